@@ -1,0 +1,64 @@
+"""Tuned, bit-exact quantized convolutions: `lookup` a kernel for a problem, or call `conv2d`.
+
+Nothing heavy is imported until it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qconv.errors import (
+        CompileError,
+        DatabaseError,
+        DeviceError,
+        Infeasible,
+        KernelMissing,
+        LaunchError,
+    )
+    from qconv.instances.api import conv2d
+    from qconv.instances.instance import Bound, Instance
+    from qconv.instances.lookup import forget, lookup
+    from qconv.problem import Conv2d, parse
+    from qconv.quantization import Mode, Parameters, Quantization
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "qconv.errors": (*("CompileError", "DatabaseError", "DeviceError", "Infeasible", "KernelMissing", "LaunchError"),),
+    "qconv.instances.api": ("conv2d",),
+    "qconv.instances.instance": ("Bound", "Instance"),
+    "qconv.instances.lookup": ("forget", "lookup"),
+    "qconv.problem": ("Conv2d", "parse"),
+    "qconv.quantization": ("Mode", "Parameters", "Quantization"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Bound",
+    "CompileError",
+    "Conv2d",
+    "DatabaseError",
+    "DeviceError",
+    "Infeasible",
+    "Instance",
+    "KernelMissing",
+    "LaunchError",
+    "Mode",
+    "Parameters",
+    "Quantization",
+    "__version__",
+    "conv2d",
+    "forget",
+    "lookup",
+    "parse",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'qconv' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,225 @@
+"""What the user asks for. `str(problem)` is its canonical key, and `parse` reads one back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from qconv.quantization import Mode, Quantization, check_choice
+
+LAYOUTS = ("nhwc",)
+INT_MAX = 2**31 - 1
+# Kernels count elements in int32, and look up to one tile past the end.
+LARGEST = INT_MAX - 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Conv2d:
+    """NHWC activations * KRSC weights -> NHWK. `stride` and `dilation` are (vertical, horizontal);
+    `pad` is (top, left, bottom, right)."""
+
+    n: int
+    h: int
+    w: int
+    c: int
+    k: int
+    r: int
+    s: int
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    pad: tuple[int, int, int, int] = (0, 0, 0, 0)
+    groups: int = 1
+    layout: str = "nhwc"
+    quantization: Quantization = field(default_factory=Quantization)
+    key: str = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
+            _check_size(name, getattr(self, name), 1)
+        for name, length, least in (("stride", 2, 1), ("dilation", 2, 1), ("pad", 4, 0)):
+            values = getattr(self, name)
+            if isinstance(values, int) and not isinstance(values, bool):
+                values = (values,) * length
+            if not isinstance(values, (tuple, list)) or len(values) != length:
+                raise ValueError(f"{name}={values!r} must be one integer or {length} of them")
+            for value in values:
+                _check_size(name, value, least)
+            object.__setattr__(self, name, tuple(values))
+        check_choice("layout", self.layout, LAYOUTS)
+        if not isinstance(self.quantization, Quantization):
+            raise ValueError(f"quantization={self.quantization!r} must be a qconv.Quantization")
+        self._check_geometry()
+        object.__setattr__(self, "key", _key(self))
+        object.__setattr__(self, "_hash", hash(self.key))
+
+    def _check_geometry(self) -> None:
+        for name, size in (("c", self.c), ("k", self.k)):
+            if size % self.groups:
+                raise ValueError(
+                    f"{name}={size} is not a multiple of groups={self.groups}; every group has {name}/groups channels"
+                )
+        spans = (
+            ("h", self.h + self.pad[0] + self.pad[2], (self.r - 1) * self.dilation[0] + 1, "r"),
+            ("w", self.w + self.pad[1] + self.pad[3], (self.s - 1) * self.dilation[1] + 1, "s"),
+        )
+        for name, padded, span, filter_name in spans:
+            if padded > LARGEST:
+                raise ValueError(f"{name} with its padding is {padded}; at most {LARGEST} is supported")
+            if padded < span:
+                raise ValueError(
+                    f"the filter spans {span} along {name} ({filter_name} and its dilation) but the padded input has "
+                    f"only {padded}; pad more or use a smaller {filter_name} or dilation"
+                )
+        for name, count in (
+            ("the input", self.n * self.h * self.w * self.c),
+            ("the output", self.n * self.oh * self.ow * self.k),
+            ("the weights", self.k * self.reduction),
+        ):
+            if count > LARGEST:
+                raise ValueError(f"{name} has {count} elements; at most {LARGEST} are supported: split n or k")
+        worst = self.reduction * self.quantization.largest_product
+        if worst > INT_MAX:
+            raise ValueError(
+                f"a sum of r*s*c/groups={self.reduction} products can reach {worst}, more than an int32 accumulator "
+                f"holds ({INT_MAX}); use at most {INT_MAX // self.quantization.largest_product} products (more groups, "
+                "or split the channels and add int32 outputs)"
+            )
+
+    @property
+    def oh(self) -> int:
+        span = (self.r - 1) * self.dilation[0] + 1
+        return (self.h + self.pad[0] + self.pad[2] - span) // self.stride[0] + 1
+
+    @property
+    def ow(self) -> int:
+        span = (self.s - 1) * self.dilation[1] + 1
+        return (self.w + self.pad[1] + self.pad[3] - span) // self.stride[1] + 1
+
+    @property
+    def c_group(self) -> int:
+        return self.c // self.groups
+
+    @property
+    def k_group(self) -> int:
+        return self.k // self.groups
+
+    @property
+    def reduction(self) -> int:
+        """Products in one output element."""
+        return self.r * self.s * self.c_group
+
+    @property
+    def pixels(self) -> int:
+        return self.n * self.oh * self.ow
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        return (self.n, self.h, self.w, self.c)
+
+    @property
+    def w_shape(self) -> tuple[int, ...]:
+        return (self.k, self.r, self.s, self.c_group)
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        return (self.n, self.oh, self.ow, self.k)
+
+    @property
+    def operations(self) -> int:
+        """Multiplies and adds, as peers count them."""
+        return 2 * self.pixels * self.k * self.reduction
+
+    @property
+    def io_bytes(self) -> int:
+        """Each input byte read once, each output byte written once."""
+        out_bytes = {"int8": 1, "uint8": 1, "float16": 2}.get(self.quantization.out_type, 4)
+        return self.n * self.h * self.w * self.c + self.k * self.reduction + self.pixels * self.k * out_bytes
+
+    def __str__(self) -> str:
+        return self.key
+
+    # The key is compared, not twenty fields: a warm lookup is one dictionary hit.
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Conv2d) and self.key == other.key
+
+
+def _check_size(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name}={value!r} must be an integer")
+    if not least <= value <= LARGEST:
+        raise ValueError(f"{name}={value} must be between {least} and {LARGEST}")
+
+
+_PLURAL = ("stride", "dilation", "pad")
+_SIZES = ("n", "h", "w", "c", "k", "r", "s")
+_TYPES = ("x_type", "w_type", "out_type")
+_FLAGS = ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point")
+
+
+def _key(problem: Conv2d) -> str:
+    """Sizes and types always; everything else only where it differs from the default, always in this order."""
+    parts = ["conv2d"]
+    parts += [f"{name}={getattr(problem, name)}" for name in _SIZES]
+    for name in _PLURAL:
+        values = getattr(problem, name)
+        if any(value != (name != "pad") for value in values):
+            parts.append(f"{name}={','.join(map(str, values))}")
+    if problem.groups != 1:
+        parts.append(f"groups={problem.groups}")
+    if problem.layout != "nhwc":
+        parts.append(f"layout={problem.layout}")
+    quantization = problem.quantization
+    parts += [f"{name}={getattr(quantization, name)}" for name in _TYPES]
+    parts += [name for name in _FLAGS if getattr(quantization, name)]
+    parts += [f"{name}={value}" for name in ("bias", "activation") if (value := getattr(quantization, name)) != "none"]
+    for flag in fields(Mode):
+        value = getattr(quantization.mode, flag.name)
+        if value != flag.default:
+            parts.append(f"{flag.name}={value}")
+    return ":".join(parts)
+
+
+def parse(key: str) -> Conv2d:
+    """The problem that a key names. Order and omitted defaults are free; anything unknown or given twice is refused."""
+    op, *parts = key.strip().split(":")
+    if op != "conv2d":
+        raise ValueError(f"the key {_short(key)!r} names the op {_short(op)!r}; known: conv2d")
+    given: dict[str, str | bool] = {}
+    for part in parts:
+        name, equals, text = part.partition("=")
+        if name in given:
+            raise ValueError(f"{name!r} stands twice in the key {_short(key)!r}")
+        if bool(equals) == (name in _FLAGS):
+            rule = "is a flag and takes no value" if name in _FLAGS else "needs a value, as in name=value"
+            raise ValueError(f"{_short(part)!r} in the key {_short(key)!r}: {name!r} {rule}")
+        given[name] = text if equals else True
+    sizes: dict[str, int | tuple[int, ...]] = {}
+    for name in (*_SIZES, "groups"):
+        if name in given:
+            sizes[name] = _integer(name, given.pop(name))
+        elif name != "groups":
+            raise ValueError(f"the key {_short(key)!r} has no {name}; it needs {', '.join(_SIZES)}")
+    for name in _PLURAL:
+        if name in given:
+            values = tuple(_integer(name, text) for text in str(given.pop(name)).split(","))
+            sizes[name] = values[0] if len(values) == 1 else values
+    layout = str(given.pop("layout", "nhwc"))
+    modes = {flag.name: str(given.pop(flag.name)) for flag in fields(Mode) if flag.name in given}
+    quantized = {name: given.pop(name) for name in (*_TYPES, *_FLAGS, "bias", "activation") if name in given}
+    if given:
+        raise ValueError(f"unknown field {_short(next(iter(given)))!r} in the key {_short(key)!r}")
+    quantization = Quantization(mode=Mode(**modes), **quantized)  # type: ignore[arg-type]
+    return Conv2d(layout=layout, quantization=quantization, **sizes)  # type: ignore[arg-type]
+
+
+def _integer(name: str, text: str | bool) -> int:
+    if not isinstance(text, str) or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 10:
+        raise ValueError(f"{name}={text!r} in a problem key must be an integer of at most ten digits")
+    return int(text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 160 else text[:157] + "..."

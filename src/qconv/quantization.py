@@ -1,0 +1,226 @@
+"""What the numbers mean: types, granularity, zero points, bias, activation and the rounding of one convolution.
+
+A `Quantization` says *which* parameters exist; their values are run-time data (`Parameters`), so that one tuned kernel
+serves every layer of the same shape.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+X_TYPES = ("int8", "uint8")
+OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16")
+BIASES = ("none", "int32", "float32")
+ACTIVATIONS = ("none", "relu", "relu6")
+RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value in choices:
+        return
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ValueError(f"{name}={value!r} is not one of {', '.join(choices)}{hint}")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Where systems disagree, one flag each; `docs/semantics` of the default: (acc + bias) * multiplier in fp32 without
+    fma, round half to even, then add the output zero point, then clamp."""
+
+    rounding: str = "rne"
+    zero_point_add: str = "after_round"
+    order: str = "multiply"
+    multiplier: str = "fp32_chain"
+    correction: str = "int32"
+    fma: str = "off"
+    clamp: str = "dtype"
+    pad: str = "zero_point"
+
+    def __post_init__(self) -> None:
+        for flag in fields(self):
+            value = getattr(self, flag.name)
+            check_choice(flag.name, value, MODE_VALUES[flag.name])
+            if value != flag.default:
+                raise ValueError(
+                    f"{flag.name}={value!r} is not implemented yet; this version computes "
+                    f"{flag.name}={flag.default!r} only: leave the flag out"
+                )
+
+
+MODE_VALUES: dict[str, tuple[str, ...]] = {
+    "rounding": ("rne", "half_away", "rtz"),
+    "zero_point_add": ("after_round", "before_round"),
+    "order": ("multiply", "multiply_divide", "multiply_reciprocal"),
+    "multiplier": ("fp32_chain", "fp64_rounded", "fp64"),
+    "correction": ("int32", "fp32"),
+    "fma": ("off", "on"),
+    "clamp": ("dtype", "symmetric"),
+    "pad": ("zero_point", "raw_zero"),
+}
+
+
+@dataclass(frozen=True)
+class Quantization:
+    x_type: str = "int8"
+    w_type: str = "int8"
+    out_type: str = "int8"
+    per_channel: bool = False
+    x_zero_point: bool = False
+    w_zero_point: bool = False
+    y_zero_point: bool = False
+    bias: str = "none"
+    activation: str = "none"
+    mode: Mode = field(default_factory=Mode)
+
+    def __post_init__(self) -> None:
+        check_choice("x_type", self.x_type, X_TYPES)
+        check_choice("w_type", self.w_type, X_TYPES)
+        check_choice("out_type", self.out_type, OUT_TYPES)
+        check_choice("bias", self.bias, BIASES)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        for name in ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ValueError(f"{name}={value!r} must be True or False; the value itself is given at run time")
+        if self.y_zero_point and not self.requantizes:
+            raise ValueError(
+                f"y_zero_point=True with out_type={self.out_type!r}: only int8 and uint8 outputs have a zero point; "
+                "leave it out or choose out_type int8 or uint8"
+            )
+        if self.out_type == "int32":
+            for name, unset in (("bias", "float32"), ("activation", None)):
+                value = getattr(self, name)
+                if value == unset or (unset is None and value != "none"):
+                    raise ValueError(
+                        f"{name}={value!r} with out_type='int32': int32 output is the accumulator itself, before any "
+                        "scale; use bias none or int32 and activation none, or another out_type"
+                    )
+            if self.per_channel and not self.w_zero_point:
+                raise ValueError(
+                    "per_channel=True with out_type='int32' has nothing per channel to apply (no scale is used); "
+                    "leave per_channel out, or give w_zero_point"
+                )
+
+    @property
+    def requantizes(self) -> bool:
+        return self.out_type in ("int8", "uint8")
+
+    @property
+    def scaled(self) -> bool:
+        return self.out_type != "int32"
+
+    @property
+    def largest_product(self) -> int:
+        """max |x - zx| * |w - zw|: what one multiply can add to the accumulator."""
+
+        def largest(dtype: str, shifted: bool) -> int:
+            return 255 if shifted or dtype == "uint8" else 128
+
+        return largest(self.x_type, self.x_zero_point) * largest(self.w_type, self.w_zero_point)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The run-time values: scales and zero points (scalars, or one per output channel for the weights) and the bias."""
+
+    x_scale: Any = 1.0
+    w_scale: Any = 1.0
+    y_scale: Any = 1.0
+    x_zero_point: Any = 0
+    w_zero_point: Any = 0
+    y_zero_point: Any = 0
+    bias: Any = None
+
+    def checked(self, quantization: Quantization, k: int) -> Parameters:
+        """These values as arrays of the right types, or ValueError: nothing is ignored in silence."""
+        q = quantization
+        channels = (k,) if q.per_channel else ()
+        checked: dict[str, Any] = {}
+        for name, shape, used in (
+            ("x_scale", (), q.scaled),
+            ("w_scale", channels, q.scaled),
+            ("y_scale", (), q.requantizes),
+        ):
+            checked[name] = _check_scale(name, getattr(self, name), shape, used)
+        for name, shape, dtype in (
+            ("x_zero_point", (), q.x_type),
+            ("w_zero_point", channels, q.w_type),
+            ("y_zero_point", (), q.out_type),
+        ):
+            checked[name] = _check_zero_point(name, getattr(self, name), shape, dtype, getattr(q, name))
+        checked["bias"] = _check_bias(self.bias, q.bias, k)
+        with np.errstate(all="ignore"):
+            multiplier = checked["x_scale"] * checked["w_scale"] / checked["y_scale"]
+        if not (np.isfinite(multiplier) & (multiplier > 0)).all():
+            raise ValueError(
+                f"x_scale * w_scale / y_scale = {multiplier.min()}..{multiplier.max()} in float32: it must be finite "
+                "and positive, or every output would be the same; check the three scales"
+            )
+        return Parameters(**checked)
+
+
+def _spread(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{name}={value!r} must be a number{' or one per output channel' if shape else ''}")
+    if array.shape not in ((), (1,), shape):
+        remedy = f"a scalar or {shape[0]} values" if shape else "a scalar (ask for per_channel to give one per channel)"
+        raise ValueError(f"{name} has shape {array.shape}; it must be {remedy}")
+    return np.array(np.broadcast_to(array.reshape(()) if array.size == 1 else array, shape))
+
+
+def _check_scale(name: str, value: Any, shape: tuple[int, ...], used: bool) -> NDArray[Any]:
+    array = _spread(name, value, shape if used else ())
+    if not used:
+        if array != 1:
+            raise ValueError(f"{name}={value!r} was given, but this out_type has no use for it: leave it out")
+        return array.astype(np.float32)
+    with np.errstate(over="ignore"):
+        array = array.astype(np.float32)
+    if not (np.isfinite(array) & (array > 0)).all():
+        raise ValueError(
+            f"{name} holds {array.min()}..{array.max()} as float32; every scale must be finite and positive"
+        )
+    return array
+
+
+def _check_zero_point(name: str, value: Any, shape: tuple[int, ...], dtype: str, used: bool) -> NDArray[Any]:
+    array = _spread(name, value, shape if used else ())
+    if not used:
+        if array != 0:
+            raise ValueError(
+                f"{name}={value!r} was given, but the problem was made without {name}: ask for it there "
+                f"({name}=True), so that it cannot be ignored in silence"
+            )
+        return array.astype(np.int32)
+    low, high = RANGES[dtype]
+    if array.dtype.kind == "f" or not ((array >= low) & (array <= high)).all():
+        raise ValueError(f"{name}={value!r} must be integers from {low} to {high} ({dtype})")
+    return array.astype(np.int32)
+
+
+def _check_bias(value: Any, kind: str, k: int) -> NDArray[Any] | None:
+    if kind == "none" or value is None:
+        if (kind == "none") != (value is None):
+            says = "was not given" if value is None else "was given"
+            raise ValueError(f"bias {says}, but the problem has bias={kind!r}: make the two agree")
+        return None
+    array = np.asarray(value)
+    if array.shape != (k,):
+        raise ValueError(f"bias has shape {array.shape}; it must be ({k},), one per output channel")
+    low, high = RANGES["int32"]
+    if kind == "int32":
+        if array.dtype.kind not in "iu" or not ((array >= low) & (array <= high)).all():
+            raise ValueError(
+                f"bias must hold int32 integers, not {array.dtype} (or make the problem with bias='float32')"
+            )
+        return np.ascontiguousarray(array, dtype=np.int32)
+    if array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise ValueError(f"bias must hold finite floats, not {array.dtype} (or make the problem with bias='int32')")
+    return np.ascontiguousarray(array, dtype=np.float32)

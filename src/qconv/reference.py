@@ -1,0 +1,51 @@
+"""The oracle: what one problem computes, exactly, in NumPy. It knows nothing of tiles, folding or vector loads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qconv.epilogue import Values, steps
+from qconv.problem import Conv2d
+from qconv.quantization import Parameters
+
+Array = NDArray[Any]
+
+
+def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
+    """sum (x - x_zero_point) * (w - w_zero_point) as int64; padding is a real zero."""
+    q = problem.quantization
+    # Every partial sum is an integer below 2**53, so that float64 is exact, and BLAS makes it fast.
+    real_x = x.astype(np.float64) - (float(parameters.x_zero_point) if q.x_zero_point else 0.0)
+    real_w = w.astype(np.float64)
+    if q.w_zero_point:
+        real_w = real_w - np.asarray(parameters.w_zero_point, dtype=np.float64).reshape(-1, 1, 1, 1)
+    top, left, bottom, right = problem.pad
+    padded = np.pad(real_x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    (step_h, step_w), (gap_h, gap_w) = problem.stride, problem.dilation
+    grouped_w = real_w.reshape(problem.groups, problem.k_group, problem.r, problem.s, problem.c_group)
+    acc = np.zeros((problem.groups, problem.pixels, problem.k_group))
+    for r in range(problem.r):
+        for s in range(problem.s):
+            rows = slice(r * gap_h, r * gap_h + (problem.oh - 1) * step_h + 1, step_h)
+            columns = slice(s * gap_w, s * gap_w + (problem.ow - 1) * step_w + 1, step_w)
+            window = padded[:, rows, columns, :].reshape(problem.pixels, problem.groups, problem.c_group)
+            acc += window.transpose(1, 0, 2) @ grouped_w[:, :, r, s, :].transpose(0, 2, 1)
+    return np.ascontiguousarray(acc.transpose(1, 0, 2).reshape(problem.y_shape), dtype=np.int64)
+
+
+def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
+    """The output that every kernel must give, bit for bit."""
+    q = problem.quantization
+    acc = accumulate(problem, x, w, parameters)
+    if np.abs(acc).max(initial=0) > 2**31 - 1:
+        raise ValueError("the accumulator passed the int32 range: Conv2d should have refused this problem")
+    chosen = steps(q)
+    values: Values = {argument.name: argument.value(q, parameters) for step in chosen for argument in step.arguments}
+    state: Array = acc.astype(np.int32)
+    with np.errstate(over="ignore"):
+        for step in chosen:
+            state = step.numpy(state, values)
+    return state

@@ -1,0 +1,59 @@
+"""Random data for a problem: full-range integers and parameters that spread the outputs over their type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qconv.problem import Conv2d
+from qconv.quantization import RANGES, Parameters
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    x: Array
+    w: Array
+    parameters: Parameters
+
+
+def draw(problem: Conv2d, seed: int, fixed: dict[str, int] | None = None) -> Sample:
+    """`fixed` holds zero points that the caller chose. Same seed, same sample."""
+    rng = np.random.default_rng(seed)
+    q = problem.quantization
+    fixed = fixed or {}
+
+    def integers(dtype: str, shape: tuple[int, ...]) -> Array:
+        low, high = RANGES[dtype]
+        return rng.integers(low, high, shape, dtype=dtype, endpoint=True)
+
+    def zero_point(name: str, dtype: str, shape: tuple[int, ...] = ()) -> Any:
+        if not getattr(q, name):
+            return 0
+        return np.full(shape, fixed[name], dtype) if name in fixed else integers(dtype, shape)
+
+    channels = (problem.k,) if q.per_channel else ()
+    parameters: dict[str, Any] = {
+        "x_zero_point": zero_point("x_zero_point", q.x_type),
+        "w_zero_point": zero_point("w_zero_point", q.w_type, channels),
+        "y_zero_point": zero_point("y_zero_point", q.out_type),
+    }
+    # The standard deviation of a sum of products of two uniform bytes, about: most outputs fall inside the type, some
+    # saturate.
+    spread = 74.0**2 * problem.reduction**0.5
+    if q.scaled:
+        parameters["x_scale"] = np.float32(rng.uniform(0.01, 0.1))
+        parameters["w_scale"] = rng.uniform(0.001, 0.01, channels).astype(np.float32)
+    if q.requantizes:
+        parameters["y_scale"] = np.float32(parameters["x_scale"] * np.mean(parameters["w_scale"]) * spread / 60)
+    if q.bias != "none":
+        bias = rng.integers(-int(spread), int(spread), (problem.k,), dtype="int32", endpoint=True)
+        parameters["bias"] = bias
+        if q.bias == "float32":
+            noise = rng.uniform(-0.5, 0.5, problem.k)
+            parameters["bias"] = ((bias + noise) * parameters["x_scale"] * parameters["w_scale"]).astype(np.float32)
+    return Sample(integers(q.x_type, problem.x_shape), integers(q.w_type, problem.w_shape), Parameters(**parameters))
