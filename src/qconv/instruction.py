@@ -1,0 +1,231 @@
+"""Matrix instructions as data: which lane holds which element of A, B and D.
+
+The same tables choose the tile of a generated kernel, drive its execution in tests and fill the docs, so a
+layout is written once, as digits, and checked when it is built.
+
+    D[m, n] = C[m, n] + sum over k of A[m, k] * B[k, n]        one warp (or wavefront) per instruction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+Axis = Literal["m", "n", "k", "copy"]
+
+INPUT_TYPES = ("int8", "uint8")
+REGISTER_BITS = 32
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One digit of a lane or element number: each of its `size` counts moves `stride` along `axis`.
+
+    Axis "copy" moves nowhere: the lanes that differ only in such a digit hold the same element.
+    """
+
+    size: int
+    axis: Axis
+    stride: int
+
+    def __post_init__(self) -> None:
+        if self.size < 2:
+            raise ValueError(f"digit size {self.size} along {self.axis!r}: a digit counts to 2 or more; leave it out")
+        if self.axis not in ("m", "n", "k", "copy"):
+            raise ValueError(f"digit axis {self.axis!r}: an axis is 'm', 'n', 'k' or 'copy'; use one of these")
+        if self.axis == "copy" and self.stride != 0:
+            raise ValueError(f"copy digit with stride {self.stride}: a copy moves nowhere; give stride 0")
+        if self.axis != "copy" and self.stride < 1:
+            raise ValueError(f"digit stride {self.stride} along {self.axis!r}: strides are positive; give 1 or more")
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """How one operand tile is spread over the lanes of a warp.
+
+    A lane number and an element number are mixed-radix numbers; their digits, least significant first, add
+    up to the coordinates of the element. Elements fill a lane's registers from the lowest bits of the first.
+    """
+
+    row_axis: Axis
+    column_axis: Axis
+    lane: tuple[Digit, ...]
+    element: tuple[Digit, ...]
+    element_bits: int = 8
+
+    def __post_init__(self) -> None:
+        if self.element_bits not in (8, 32):
+            raise ValueError(
+                f"{self.element_bits}-bit elements: int8 products are 8-bit in and 32-bit out; give 8 or 32"
+            )
+        for digit in self.element:
+            if digit.axis == "copy":
+                raise ValueError(
+                    "copy digit among the elements: hardware wants copies in other lanes; move it to lane="
+                )
+        for axis in (self.row_axis, self.column_axis):
+            self._check_axis(axis)
+        for digit in (*self.lane, *self.element):
+            if digit.axis not in (self.row_axis, self.column_axis, "copy"):
+                raise ValueError(
+                    f"digit along {digit.axis!r} in a {self.row_axis} x {self.column_axis} tile: "
+                    f"digits lie along the axes of the tile; use one of these"
+                )
+        if self.elements % self.elements_per_register:
+            raise ValueError(
+                f"{self.elements} elements of {self.element_bits} bits per lane: lanes hold whole 32-bit "
+                f"registers; give a multiple of {self.elements_per_register}"
+            )
+        if self.replication not in (1, 2):
+            raise ValueError(
+                f"replication {self.replication}: instructions read an element from one lane or from two; "
+                f"give at most one copy digit, of size 2"
+            )
+
+    def _check_axis(self, axis: Axis) -> None:
+        # Digits number 0, 1, 2, ... once each exactly when, sorted, each stride is the product of the sizes
+        # before it: a larger stride leaves a gap and a smaller one an overlap. So no enumeration is needed at
+        # import.
+        covered = 1
+        for digit in sorted(self._digits(axis), key=lambda digit: digit.stride):
+            if digit.stride != covered:
+                problem = "is never held" if digit.stride > covered else "is held more than once"
+                raise ValueError(
+                    f"digit {digit} along {axis!r}: coordinate {min(covered, digit.stride)} {problem}; "
+                    f"give stride {covered}"
+                )
+            covered *= digit.size
+
+    def _digits(self, axis: Axis) -> Iterator[Digit]:
+        return (digit for digit in (*self.lane, *self.element) if digit.axis == axis)
+
+    def extent(self, axis: Axis) -> int:
+        """How many rows, columns or copies the digits along `axis` count to."""
+        return prod(digit.size for digit in self._digits(axis))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the operand tile."""
+        return self.extent(self.row_axis), self.extent(self.column_axis)
+
+    @property
+    def replication(self) -> int:
+        """How many lanes hold each element of the tile: 1, or 2 where the hardware wants copies."""
+        return self.extent("copy")
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of the warp that the fragment is spread over."""
+        return prod(digit.size for digit in self.lane)
+
+    @property
+    def elements(self) -> int:
+        """Elements that one lane holds."""
+        return prod(digit.size for digit in self.element)
+
+    @property
+    def elements_per_register(self) -> int:
+        """Elements packed in one 32-bit register."""
+        return REGISTER_BITS // self.element_bits
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers that one lane holds."""
+        return self.elements // self.elements_per_register
+
+    def coordinates(self, lane: int, element: int) -> tuple[int, int]:
+        """The (row, column) of the operand tile that `lane` holds as its `element`."""
+        if not 0 <= lane < self.lanes:
+            raise ValueError(f"lane {lane}: this fragment has {self.lanes} lanes; give 0 to {self.lanes - 1}")
+        if not 0 <= element < self.elements:
+            raise ValueError(f"element {element}: a lane holds {self.elements} elements; give 0 to {self.elements - 1}")
+        place = {self.row_axis: 0, self.column_axis: 0, "copy": 0}
+        for number, digits in ((lane, self.lane), (element, self.element)):
+            for digit in digits:
+                number, count = divmod(number, digit.size)
+                place[digit.axis] += count * digit.stride
+        return place[self.row_axis], place[self.column_axis]
+
+
+@dataclass(frozen=True)
+class MatrixInstruction:
+    """One matrix instruction: its shape, the types it takes and the fragments of its operands.
+
+    Every pairing of `a_types` with `b_types` is legal. C is laid out as D.
+    `mnemonic` is the PTX instruction or the compiler builtin; where the types are part of the name it has the
+    placeholders {a} and {b}, which `spell` fills.
+    """
+
+    name: str
+    m: int
+    n: int
+    k: int
+    lanes: int
+    a_types: tuple[str, ...]
+    b_types: tuple[str, ...]
+    a: Fragment
+    b: Fragment
+    d: Fragment
+    mnemonic: str
+    accumulator: str = "int32"
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.mnemonic:
+            raise ValueError(f"instruction {self.name!r} with mnemonic {self.mnemonic!r}: both are needed; name them")
+        if self.lanes not in (32, 64):
+            raise ValueError(f"{self.name}: {self.lanes} lanes: a warp has 32 or 64; give one of these")
+        if self.accumulator != "int32":
+            raise ValueError(f"{self.name}: accumulator {self.accumulator!r}: int8 products add up in 'int32'; use it")
+        for operand, types in (("A", self.a_types), ("B", self.b_types)):
+            unknown = [name for name in types if name not in INPUT_TYPES]
+            if unknown or not types or len(set(types)) != len(types):
+                raise ValueError(
+                    f"{self.name}: types {types} for {operand}: one or both of {INPUT_TYPES}, each once; list those"
+                )
+        self._check_operand("A", self.a, ("m", "k"), (self.m, self.k), 8)
+        self._check_operand("B", self.b, ("k", "n"), (self.k, self.n), 8)
+        self._check_operand("D", self.d, ("m", "n"), (self.m, self.n), 32)
+        if self.d.replication != 1:
+            raise ValueError(
+                f"{self.name}: {self.d.replication} copies of D: a sum is written once; drop the copy digit"
+            )
+
+    def _check_operand(
+        self, operand: str, fragment: Fragment, axes: tuple[Axis, Axis], shape: tuple[int, int], bits: int
+    ) -> None:
+        if (fragment.row_axis, fragment.column_axis) != axes:
+            raise ValueError(
+                f"{self.name}: {operand} is a {fragment.row_axis} x {fragment.column_axis} tile: "
+                f"{operand} is {axes[0]} x {axes[1]}; name its axes so"
+            )
+        if fragment.shape != shape:
+            raise ValueError(
+                f"{self.name}: the fragment of {operand} is {fragment.shape[0]} x {fragment.shape[1]}: "
+                f"{axes[0]} x {axes[1]} is {shape[0]} x {shape[1]}; correct its digits"
+            )
+        if fragment.lanes != self.lanes:
+            raise ValueError(
+                f"{self.name}: {operand} is spread over {fragment.lanes} lanes: "
+                f"the instruction has {self.lanes}; correct the lane digits"
+            )
+        if fragment.element_bits != bits:
+            raise ValueError(
+                f"{self.name}: {operand} has {fragment.element_bits}-bit elements: {bits} are needed; "
+                f"give element_bits={bits}"
+            )
+
+    def accepts(self, a_type: str, b_type: str) -> bool:
+        """Whether the instruction multiplies these two types."""
+        return a_type in self.a_types and b_type in self.b_types
+
+    def spell(self, a_type: str, b_type: str) -> str:
+        """The mnemonic for these two types: the PTX instruction, or the compiler builtin."""
+        if not self.accepts(a_type, b_type):
+            raise ValueError(
+                f"{self.name}: {a_type} x {b_type}: it takes {' or '.join(self.a_types)} by "
+                f"{' or '.join(self.b_types)}; use one of these, or the dot4 path"
+            )
+        short = {"int8": "s8", "uint8": "u8"}
+        return self.mnemonic.format(a=short[a_type], b=short[b_type])

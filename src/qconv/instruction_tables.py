@@ -1,0 +1,124 @@
+"""The matrix instructions of each architecture. One builder per family of layouts, one line per instruction.
+
+An integer sum is the same in any order, so a permutation of k that A and B share cannot be observed. Each
+table keeps the order of its document, so that a layout here can be compared with that document.
+"""
+
+from __future__ import annotations
+
+from qconv.instruction import INPUT_TYPES, Digit, Fragment, MatrixInstruction
+
+SIGNED = ("int8",)
+
+# mma.sync follows the PTX ISA manual 9.2, "Matrix Fragments for mma.m8n8k16" and "... for mma.m16n8k32".
+# The manual's threadID_in_group is the lane's first digit (4), its groupID the second (8).
+MMA_M8N8K16 = MatrixInstruction(
+    name="mma_m8n8k16",
+    m=8,
+    n=8,
+    k=16,
+    lanes=32,
+    a_types=INPUT_TYPES,
+    b_types=INPUT_TYPES,
+    a=Fragment("m", "k", lane=(Digit(4, "k", 4), Digit(8, "m", 1)), element=(Digit(4, "k", 1),)),
+    b=Fragment("k", "n", lane=(Digit(4, "k", 4), Digit(8, "n", 1)), element=(Digit(4, "k", 1),)),
+    d=Fragment("m", "n", lane=(Digit(4, "n", 2), Digit(8, "m", 1)), element=(Digit(2, "n", 1),), element_bits=32),
+    mnemonic="mma.sync.aligned.m8n8k16.row.col.s32.{a}.{b}.s32",
+)
+MMA_M16N8K32 = MatrixInstruction(
+    name="mma_m16n8k32",
+    m=16,
+    n=8,
+    k=32,
+    lanes=32,
+    a_types=INPUT_TYPES,
+    b_types=INPUT_TYPES,
+    a=Fragment(
+        "m",
+        "k",
+        lane=(Digit(4, "k", 4), Digit(8, "m", 1)),
+        element=(Digit(4, "k", 1), Digit(2, "m", 8), Digit(2, "k", 16)),
+    ),
+    b=Fragment(
+        "k",
+        "n",
+        lane=(Digit(4, "k", 4), Digit(8, "n", 1)),
+        element=(Digit(4, "k", 1), Digit(2, "k", 16)),
+    ),
+    d=Fragment(
+        "m",
+        "n",
+        lane=(Digit(4, "n", 2), Digit(8, "m", 1)),
+        element=(Digit(2, "n", 1), Digit(2, "m", 8)),
+        element_bits=32,
+    ),
+    mnemonic="mma.sync.aligned.m16n8k32.row.col.s32.{a}.{b}.s32",
+)
+
+
+def _mfma(shape: str, mn: int, k: int) -> MatrixInstruction:
+    """An MFMA of one block: mn x mn x k, signed only. `shape` is the builtin's spelling of it.
+
+    The lanes of a wavefront make 64 / mn groups. In A and B a group holds a run of k; in D it holds four
+    rows, and the groups take turns down the tile.
+    """
+    groups = 64 // mn
+    run = k // groups
+    turns = mn // (groups * 4)
+    rows = (Digit(4, "m", 1), Digit(turns, "m", groups * 4)) if turns > 1 else (Digit(4, "m", 1),)
+    return MatrixInstruction(
+        name=f"mfma_i32_{shape}",
+        m=mn,
+        n=mn,
+        k=k,
+        lanes=64,
+        a_types=SIGNED,
+        b_types=SIGNED,
+        a=Fragment("m", "k", lane=(Digit(mn, "m", 1), Digit(groups, "k", run)), element=(Digit(run, "k", 1),)),
+        b=Fragment("k", "n", lane=(Digit(mn, "n", 1), Digit(groups, "k", run)), element=(Digit(run, "k", 1),)),
+        d=Fragment("m", "n", lane=(Digit(mn, "n", 1), Digit(groups, "m", 4)), element=rows, element_bits=32),
+        mnemonic=f"__builtin_amdgcn_mfma_i32_{shape}",
+    )
+
+
+# gfx908 and gfx90a follow ROCm/amd_matrix_instruction_calculator ("the calculator"), cdna1 and cdna2.
+MFMA_32X32X8 = _mfma("32x32x8i8", 32, 8)
+MFMA_16X16X16 = _mfma("16x16x16i8", 16, 16)
+
+# gfx942 follows the calculator, cdna3. It no longer has the two instructions above.
+MFMA_32X32X16 = _mfma("32x32x16_i8", 32, 16)
+MFMA_16X16X32 = _mfma("16x16x32_i8", 16, 32)
+
+# gfx950's own follow IREE's layouts (IREEGPUAttrs.cpp), the rule above again: the calculator has no cdna4.
+MFMA_32X32X32 = _mfma("32x32x32_i8", 32, 32)
+MFMA_16X16X64 = _mfma("16x16x64_i8", 16, 64)
+
+# gfx1100 follows the calculator, rdna3, wave32: each half of the wave holds all of A and B; D alternates.
+WMMA_GFX11 = MatrixInstruction(
+    name="wmma_i32_16x16x16_iu8_gfx11",
+    m=16,
+    n=16,
+    k=16,
+    lanes=32,
+    a_types=INPUT_TYPES,
+    b_types=INPUT_TYPES,
+    a=Fragment("m", "k", lane=(Digit(16, "m", 1), Digit(2, "copy", 0)), element=(Digit(16, "k", 1),)),
+    b=Fragment("k", "n", lane=(Digit(16, "n", 1), Digit(2, "copy", 0)), element=(Digit(16, "k", 1),)),
+    d=Fragment("m", "n", lane=(Digit(16, "n", 1), Digit(2, "m", 1)), element=(Digit(8, "m", 2),), element_bits=32),
+    mnemonic="__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32",
+)
+
+# gfx1201 follows the calculator, rdna4, wave32: no copies, the halves of the wave split k; D's rows in order.
+WMMA_GFX12 = MatrixInstruction(
+    name="wmma_i32_16x16x16_iu8_gfx12",
+    m=16,
+    n=16,
+    k=16,
+    lanes=32,
+    a_types=INPUT_TYPES,
+    b_types=INPUT_TYPES,
+    a=Fragment("m", "k", lane=(Digit(16, "m", 1), Digit(2, "k", 8)), element=(Digit(8, "k", 1),)),
+    b=Fragment("k", "n", lane=(Digit(16, "n", 1), Digit(2, "k", 8)), element=(Digit(8, "k", 1),)),
+    d=Fragment("m", "n", lane=(Digit(16, "n", 1), Digit(2, "m", 8)), element=(Digit(8, "m", 1),), element_bits=32),
+    mnemonic="__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12",
+)
