@@ -1,0 +1,88 @@
+"""problem + config + target -> plan -> source. Needs no GPU and no compiler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from qconv.errors import Infeasible
+from qconv.generator import simt
+from qconv.generator.plan import Config, Plan
+from qconv.generator.source import Source, render
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+__all__ = ["Config", "Plan", "Rejected", "Source", "config_from_json", "default", "plan", "render", "space"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kernel page with its search space; a module of this package fills in each row."""
+
+    config: type[Config]
+    choices: dict[str, tuple[int, ...]]
+    configs: Callable[[], Iterator[Config]]
+    plan: Callable[[Conv2d, Any, Target], Plan]
+    cost: Callable[[Plan], float]
+
+
+FAMILIES: dict[str, Family] = {
+    "simt": Family(simt.Simt, simt.CHOICES, simt.configs, simt.plan, simt.cost),
+}
+
+
+@dataclass(frozen=True)
+class Rejected:
+    config: Config
+    reason: str
+
+
+def plan(problem: Conv2d, config: Config, target: Target) -> Plan:
+    """Raises Infeasible, with the reason, where this config cannot serve the problem."""
+    return FAMILIES[config.family].plan(problem, config, target)
+
+
+def space(problem: Conv2d, target: Target) -> tuple[list[Plan], list[Rejected]]:
+    """Every config of every family: the feasible ones as plans, cheapest first, and the others with their reasons."""
+    feasible: list[tuple[float, Plan]] = []
+    rejected: list[Rejected] = []
+    for family in FAMILIES.values():
+        for config in family.configs():
+            try:
+                made = family.plan(problem, config, target)
+            except Infeasible as reason:
+                rejected.append(Rejected(config, str(reason)))
+            else:
+                feasible.append((family.cost(made), made))
+    feasible.sort(key=lambda pair: pair[0])
+    return [made for _, made in feasible], rejected
+
+
+def default(problem: Conv2d, target: Target) -> Plan:
+    """What is used where nothing was tuned: the cheapest by the cost model."""
+    feasible, rejected = space(problem, target)
+    if not feasible:
+        raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
+    return feasible[0]
+
+
+def config_from_json(text: str) -> Config:
+    """The config that a database row or a manifest holds. Anything but a flat object of known integers is refused."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the config {text[:120]!r} is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"the config {text[:120]!r} is not a JSON object")
+    family = FAMILIES.get(str(values.pop("family", None)))
+    if family is None:
+        raise ValueError(f"the config {text[:120]!r} names no known family ({', '.join(FAMILIES)})")
+    names = set(family.choices)
+    if set(values) != names:
+        raise ValueError(f"the config {text[:120]!r} must have exactly the fields {', '.join(sorted(names))}")
+    for name, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{name}={value!r} in the config must be an integer")
+    return family.config(**values)

@@ -1,0 +1,203 @@
+"""The `simt` family: implicit GEMM on four-way dot products, for every problem on every target."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator.plan import OUT_BYTES, Config, Constant, Launch, Plan, argument_fields
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+FOLD_THREADS = 128
+# More runs than this per operand and thread only spill: each is an address and up to four words in registers.
+MOST_RUNS = 16
+
+
+@dataclass(frozen=True)
+class Simt(Config):
+    family: ClassVar[str] = "simt"
+    tile_m: int  # output pixels of a block
+    tile_n: int  # output channels of a block
+    tile_k: int  # bytes of the reduction staged at a time
+    thread_m: int  # output pixels of a thread
+    thread_n: int  # output channels of a thread
+    stages: int  # 1: staged in place, two barriers a step; 2: double buffer, one
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "tile_m": (16, 32, 64, 128),
+    "tile_n": (4, 16, 32, 64, 128),
+    "tile_k": (16, 32, 64),
+    "thread_m": (1, 2, 4, 8),
+    "thread_n": (1, 2, 4, 8),
+    "stages": (1, 2),
+}
+MOST_THREADS = 256
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _load_bytes(aligned_to: int, tile_k: int) -> int:
+    """The widest load that every row start and every offset in it allows."""
+    return next((width for width in (16, 8, 4) if aligned_to % width == 0 and tile_k % width == 0), 1)
+
+
+def _at_most(value: int, limit: int, message: str) -> None:
+    if value > limit:
+        raise Infeasible(f"{message}: {value}; at most {limit}", excess=value / limit - 1)
+
+
+def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
+    for name, choices in CHOICES.items():
+        if getattr(config, name) not in choices:
+            raise Infeasible(f"{name}={getattr(config, name)} is not one of {', '.join(map(str, choices))}")
+    for tile, thread in (("tile_m", "thread_m"), ("tile_n", "thread_n")):
+        whole, part = getattr(config, tile), getattr(config, thread)
+        if whole % part:
+            raise Infeasible(f"{tile}={whole} must be a multiple of {thread}={part}")
+        if part < 4 and config.tile_m * config.tile_n > 256:
+            raise Infeasible(
+                f"{thread}={part} reads more than it multiplies; only tiles of at most 256 outputs need it"
+            )
+    threads = (config.tile_m // config.thread_m) * (config.tile_n // config.thread_n)
+    if threads % target.warp_size:
+        raise Infeasible(
+            f"{threads} threads are not whole warps of {target.warp_size}; change tile_m, tile_n, thread_m or thread_n"
+        )
+    _at_most(threads, min(target.threads_per_block, MOST_THREADS), "threads of a block")
+    smem_bytes = config.stages * config.tile_k * (config.tile_m + 4 + config.tile_n + 4)
+    _at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+
+    # Tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly narrow.
+    for name, size in (
+        ("tile_m", problem.pixels),
+        ("tile_n", problem.k_group),
+        ("tile_k", problem.reduction),
+    ):
+        _at_most(getattr(config, name), max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
+    for name, size, least in (("tile_n", problem.k_group, 16), ("tile_k", problem.reduction, 32)):
+        if size >= 2 * least > 2 * getattr(config, name):
+            raise Infeasible(f"{name}={getattr(config, name)} is too narrow for the problem's {size}: at least {least}")
+
+    x_bytes = _load_bytes(problem.c_group, config.tile_k)
+    w_bytes = _load_bytes(problem.reduction, config.tile_k)
+    x_runs = _ceil_div(config.tile_m * config.tile_k, max(x_bytes, 4) * threads)
+    w_runs = _ceil_div(config.tile_n * config.tile_k, max(w_bytes, 4) * threads)
+    _at_most(x_runs, MOST_RUNS, f"loads of x a thread has in flight at {x_bytes} bytes each")
+    _at_most(w_runs, MOST_RUNS, f"loads of w a thread has in flight at {w_bytes} bytes each")
+
+    tiles_n = _ceil_div(problem.k_group, config.tile_n)
+    grid = (_ceil_div(problem.pixels, config.tile_m), tiles_n * problem.groups, 1)
+    _at_most(grid[1], target.grid_y_max, f"blocks along y on {target.name}")
+    vector_m, vector_n = min(4, config.thread_m), min(4, config.thread_n)
+    out_bytes = OUT_BYTES[problem.quantization.out_type]
+    constants = {
+        "The problem.": _problem_constants(problem),
+        "The config.": (
+            Constant("TILE_M", config.tile_m, "output pixels of a block"),
+            Constant("TILE_N", config.tile_n, "output channels of a block"),
+            Constant("TILE_K", config.tile_k, "bytes of the reduction staged at a time"),
+            Constant("THREAD_M", config.thread_m, "output pixels of a thread"),
+            Constant("THREAD_N", config.thread_n, "output channels of a thread"),
+            Constant("STAGES", config.stages, "1: staged in place, two barriers a step; 2: double buffer, one"),
+        ),
+        "What follows.": (
+            Constant("THREADS", threads),
+            Constant("STEPS", _ceil_div(problem.reduction, config.tile_k), "along the reduction"),
+            Constant("TILES_N", tiles_n, "along the channels of a group"),
+            Constant("VECTOR_M", vector_m, "neighbours among a thread's pixels"),
+            Constant("VECTOR_N", vector_n, "neighbours among a thread's channels"),
+            Constant("X_BYTES", x_bytes, "one load of x (1: byte by byte)"),
+            Constant("X_RUNS", x_runs, "words or vectors of x a thread has in flight"),
+            Constant("W_BYTES", w_bytes, "one load of w (1: byte by byte)"),
+            Constant("W_RUNS", w_runs, "words or vectors of w a thread has in flight"),
+            Constant("SMEM_BYTES", smem_bytes),
+        ),
+    }
+    launches: tuple[Launch, ...] = (Launch("conv2d_simt", grid, threads, smem_bytes),)
+    if problem.quantization.x_zero_point:
+        constants["What follows."] += (Constant("FOLD_THREADS", FOLD_THREADS),)
+        fold = Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "a set of weights")
+        launches = (fold, *launches)
+    return Plan(
+        problem=problem,
+        config=config,
+        target=target,
+        page="conv2d/simt.j2",
+        constants=constants,
+        launches=launches,
+        fields=argument_fields(problem.quantization),
+        alignment={
+            "x": x_bytes,
+            "w": w_bytes,
+            "y": out_bytes * (vector_n if problem.k_group % vector_n == 0 else 1),
+        },
+    )
+
+
+def _problem_constants(problem: Conv2d) -> tuple[Constant, ...]:
+    return (
+        Constant("IN_H", problem.h),
+        Constant("IN_W", problem.w),
+        Constant("C", problem.c),
+        Constant("C_GROUP", problem.c_group, "input channels of a group"),
+        Constant("OUT_H", problem.oh),
+        Constant("OUT_W", problem.ow),
+        Constant("K", problem.k),
+        Constant("K_GROUP", problem.k_group, "output channels of a group"),
+        Constant("S", problem.s, "filter width"),
+        Constant("STRIDE_H", problem.stride[0]),
+        Constant("STRIDE_W", problem.stride[1]),
+        Constant("DILATION_H", problem.dilation[0]),
+        Constant("DILATION_W", problem.dilation[1]),
+        Constant("PAD_TOP", problem.pad[0]),
+        Constant("PAD_LEFT", problem.pad[1]),
+        Constant("PIXELS", problem.pixels, "output pixels of all images"),
+        Constant("REDUCTION", problem.reduction, "products in one output"),
+        Constant("X_SIGNED", problem.quantization.x_type == "int8"),
+        Constant("W_SIGNED", problem.quantization.w_type == "int8"),
+    )
+
+
+def configs() -> Iterator[Simt]:
+    """Every combination of the choices, feasible or not."""
+    for values in itertools.product(*CHOICES.values()):
+        yield Simt(**dict(zip(CHOICES, values, strict=True)))
+
+
+def cost(plan: Plan) -> float:
+    """About how long the launch takes, in dot products of one multiprocessor: where an untuned device starts, and the
+    order in which a search would try configs."""
+    config = plan.config
+    assert isinstance(config, Simt)
+    constant = {c.name: c.value for c in plan.constants["What follows."]}
+    # A warp's 16-byte loads cost as much as 16 of its dot products (64 bytes and 64 dots a clock); byte by byte, the
+    # addresses cost more than the loads.
+    fetch = sum(constant[f"{o}_RUNS"] * (60 if constant[f"{o}_BYTES"] == 1 else constant[f"{o}_BYTES"]) for o in "XW")
+    words = config.tile_k / 4
+    multiply = config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
+    step = words * multiply + fetch + (20 if config.stages == 2 else 40)
+    threads, blocks = plan.main.threads, plan.main.grid[0] * plan.main.grid[1]
+    work = threads * (constant["STEPS"] * step + 20 * config.thread_m * config.thread_n)
+    if plan.target.vendor == "cpu":  # one thread after the other
+        return blocks * work
+    registers = 48 + config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
+    resident = max(
+        1,
+        min(
+            plan.target.registers_per_sm // (registers * threads),
+            plan.target.smem_bytes_per_sm // plan.main.smem_bytes,
+            plan.target.threads_per_sm // threads,
+        ),
+    )
+    # A GPU is about 128 multiprocessors, each busy with what it holds; fewer than 16 warps do not hide latency.
+    held = min(resident, _ceil_div(blocks, 128))
+    idle = math.sqrt(max(1.0, 16 * 32 / (held * threads)))
+    return _ceil_div(blocks, 128 * held) * held * work * idle
