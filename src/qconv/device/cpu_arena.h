@@ -1,0 +1,93 @@
+// The memory of one block in flight: its shared memory, its warps' deposits and its threads' stacks. Private
+// to cpu_runtime.cpp.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+
+#include "cpu_context.h"
+
+namespace {
+
+constexpr size_t kDepositBytes = 64;
+constexpr size_t kRedzoneBytes = 16 << 10;
+constexpr size_t kStaggerBytes = 192;
+
+// One block's memory in one mapping: redzone, shared memory, redzone, two deposit slots per thread, stacks,
+// each above a guard page. Kept and reused by its worker while it is large enough.
+class Arena {
+  public:
+    ~Arena() { release(); }
+    void release();
+    bool reserve(unsigned threads, size_t shared_bytes);                // false: no memory, errno says why
+    void* meeting(unsigned phase) const { return base_ + 64 * phase; }  // a name for ThreadSanitizer
+    char* shared() const { return base_ + kRedzoneBytes; }
+    char* deposits() const { return base_ + deposits_at_; }
+    // Stacks end at different distances from their page boundaries: at the same one, what they use most would
+    // compete for a few sets of the first-level cache.
+    char* stack(unsigned index) const { return base_ + stacks_at_ + index * stack_pitch_ + page_; }
+    static size_t stack_bytes(unsigned index) { return kStackBytes + kStaggerBytes * (index % 32); }
+
+  private:
+    void mark_redzones(size_t shared_bytes);
+    char* base_ = nullptr;
+    size_t bytes_ = 0, page_ = 0, stack_pitch_ = 0, deposits_at_ = 0, stacks_at_ = 0, shared_capacity_ = 0;
+    unsigned threads_ = 0;
+};
+
+bool Arena::reserve(unsigned threads, size_t shared_bytes) {
+    if (base_ == nullptr || threads > threads_ || shared_bytes > shared_capacity_) {
+        release();
+        page_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+        const auto whole_pages = [this](size_t bytes) { return (bytes + page_ - 1) / page_ * page_; };
+        // The largest of everything asked for, so that kernels which take turns do not remap it every time.
+        threads_ = std::max(threads, threads_);
+        shared_capacity_ = std::max(whole_pages(shared_bytes), shared_capacity_);
+        deposits_at_ = whole_pages(2 * kRedzoneBytes + shared_capacity_);
+        const size_t partial_warp = 63;
+        stacks_at_ = deposits_at_ + whole_pages(2 * kDepositBytes * (threads_ + partial_warp));
+        stack_pitch_ = page_ + whole_pages(stack_bytes(31));
+        bytes_ = stacks_at_ + threads_ * stack_pitch_;
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (memory != MAP_FAILED) base_ = static_cast<char*>(memory);
+        bool guarded = base_ != nullptr;
+        for (unsigned index = 0; guarded && index < threads_; ++index)
+            guarded = mprotect(stack(index) - page_, page_, PROT_NONE) == 0;
+        if (!guarded) {
+            const int reason = errno;
+            release();
+            threads_ = 0;  // a smaller request shall not fail after a larger one did
+            shared_capacity_ = 0;
+            errno = reason;
+            return false;
+        }
+    }
+    mark_redzones(shared_bytes);
+    return true;
+}
+
+void Arena::mark_redzones(size_t shared_bytes) {
+#if defined(QCONV_SANITIZE_ADDRESS)
+    __asan_unpoison_memory_region(base_, deposits_at_);
+    __asan_poison_memory_region(base_, kRedzoneBytes);
+    __asan_poison_memory_region(shared() + shared_bytes, deposits_at_ - kRedzoneBytes - shared_bytes);
+#else
+    (void)shared_bytes;
+#endif
+}
+
+void Arena::release() {
+    if (base_ == nullptr) return;
+#if defined(QCONV_SANITIZE_ADDRESS)
+    __asan_unpoison_memory_region(base_, deposits_at_);
+#endif
+    munmap(base_, bytes_);
+    base_ = nullptr;
+}
+
+}  // namespace

@@ -1,0 +1,196 @@
+// A suspended stack, how to switch to it, and what the sanitizers have to be told about it. Private to
+// cpu_runtime.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+
+#if defined(QCONV_SANITIZE_ADDRESS)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#elif defined(QCONV_SANITIZE_THREAD)
+#include <sanitizer/tsan_interface.h>
+#endif
+#if !defined(__x86_64__) && !defined(__aarch64__) && !defined(QCONV_CPU_UCONTEXT)
+#define QCONV_CPU_UCONTEXT 1  // can be defined on any CPU, for tests of this path
+#endif
+#if defined(QCONV_CPU_UCONTEXT)
+#include <ucontext.h>
+#elif defined(__x86_64__)
+// Saves what a called function has to keep, swaps the stacks, restores. Threads of a block mostly wait at the
+// same call, so that `ret` goes where the processor's return stack expects it although the stack is another
+// one.
+asm(R"(
+.text
+.p2align 4
+.globl qconv_cpu_switch
+.hidden qconv_cpu_switch
+qconv_cpu_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+)");
+constexpr int kSavedWords = 8, kEntryWord = 6;  // six registers, the address, and a return address of 0
+#else
+asm(R"(
+.text
+.p2align 4
+.globl qconv_cpu_switch
+.hidden qconv_cpu_switch
+qconv_cpu_switch:
+    sub sp, sp, #160
+    stp x19, x20, [sp, #0]
+    stp x21, x22, [sp, #16]
+    stp x23, x24, [sp, #32]
+    stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]
+    stp x29, x30, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+    mov x9, sp
+    str x9, [x0]
+    mov sp, x1
+    ldp x19, x20, [sp, #0]
+    ldp x21, x22, [sp, #16]
+    ldp x23, x24, [sp, #32]
+    ldp x25, x26, [sp, #48]
+    ldp x27, x28, [sp, #64]
+    ldp x29, x30, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    add sp, sp, #160
+    ret
+)");
+constexpr int kSavedWords = 20, kEntryWord = 11;
+#endif
+#if !defined(QCONV_CPU_UCONTEXT)
+extern "C" void qconv_cpu_switch(void** save, void* load) __attribute__((visibility("hidden")));
+#endif
+
+namespace {
+
+#if defined(QCONV_SANITIZE_ADDRESS) || defined(QCONV_SANITIZE_THREAD)
+constexpr size_t kStackBytes = 256 << 10;  // instrumented frames are several times larger
+#else
+constexpr size_t kStackBytes = 64 << 10;
+#endif
+#if defined(QCONV_SANITIZE_THREAD)
+// A stack that served two threads would order them: every thread has its own, and every block fresh memory.
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
+// A suspended stack: a fiber's, or that of the OS thread which runs the fibers.
+struct Context {
+#if defined(QCONV_CPU_UCONTEXT)
+    ucontext_t machine;
+#else
+    void* stack_pointer;
+#endif
+#if defined(QCONV_SANITIZE_ADDRESS)
+    void* fake_stack;
+    const void* stack_low;
+    size_t stack_bytes;
+#elif defined(QCONV_SANITIZE_THREAD)
+    void* fiber;
+#endif
+};
+
+#if defined(QCONV_SANITIZE_THREAD)
+// What ThreadSanitizer has to know: barriers and exchanges order threads, and the turns they take do not.
+inline void happens_before(void* address) { __tsan_release(address); }
+inline void happens_after(void* address) { __tsan_acquire(address); }
+inline void adopt_os_thread(Context& context) { context.fiber = __tsan_get_current_fiber(); }
+
+inline void drop_fiber(Context& context) {
+    if (context.fiber != nullptr) __tsan_destroy_fiber(context.fiber);
+    context.fiber = nullptr;
+}
+
+// For the OS thread to call before the block runs: a fiber starts after what its creator has done so far.
+// A fiber kept from the block before is ordered after that one, which hides races between the two.
+inline void renew_fiber(Context& context, bool keep, const unsigned block[3], unsigned thread) {
+    if (!keep) drop_fiber(context);
+    if (context.fiber == nullptr) context.fiber = __tsan_create_fiber(0);
+    char name[64];  // for the reports
+    snprintf(name, sizeof name, "block (%u,%u,%u) thread %u", block[0], block[1], block[2], thread);
+    __tsan_set_fiber_name(context.fiber, name);
+}
+#else
+inline void happens_before(void*) {}
+inline void happens_after(void*) {}
+inline void adopt_os_thread(Context&) {}
+inline void drop_fiber(Context&) {}
+inline void renew_fiber(Context&, bool, const unsigned*, unsigned) {}
+#endif
+
+// The first thing that runs on a fresh stack.
+inline void enter_fiber(Context& os_thread) {
+#if defined(QCONV_SANITIZE_ADDRESS)
+    const void* low;
+    size_t bytes;
+    __sanitizer_finish_switch_fiber(nullptr, &low, &bytes);
+    if (os_thread.stack_low == nullptr) {  // then it is where we come from
+        os_thread.stack_low = low;
+        os_thread.stack_bytes = bytes;
+    }
+#else
+    (void)os_thread;
+#endif
+}
+
+inline void prepare(Context& context, char* stack, size_t stack_bytes, void (*function)()) {
+#if defined(QCONV_SANITIZE_ADDRESS)
+    context.stack_low = stack;
+    context.stack_bytes = stack_bytes;
+#endif
+#if defined(QCONV_CPU_UCONTEXT)
+    getcontext(&context.machine);
+    context.machine.uc_stack.ss_sp = stack;
+    context.machine.uc_stack.ss_size = stack_bytes;
+    context.machine.uc_link = nullptr;
+    makecontext(&context.machine, function, 0);
+#else
+    void** top = reinterpret_cast<void**>(stack + stack_bytes) - kSavedWords;
+    for (int word = 0; word < kSavedWords; ++word) top[word] = nullptr;
+    top[kEntryWord] = reinterpret_cast<void*>(function);
+    context.stack_pointer = top;
+#endif
+}
+
+// Returns when somebody switches back to `from`; never when `leaving_for_good`.
+inline void switch_context(Context& from, Context& to, [[maybe_unused]] bool leaving_for_good = false) {
+#if defined(QCONV_SANITIZE_ADDRESS)
+    void** const keep = leaving_for_good ? nullptr : &from.fake_stack;
+    __sanitizer_start_switch_fiber(keep, to.stack_low, to.stack_bytes);
+#elif defined(QCONV_SANITIZE_THREAD)
+    __tsan_switch_to_fiber(to.fiber, __tsan_switch_to_fiber_no_sync);
+#endif
+#if defined(QCONV_CPU_UCONTEXT)
+    swapcontext(&from.machine, &to.machine);
+#else
+    qconv_cpu_switch(&from.stack_pointer, to.stack_pointer);
+#endif
+#if defined(QCONV_SANITIZE_ADDRESS)
+    __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
+#endif
+}
+
+}  // namespace

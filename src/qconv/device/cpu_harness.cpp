@@ -1,0 +1,136 @@
+// Runs one kernel once, in a process without Python, so that a sanitizer sees nothing but the kernel. Linked
+// with cpu_runtime.cpp and one kernel source; cpu_runtime.py writes the job and reads what comes back.
+//
+// The job, argv[1], is one fact per line, in any order except that buffers count up from 0 as they come:
+//   grid X Y Z | threads N | shared BYTES | warp N | workers N | seed N
+//   buffer BYTES FILE            allocated at exactly this size, so that one byte past its end is seen
+//   arguments BYTES              the size of the struct that the kernel gets
+//   pointer OFFSET BUFFER BYTES  a pointer in that struct, BYTES into a buffer
+//   bytes OFFSET HEX             anything else in that struct
+//   output BUFFER FILE           written after the run
+// Exit code 0: it ran; 2: the job is wrong; 3: the runtime reports an error, its message is on stderr.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cpu_runtime.h"
+
+extern "C" const qconv_cpu_entry_t qconv_cpu_entry;  // beside the kernel, names the one to run
+
+namespace {
+
+struct Buffer {
+    char* data;
+    size_t bytes;
+};
+
+struct Job {
+    unsigned grid[3] = {1, 1, 1};
+    unsigned threads = 0, warp = 32, workers = 1, seed = 0;
+    unsigned long shared = 0;
+    Buffer arguments = {nullptr, 0};
+    std::vector<Buffer> buffers;
+    std::vector<std::pair<size_t, std::string>> outputs;
+};
+
+// Aligned like the memory of a GPU, and no byte longer than asked for.
+Buffer allocate(size_t bytes) {
+    void* data = nullptr;
+    if (posix_memalign(&data, 256, bytes) != 0) throw std::runtime_error("out of memory");
+    return {static_cast<char*>(data), bytes};
+}
+
+Buffer& at(Job& job, size_t index) {
+    if (index >= job.buffers.size()) throw std::runtime_error("no buffer " + std::to_string(index));
+    return job.buffers[index];
+}
+
+char* argument(Job& job, size_t offset, size_t bytes) {
+    if (offset > job.arguments.bytes || bytes > job.arguments.bytes - offset)
+        throw std::runtime_error("argument at offset " + std::to_string(offset) + " is outside the struct");
+    return job.arguments.data + offset;
+}
+
+void load(Buffer& buffer, const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file.read(buffer.data, static_cast<std::streamsize>(buffer.bytes)))
+        throw std::runtime_error("cannot read " + std::to_string(buffer.bytes) + " bytes from " + path);
+}
+
+void store(const Buffer& buffer, const std::string& path) {
+    std::ofstream file(path, std::ios::binary);
+    if (!file.write(buffer.data, static_cast<std::streamsize>(buffer.bytes)) || !file.flush())
+        throw std::runtime_error("cannot write " + path);
+}
+
+void store_bytes(Job& job, size_t offset, const std::string& hex) {
+    char* const target = argument(job, offset, hex.size() / 2);
+    for (size_t index = 0; index < hex.size() / 2; ++index)
+        target[index] = static_cast<char>(std::stoi(hex.substr(2 * index, 2), nullptr, 16));
+}
+
+void read_line(Job& job, const std::string& line) {
+    std::istringstream words(line);
+    std::string key, text;
+    size_t first = 0, index = 0, bytes = 0;
+    words >> key;
+    if (key == "grid") {
+        words >> job.grid[0] >> job.grid[1] >> job.grid[2];
+    } else if (key == "threads") {
+        words >> job.threads;
+    } else if (key == "shared") {
+        words >> job.shared;
+    } else if (key == "warp") {
+        words >> job.warp;
+    } else if (key == "workers") {
+        words >> job.workers;
+    } else if (key == "seed") {
+        words >> job.seed;
+    } else if (key == "buffer" && words >> bytes >> std::ws && std::getline(words, text)) {
+        job.buffers.push_back(allocate(bytes));
+        load(job.buffers.back(), text);
+    } else if (key == "arguments" && words >> bytes) {
+        job.arguments = allocate(bytes);
+    } else if (key == "pointer" && words >> first >> index >> bytes) {
+        char* const pointer = at(job, index).data + bytes;
+        memcpy(argument(job, first, sizeof pointer), &pointer, sizeof pointer);
+    } else if (key == "bytes" && words >> first >> text) {
+        store_bytes(job, first, text);
+    } else if (key == "output" && words >> index >> std::ws && std::getline(words, text)) {
+        at(job, index);
+        job.outputs.emplace_back(index, text);
+    } else {
+        words.setstate(std::ios::failbit);
+    }
+    if (!words) throw std::runtime_error("cannot read the line '" + line + "'");
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+    try {
+        if (count != 2) throw std::runtime_error("usage: harness JOB");
+        Job job;
+        std::ifstream file(values[1]);
+        if (!file) throw std::runtime_error(std::string("cannot open ") + values[1]);
+        for (std::string line; std::getline(file, line);) read_line(job, line);
+
+        char message[1024] = "";
+        if (qconv_cpu_launch(qconv_cpu_entry, job.arguments.data, job.grid, job.threads, job.shared, job.warp,
+                             job.workers, job.seed, message, sizeof message) != 0) {
+            fprintf(stderr, "%s\n", message);
+            return 3;
+        }
+        for (const auto& [index, path] : job.outputs) store(job.buffers[index], path);
+        return 0;
+    } catch (const std::exception& error) {
+        fprintf(stderr, "%s: %s\n", count > 1 ? values[1] : "harness", error.what());
+        return 2;
+    }
+}

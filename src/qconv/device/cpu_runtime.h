@@ -1,0 +1,50 @@
+// The C ABI between a generated kernel and the CPU device. Generated sources are self-contained: they declare
+// these functions themselves and do not include this file. It is the reference for both sides, and what the
+// runtime, its test kernels and the harness are compiled against.
+//
+// A kernel is `extern "C" void NAME_entry(const void* arguments)`; every thread of every block runs it once.
+// Each thread is a fiber. A block lives on one OS thread from start to end and its fibers take turns there;
+// several blocks are in flight, one per worker. A thread that spins until another thread of its block writes
+// something therefore hangs: threads of a block meet at barriers and warp exchanges only.
+#pragma once
+
+extern "C" {
+
+typedef void (*qconv_cpu_entry_t)(const void* arguments);
+
+// Linear thread index in the block.
+int qconv_cpu_thread(void);
+
+// Block index, axis 0..2.
+int qconv_cpu_block(int axis);
+
+// The block's shared memory, 128-byte aligned. Before each block it is filled with a byte that depends on the
+// block and the seed, so that reading what nobody wrote gives wrong and varying results.
+void* qconv_cpu_shared(void);
+
+// Waits for all threads of the block. `line` is the source line of the call: the threads of a block have to
+// arrive at the same one.
+void qconv_cpu_barrier(int line);
+
+// Waits for all lanes of this thread's warp, each depositing `bytes` (1..64) from `value`. Returns the
+// deposits, lane i's at byte 64 * i, valid until this lane's next exchange. Lanes have to agree on `line` and
+// `bytes`. Shuffles, ballots and matrix instructions are built on it. The last warp may be partial; the slots
+// of lanes that do not exist are unspecified.
+const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
+
+// Runs a grid and returns when all blocks are done.
+//   threads    per block, 1..1024
+//   warp_size  32 or 64
+//   workers    blocks in flight; 0: one per core
+//   seed       the order of threads between two barriers. 0: ascending, each as far as it can; 1: descending,
+//   and the
+//              blocks too; others: a pseudo-random order per phase, the same for the same seed and block
+// Returns 0, or nonzero with a readable `message` when the request is invalid, memory is short, or threads
+// diverged: the block's threads (or a warp's lanes) wait at different lines, or some have returned while
+// others wait. After a divergence no further block is started, the fibers of that block are abandoned where
+// they stand, and global memory holds whatever was written. Safe to call from several OS threads at once.
+int qconv_cpu_launch(qconv_cpu_entry_t entry, const void* arguments, const unsigned grid[3], unsigned threads,
+                     unsigned long shared_bytes, unsigned warp_size, unsigned workers, unsigned seed,
+                     char* message, unsigned long message_bytes);
+
+}  // extern "C"

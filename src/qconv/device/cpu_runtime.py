@@ -1,0 +1,344 @@
+"""The CPU device: kernel sources compiled by the system C++ compiler and run with one fiber per GPU thread.
+
+Two ways to run the same source. `launch` runs it in this process, at full speed, for results and for timing.
+`run_sanitized` builds an executable around it and runs that under AddressSanitizer with UndefinedBehavior-
+Sanitizer, or under ThreadSanitizer: they find what results need not show, accesses out of bounds and missing
+barriers.
+
+`cpu_runtime.h` is the contract with the kernels. What is built is kept in a content-addressed cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from qconv.errors import CompileError, LaunchError
+
+Sanitizer: TypeAlias = Literal["address", "thread"]
+Grid: TypeAlias = tuple[int, int, int]
+
+# How a kernel source is compiled for the CPU device. No contraction: the fp32 epilogue has to be bit-exact.
+# No -march=native: cached binaries go to other machines.
+KERNEL_FLAGS = (
+    "-O2",
+    "-std=c++17",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+)
+_RUNTIME_FLAGS = ("-O2", "-std=c++17", "-fPIC", "-pthread")
+_SANITIZED_FLAGS = (*(flag for flag in KERNEL_FLAGS if flag != "-O2"), "-O1", "-g", "-fno-omit-frame-pointer")
+_SANITIZERS: dict[Sanitizer, str] = {"address": "address,undefined", "thread": "thread"}
+_FOUND_EXIT_CODE = 66  # of a sanitizer that has found something
+_JOB_EXIT_CODE = 2  # of the harness when the job is wrong
+_RUNTIME_EXIT_CODE = 3  # of the harness when the runtime reports an error
+
+_HERE = Path(__file__).parent
+_HEADERS = ("cpu_runtime.h", "cpu_context.h", "cpu_arena.h", "cpu_worker.h")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    path: str
+    name: str  # with its version: "g++ 12.2.0"
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A pointer in the arguments struct: at `offset`, to `byte_offset` of the buffer with that index."""
+
+    offset: int
+    buffer: int
+    byte_offset: int = 0
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The struct that the kernel gets: its size, its pointers, and (offset, bytes) of everything else."""
+
+    size: int
+    pointers: tuple[Pointer, ...] = ()
+    values: tuple[tuple[int, bytes], ...] = ()
+
+
+@dataclass(frozen=True)
+class SanitizerReport:
+    """What a run under a sanitizer found.
+
+    kind     "clean"; the sanitizer's word ("data race", "heap-buffer-overflow", and "use-after-poison" for
+             what lies beside shared memory); "undefined behaviour"; "runtime error" (such as a divergent
+             barrier); "crash"; "timeout".
+    text     the report, with line numbers of the kernel source.
+    outputs  the buffers asked for, as they were after the run; empty unless the kernel ran to its end.
+    """
+
+    clean: bool
+    kind: str
+    text: str
+    outputs: tuple[bytes, ...]
+
+
+def find_compiler() -> Compiler:
+    """The C++ compiler: $CXX if set, else the first of g++, c++ and clang++ that is installed."""
+    chosen = os.environ.get("CXX")
+    remedy = "install g++ (Debian: apt-get install g++) or set CXX"
+    if chosen and shutil.which(chosen) is None:
+        raise CompileError(f"CXX is {chosen!r}, which is not an executable; {remedy}")
+    for candidate in [chosen] if chosen else ["g++", "c++", "clang++"]:
+        path = shutil.which(candidate)
+        if path is not None:
+            return _identify(path)
+    raise CompileError(f"no C++ compiler for the CPU device; {remedy}")
+
+
+@functools.cache
+def _identify(path: str) -> Compiler:
+    banner = _run_compiler([path, "--version"]).splitlines()[0]
+    version = _run_compiler([path, "-dumpfullversion", "-dumpversion"]).strip()
+    return Compiler(path, f"{'clang++' if 'clang' in banner else 'g++'} {version}")
+
+
+def _run_compiler(command: Sequence[str], folder: Path | None = None) -> str:
+    try:
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise CompileError(f"cannot run {command[0]}: {error}") from error
+    if run.returncode != 0:
+        raise CompileError(f"{' '.join(command)}\n{run.stderr or run.stdout}")
+    return run.stdout
+
+
+def build(
+    files: Mapping[str, str], flags: Sequence[str], suffix: str, cache: Path, objects: Sequence[Path] = ()
+) -> Path:
+    """Compile the first of `files` (name -> text), the others lying beside it, and link `objects` to it.
+
+    The result's name is the digest of all that decides its content. It is built under another name and
+    published in one step, so that nobody ever loads half of it; who is second publishes the same once more.
+    """
+    compiler = find_compiler()
+    parts = [compiler.name, *flags, *(path.name for path in objects)]
+    result = cache / f"{_digest(parts, files)}{suffix}"
+    if not result.exists():
+        _compile(compiler, files, flags, result, objects)
+    return result
+
+
+def _digest(parts: Sequence[str], files: Mapping[str, str]) -> str:
+    content = [platform.system(), platform.machine(), *parts, *(part for item in files.items() for part in item)]
+    return hashlib.sha256("\0".join(content).encode()).hexdigest()[:32]
+
+
+def _compile(
+    compiler: Compiler, files: Mapping[str, str], flags: Sequence[str], result: Path, objects: Sequence[Path] = ()
+) -> None:
+    cache = result.parent
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="building-", dir=cache) as folder:
+        for name, text in files.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        # Reports shall call the source by its name, not by a folder that is gone when they are read.
+        command = [compiler.path, *flags, f"-ffile-prefix-map={Path(folder).resolve()}=.", next(iter(files))]
+        _run_compiler([*command, *(str(path.resolve()) for path in objects), "-o", "built"], Path(folder))
+        os.replace(Path(folder, "built"), result)
+
+
+_runtime: ctypes.CDLL | None = None
+_runtime_lock = threading.Lock()
+
+
+def runtime_library(cache: Path) -> ctypes.CDLL:
+    """The runtime, built on first use. There is one per process, to which kernels loaded later are bound."""
+    global _runtime
+    with _runtime_lock:
+        if _runtime is None:
+            # Its name does not depend on the compiler: a machine that has the cache needs none.
+            files, flags = _with_headers("cpu_runtime.cpp"), [*_RUNTIME_FLAGS, "-shared"]
+            path = cache / f"runtime-{_digest(flags, files)}.so"
+            if not path.exists():
+                _compile(find_compiler(), files, flags, path)
+            library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+            library.qconv_cpu_launch.argtypes = [
+                ctypes.c_void_p,
+                ctypes.c_void_p,
+                ctypes.c_uint * 3,
+                ctypes.c_uint,
+                ctypes.c_ulong,
+                *[ctypes.c_uint] * 3,
+                ctypes.c_char_p,
+                ctypes.c_ulong,
+            ]
+            library.qconv_cpu_launch.restype = ctypes.c_int
+            _runtime = library
+        return _runtime
+
+
+def launch(
+    entry: int,
+    arguments: ctypes.Array[Any] | ctypes.Structure,
+    grid: Grid,
+    threads: int,
+    shared_bytes: int,
+    *,
+    warp_size: int = 32,
+    workers: int = 0,
+    seed: int = 0,
+) -> None:
+    """Run the kernel whose entry has this address and wait for it; `cpu_runtime.h` explains the parameters.
+
+    Raises `LaunchError` when the runtime reports an error, such as a divergent barrier.
+    """
+    if _runtime is None:
+        raise RuntimeError("the CPU runtime is not loaded; call runtime_library(cache) and then load kernels")
+    _require_unsigned((*grid, threads, shared_bytes, warp_size, workers, seed))
+    message = ctypes.create_string_buffer(1024)
+    status = _runtime.qconv_cpu_launch(
+        entry,
+        ctypes.addressof(arguments),
+        (ctypes.c_uint * 3)(*grid),
+        threads,
+        shared_bytes,
+        warp_size,
+        workers,
+        seed,
+        message,
+        len(message),
+    )
+    if status != 0:
+        raise LaunchError(message.value.decode(errors="replace"))
+
+
+def _require_unsigned(values: Iterable[int]) -> None:
+    for value in values:
+        if not 0 <= value < 2**32:  # both C and ctypes would wrap it silently
+            raise ValueError(f"{value} in a launch; grid, threads, sizes and seed are unsigned, of 32 bits")
+
+
+def run_sanitized(
+    source: str,
+    kernel: str,
+    sanitizer: Sanitizer,
+    *,
+    arguments: Arguments,
+    buffers: Sequence[bytes],
+    outputs: Sequence[int] = (),
+    grid: Grid,
+    threads: int,
+    shared_bytes: int,
+    warp_size: int = 32,
+    workers: int = 2,
+    seed: int = 0,
+    cache: Path,
+    timeout_s: float = 120.0,
+) -> SanitizerReport:
+    """Run `<kernel>_entry` of a source once under a sanitizer, in a process of its own.
+
+    "address" checks addresses and undefined behaviour and stops at the first finding. "thread" looks for
+    missing barriers and for blocks that write the same bytes, whatever the order they happened to run in.
+    `buffers` are copied to memory of exactly their size; `outputs` are the indices of those to return.
+    """
+    _require_unsigned((*grid, threads, shared_bytes, warp_size, workers, seed))
+    if not kernel.isidentifier():
+        raise ValueError(f"kernel is {kernel!r}; it has to be the name of a C function without its _entry")
+    executable = _sanitized_executable(source, kernel, sanitizer, cache)
+    job = [
+        f"grid {grid[0]} {grid[1]} {grid[2]}",
+        f"threads {threads}",
+        f"shared {shared_bytes}",
+        f"warp {warp_size}",
+        f"workers {workers}",
+        f"seed {seed}",
+        *(f"buffer {len(content)} in{index}" for index, content in enumerate(buffers)),
+        f"arguments {arguments.size}",
+        *(f"pointer {item.offset} {item.buffer} {item.byte_offset}" for item in arguments.pointers),
+        *(f"bytes {offset} {value.hex()}" for offset, value in arguments.values),
+        *(f"output {index} out{index}" for index in outputs),
+    ]
+    with tempfile.TemporaryDirectory(prefix="qconv-") as folder:
+        Path(folder, "job").write_text("\n".join(job) + "\n")
+        for index, content in enumerate(buffers):
+            Path(folder, f"in{index}").write_bytes(content)
+        try:
+            run = _run_job(executable, Path(folder), timeout_s)
+        except subprocess.TimeoutExpired:
+            return SanitizerReport(False, "timeout", f"{kernel} ran for more than {timeout_s:g} s", ())
+        kind = _kind_of(run)
+        written = [Path(folder, f"out{index}") for index in outputs]
+        complete = all(path.exists() for path in written)
+        results = tuple(path.read_bytes() for path in written) if complete else ()
+        return SanitizerReport(kind == "clean", kind, run.stderr, results)
+
+
+def _sanitized_executable(source: str, kernel: str, sanitizer: Sanitizer, cache: Path) -> Path:
+    sanitize = f"-fsanitize={_SANITIZERS[sanitizer]}"
+    # The runtime is told which sanitizer watches, and is not watched itself.
+    tell = f"-DQCONV_SANITIZE_{sanitizer.upper()}"
+    objects = [
+        build(_with_headers(name), [*_RUNTIME_FLAGS, "-g", tell, "-c"], ".o", cache)
+        for name in ("cpu_runtime.cpp", "cpu_harness.cpp")
+    ]
+    # Behind the source, so that its lines keep their numbers.
+    entry = (
+        '\nextern "C" { extern void (*const qconv_cpu_entry)(const void*); '
+        f"void (*const qconv_cpu_entry)(const void*) = {kernel}_entry; }}\n"
+    )
+    flags = [*_SANITIZED_FLAGS, sanitize, "-fno-sanitize-recover=all", "-pthread"]
+    return build({"kernel.cpp": source + entry}, flags, "", cache, objects)
+
+
+def _with_headers(name: str) -> dict[str, str]:
+    return {file: (_HERE / file).read_text(encoding="utf-8") for file in (name, *_HEADERS)}
+
+
+def _run_job(executable: Path, folder: Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    options = f"exitcode={_FOUND_EXIT_CODE}:detect_leaks=0"
+    names = ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS")
+    environment = {**os.environ, **dict.fromkeys(names, options)}
+    command = [str(executable.resolve()), "job"]
+
+    def run(prefix: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*prefix, *command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+
+    result = run([])
+    # Older ThreadSanitizers cannot live with the address randomisation of newer kernels.
+    if "unexpected memory mapping" in result.stderr and shutil.which("setarch"):
+        result = run(["setarch", platform.machine(), "-R"])
+    if "unexpected memory mapping" in result.stderr:
+        raise RuntimeError(f"{result.stderr.strip()}\nlower vm.mmap_rnd_bits to 28 for ThreadSanitizer")
+    return result
+
+
+def _kind_of(run: subprocess.CompletedProcess[str]) -> str:
+    if run.returncode == 0:
+        return "clean"
+    if run.returncode == _RUNTIME_EXIT_CODE:
+        return "runtime error"
+    if run.returncode == _JOB_EXIT_CODE:
+        raise ValueError(f"the harness refuses the job: {run.stderr.strip()}")
+    found = re.search(r"(?:AddressSanitizer|ThreadSanitizer): (.+?)(?: on | \(|$)", run.stderr, re.MULTILINE)
+    if found:
+        return found[1]
+    return "undefined behaviour" if ": runtime error: " in run.stderr else "crash"
