@@ -84,6 +84,8 @@ class Quantization:
         check_choice("out_type", self.out_type, OUT_TYPES)
         check_choice("bias", self.bias, BIASES)
         check_choice("activation", self.activation, ACTIVATIONS)
+        if not isinstance(self.mode, Mode):
+            raise ValueError(f"mode={self.mode!r} must be a qconv.Mode")
         for name in ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point"):
             value = getattr(self, name)
             if not isinstance(value, bool):
@@ -221,6 +223,10 @@ def _check_bias(value: Any, kind: str, k: int) -> NDArray[Any] | None:
                 f"bias must hold int32 integers, not {array.dtype} (or make the problem with bias='float32')"
             )
         return np.ascontiguousarray(array, dtype=np.int32)
-    if array.dtype.kind != "f" or not np.isfinite(array).all():
-        raise ValueError(f"bias must hold finite floats, not {array.dtype} (or make the problem with bias='int32')")
-    return np.ascontiguousarray(array, dtype=np.float32)
+    if array.dtype.kind != "f":
+        raise ValueError(f"bias must hold floats, not {array.dtype} (or make the problem with bias='int32')")
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(array, dtype=np.float32)
+    if not np.isfinite(array).all():
+        raise ValueError(f"bias holds {array.min()}..{array.max()} as float32; every bias must be finite")
+    return array

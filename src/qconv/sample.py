@@ -34,7 +34,7 @@ def draw(problem: Conv2d, seed: int, fixed: dict[str, int] | None = None) -> Sam
     def zero_point(name: str, dtype: str, shape: tuple[int, ...] = ()) -> Any:
         if not getattr(q, name):
             return 0
-        return np.full(shape, fixed[name], dtype) if name in fixed else integers(dtype, shape)
+        return np.full(shape, fixed[name]) if name in fixed else integers(dtype, shape)
 
     channels = (problem.k,) if q.per_channel else ()
     parameters: dict[str, Any] = {

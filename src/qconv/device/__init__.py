@@ -1,0 +1,85 @@
+"""Where kernels run. This package is the only one that imports cupy.
+
+`open_device("cpu")`, `open_device("cuda:1")`, or `open_device(None)` for the first GPU, else the CPU device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import Any, Protocol
+
+from qconv.device.cache import Binary
+from qconv.errors import DeviceError
+from qconv.generator import Plan
+from qconv.generator.plan import Launch
+from qconv.target import Target
+
+
+class Kernel(Protocol):
+    """A binary loaded onto a device."""
+
+    def bind(self, launch: Launch, arguments: bytes) -> Callable[[Any], None]:
+        """The launch with its arguments packed: call it with a stream of the device's kind, or None for the current."""
+        ...
+
+
+class Device(Protocol):
+    """What the tuner, the instances and the command line ask of a place to run on."""
+
+    @property
+    def spec(self) -> str: ...  # as the user writes it: "cpu", "cuda:0"
+    @property
+    def name(self) -> str: ...  # as the database stores it: "NVIDIA H200"
+    @property
+    def target(self) -> Target: ...
+    def facts(
+        self,
+    ) -> dict[str, Any]: ...  # driver, clocks, cores: what a reader of a measurement wants to know
+    def load(self, plan: Plan, binary: Binary) -> Kernel: ...
+    def adopt(self, name: str, array: Any) -> tuple[Any, int]: ...  # zero-copy: our kind of array, and its address
+    def upload(self, array: Any) -> Any: ...
+    def download(self, array: Any) -> Any: ...
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any: ...
+    def fill(self, array: Any, byte: int) -> None: ...
+    def on(self, stream: Any) -> AbstractContextManager[Any]: ...  # allocations and copies in this stream's order
+    def synchronize(self) -> None: ...
+    def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]: ...
+
+
+def open_device(spec: str | None = None) -> Device:
+    """Raises DeviceError, with the remedy, where there is no such device."""
+    if spec is None:
+        spec = default_spec()
+    if spec == "cuda" or spec == "hip":
+        spec += ":0"
+    return _open(spec)
+
+
+@lru_cache(maxsize=64)
+def _open(spec: str) -> Device:
+    if spec == "cpu":
+        from qconv.device.cpu import CpuDevice
+
+        return CpuDevice()
+    kind, _, index = spec.partition(":")
+    if kind not in ("cuda", "hip") or not (index.isascii() and index.isdigit()):
+        raise DeviceError(f"the device {spec!r} is not known; use cpu, cuda, cuda:N, hip or hip:N")
+    from qconv.device.gpu import GpuDevice
+
+    return GpuDevice(kind, int(index))
+
+
+@lru_cache(maxsize=1)
+def default_spec() -> str:
+    """The first GPU, else `cpu`."""
+    return next(iter(gpu_specs()), "cpu")
+
+
+def gpu_specs() -> list[str]:
+    try:
+        from qconv.device import gpu
+    except (ImportError, OSError):
+        return []
+    return gpu.specs()

@@ -1,0 +1,119 @@
+"""The content-addressed cache of compiled kernels.
+
+    <root>/kernels/<target>/<source digest>/<toolchain and flags>/{kernel.cu, kernel.cubin, build.json}
+
+A build is written to a temporary folder and published by one rename: there are no locks, and the loser of a race uses
+what the winner published. Finding a binary needs no compiler.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from qconv.device.binary import Resources
+from qconv.generator import Source
+
+log = logging.getLogger("qconv")
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled source, where it lies, and what each of its kernels needs."""
+
+    data: bytes
+    path: Path
+    toolchain: str
+    compile_ms: float
+    resources: dict[str, Resources]
+
+
+def cache_root() -> Path:
+    if chosen := os.environ.get("QCONV_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "qconv"
+
+
+def _folder(source: Source, target: str) -> Path:
+    return cache_root() / "kernels" / target / source.digest
+
+
+def _slug(toolchain: str, flags: tuple[str, ...]) -> str:
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", toolchain)
+    return f"{readable}-{hashlib.sha256(repr((toolchain, flags)).encode()).hexdigest()[:8]}"
+
+
+def find(source: Source, target: str, toolchain: str | None = None) -> Binary | None:
+    """A cached build of this source: by the toolchain named, or else by any."""
+    folder = _folder(source, target)
+    try:
+        entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError:
+        return None
+    for entry in reversed(entries):
+        binary = _read(entry)
+        if binary is not None and toolchain in (None, binary.toolchain):
+            return binary
+    return None
+
+
+def publish(
+    source: Source,
+    target: str,
+    flags: tuple[str, ...],
+    suffix: str,
+    data: bytes,
+    toolchain: str,
+    compile_ms: float,
+    resources: dict[str, Resources],
+) -> Binary:
+    folder = _folder(source, target)
+    folder.mkdir(parents=True, exist_ok=True)
+    final = folder / _slug(toolchain, flags)
+    build = {
+        "toolchain": toolchain,
+        "flags": flags,
+        "binary": f"kernel{suffix}",
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "compile_ms": compile_ms,
+        "resources": {kernel: dataclasses.asdict(needs) for kernel, needs in resources.items()},
+    }
+    temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder))
+    try:
+        (temporary / f"kernel{source.suffix}").write_text(source.text)
+        (temporary / f"kernel{suffix}").write_bytes(data)
+        (temporary / "build.json").write_text(json.dumps(build, indent=1) + "\n")
+        temporary.chmod(0o755)
+        temporary.rename(final)
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)
+        published = _read(final)
+        if published is None:
+            raise
+        return published
+    return Binary(data, final / f"kernel{suffix}", toolchain, compile_ms, resources)
+
+
+def _read(entry: Path) -> Binary | None:
+    """A damaged entry (a full disk, a killed copy) is removed, so that it is built again."""
+    try:
+        build = json.loads((entry / "build.json").read_text())
+        path = entry / Path(build["binary"]).name
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != build["sha256"]:
+            raise ValueError("the binary's digest is not the recorded one")
+        resources = {str(kernel): Resources(**needs) for kernel, needs in build["resources"].items()}
+        return Binary(data, path, str(build["toolchain"]), float(build["compile_ms"]), resources)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("the cached kernel %s is damaged (%s): it will be built again", entry, error)
+        shutil.rmtree(entry, ignore_errors=True)
+        return None

@@ -1,0 +1,123 @@
+"""The CPU device: the same generated source, run by fibers. An honest device of its own, slow and exact."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qconv.device import cpu_runtime
+from qconv.device.cache import Binary, cache_root
+from qconv.generator import Plan
+from qconv.generator.plan import Launch
+from qconv.target import TARGETS, Target
+
+
+def runtime_cache() -> Path:
+    return cache_root() / "cpu"
+
+
+class CpuKernel:
+    def __init__(self, plan: Plan, binary: Binary) -> None:
+        cpu_runtime.runtime_library(runtime_cache())
+        library = ctypes.CDLL(str(binary.path))
+        self._entries = {
+            launch.kernel: ctypes.cast(getattr(library, f"{launch.kernel}_entry"), ctypes.c_void_p).value or 0
+            for launch in plan.launches
+        }
+        self._library = library
+        self._warp_size = plan.target.warp_size
+
+    def bind(self, launch: Launch, arguments: bytes) -> Callable[[Any], None]:
+        packed = ctypes.create_string_buffer(arguments, len(arguments))
+        entry, warp_size = self._entries[launch.kernel], self._warp_size
+
+        def run(stream: Any = None) -> None:
+            if stream is not None:
+                raise ValueError(f"stream={stream!r} was given, but the CPU device has no streams: leave it out")
+            cpu_runtime.launch(entry, packed, launch.grid, launch.threads, launch.smem_bytes, warp_size=warp_size)
+
+        return run
+
+
+class CpuDevice:
+    spec = "cpu"
+
+    @cached_property
+    def name(self) -> str:
+        return f"cpu {_model()}, {os.cpu_count()} cores"
+
+    @property
+    def target(self) -> Target:
+        return TARGETS["cpu"]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "target": "cpu",
+            "system": platform.system(),
+            "machine": platform.machine(),
+        }
+
+    def load(self, plan: Plan, binary: Binary) -> CpuKernel:
+        return CpuKernel(plan, binary)
+
+    def adopt(self, name: str, array: Any) -> tuple[Any, int]:
+        if not isinstance(array, np.ndarray):
+            if hasattr(array, "__cuda_array_interface__"):
+                raise ValueError(f"{name} lies on a GPU, but the kernel runs on the CPU device: move it to the host")
+            try:
+                array = np.from_dlpack(array)
+            except (AttributeError, TypeError, BufferError, RuntimeError, ValueError) as error:
+                raise ValueError(
+                    f"{name} ({type(array).__name__}) is not an array the CPU device can read: {error}"
+                ) from None
+        if name == "out" and not array.flags.writeable:
+            raise ValueError("out is read-only: give an array that can be written")
+        return array, int(array.__array_interface__["data"][0])
+
+    def upload(self, array: Any) -> Any:
+        return np.ascontiguousarray(array)
+
+    def download(self, array: Any) -> Any:
+        return array
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return np.empty(shape, dtype)
+
+    def fill(self, array: Any, byte: int) -> None:
+        array.view(np.uint8)[...] = byte
+
+    def on(self, stream: Any) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    def synchronize(self) -> None:
+        return
+
+    def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]:
+        """The launches one after the other, by the wall clock; per launch, one figure a repeat."""
+        times = []
+        for _ in range(repeats):
+            begin = time.perf_counter_ns()
+            for launch in launches:
+                launch(None)
+            times.append((time.perf_counter_ns() - begin) / 1e3 / len(launches))
+        return tuple(times)
+
+
+def _model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,209 @@
+"""GPUs through CuPy: arrays, loading, streams, events. On ROCm, CuPy serves HIP under the same names."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import cupy
+import numpy as np
+from cupy.cuda.function import Module
+from cupy_backends.cuda.api import driver, runtime
+
+from qconv.device.cache import Binary
+from qconv.errors import DeviceError, LaunchError
+from qconv.generator import Plan
+from qconv.generator.plan import Launch
+from qconv.target import Target, target_of_compute_capability, target_of_gcn_arch
+
+KIND = "hip" if runtime.is_hip else "cuda"
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+DEFAULT_LIMIT = 48 * 1024
+
+
+def specs() -> list[str]:
+    try:
+        return [f"{KIND}:{index}" for index in range(runtime.getDeviceCount())]
+    except runtime.CUDARuntimeError:
+        return []
+
+
+class GpuKernel:
+    def __init__(self, device: GpuDevice, plan: Plan, binary: Binary) -> None:
+        self._device = device
+        self._module = Module()
+        with device.current:
+            self._module.load(binary.data)
+            self._functions = {launch.kernel: self._module.get_function(launch.kernel) for launch in plan.launches}
+            for launch in plan.launches:
+                if launch.smem_bytes > DEFAULT_LIMIT and KIND == "cuda":
+                    pointer = self._functions[launch.kernel].ptr
+                    driver.funcSetAttribute(pointer, MAX_DYNAMIC_SHARED, launch.smem_bytes)
+
+    def bind(self, launch: Launch, arguments: bytes) -> Callable[[Any], None]:
+        """Everything that can be done ahead is done here: a launch is one call of the driver."""
+        packed = ctypes.create_string_buffer(arguments, len(arguments))
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
+        # HIP kernels hold their shared memory statically.
+        smem_bytes = 0 if KIND == "hip" else launch.smem_bytes
+        fixed = (self._functions[launch.kernel].ptr, *launch.grid, launch.threads, 1, 1, smem_bytes)
+        return _launcher(
+            fixed,
+            ctypes.addressof(pointers),
+            self._device.only,
+            self._device.current,
+            (self, packed, pointers),
+        )
+
+
+def _launcher(
+    fixed: tuple[int, ...], pointers: int, only: bool, current: Any, kept: tuple[object, ...]
+) -> Callable[[Any], None]:
+    launch_kernel, get_stream = driver.launchKernel, cupy.cuda.get_current_stream
+    function, grid_x, grid_y, grid_z, threads, one, _, smem_bytes = fixed
+
+    def launch(stream: Any = None) -> None:
+        address = get_stream().ptr if stream is None else stream if type(stream) is int else stream_address(stream)
+        launch_kernel(function, grid_x, grid_y, grid_z, threads, one, one, smem_bytes, address, pointers, 0)
+
+    def launch_there(stream: Any = None) -> None:
+        with current:
+            launch(stream)
+
+    chosen = launch if only else launch_there
+    chosen.kept = kept  # type: ignore[attr-defined] # the addresses above must outlive the launcher
+    return chosen
+
+
+def stream_address(stream: Any) -> int:
+    """A CuPy, PyTorch or numba stream, anything with `__cuda_stream__`, or the address itself."""
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("ptr", "cuda_stream", "handle"):
+        value = getattr(stream, name, None)
+        if value is not None:
+            return int(getattr(value, "value", value) or 0)
+    raise ValueError(f"stream={stream!r} is not a stream: give a CuPy or PyTorch stream, or its address as an int")
+
+
+class GpuDevice:
+    def __init__(self, kind: str, index: int) -> None:
+        available = specs()
+        if f"{kind}:{index}" not in available:
+            there = ", ".join(available) or "none: no GPU, no driver, or CuPy for another vendor"
+            raise DeviceError(
+                f"the device {kind}:{index} does not exist here (GPUs: {there}); use --device cpu or another"
+            )
+        self.spec = f"{kind}:{index}"
+        self.only = len(available) == 1
+        self.current = cupy.cuda.Device(index)
+        self._properties = runtime.getDeviceProperties(index)
+        self.name: str = self._properties["name"].decode()
+
+    @cached_property
+    def target(self) -> Target:
+        if KIND == "hip":
+            return target_of_gcn_arch(self._properties["gcnArchName"].decode())
+        return target_of_compute_capability(self._properties["major"], self._properties["minor"])
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "target": self.target.name,
+            "driver": runtime.driverGetVersion(),
+            "processors": self._properties["multiProcessorCount"],
+            "clock_mhz": self._properties.get("clockRate", 0) // 1000,
+            "l2_bytes": self._properties["l2CacheSize"],
+            "clock_now_mhz": self._clock_now_mhz(),
+        }
+
+    def _clock_now_mhz(self) -> int | None:
+        """What the multiprocessors run at; None without nvidia-ml-py (the bench extra) or on AMD."""
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            handle = pynvml.nvmlDeviceGetHandleByPciBusId(runtime.deviceGetPCIBusId(self.current.id).encode())
+            return int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
+        except Exception:  # a fact for the reader: whatever the reason, it is missing
+            return None
+
+    def load(self, plan: Plan, binary: Binary) -> GpuKernel:
+        return GpuKernel(self, plan, binary)
+
+    def adopt(self, name: str, array: Any) -> tuple[Any, int]:
+        if not isinstance(array, cupy.ndarray):
+            if isinstance(array, np.ndarray):
+                raise ValueError(
+                    f"{name} is a NumPy array in host memory, but the kernel runs on {self.spec}: move it there"
+                )
+            try:
+                if hasattr(array, "__cuda_array_interface__"):
+                    array = cupy.asarray(array)
+                elif hasattr(array, "__dlpack__"):
+                    array = cupy.from_dlpack(array)
+                else:
+                    raise TypeError("it has neither __cuda_array_interface__ nor __dlpack__")
+            except (TypeError, BufferError, RuntimeError, ValueError) as error:
+                raise ValueError(f"{name} ({type(array).__name__}) cannot be used on {self.spec}: {error}") from None
+        if array.device.id != self.current.id:
+            raise ValueError(f"{name} lies on GPU {array.device.id}, but the kernel runs on {self.spec}: move it there")
+        return array, int(array.data.ptr)
+
+    def upload(self, array: Any) -> Any:
+        with self.current:
+            return cupy.asarray(array)
+
+    def download(self, array: Any) -> Any:
+        """As NumPy; what does not lie on a GPU stays as it is."""
+        if not isinstance(array, cupy.ndarray) and hasattr(array, "__cuda_array_interface__"):
+            array = cupy.asarray(array)
+        return cupy.asnumpy(array) if isinstance(array, cupy.ndarray) else array
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        with self.current:
+            return cupy.empty(shape, dtype)
+
+    def fill(self, array: Any, byte: int) -> None:
+        with self.current:
+            array.data.memset_async(byte, array.nbytes)
+
+    @contextmanager
+    def on(self, stream: Any) -> Iterator[None]:
+        with self.current:
+            if stream is None:
+                yield
+            else:
+                with cupy.cuda.ExternalStream(stream if type(stream) is int else stream_address(stream)):
+                    yield
+
+    def synchronize(self) -> None:
+        try:
+            with self.current:
+                runtime.deviceSynchronize()
+        except runtime.CUDARuntimeError as error:
+            raise LaunchError(f"a kernel on {self.spec} failed: {error}") from None
+
+    def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]:
+        """The launches back to back in one graph, replayed; per launch, one figure a replay."""
+        with self.current:
+            stream = cupy.cuda.Stream(non_blocking=True)
+            with stream:
+                stream.begin_capture()
+                for launch in launches:
+                    launch(stream.ptr)
+                graph = stream.end_capture()
+                graph.upload(stream)
+                graph.launch(stream)
+                times = []
+                for _ in range(repeats):
+                    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+                    begin.record(stream)
+                    graph.launch(stream)
+                    end.record(stream)
+                    end.synchronize()
+                    times.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3 / len(launches))
+        return tuple(times)
