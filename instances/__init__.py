@@ -1,0 +1,1 @@
+"""Winners in use: lookup, launch, export."""

@@ -1,0 +1,133 @@
+"""Winners as sources to ship: one self-contained file a kernel, a manifest, a C header with the argument structs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qconv import generator
+from qconv.errors import Infeasible
+from qconv.generator import Plan, Source
+from qconv.target import target
+
+if TYPE_CHECKING:
+    from qconv.tune_db.measurement import Measurement
+
+FORMAT = "qconv-export-1"
+HEADER = "qconv_kernels.h"
+C_TYPES = {"X": "x_type", "W": "w_type", "Output": "out_type"}
+STDINT = {"int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t", "float32": "float", "float16": "uint16_t"}
+
+
+@dataclass(frozen=True)
+class Exported:
+    row: Measurement
+    plan: Plan
+    source: Source
+
+    @property
+    def suffix(self) -> str:
+        return self.source.digest[:8]
+
+    def symbol(self, kernel: str) -> str:
+        return f"{kernel}_{self.suffix}"
+
+    @property
+    def file(self) -> str:
+        return f"{self.symbol(self.plan.main.kernel)}{self.source.suffix}"
+
+    @property
+    def text(self) -> str:
+        lines = ["// Exported under names of its own, so that several kernels link into one program."]
+        for launch in self.plan.launches:
+            lines.append(f"#define {launch.kernel} {self.symbol(launch.kernel)}")
+            if self.plan.target.vendor == "cpu":
+                lines.append(f"#define {launch.kernel}_entry {self.symbol(launch.kernel)}_entry")
+        return "\n".join(lines) + "\n\n" + self.source.text
+
+
+def export(rows: Iterable[Measurement], folder: Path) -> list[Exported]:
+    """Write the winners. Raises ValueError where there is nothing to write; files of another export stay untouched."""
+    kernels: list[Exported] = []
+    for row in sorted(rows, key=lambda row: (row.device, str(row.problem))):
+        try:
+            plan = generator.plan(row.problem, row.config, target(row.target))
+        except Infeasible as refused:
+            raise ValueError(
+                f"the winner of {row.problem} is not feasible any more ({refused}): tune it again"
+            ) from None
+        kernels.append(Exported(row, plan, generator.render(plan)))
+    if not kernels:
+        raise ValueError("the database has no winner to export: run qconv-tune tune first")
+    folder.mkdir(parents=True, exist_ok=True)
+    for kernel in kernels:
+        (folder / kernel.file).write_text(kernel.text)
+    (folder / HEADER).write_text(_header(kernels))
+    manifest = {"format": FORMAT, "header": HEADER, "kernels": [_entry(kernel) for kernel in kernels]}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    return kernels
+
+
+def _entry(kernel: Exported) -> dict[str, Any]:
+    row, plan = kernel.row, kernel.plan
+    return {
+        "file": kernel.file,
+        "problem": str(row.problem),
+        "config": row.config.as_dict(),
+        "device": row.device,
+        "target": row.target,
+        "toolchain": row.toolchain,
+        "time_us": row.median_us,
+        "measured_on_this_source": row.digest == kernel.source.digest,
+        "digest": kernel.source.digest,
+        "launches": [
+            {
+                "kernel": kernel.symbol(launch.kernel),
+                "grid": launch.grid,
+                "threads": launch.threads,
+                "smem_bytes": launch.smem_bytes,
+                "once": launch.once,
+            }
+            for launch in plan.launches
+        ],
+        "arguments": [{"name": f.name, "type": _c_type(plan, f.ctype), "says": f.says} for f in plan.fields],
+        "alignment": plan.alignment,
+    }
+
+
+def _c_type(plan: Plan, ctype: str) -> str:
+    """The field's type in C: the aliases of the source spelled out."""
+    for alias, name in C_TYPES.items():
+        spelled = STDINT[getattr(plan.problem.quantization, name)]
+        ctype = re.sub(rf"\b{alias}\b", spelled, ctype)
+    return re.sub(r"\bint\b", "int32_t", ctype)
+
+
+def _header(kernels: list[Exported]) -> str:
+    lines = [
+        "// The kernels of this export: their one argument, and how they are launched. Each has a file of its name.",
+        "// A kernel that is launched once a set of weights writes what the other reads; both take the same argument.",
+        "#pragma once",
+        "#include <stdint.h>",
+    ]
+    for kernel in kernels:
+        row, plan, prefix = kernel.row, kernel.plan, kernel.symbol(kernel.plan.main.kernel)
+        lines += [
+            "",
+            f"// {row.problem}",
+            f"// {row.median_us:.2f} us on {row.device} ({row.target})",
+            "typedef struct {",
+        ]
+        lines += [f"    {_c_type(plan, field.ctype)} {field.name};  // {field.says}" for field in plan.fields]
+        lines += [f"}} {prefix}_arguments;", "enum {"]
+        for launch in plan.launches:
+            symbol = kernel.symbol(launch.kernel)
+            x, y, z = launch.grid
+            lines.append(f"    {symbol}_grid_x = {x}, {symbol}_grid_y = {y}, {symbol}_grid_z = {z},")
+            lines.append(f"    {symbol}_threads = {launch.threads}, {symbol}_smem_bytes = {launch.smem_bytes},")
+        lines.append("};")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,145 @@
+"""problem + device -> the best instance known: tuned for exactly this problem, or for its nearest, or the default."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from math import log2
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qconv import generator
+from qconv.device import Device, cache, open_device
+from qconv.device.compile import build
+from qconv.errors import Infeasible
+from qconv.generator import Plan
+from qconv.instances.instance import Instance
+from qconv.problem import Conv2d
+
+if TYPE_CHECKING:
+    from qconv.tune_db.layered import Layered
+    from qconv.tune_db.measurement import Measurement
+
+log = logging.getLogger("qconv")
+
+# Beyond this distance a neighbour's config tells less than the cost model. One unit is a factor of two in one extent.
+FARTHEST = 4.0
+
+_warm: dict[tuple[Conv2d, str | None, str | None], Instance] = {}
+
+
+def lookup(problem: Conv2d, device: str | None = None, database: str | None = None) -> Instance:
+    """The instance to use, which says where it comes from. The first call opens the database and loads the binary;
+    later ones are one dictionary hit, until `forget()`."""
+    instance = _warm.get((problem, device, database))
+    if instance is None:
+        instance = _warm[problem, device, database] = _cold(problem, open_device(device), database)
+    return instance
+
+
+def forget() -> None:
+    """Make the next lookups see what was tuned in the meantime."""
+    _warm.clear()
+
+
+def default_database() -> str:
+    return os.environ.get("QCONV_DB") or str(cache.cache_root() / "tune.sqlite")
+
+
+def _cold(problem: Conv2d, device: Device, database: str | None) -> Instance:
+    with open_layers(database, device) as layers:
+        plan, origin, reason, toolchain = choose(problem, device, layers)
+    log.info("%s on %s: %s", problem, device.name, reason)
+    return load(plan, device, origin, reason, toolchain)
+
+
+def load(plan: Plan, device: Device, origin: str, reason: str, toolchain: str | None = None) -> Instance:
+    binary = build(plan, toolchain)
+    return Instance(plan, binary, device.load(plan, binary), device, origin, reason)
+
+
+@contextmanager
+def open_layers(database: str | None, device: Device) -> Iterator[Layered]:
+    """The user's database, if there is one, over the shipped winners. One that was named must exist."""
+    from qconv.instances import shipped
+    from qconv.tune_db.database import Database
+    from qconv.tune_db.layered import Layered
+
+    over = shipped.layer(device.name)
+    chosen = database or default_database()
+    if database is None and "://" not in chosen and not Path(chosen).exists():
+        yield Layered([over])
+        return
+    with Database.open(chosen, create=False) as rows:
+        yield Layered([rows, over])
+
+
+def choose(problem: Conv2d, device: Device, layers: Layered) -> tuple[Plan, str, str, str | None]:
+    """The plan, its origin, the origin in words, and the toolchain that the winner was built by."""
+    target = device.target
+    for row, note in _exact(problem, device, layers):
+        try:
+            plan = generator.plan(problem, row.config, target)
+        except Infeasible as refused:
+            log.warning("%s: the tuned config is no longer feasible (%s)", problem, refused)
+            continue
+        return (
+            plan,
+            "exact",
+            f"exact: tuned at {row.median_us:.2f} us on {row.created_at:%Y-%m-%d}{note}",
+            row.toolchain,
+        )
+    for apart, neighbour in _neighbours(problem, layers.problems(device.name, target.name)):
+        rows = layers.measurements(problem=neighbour, device=device.name, target=target.name)
+        for row in sorted((row for row in rows if row.correct), key=lambda row: row.median_us or 0.0):
+            # The winner of a larger problem may be too large a tile for this one; then its best that fits.
+            try:
+                plan = generator.plan(problem, row.config, target)
+            except Infeasible:
+                continue
+            return plan, "nearest", f"nearest: the config tuned for {neighbour}, {apart:.1f} doublings away", None
+    reason = "default: by the cost model, nothing near was tuned; run qconv-tune tune for a measured winner"
+    return generator.default(problem, target), "default", reason, None
+
+
+def _exact(problem: Conv2d, device: Device, layers: Layered) -> Iterator[tuple[Measurement, str]]:
+    """The best row; where the templates have changed since, the best row of today's before it."""
+    best = layers.best(problem, device.name, device.target.name)
+    if best is None:
+        return
+    if _is_current(best, device):
+        yield best, ""
+        return
+    rows = [
+        row
+        for row in layers.measurements(problem=problem, device=device.name, target=device.target.name)
+        if row.outcome == "correct" and row.median_us is not None and _is_current(row, device)
+    ]
+    if rows:
+        yield min(rows, key=lambda row: row.median_us or 0.0), ""
+    yield best, ", on an older template: tune again for a measured winner"
+
+
+def _is_current(row: Measurement, device: Device) -> bool:
+    try:
+        plan = generator.plan(row.problem, row.config, device.target)
+    except Infeasible:
+        return False
+    return generator.render(plan).digest == row.digest
+
+
+def _neighbours(problem: Conv2d, known: list[Conv2d]) -> list[tuple[float, Conv2d]]:
+    ranked = [(distance(problem, other), other) for other in known]
+    return sorted((pair for pair in ranked if pair[0] <= FARTHEST), key=lambda pair: (pair[0], pair[1].key))
+
+
+@lru_cache(maxsize=4096)
+def distance(a: Conv2d, b: Conv2d) -> float:
+    """In doublings of the three extents of the implicit GEMM and of the groups; another data type is half of one."""
+    extents = ("pixels", "k_group", "reduction", "groups")
+    apart: float = sum(abs(log2(getattr(a, name) / getattr(b, name))) for name in extents)
+    types = ("x_type", "w_type", "out_type", "w_zero_point")
+    return apart + 0.5 * len([t for t in types if getattr(a.quantization, t) != getattr(b.quantization, t)])

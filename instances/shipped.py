@@ -1,0 +1,20 @@
+"""The winners that travel in the package: one reviewable text file a device."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib import resources
+
+from qconv.tune_db.text import TextLayer, parse
+
+
+def file_name(device: str) -> str:
+    """'NVIDIA H200' -> 'nvidia-h200.json'."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") + ".json"
+
+
+@lru_cache(maxsize=16)
+def layer(device: str) -> TextLayer:
+    path = resources.files("qconv.instances") / "shipped" / file_name(device)
+    return TextLayer(parse(path.read_text(), str(path)) if path.is_file() else [])

@@ -1,0 +1,243 @@
+"""tune, run, bench: the commands that launch kernels."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from qconv.cli.options import ProblemCommand, database_option, device_option, json_option, print_json, problem_options
+from qconv.problem import Conv2d
+
+if TYPE_CHECKING:
+    from qconv.instances.instance import Instance
+    from qconv.tune_db.measurement import Measurement
+    from qconv.tuner.tune import Outcome, Progress
+
+
+def tops(problem: Conv2d, time_us: float) -> float:
+    return problem.operations / time_us / 1e6
+
+
+@click.command(cls=ProblemCommand)
+@problem_options
+@device_option
+@database_option
+@json_option
+@click.option("--trials", type=click.IntRange(1), default=100, show_default=True, help="Configs to measure in all.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="s a config."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the search; the data is always fresh.")
+def tune(
+    problem: Conv2d,
+    fixed: dict[str, int],
+    device: str | None,
+    database: str | None,
+    as_json: bool,
+    trials: int,
+    timeout: float,
+    seed: int,
+) -> None:
+    """Measure configs of a problem, each verified first, and remember every one.
+
+    A second run goes on where the first one stopped: what is in the database is not measured again.
+    """
+    from qconv.device import open_device
+    from qconv.instances import shipped
+    from qconv.instances.lookup import default_database
+    from qconv.tune_db.database import Database
+    from qconv.tune_db.layered import Layered
+    from qconv.tuner.tune import tune as run_tuning
+
+    opened = open_device(device)
+    where = database or default_database()
+    with Database.open(where) as rows, _progress(trials) as watch:
+        over = Layered([shipped.layer(opened.name)])
+        outcome = run_tuning(
+            problem, opened, rows, trials=trials, timeout_s=timeout, seed=seed, shipped=over, watch=watch
+        )
+    if as_json:
+        print_json(_outcome_document(outcome, where))
+    else:
+        _print_outcome(outcome, where)
+    if outcome.best is None:
+        sys.exit(1)
+
+
+@contextlib.contextmanager
+def _progress(trials: int) -> Iterator[Callable[[Progress], None]]:
+    """On stderr: a bar with the best so far on a terminal, a line a trial elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda p: click.echo(f"{p.done}/{p.total}  {_brief(p.row)}  best {_brief(p.best)}", err=True)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("best {task.description}"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("...", total=trials)
+        yield lambda p: bar.update(task, completed=p.done, total=p.total, description=_brief(p.best))
+
+
+def _brief(row: Measurement | None) -> str:
+    if row is None:
+        return "none yet"
+    if row.median_us is None:
+        return f"{row.config}: {row.outcome}"
+    return f"{row.median_us:.2f} us ({row.config})"
+
+
+def _outcome_document(outcome: Outcome, database: str) -> dict[str, Any]:
+    from qconv.tune_db.text import as_dict
+
+    best, default = outcome.best, outcome.default
+    winner = None
+    if best is not None and best.median_us is not None:
+        winner = as_dict(best) | {"tops": tops(outcome.problem, best.median_us)}
+    return {
+        "problem": str(outcome.problem),
+        "device": outcome.device,
+        "target": outcome.target,
+        "space": outcome.space,
+        "measured": outcome.measured,
+        "known": outcome.known,
+        "failures": outcome.failures,
+        "default_us": default.median_us if default is not None else None,
+        "winner": winner,
+        "database": database,
+    }
+
+
+def _print_outcome(outcome: Outcome, database: str) -> None:
+    click.echo(f"problem   {outcome.problem}")
+    click.echo(f"device    {outcome.device} ({outcome.target})")
+    counts = f"{outcome.measured} measured now, {outcome.known} known before, of {outcome.space} feasible"
+    click.echo(f"trials    {counts}" + "".join(f", {n} failed: {word}" for word, n in outcome.failures.items()))
+    best = outcome.best
+    if best is None or best.median_us is None:
+        click.echo("winner    none: no config gave a correct result; see qconv-tune db list")
+        return
+    click.echo(f"winner    {best.config}")
+    against = ""
+    if outcome.default is not None and outcome.default.median_us is not None:
+        ratio = outcome.default.median_us / best.median_us
+        against = f", {ratio:.2f}x the speed of the untuned default ({outcome.default.median_us:.2f} us)"
+    click.echo(f"time      {best.median_us:.2f} us, {tops(outcome.problem, best.median_us):.3f} TOPS{against}")
+    click.echo(f"database  {database}")
+
+
+def _describe(instance: Instance) -> dict[str, Any]:
+    return {
+        "problem": str(instance.problem),
+        "device": instance.device.name,
+        "target": instance.plan.target.name,
+        "origin": instance.origin,
+        "reason": instance.reason,
+        "config": instance.plan.config.as_dict(),
+    }
+
+
+@click.command(cls=ProblemCommand)
+@problem_options
+@device_option
+@database_option
+@json_option
+@click.option("--verify", is_flag=True, help="Compare with the oracle, bit for bit; exit code 1 where they differ.")
+@click.option("--sanitize", type=click.Choice(["address", "thread"]), help="On the CPU device: run under a sanitizer.")
+@click.option("--seed", type=click.IntRange(0), help="Of the random data. Default: fresh.")
+def run(
+    problem: Conv2d,
+    fixed: dict[str, int],
+    device: str | None,
+    database: str | None,
+    as_json: bool,
+    verify: bool,
+    sanitize: Literal["address", "thread"] | None,
+    seed: int | None,
+) -> None:
+    """Run the instance that lookup would give, once, on random full-range data."""
+    from qconv import sample
+    from qconv.instances.lookup import lookup
+    from qconv.tuner.verify import mismatch
+
+    seed = secrets.randbits(32) if seed is None else seed
+    instance = lookup(problem, device, database)
+    drawn = sample.draw(problem, seed, fixed)
+    document = _describe(instance) | {"seed": seed}
+    wrong = None
+    if sanitize is not None:
+        from qconv.tuner import sanitized
+
+        if instance.device.spec != "cpu":
+            raise click.UsageError(
+                f"--sanitize runs on the CPU device, not on {instance.device.spec}: add --device cpu"
+            )
+        wrong = sanitized.mismatch(instance.plan, drawn, sanitize)
+        document |= {"sanitizer": sanitize, "clean": wrong is None}
+    if verify:
+        wrong = wrong or mismatch(instance, drawn)
+        document |= {"verified": wrong is None}
+    if not verify and sanitize is None:
+        upload = instance.device.upload
+        y = instance.device.download(instance(upload(drawn.x), upload(drawn.w), **vars(drawn.parameters)))
+        document |= {"output_sha256": hashlib.sha256(y.tobytes()).hexdigest()}
+    if wrong is not None:
+        document |= {"wrong": wrong}
+    _print(document, as_json)
+    if wrong is not None:
+        sys.exit(1)
+
+
+@click.command(cls=ProblemCommand)
+@problem_options
+@device_option
+@database_option
+@json_option
+def bench(problem: Conv2d, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
+    """Verify and time the instance that lookup would give, by the tuner's protocol."""
+    from qconv import sample
+    from qconv.instances.lookup import lookup
+    from qconv.tuner.protocol import protocol_for, time_us
+    from qconv.tuner.verify import mismatch
+
+    instance = lookup(problem, device, database)
+    drawn = sample.draw(problem, secrets.randbits(32), fixed)
+    protocol = protocol_for(instance.device)
+    wrong = mismatch(instance, drawn)
+    document = _describe(instance) | {"verified": wrong is None, "protocol": protocol.as_dict()}
+    if wrong is None:
+        times = time_us(instance, drawn, protocol)
+        median = statistics.median(times)
+        document |= {
+            "time_us": median,
+            "times_us": list(times),
+            "tops": tops(problem, median),
+            "gb_per_s": problem.io_bytes / median / 1e3,
+            "facts": instance.device.facts(),
+        }
+    else:
+        document |= {"wrong": wrong}
+    _print(document, as_json)
+    if wrong is not None:
+        sys.exit(1)
+
+
+def _print(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+        return
+    width = max(map(len, document))
+    for name, value in document.items():
+        text = f"{value:.3f}" if isinstance(value, float) else value
+        if isinstance(value, dict):
+            text = " ".join(f"{key}={item}" for key, item in value.items())
+        elif isinstance(value, list):
+            text = " ".join(f"{item:.2f}" for item in value)
+        click.echo(f"{name:<{width}}  {text}")

@@ -1,0 +1,132 @@
+"""Options that several commands share: the problem, the device, the database, the form of the answer."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from qconv.problem import Conv2d, parse
+from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, X_TYPES, Quantization
+
+Command = Callable[..., Any]
+
+_SIZES = {
+    "n": "images",
+    "h": "input height",
+    "w": "input width",
+    "c": "input channels",
+    "k": "output channels",
+    "r": "filter height",
+    "s": "filter width",
+}
+_ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point")
+_ZERO_POINT_FLAGS = tuple(f"--{name.replace('_', '-')}" for name in _ZERO_POINTS)
+
+
+class Extents(click.ParamType[Any]):
+    """`2` or `2,1` or `2x1`."""
+
+    name = "INT[,INT...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        if not re.fullmatch(r"-?\d{1,10}([,x]-?\d{1,10})*", value, re.ASCII):
+            self.fail(f"{value!r} is not an integer, or several with commas between", param, ctx)
+        numbers = tuple(int(number) for number in re.split("[,x]", value))
+        return numbers[0] if len(numbers) == 1 else numbers
+
+
+class ProblemCommand(click.Command):
+    """Zero points take an optional value. Click reads a negative one as the next option, so it travels in brackets."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spelled: list[str] = []
+        for arg in args:
+            option, equals, value = arg.partition("=")
+            if not equals and spelled and spelled[-1] in _ZERO_POINT_FLAGS:
+                option, value = spelled[-1], arg
+            if option in _ZERO_POINT_FLAGS and re.fullmatch(r"-\d+", value, re.ASCII):
+                if not equals:
+                    spelled.pop()
+                spelled.append(f"{option}=({value})")
+            else:
+                spelled.append(arg)
+        return super().parse_args(ctx, spelled)
+
+
+def problem_options(command: Command) -> Command:
+    """Passes `problem`, and `fixed`: the zero points given with a value, for the data of run and bench."""
+
+    def wrapped(op: str, **options: Any) -> Any:
+        names = (*_SIZES, "stride", "dilation", "pad", "groups", *_QUANTIZATION_OPTIONS)
+        given = {name: value for name in names if (value := options.pop(name)) is not None}
+        given |= {name: _zero_point(name, given[name]) for name in _ZERO_POINTS if name in given}
+        fixed = {name: given[name] for name in _ZERO_POINTS if given.get(name, True) is not True}
+        return command(problem=_problem(op, given), fixed=fixed, **options)
+
+    decorators: list[Callable[[Command], Command]] = [click.argument("op", metavar="conv2d|KEY")]
+    decorators += [click.option(f"--{name}", type=int, help=says) for name, says in _SIZES.items()]
+    decorators += [
+        click.option("--stride", type=Extents(), help="One, or vertical,horizontal. Default 1."),
+        click.option("--dilation", type=Extents(), help="One, or vertical,horizontal. Default 1."),
+        click.option("--pad", type=Extents(), help="One, or top,left,bottom,right. Default 0."),
+        click.option("--groups", type=int, help="Default 1; as many as channels for depthwise."),
+        click.option("--x-type", type=click.Choice(X_TYPES), help="Activations. Default int8."),
+        click.option("--w-type", type=click.Choice(X_TYPES), help="Weights. Default int8."),
+        click.option("--out-type", type=click.Choice(OUT_TYPES), help="Default int8."),
+        click.option("--per-channel", is_flag=True, default=None, help="Weight scales per output channel."),
+        click.option("--bias", is_flag=False, flag_value="int32", type=click.Choice(BIASES), help="Alone: int32."),
+        click.option("--activation", type=click.Choice(ACTIVATIONS), help="Default none."),
+    ]
+    for option in _ZERO_POINT_FLAGS:
+        says = "The layer has one; its value is for the data of run and bench (default: random)."
+        decorators.append(click.option(option, is_flag=False, flag_value="any", metavar="[INT]", help=says))
+    made: Command = functools.wraps(command)(wrapped)
+    for decorator in reversed(decorators):
+        made = decorator(made)
+    return made
+
+
+_QUANTIZATION_OPTIONS = ("x_type", "w_type", "out_type", "per_channel", "bias", "activation", *_ZERO_POINTS)
+
+
+def _problem(op: str, given: dict[str, Any]) -> Conv2d:
+    if op != "conv2d":
+        if given:
+            name = next(iter(given)).replace("_", "-")
+            raise click.UsageError(
+                f"--{name} was given beside the key {op[:80]!r}: a key says everything, leave it out"
+            )
+        return parse(op)
+    missing = [f"--{name}" for name in _SIZES if name not in given]
+    if missing:
+        raise click.UsageError(f"conv2d needs {', '.join(missing)} (or one canonical key in place of the flags)")
+    quantized = {name: given.pop(name) for name in _QUANTIZATION_OPTIONS if name in given}
+    quantized |= {name: bool(quantized[name]) for name in _ZERO_POINTS if name in quantized}
+    return Conv2d(**given, quantization=Quantization(**quantized))
+
+
+def _zero_point(name: str, text: str) -> int | bool:
+    if text == "any":
+        return True
+    text = text.strip("()")
+    if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII):
+        raise click.UsageError(f"--{name.replace('_', '-')} {text!r} is not an integer (or leave the value out)")
+    return int(text)
+
+
+device_option = click.option("--device", help="cpu, cuda:N or hip:N. Default: the first GPU, else cpu.")
+database_option = click.option(
+    "--db", "database", help="A SQLite file or SQLAlchemy URL. Default: QCONV_DB, or the cache."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
+
+
+def print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=1))

@@ -1,0 +1,283 @@
+"""The command line: the forms that scripts rely on, one JSON document on stdout, exit codes, and no tracebacks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHAPE = ["--n", "1", "--h", "6", "--w", "6", "--c", "8", "--k", "8", "--r", "3", "--s", "3"]
+CONV = ["conv2d", *SHAPE, "--pad", "1"]
+KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=int8"
+
+
+def cli(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "qconv.cli", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=300, check=False
+    )
+
+
+def document(*arguments: object, **environment: str) -> Any:
+    answer = cli(*arguments, "--json", **environment)
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("db") / "tune.sqlite"
+    assert document("tune", *CONV, "--device", "cpu", "--trials", 3, "--db", path)["measured"] == 3
+    return path
+
+
+def test_flags_and_key_name_the_same_problem(db: Path) -> None:
+    by_flags = document("lookup", *CONV, "--device", "cpu", "--db", db)
+    by_key = document("lookup", KEY, "--device", "cpu", "--db", db)
+    assert by_flags == by_key
+    assert by_key["problem"] == KEY
+    assert by_key["origin"] == "exact"
+    assert Path(by_key["binary"]).is_file()
+
+
+def test_every_flag_reaches_the_problem() -> None:
+    flags = shlex.split(
+        "--stride 2,1 --dilation 1,2 --pad 1,2,3,4 --groups 2 --x-type uint8 --w-type int8 --out-type uint8 "
+        "--per-channel --bias float32 --activation relu6 --x-zero-point 3 --w-zero-point --y-zero-point 0"
+    )
+    key = document("space", "conv2d", *SHAPE, *flags, "--target", "sm_80")["problem"]
+    assert key == (
+        "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:stride=2,1:dilation=1,2:pad=1,2,3,4:groups=2:x_type=uint8:w_type=int8:"
+        "out_type=uint8:per_channel:x_zero_point:w_zero_point:bias=float32:activation=relu6"
+    )
+
+
+@pytest.mark.parametrize("more", [[], ["--verify"], ["--verify", "--x-zero-point", "-7", "--bias", "--per-channel"]])
+def test_run(more: list[str]) -> None:
+    answer = document("run", *CONV, *more, "--device", "cpu", "--seed", 5)
+    assert answer["seed"] == 5
+    assert answer.get("verified", True) is True
+    assert ("output_sha256" in answer) is not bool(more)
+
+
+def test_bench_reports_what_it_verified(db: Path) -> None:
+    answer = document("bench", *CONV, "--device", "cpu", "--db", db)
+    assert answer["verified"] is True
+    assert answer["time_us"] > 0
+    assert answer["protocol"]["repeats"] == len(answer["times_us"])
+
+
+def test_space_says_why_a_config_is_rejected() -> None:
+    answer = document("space", *CONV, "--target", "gfx90a")
+    assert len(answer["feasible"]) > 0
+    assert all(any(c.isdigit() for c in r["reason"]) for r in answer["rejected"])
+    assert {r["config"]["family"] for r in answer["rejected"]} == {"simt"}
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx90a", "cpu"])
+def test_source_prints_the_kernel(target: str) -> None:
+    answer = cli("source", *CONV, "--target", target)
+    assert answer.returncode == 0
+    assert f"// {KEY[:60]}" in answer.stdout
+    assert "conv2d_simt(const Arguments args)" in answer.stdout
+    config = json.dumps(document("space", *CONV, "--target", target)["feasible"][-1])
+    other = cli("source", *CONV, "--target", target, "--config", config)
+    assert other.returncode == 0
+    assert other.stdout != answer.stdout
+
+
+def test_devices() -> None:
+    answer = document("devices")
+    assert answer["devices"][-1]["target"] == "cpu"
+    assert answer["targets"]["cpu"].startswith(("g++", "clang"))
+
+
+def test_the_default_database_is_qconv_db(tmp_path: Path) -> None:
+    path = tmp_path / "mine.sqlite"
+    assert document("tune", *CONV, "--device", "cpu", "--trials", 1, QCONV_DB=str(path))["database"] == str(path)
+    assert len(document("db", "list", QCONV_DB=str(path))) == 1
+
+
+def test_db_list_merge_export_prune(db: Path, tmp_path: Path) -> None:
+    rows = document("db", "list", "--db", db)
+    assert [row["outcome"] for row in rows] == ["correct"] * 3
+    assert len(document("db", "list", "--best", "--db", db)) == 1
+    other = tmp_path / "other.sqlite"
+    merged = document("db", "merge", db, "--db", other)
+    assert merged[str(db)]["added"] == 3
+    assert document("db", "merge", db, "--db", other)[str(db)]["unchanged"] == 3
+    assert cli("db", "export", "--db", other, "--out", tmp_path / "t4.json").returncode == 0
+    assert len(json.loads((tmp_path / "t4.json").read_text())["results"]) == 3
+    assert (
+        cli("db", "export", "--format", "text", "--best", "--db", other, "--out", tmp_path / "w.json").returncode == 0
+    )
+    assert len(json.loads((tmp_path / "w.json").read_text())) == 1
+    assert "rows would be deleted" in cli("db", "prune", "--slower-than", 1, "--dry-run", "--db", other).stdout
+    assert cli("db", "prune", "--slower-than", 1, "--db", other).returncode == 0
+    assert len(document("db", "list", "--db", other)) == 1
+
+
+def test_export_compiles_alone(db: Path, tmp_path: Path) -> None:
+    answer = document("export", "--db", db, "--out", tmp_path / "out")
+    sources = [name for name in answer["files"] if name.endswith(".cpp")]
+    assert len(sources) == 1
+    host = shutil.which("g++")
+    assert host is not None
+    for file in sources:
+        subprocess.run([host, "-std=c++17", "-c", tmp_path / "out" / file, "-o", tmp_path / "k.o"], check=True)
+    (tmp_path / "use.c").write_text('#include "qconv_kernels.h"\n')
+    subprocess.run(
+        ["gcc", "-std=c99", "-c", "-I", tmp_path / "out", tmp_path / "use.c", "-o", tmp_path / "u.o"], check=True
+    )
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["kernels"][0]["problem"] == KEY
+    assert manifest["kernels"][0]["measured_on_this_source"] is True
+
+
+def test_progress_goes_to_stderr_and_json_alone_to_stdout(tmp_path: Path) -> None:
+    answer = cli("tune", *CONV, "--device", "cpu", "--trials", 2, "--db", tmp_path / "t.sqlite", "--json")
+    json.loads(answer.stdout)
+    assert "2/2" in answer.stderr
+
+
+NO_GPU = ["--device", "cuda:0"]
+BAD: dict[str, tuple[list[str], int, str]] = {
+    # name: (arguments, exit code, what the message must say)
+    "no size": (["lookup", "conv2d", "--n", "1"], 2, "--h"),
+    "zero channels": (["lookup", "conv2d", "--c", "0", *SHAPE[:6], *SHAPE[8:]], 2, "c=0 must be between 1"),
+    "negative pad": (["lookup", *CONV[:-1], "-1"], 2, "pad=-1 must be between 0"),
+    "three pads": (["lookup", *CONV[:-1], "1,2,3"], 2, "one integer or 4"),
+    "pad in words": (["lookup", *CONV[:-1], "same"], 2, "'same' is not an integer"),
+    "size in words": (["lookup", "conv2d", "--n", "one"], 2, "'one' is not a valid integer"),
+    "zero stride": (["lookup", *CONV, "--stride", "0"], 2, "stride=0 must be between 1"),
+    "zero dilation": (["lookup", *CONV, "--dilation", "0"], 2, "dilation=0"),
+    "groups do not divide": (["lookup", *CONV, "--groups", "3"], 2, "c=8 is not a multiple of groups=3"),
+    "filter too large": (["lookup", *CONV[:-1], "0", "--dilation", "9"], 2, "pad more or use a smaller r"),
+    "unknown x type": (["lookup", *CONV, "--x-type", "int4"], 2, "'int4' is not one of"),
+    "unknown output": (["lookup", *CONV, "--out-type", "bfloat8"], 2, "'bfloat8' is not one of"),
+    "unknown activation": (["lookup", *CONV, "--activation", "gelu6"], 2, "gelu6"),
+    "zero point of a float": (
+        ["lookup", *CONV, "--out-type", "float32", "--y-zero-point", "1"],
+        2,
+        "only int8 and uint8 outputs have a zero point",
+    ),
+    "zero point out of range": (["run", *CONV, "--x-zero-point", "300", "--device", "cpu"], 2, "-128 to 127"),
+    "zero point in words": (["lookup", *CONV, "--x-zero-point", "mid"], 2, "'mid' is not an integer"),
+    "float bias on int32": (["lookup", *CONV, "--out-type", "int32", "--bias", "float32"], 2, "use bias none or int32"),
+    "accumulator overflow": (
+        ["lookup", "conv2d:n=1:h=1:w=1:c=200000:k=1:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"],
+        2,
+        "more than an int32 accumulator",
+    ),
+    "too many elements": (
+        ["lookup", "conv2d:n=60000:h=200:w=200:c=8:k=1:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"],
+        2,
+        "at most",
+    ),
+    "unknown op": (["lookup", "conv3d:n=1"], 2, "known: conv2d"),
+    "key and flags": (["lookup", KEY, "--n", "2"], 2, "a key says everything"),
+    "unknown field": (["lookup", KEY + ":speed=9"], 2, "unknown field 'speed'"),
+    "field twice": (["lookup", KEY + ":n=1"], 2, "'n' stands twice"),
+    "flag with a value": (["lookup", KEY + ":per_channel=1"], 2, "takes no value"),
+    "no value": (["lookup", KEY + ":activation"], 2, "needs a value"),
+    "unknown mode": (["lookup", KEY + ":rounding=rtz"], 2, "not implemented yet"),
+    "code in a key": (["lookup", KEY + ":pad=__import__('os')"], 2, "twice"),
+    "unknown device": (["lookup", *CONV, "--device", "tpu"], 3, "'tpu' is not known"),
+    "unknown target": (["source", *CONV, "--target", "sm_81"], 2, "sm_80"),
+    "target and device": (["space", *CONV, "--target", "sm_80", "--device", "cpu"], 2, "give one"),
+    "config is not JSON": (["source", *CONV, "--target", "sm_80", "--config", "{"], 2, "is not JSON"),
+    "config of no family": (["source", *CONV, "--target", "sm_80", "--config", '{"family":"warp"}'], 2, "simt"),
+    "config with a missing field": (
+        ["source", *CONV, "--target", "sm_80", "--config", '{"family":"simt"}'],
+        2,
+        "tile_m",
+    ),
+    "infeasible config": (
+        [
+            *("source", *CONV, "--target", "sm_80", "--config"),
+            '{"family":"simt","tile_m":128,"tile_n":4,"tile_k":16,"thread_m":8,"thread_n":4,"stages":1}',
+        ],
+        2,
+        "tile_m",
+    ),
+    "no trials": (["tune", *CONV, "--trials", "0"], 2, "0 is not in the range"),
+    "prune what": (["db", "prune"], 2, "say what to delete"),
+    "no such database": (["db", "list", "--db", "no/such/file.sqlite"], 4, "no/such/file.sqlite"),
+    "lookup in no database": (["lookup", *CONV, "--device", "cpu", "--db", "nowhere.sqlite"], 4, "nowhere.sqlite"),
+    "database URL of no dialect": (["db", "list", "--db", "oracle9://x"], 4, "oracle9"),
+    "nothing to export": (["export", "--db", "no.sqlite", "--out", "x"], 4, "no.sqlite"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_with_a_message_and_no_traceback(name: str, tmp_path: Path) -> None:
+    arguments, code, says = BAD[name]
+    answer = subprocess.run(
+        [sys.executable, "-m", "qconv.cli", *arguments], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert answer.returncode == code, answer.stderr
+    assert says in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert answer.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def _garbage(path: Path) -> None:
+    path.write_bytes(os.urandom(5000))
+
+
+def _text(path: Path) -> None:
+    path.write_text("not a database\n" * 100)
+
+
+def _other_schema(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("create table measurements (x)")
+
+
+def _truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:3000])
+
+
+def _evil_config(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as rows:
+        table = rows.execute(
+            "select name from sqlite_master where type = 'table' and name = 'qconv_measurement'"
+        ).fetchone()[0]
+        rows.execute(f'update {table} set config = \'__import__("os").system("touch pwned")\'')
+
+
+def _negative_time(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as rows:
+        table = rows.execute(
+            "select name from sqlite_master where type = 'table' and name = 'qconv_measurement'"
+        ).fetchone()[0]
+        rows.execute(f"update {table} set median_us = -1")
+
+
+@pytest.mark.parametrize(
+    "spoil", [_garbage, _text, _other_schema, _truncated, _evil_config, _negative_time], ids=lambda f: f.__name__[1:]
+)
+def test_a_bad_database_is_refused_by_name_and_left_as_it_is(db: Path, tmp_path: Path, spoil: Any) -> None:
+    bad = tmp_path / "bad.sqlite"
+    if spoil in (_truncated, _evil_config, _negative_time):
+        # A copy by merge: one file, whatever the journal mode.
+        assert cli("db", "merge", db, "--db", bad).returncode == 0
+    spoil(bad)
+    before = bad.read_bytes()
+    for command in (["db", "list"], ["lookup", *CONV, "--device", "cpu"], ["export", "--out", str(tmp_path / "out")]):
+        answer = cli(*command, "--db", bad)
+        assert answer.returncode == 4, (command, answer.stderr)
+        assert "bad.sqlite" in answer.stderr
+        assert "Traceback" not in answer.stderr
+    assert bad.read_bytes() == before
+    assert not Path("pwned").exists()

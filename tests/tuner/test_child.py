@@ -1,0 +1,72 @@
+"""What a worker can do wrong, and that each way is a row with its reason."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from qconv import generator
+from qconv.device import open_device
+from qconv.errors import DeviceError
+from qconv.problem import Conv2d
+from qconv.tuner.child import Child
+from qconv.tuner.protocol import WALL_CLOCK
+
+PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1)
+CPU = open_device("cpu")
+CONFIG = generator.default(PROBLEM, CPU.target).config
+HELLO = 'print(\'{"toolchain": "g++ 0"}\', flush=True)\n'
+
+
+def child(tmp_path: Path, body: str, timeout_s: float = 5.0) -> Child:
+    script = tmp_path / "worker.py"
+    script.write_text("import os, sys, time\n" + textwrap.dedent(body))
+    return Child(CPU, WALL_CLOCK, timeout_s, (sys.executable, str(script)))
+
+
+def test_a_worker_measures() -> None:
+    with Child(CPU, WALL_CLOCK, 120.0) as worker:
+        row = worker.measure(PROBLEM, CONFIG)
+    assert row.outcome == "correct", row.reason
+    assert row.median_us is not None
+    assert row.median_us > 0
+    assert row.digest == generator.render(generator.plan(PROBLEM, CONFIG, CPU.target)).digest
+
+
+def test_silence_is_a_timeout_and_the_worker_is_killed(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    body = HELLO + f"open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    with child(tmp_path, body, timeout_s=1.0) as worker:
+        row = worker.measure(PROBLEM, CONFIG)
+    assert row.outcome == "timeout"
+    assert row.reason is not None
+    assert "1 s" in row.reason
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    ("dying", "how"),
+    [("os.kill(os.getpid(), 11)", "signal 11"), ("sys.exit('out of memory')", "exit code 1): out of memory")],
+)
+def test_death_is_a_row_and_the_next_config_gets_a_new_worker(tmp_path: Path, dying: str, how: str) -> None:
+    with child(tmp_path, HELLO + f"sys.stdin.readline()\n{dying}\n") as worker:
+        for _ in range(2):
+            row = worker.measure(PROBLEM, CONFIG)
+            assert row.outcome == "runtime"
+            assert row.reason is not None
+            assert how in row.reason
+
+
+def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with (
+        child(tmp_path, 'print(\'{"error": "no such device"}\', flush=True)') as worker,
+        pytest.raises(DeviceError, match="no such device"),
+    ):
+        worker.measure(PROBLEM, CONFIG)
+    with child(tmp_path, "sys.exit(7)") as worker, pytest.raises(DeviceError, match="exit code 7"):
+        worker.measure(PROBLEM, CONFIG)

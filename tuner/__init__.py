@@ -1,0 +1,1 @@
+"""Search, measure, verify: from a problem to rows in the database."""

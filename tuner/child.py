@@ -1,0 +1,153 @@
+"""The tuner's side of the worker: start, ask, time out, kill, start again."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from qconv.device import Device
+from qconv.errors import DeviceError
+from qconv.generator import Config
+from qconv.problem import Conv2d
+from qconv.tune_db.measurement import Measurement
+from qconv.tune_db.text import parse
+from qconv.tuner.evaluate import failure
+from qconv.tuner.protocol import TimingProtocol
+
+# Importing the GPU's libraries and making a context on a busy machine.
+START_S = 120.0
+WORKER = (sys.executable, "-m", "qconv.tuner.worker")
+
+
+class Died(Exception):
+    """The worker ended or was killed before it answered. Says how."""
+
+
+class TimedOut(Exception):
+    """No answer in time; the worker was killed."""
+
+
+class Child:
+    """One worker on one device. A context manager: leaving it ends the worker."""
+
+    def __init__(
+        self, device: Device, protocol: TimingProtocol, timeout_s: float, command: Sequence[str] = WORKER
+    ) -> None:
+        self._device = device
+        self._protocol = protocol
+        self._timeout_s = timeout_s
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._toolchain: str | None = None
+        self._buffer = b""
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def toolchain(self) -> str:
+        self._start()
+        assert self._toolchain is not None
+        return self._toolchain
+
+    def measure(self, problem: Conv2d, config: Config) -> Measurement:
+        """A row in any case: what kills the worker is a row as well."""
+        self._start()
+        request = {
+            "problem": str(problem),
+            "config": config.as_json(),
+            "protocol": self._protocol.as_dict(),
+            "seed": secrets.randbits(63),
+        }
+        try:
+            reply = self._ask(request, self._timeout_s)
+        except TimedOut:
+            reason = f"no answer within {self._timeout_s:g} s, the time allowed for one config"
+            return failure(problem, config, self._device, self.toolchain, "timeout", reason)
+        except Died as how:
+            return failure(problem, config, self._device, self.toolchain, "runtime", str(how))
+        row = parse(reply["measurement"], "the answer of the worker")[0]
+        if row.outcome == "runtime":
+            self.stop()
+        return row
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._errors.close()
+
+    def _start(self) -> None:
+        if self._process is not None:
+            return
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
+        self._buffer = b""
+        self._process = subprocess.Popen(
+            [*self._command, self._device.spec],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        try:
+            hello = self._read(START_S)
+        except (TimedOut, Died) as how:
+            raise DeviceError(f"the worker for {self._device.spec} did not start: {how}") from None
+        if "error" in hello:
+            self.stop()
+            raise DeviceError(hello["error"])
+        self._toolchain = hello["toolchain"]
+
+    def _ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise Died(self._epitaph()) from None
+        return self._read(timeout_s)
+
+    def _read(self, timeout_s: float) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                left = deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    self.stop()
+                    raise TimedOut(f"no answer within {timeout_s:g} s")
+                piece = self._process.stdout.read1(65536)  # type: ignore[attr-defined]
+                if not piece:
+                    raise Died(self._epitaph())
+                self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _epitaph(self) -> str:
+        """How the worker died, with the last line that it printed."""
+        assert self._process is not None
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        self.stop()
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"the worker died ({how})" + (f": {lines[-1][:300]}" if lines else "")

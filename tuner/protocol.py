@@ -1,0 +1,66 @@
+"""How a kernel is timed: a value that is stored with every row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from qconv.device import Device
+from qconv.instances.instance import Instance
+from qconv.sample import Sample
+
+MOST_SETS = 2048
+
+
+@dataclass(frozen=True)
+class TimingProtocol:
+    """`rotated_bytes`: the launches of one repeat go round input sets of at least this size in total, so that no set is
+    still in the cache when its turn comes again. A repeat gives one figure, the mean over its launches; the median
+    over the repeats is what rows are compared by."""
+
+    name: str
+    rotated_bytes: int
+    repeats: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+# 200 MB is more than three times the last-level cache of any GPU listed.
+COLD_GRAPH = TimingProtocol("cold cache, one graph of back-to-back launches, events", 200_000_000, 9)
+WALL_CLOCK = TimingProtocol("one input set, wall clock", 0, 5)
+
+
+def protocol_for(device: Device) -> TimingProtocol:
+    return WALL_CLOCK if device.spec == "cpu" else COLD_GRAPH
+
+
+def time_us(instance: Instance, sample: Sample, protocol: TimingProtocol) -> tuple[float, ...]:
+    """One figure a repeat, in microseconds a launch."""
+    device, launches = instance.device, []
+    for x, w in _input_sets(instance, sample, protocol):
+        bound = instance.bind(x, w, **vars(sample.parameters))
+        launches.append(_kept(bound.launch, bound))
+    device.synchronize()
+    device.time_us(launches, 1)
+    return device.time_us(launches, protocol.repeats)
+
+
+def _kept(launch: Callable[[Any], None], bound: object) -> Callable[[Any], None]:
+    """The launch alone, without Bound's own call; the bound arrays live as long as it does."""
+
+    def run(stream: Any) -> None:
+        launch(stream)
+
+    run.kept = bound  # type: ignore[attr-defined]
+    return run
+
+
+def _input_sets(instance: Instance, sample: Sample, protocol: TimingProtocol) -> list[tuple[Any, Any]]:
+    """Copies of the sample; rolled along the channels, so that no two are alike and all are full-range."""
+    count = min(MOST_SETS, max(1, -(-protocol.rotated_bytes // instance.problem.io_bytes)))
+    upload = instance.device.upload
+    return [(upload(np.roll(sample.x, i)), upload(np.roll(sample.w, i))) for i in range(count)]

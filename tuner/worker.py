@@ -1,0 +1,53 @@
+"""The child process of one device: a request a line on stdin, a measurement a line on stdout.
+
+An illegal address is sticky and kills the context, and a kernel may hang: this process is expendable. It ends when its
+stdin does, so that it does not outlive a tuner that was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from qconv.device import open_device
+from qconv.device.compile import compiler_for
+from qconv.errors import CompileError, DeviceError
+from qconv.generator import config_from_json
+from qconv.problem import parse
+from qconv.tune_db.text import dump
+from qconv.tuner.evaluate import evaluate
+from qconv.tuner.protocol import TimingProtocol
+
+
+def main() -> None:
+    # Whatever a library prints must not come between the answers.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def answer(value: dict[str, object]) -> None:
+        answers.write(json.dumps(value) + "\n")
+
+    try:
+        device = open_device(sys.argv[1])
+        toolchain = compiler_for(device.target).toolchain
+    except (DeviceError, CompileError, ValueError) as error:
+        answer({"error": str(error)})
+        return
+    answer({"toolchain": toolchain})
+    for line in sys.stdin:
+        request = json.loads(line)
+        row = evaluate(
+            parse(request["problem"]),
+            config_from_json(request["config"]),
+            device,
+            TimingProtocol(**request["protocol"]),
+            request["seed"],
+        )
+        answer({"measurement": dump([row])})
+        if row.outcome == "runtime":
+            return
+
+
+if __name__ == "__main__":
+    main()
