@@ -1,0 +1,23 @@
+"""Rows to store: `make(3)` is a correct measurement with the third config, and any field can be given."""
+
+from __future__ import annotations
+
+import pytest
+from measurement_samples import PROBLEM, Make, make_measurement
+
+from qconv.problem import Conv2d
+
+
+@pytest.fixture
+def make() -> Make:
+    return make_measurement
+
+
+@pytest.fixture
+def problem() -> Conv2d:
+    return PROBLEM
+
+
+@pytest.fixture
+def other_problem() -> Conv2d:
+    return Conv2d(8, 28, 28, 128, 256, 1, 1)

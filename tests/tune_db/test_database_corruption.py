@@ -1,0 +1,311 @@
+"""A file or a row that cannot be trusted is refused with DatabaseError: which file, which row, and what to do."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from qconv.errors import DatabaseError
+from qconv.problem import Conv2d
+from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import Measurement
+
+Make = Callable[..., Measurement]
+WHERE = ("NVIDIA H200", "sm_90a")
+
+
+@pytest.fixture
+def file(tmp_path: Path, make: Make) -> Path:
+    """With a bad row, once `store` has been asked for one, as its row 2."""
+    path = tmp_path / "tune.sqlite"
+    with Database.open(path) as database:
+        for number in range(3):
+            database.add(make(number))
+        database.add(make(3, outcome="runtime"))
+    return path
+
+
+def sql(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+
+
+# Files.
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("content", [b"not a database, but long enough to look at\n" * 100, os.urandom(8192)])
+def test_a_file_of_another_kind(tmp_path: Path, content: bytes, create: bool) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(DatabaseError, match=r"notes\.txt: file is not a database; give the path"):
+        Database.open(path, create=create)
+    assert path.read_bytes() == content
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match=r"no\.sqlite: there is no such file; tune first"):
+        Database.open(tmp_path / "no.sqlite", create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_are_made_for_a_new_file(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "a" / "b" / "tune.sqlite") as database:
+        assert database.measurements() == []
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="unable to open database file; check that"):
+        Database.open(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(DatabaseError, match="its folder cannot be made"):
+        Database.open(tmp_path / "file" / "tune.sqlite")
+
+
+def test_an_empty_file_becomes_a_database_only_if_asked(tmp_path: Path) -> None:
+    path = tmp_path / "empty"
+    path.touch()
+    with pytest.raises(DatabaseError, match="no tuning tables yet"):
+        Database.open(path, create=False)
+    assert path.read_bytes() == b""
+    Database.open(path).close()
+    Database.open(path, create=False).close()
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mail.sqlite"
+    sql(path, "CREATE TABLE letters (id)")
+    before = path.read_bytes()
+    with pytest.raises(DatabaseError, match=r"it holds other tables \(letters\)"):
+        Database.open(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("UPDATE qconv_schema SET version = 2", "its schema version is 2, and this qconv reads 1; use the qconv that"),
+        ("DELETE FROM qconv_schema", "its schema version is missing"),
+        ("INSERT INTO qconv_schema VALUES (7)", "its schema version is 1, 7"),
+        ("DROP TABLE qconv_schema", "no such table: qconv_schema; a table is missing"),
+        ("DROP TABLE qconv_measurement", "no such table: qconv_measurement; a table is missing"),
+        ("ALTER TABLE qconv_measurement DROP COLUMN protocol", "no such column: .*protocol; a column is missing"),
+        ("ALTER TABLE qconv_measurement RENAME COLUMN median_us TO median", "no such column: .*median_us; a column"),
+    ],
+)
+def test_another_schema(file: Path, change: str, says: str) -> None:
+    sql(file, change)
+    with pytest.raises(DatabaseError, match=rf"tune\.sqlite: {says}"):
+        Database.open(file)
+
+
+def test_of_a_newer_schema_the_version_is_named_not_the_columns(file: Path) -> None:
+    sql(file, "UPDATE qconv_schema SET version = 2")
+    sql(file, "ALTER TABLE qconv_measurement DROP COLUMN protocol")
+    with pytest.raises(DatabaseError, match="its schema version is 2"):
+        Database.open(file)
+
+
+def test_a_file_that_may_not_be_written(file: Path, make: Make, problem: Conv2d) -> None:
+    # By URL, for tests may run as root, which no mode of a file stops.
+    with Database.open(f"sqlite:///file:{file}?mode=ro&uri=true", create=False) as database:
+        assert database.best(problem, *WHERE) is not None
+        with pytest.raises(DatabaseError, match="readonly database; make the file and its folder writable"):
+            database.add(make(9))
+        with pytest.raises(DatabaseError, match="readonly"):
+            database.prune(failed=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "names no database"),
+        ("a\0b", "names no database"),
+        ("no such://dialect", "cannot be read"),
+        ("nosuchdialect://host/name", "not a usable URL"),
+        ("sqlite+nosuchdriver:///file", "not a usable URL"),
+        ("postgresql+nosuchdriver://user:secret@host/name", "not a usable URL"),
+    ],
+)
+def test_a_url_that_names_nothing(url: str, says: str) -> None:
+    with pytest.raises(DatabaseError, match=says) as refused:
+        Database.open(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_server_that_does_not_answer() -> None:
+    with pytest.raises(DatabaseError, match=r"127\.0\.0\.1") as refused:
+        Database.open("postgresql+psycopg://user:secret@127.0.0.1:1/name")
+    assert "secret" not in str(refused.value)
+    assert "pip install" in str(refused.value) or "check that the server" in str(refused.value)
+
+
+@pytest.mark.parametrize("kept", [50, 99, 100, 600, 4096, 5000, 8192, 12288])
+def test_a_truncated_file(file: Path, problem: Conv2d, kept: int) -> None:
+    os.truncate(file, kept)
+
+    def read() -> None:
+        with Database.open(file) as database:
+            database.measurements()
+            database.best(problem, *WHERE)
+            database.problems(*WHERE)
+
+    with pytest.raises(DatabaseError, match=r"tune\.sqlite"):
+        read()
+
+
+def test_random_damage_never_raises_anything_else(file: Path, tmp_path: Path, make: Make, problem: Conv2d) -> None:
+    """What is still readable is read; all else is a DatabaseError."""
+    whole = file.read_bytes()
+    generator = random.Random(0)
+    damaged = tmp_path / "damaged.sqlite"
+    refused: list[str] = []
+    for _ in range(150):
+        content = bytearray(whole)
+        for _ in range(generator.choice((1, 8, 64))):
+            content[generator.randrange(len(content))] = generator.randrange(256)
+        damaged.write_bytes(content)
+        try:
+            with Database.open(damaged) as database:
+                database.best(problem, *WHERE)
+                database.measurements()
+                database.problems(*WHERE)
+                database.add(make(1))
+                database.prune(failed=True)
+        except DatabaseError as error:
+            refused.append(str(error))
+    assert len(refused) > 50
+    assert all(str(damaged) in message for message in refused)
+
+
+def test_a_locked_file(file: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qconv.tune_db.engine.BUSY_S", 0.1)
+    with closing(sqlite3.connect(file)) as other, Database.open(file) as database:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DatabaseError, match="database is locked; another process"):
+            database.add(make(9))
+        assert len(database.measurements()) == 4
+        other.rollback()
+        database.add(make(9))
+
+
+# Rows.
+
+BAD_VALUES = [
+    ("problem", "conv2d:n=1", "has no h"),
+    ("problem", "nonsense", "names the op"),
+    ("problem", " {} ", "canonical"),
+    ("problem", b"\xff\xfe", "must be the key"),
+    ("problem", 7, "the op '7'"),
+    ("config", "{}", "names no known family"),
+    ("config", "[1]", "not a JSON object"),
+    ("config", "__import__('os').abort()", "is not JSON"),
+    ("config", '{"family":"simt","tile_m":16}', "must have exactly"),
+    ("config", b"{}", "must be JSON text"),
+    ("device", "", "must be text"),
+    ("device", b"\xff", "must be text"),
+    ("device", "two\nlines", "must be text"),
+    ("target", " ", "must be text"),
+    ("toolchain", b"nvrtc", "must be text"),
+    ("digest", "", "must be text"),
+    ("outcome", "fine", "is not one of correct"),
+    ("outcome", "runtime", "with times"),
+    ("outcome", 1, "is not one of"),
+    ("reason", "why", "only failures have one"),
+    ("reason", b"\xff", "only failures have one"),
+    ("times_us", "[]", "without times_us"),
+    ("times_us", "[1.0, -1.0]", "positive"),
+    ("times_us", "[1.0, 0.0]", "positive"),
+    ("times_us", "[NaN]", "finite"),
+    ("times_us", "[Infinity]", "finite"),
+    ("times_us", "[" + "9" * 400 + "]", "finite"),
+    ("times_us", "[" * 100_000, "not JSON"),
+    ("times_us", '["10.3"]', "finite number"),
+    ("times_us", "[true]", "finite number"),
+    ("times_us", '{"a": 1}', "must be a list"),
+    ("times_us", "null", "not JSON text"),
+    ("times_us", "10.3", "must be a list"),
+    ("times_us", "cos\nsystem\n(S'false'\ntR.", "not JSON"),
+    ("times_us", 7, "must be a list"),
+    ("times_us", b"[1.0]", "not JSON text"),
+    ("median_us", None, "without times_us and median_us"),
+    ("median_us", "fast", "finite number"),
+    ("median_us", b"10", "finite number"),
+    ("median_us", -10.3, "positive"),
+    ("median_us", 0, "positive"),
+    ("median_us", float("inf"), "finite"),
+    ("median_us", 1e-3, "outside its times_us"),
+    ("registers", "many", "must be an integer"),
+    ("registers", 40.5, "must be an integer"),
+    ("registers", -1, "must be an integer"),
+    ("registers", 2**40, "must be an integer"),
+    ("spill_bytes", b"0", "must be an integer"),
+    ("smem_bytes", "1e400x", "must be an integer"),
+    ("compile_ms", -1.0, "not negative"),
+    ("compile_ms", "slow", "finite number"),
+    ("compile_ms", float("inf"), "finite"),
+    ("protocol", "events", "not JSON"),
+    ("protocol", "[1]", "must be a mapping"),
+    ("protocol", '{"a": NaN}', "cannot be written as JSON"),
+    ("created_at", "yesterday", "must be a UTC time"),
+    ("created_at", "2026-01-02T03:04:05", "must be a UTC time"),
+    ("created_at", "2026-01-02 03:04:05.000000+00:00", "must be a UTC time"),
+    ("created_at", "2026-01-02T05:04:05.000000+02:00", "must be a UTC time"),
+    ("created_at", 1767323045, "must be a UTC time"),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "says"), BAD_VALUES)
+def test_a_bad_row_is_refused_by_its_number(file: Path, problem: Conv2d, column: str, value: object, says: str) -> None:
+    if value == " {} ":
+        value = f"{problem} "
+    sql(file, f"UPDATE qconv_measurement SET {column} = ? WHERE id = 2", value)
+    with Database.open(file) as database:
+        with pytest.raises(DatabaseError, match=rf"tune\.sqlite: row 2 of qconv_measurement: .*{says}"):
+            database.measurements()
+        with Database.open("sqlite://") as target, pytest.raises(DatabaseError, match="row 2"):
+            target.merge(database)
+
+
+def test_every_column_has_its_bad_values(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(qconv_measurement)")}
+    assert {column for column, _, _ in BAD_VALUES} == columns - {"id"}
+
+
+@pytest.mark.parametrize(("column", "value"), [("median_us", 1e-3), ("times_us", "[]"), ("config", "{}")])
+def test_best_refuses_a_bad_winner(file: Path, problem: Conv2d, column: str, value: object) -> None:
+    sql(file, f"UPDATE qconv_measurement SET {column} = ? WHERE id = 2", value)
+    with Database.open(file) as database:
+        for ask in (lambda: database.best(problem, *WHERE), lambda: database.best_per_problem()):
+            with pytest.raises(DatabaseError, match="row 2"):
+                ask()
+
+
+def test_problems_refuses_a_bad_key(file: Path) -> None:
+    sql(file, "UPDATE qconv_measurement SET problem = 'conv3d' WHERE id = 2")
+    with Database.open(file) as database, pytest.raises(DatabaseError, match="row 2"):
+        database.problems(*WHERE)
+
+
+def test_a_failure_without_a_reason_is_refused(file: Path) -> None:
+    sql(file, "UPDATE qconv_measurement SET reason = NULL WHERE id = 4")
+    with Database.open(file) as database, pytest.raises(DatabaseError, match=r"row 4 .*say why it failed"):
+        database.measurements()
+
+
+def test_a_bad_row_can_be_copied_around(file: Path, tmp_path: Path) -> None:
+    """The remedy of the message works: the row deleted, the rest is read."""
+    sql(file, "UPDATE qconv_measurement SET config = '{}' WHERE id = 2")
+    copy = tmp_path / "copy.sqlite"
+    shutil.copy(file, copy)
+    sql(copy, "DELETE FROM qconv_measurement WHERE id = 2")
+    with Database.open(copy) as database:
+        assert len(database.measurements()) == 3

@@ -1,0 +1,64 @@
+"""For one problem the first layer with an answer wins; everything else is a union."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from qconv.problem import Conv2d
+from qconv.tune_db.database import Database
+from qconv.tune_db.layered import Layered, Source
+from qconv.tune_db.measurement import Measurement
+from qconv.tune_db.text import TextLayer
+
+Make = Callable[..., Measurement]
+WHERE = ("NVIDIA H200", "sm_90a")
+
+
+def test_the_first_layer_with_an_answer_wins(make: Make, problem: Conv2d, other_problem: Conv2d) -> None:
+    mine, shipped, only_shipped = make(0, median_us=9.0), make(1, median_us=5.0), make(2, problem=other_problem)
+    with Database.open("sqlite://") as database:
+        layers = Layered([database, TextLayer([shipped, only_shipped])])
+        assert layers.best(problem, *WHERE) == shipped
+        database.add(make(3, outcome="runtime"))
+        assert layers.best(problem, *WHERE) == shipped, "a failure is no answer"
+        database.add(mine)
+        assert layers.best(problem, *WHERE) == mine, "measured here counts for more than measured faster elsewhere"
+        assert layers.best(other_problem, *WHERE) == only_shipped
+        assert layers.best(problem, "other", "sm_90a") is None
+
+
+def test_rows_and_problems_are_united(make: Make, problem: Conv2d, other_problem: Conv2d) -> None:
+    first = [make(0, median_us=9.0)]
+    second = [make(0, median_us=5.0), make(1), make(0, problem=other_problem)]
+    layers = Layered([TextLayer(first), TextLayer(second)])
+    assert layers.measurements() == [first[0], *second[1:]]
+    assert layers.measurements(problem=problem) == [first[0], second[1]]
+    assert layers.measurements(device="other") == []
+    assert layers.problems(*WHERE) == [problem, other_problem]
+
+
+def test_layers_nest_and_close(make: Make, problem: Conv2d) -> None:
+    source: Source
+    with Layered([Layered([]), Layered([TextLayer([make()])])]) as source:
+        assert source.best(problem, *WHERE) == make()
+    assert Layered([]).best(problem, *WHERE) is None
+    database = Database.open("sqlite://")
+    with Layered([database, TextLayer([])]):
+        pass
+    assert database._closed
+
+
+def test_a_text_layer_answers_as_a_database_does(make: Make, problem: Conv2d, other_problem: Conv2d) -> None:
+    rows = [make(n, median_us=20.0 - n) for n in range(5)]
+    rows += [make(5, outcome="compile"), make(0, device="AMD", target="gfx942")]
+    rows += [make(0, problem=other_problem, outcome="timeout")]
+    layer = TextLayer(rows)
+    with Database.open("sqlite://") as database:
+        for row in rows:
+            database.add(row)
+        for where in (WHERE, ("AMD", "gfx942"), ("AMD", "sm_90a")):
+            assert layer.problems(*where) == database.problems(*where)
+            for p in (problem, other_problem):
+                assert layer.best(p, *where) == database.best(p, *where)
+        for given in ({}, {"problem": problem}, {"device": "AMD"}, {"target": "sm_90a", "problem": other_problem}):
+            assert layer.measurements(**given) == database.measurements(**given)

@@ -1,0 +1,232 @@
+"""Opening: from a path or URL to an engine whose tables are checked, and from a driver's errors to ours."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, false, insert, inspect, make_url, select, text
+from sqlalchemy.dialects import sqlite  # noqa: F401 (by name only at the first create_engine, which then takes 5 ms)
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from qconv.errors import DatabaseError
+from qconv.tune_db.models import SCHEMA_VERSION, Base, MeasurementRow, SchemaRow
+
+# How long a writer waits for another one.
+BUSY_S = 30
+
+# One statement tells that both tables are there with all their columns, and which version they are. It is rendered
+# once, at import: compiling costs four times what running it does, and every engine would compile it anew.
+_PROBE = text(
+    str(
+        select(SchemaRow.version, *MeasurementRow.__table__.columns).join_from(
+            SchemaRow, MeasurementRow, false(), isouter=True
+        )
+    )
+)
+
+# SQLite's driver fails to decode what SQLite says where that repeats a damaged name.
+DRIVER_ERRORS = (SQLAlchemyError, UnicodeDecodeError)
+
+_ANEW = "bring back a copy, or move it away and tune again"
+# What drivers say, and what to do about it.
+_REMEDIES = (
+    ("not a database", "give the path of a tuning database, or of a new file"),
+    ("malformed", f"it is damaged: {_ANEW}"),
+    ("can't decode", f"it is damaged: {_ANEW}"),
+    ("readonly", "make the file and its folder writable, or work on a copy"),
+    ("read-only", "make the file and its folder writable, or work on a copy"),
+    ("unable to open", "check that its folder exists and that you may write there"),
+    ("locked", f"another process has been writing for {BUSY_S} s: try again when it is done"),
+    ("full", "make room on the disk"),
+    ("no such table", f"a table is missing: {_ANEW}"),
+    ("fatal:", "check the user, the password and the name of the database in the URL"),
+    ("column", f"a column is missing: {_ANEW}"),
+    ("relation", f"a table is missing: {_ANEW}"),
+    ("connection", "check that the server of the URL runs and can be reached"),
+)
+
+
+def open_engine(url_or_path: str | os.PathLike[str], *, create: bool) -> Engine:
+    """Raises DatabaseError unless what is there is, or (with create) becomes, a database of this schema version."""
+    url = _url(url_or_path)
+    where = where_of(url)
+    file = _file(url)
+    if file is not None and not file.exists():
+        if not create:
+            raise DatabaseError(f"{where}: there is no such file; tune first, or give the path of an existing database")
+        _make_folder(file.parent, where)
+    try:
+        engine = _engine(url)
+    except ImportError as error:
+        raise DatabaseError(
+            f"{where}: its driver is not installed ({error}); for PostgreSQL: pip install 'psycopg[binary]', and a URL "
+            "that starts with postgresql+psycopg://"
+        ) from error
+    except (SQLAlchemyError, TypeError, ValueError) as error:
+        raise DatabaseError(f"{where}: not a usable URL ({_first_line(error)}); give a path, or fix the URL") from error
+    try:
+        _check_schema(engine, where, create)
+    except DRIVER_ERRORS as error:
+        engine.dispose()
+        raise explained(where, error) from error
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _url(url_or_path: str | os.PathLike[str]) -> URL:
+    given = os.fspath(url_or_path)
+    if not given.strip() or "\0" in given:
+        raise DatabaseError(f"{given!r} names no database; give a path, or a URL (sqlite:// is one in memory)")
+    if "://" not in given:
+        return URL.create("sqlite", database=given)
+    try:
+        return make_url(given)
+    except SQLAlchemyError as error:
+        # The URL may hold a password: it is not repeated here.
+        raise DatabaseError("the database URL cannot be read; give dialect+driver://user:password@host/name") from error
+
+
+def where_of(url: URL) -> str:
+    """For messages: the file, or the URL without its password."""
+    if url.get_backend_name() == "sqlite":
+        return url.database or "the database in memory"
+    return url.render_as_string(hide_password=True)
+
+
+def _file(url: URL) -> Path | None:
+    name = url.database
+    if url.get_backend_name() != "sqlite" or not name or name == ":memory:" or name.startswith("file:"):
+        return None
+    return Path(name)
+
+
+def _make_folder(folder: Path, where: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseError(f"{where}: its folder cannot be made ({error}); give another path") from error
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url)
+    # One connection, which the threads of a Database take in turn: opening a file costs more than a query does, and a
+    # database in memory lives as long as its connection.
+    engine = create_engine(url, poolclass=StaticPool, connect_args={"timeout": BUSY_S, "check_same_thread": False})
+    event.listen(engine, "connect", _prepare_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.text_factory = _text
+    # In WAL mode this loses nothing when a process is killed; only a power cut may undo the last rows.
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _text(stored: bytes) -> str | bytes:
+    """Text that is not UTF-8 stays bytes: a row's check then refuses it by its number, where the driver cannot."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
+
+
+def _check_schema(engine: Engine, where: str, create: bool) -> None:
+    try:
+        versions = _versions(engine)
+    except SQLAlchemyError:
+        if _is_empty(engine, where):
+            if not create:
+                raise DatabaseError(f"{where}: it has no tuning tables yet; tune first") from None
+            _create(engine)
+        # If it fails once more, it says why; if another process created the tables meanwhile, it does not.
+        versions = _versions(engine)
+    _check_versions(versions, where)
+
+
+def _versions(engine: Engine) -> list[Any]:
+    with engine.connect() as connection:
+        return list(connection.execute(_PROBE).scalars())
+
+
+def _is_empty(engine: Engine, where: str) -> bool:
+    """Called when the tables are not as expected: true where they can be made; raises what can be said."""
+    with engine.connect() as connection:
+        tables = set(inspect(connection).get_table_names())
+        if SchemaRow.__tablename__ in tables:
+            # Another version is likely to have other columns, and is then the better explanation.
+            _check_versions(list(connection.execute(select(SchemaRow.version)).scalars()), where)
+    if tables & {SchemaRow.__tablename__, MeasurementRow.__tablename__}:
+        return False
+    # A file belongs to one program; the database of a server may well hold the tables of others.
+    if tables and engine.dialect.name == "sqlite":
+        raise DatabaseError(
+            f"{where}: it holds other tables ({', '.join(sorted(tables))[:160]}) and is no tuning database; give the "
+            "path of one, or of a new file"
+        )
+    return True
+
+
+def _check_versions(versions: list[Any], where: str) -> None:
+    if versions != [SCHEMA_VERSION]:
+        found = ", ".join(repr(version) for version in versions[:3]) or "missing"
+        raise DatabaseError(
+            f"{where}: its schema version is {found}, and this qconv reads {SCHEMA_VERSION}; use the qconv that wrote "
+            "it, or give the path of a new file"
+        )
+
+
+def _create(engine: Engine) -> None:
+    """All tables in one transaction: an interrupted creation leaves an empty database, not half of one."""
+    try:
+        with engine.begin() as connection:
+            if engine.dialect.name == "sqlite":
+                _enter_wal_mode(connection)
+                # Python's driver begins no transaction before DDL: begun by hand.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            Base.metadata.create_all(connection)
+            if not connection.execute(select(SchemaRow.version)).scalars().all():
+                connection.execute(insert(SchemaRow).values(version=SCHEMA_VERSION))
+    except SQLAlchemyError:
+        # A server refuses the second of two processes that create the same table: then it is there, and all is well.
+        with engine.connect() as connection:
+            if not inspect(connection).has_table(MeasurementRow.__tablename__):
+                raise
+
+
+def _enter_wal_mode(connection: Connection) -> None:
+    """The file keeps this mode. SQLite refuses at once, whatever the time-out, while another process does the same."""
+    end = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            return
+        except SQLAlchemyError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.005)
+
+
+def explained(where: str, error: Exception) -> DatabaseError:
+    says = _first_line(error)
+    lower = says.lower()
+    remedy = next((remedy for words, remedy in _REMEDIES if words in lower), "check the path or URL")
+    return DatabaseError(f"{where}: {says}; {remedy}")
+
+
+def _first_line(error: Exception) -> str:
+    """The driver's own words, without the statement and its values that SQLAlchemy adds."""
+    cause = getattr(error, "orig", None) or error
+    return (str(cause).strip().splitlines() or [type(cause).__name__])[0][:300]
+
+
+# SQLAlchemy sets up much of itself when it is first used: 1 ms, spent here, where importing it has just cost two
+# hundred times as much, and not in the first lookup.
+open_engine("sqlite://", create=True).dispose()

@@ -1,0 +1,65 @@
+"""Sources of measurements laid over each other: the user's own over the shipped winners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, Self, runtime_checkable
+
+from qconv.problem import Conv2d
+from qconv.tune_db.measurement import Measurement
+
+
+class Source(Protocol):
+    """What a lookup asks of a store of measurements; `Database`, `TextLayer` and `Layered` answer it."""
+
+    def measurements(
+        self, *, problem: Conv2d | None = None, device: str | None = None, target: str | None = None
+    ) -> list[Measurement]: ...
+
+    def best(self, problem: Conv2d, device: str, target: str) -> Measurement | None: ...
+
+    def problems(self, device: str, target: str) -> list[Conv2d]: ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Layered:
+    """An ordered union: the first layer that knows an answer gives it, even where a later one knows a faster row.
+
+    What the user measured on this machine counts for more than what was measured on another one.
+    """
+
+    def __init__(self, layers: Sequence[Source]) -> None:
+        self.layers = tuple(layers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the layers that can be closed."""
+        for layer in self.layers:
+            if isinstance(layer, Closable):
+                layer.close()
+
+    def measurements(
+        self, *, problem: Conv2d | None = None, device: str | None = None, target: str | None = None
+    ) -> list[Measurement]:
+        """The rows of all layers, each key once: as the first layer has it."""
+        found: dict[tuple[str, ...], Measurement] = {}
+        for layer in self.layers:
+            for m in layer.measurements(problem=problem, device=device, target=target):
+                found.setdefault(m.key, m)
+        return list(found.values())
+
+    def best(self, problem: Conv2d, device: str, target: str) -> Measurement | None:
+        answers = (layer.best(problem, device, target) for layer in self.layers)
+        return next((answer for answer in answers if answer is not None), None)
+
+    def problems(self, device: str, target: str) -> list[Conv2d]:
+        return sorted({problem for layer in self.layers for problem in layer.problems(device, target)}, key=str)

@@ -1,0 +1,223 @@
+"""One timed row: what was run, where, with which toolchain, and how it went."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from qconv.generator import Config, config_from_json
+from qconv.problem import Conv2d, parse
+
+# The words of the FAIR T4 results format, so that an export is a loop.
+OUTCOMES = ("correct", "constraints", "compile", "runtime", "timeout", "correctness")
+# Two medians closer than this are a tie: runs of one kernel differ as much.
+NOISE = 0.01
+# Every database holds an integer of this size.
+INT_MAX = 2**31 - 1
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Correct rows have times and their median; the others have a reason instead. Unknown is None."""
+
+    problem: Conv2d
+    config: Config
+    device: str  # its name: "NVIDIA H200"
+    target: str
+    toolchain: str  # compiler and version: "nvrtc 13.0"
+    digest: str  # of the generated source
+    outcome: str
+    reason: str | None = None
+    times_us: tuple[float, ...] = ()
+    median_us: float | None = None
+    registers: int | None = None
+    spill_bytes: int | None = None
+    smem_bytes: int | None = None
+    compile_ms: float | None = None
+    protocol: dict[str, Any] | None = field(default=None, hash=False)  # the timing protocol, by its field names
+    created_at: datetime = field(default_factory=_now)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.problem, Conv2d):
+            raise ValueError(f"problem={self.problem!r} must be a qconv.problem.Conv2d")
+        if not isinstance(self.config, Config):
+            raise ValueError(f"config={self.config!r} must be a qconv.generator.Config")
+        for name in ("device", "target", "toolchain", "digest"):
+            _check_word(name, getattr(self, name))
+        if self.outcome not in OUTCOMES:
+            raise ValueError(f"outcome={self.outcome!r} is not one of {', '.join(OUTCOMES)}")
+        self._check_times()
+        self._check_reason()
+        for name in ("registers", "spill_bytes", "smem_bytes"):
+            _check_count(name, getattr(self, name))
+        if self.compile_ms is not None:
+            object.__setattr__(self, "compile_ms", _number("compile_ms", self.compile_ms))
+        if self.protocol is not None:
+            object.__setattr__(self, "protocol", _plain(self.protocol))
+        if not isinstance(self.created_at, datetime) or self.created_at.tzinfo is None:
+            raise ValueError(f"created_at={self.created_at!r} must be a time with its zone: datetime.now(UTC)")
+        object.__setattr__(self, "created_at", self.created_at.astimezone(UTC))
+
+    def _check_times(self) -> None:
+        if not isinstance(self.times_us, (tuple, list)):
+            raise ValueError(f"times_us={_short(self.times_us)} must be a list of numbers")
+        times = tuple(_number("a time of times_us", time, above_zero=True) for time in self.times_us)
+        object.__setattr__(self, "times_us", times)
+        if self.outcome != "correct":
+            if times or self.median_us is not None:
+                raise ValueError(f"outcome={self.outcome!r} with times; only correct kernels are timed: leave them out")
+            return
+        if not times or self.median_us is None:
+            raise ValueError("outcome='correct' without times_us and median_us; time the kernel before storing it")
+        median = _number("median_us", self.median_us, above_zero=True)
+        if not min(times) <= median <= max(times):
+            raise ValueError(f"median_us={median} lies outside its times_us ({min(times)} to {max(times)})")
+        object.__setattr__(self, "median_us", median)
+
+    def _check_reason(self) -> None:
+        if self.outcome == "correct":
+            if self.reason is not None:
+                raise ValueError(f"outcome='correct' with a reason ({_short(self.reason)}); only failures have one")
+            return
+        if not isinstance(self.reason, str) or not self.reason.strip():
+            raise ValueError(f"outcome={self.outcome!r} with reason={self.reason!r}; say why it failed")
+        # A compiler's words may hold any byte, a text column may not: no failure is lost for how it is worded.
+        clean = self.reason.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+        object.__setattr__(self, "reason", clean)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes a row itself: storing another one with this key replaces it."""
+        return (
+            str(self.problem),
+            self.config.as_json(),
+            self.device,
+            self.target,
+            self.toolchain,
+            self.digest,
+        )
+
+    @property
+    def correct(self) -> bool:
+        return self.outcome == "correct"
+
+
+def complexity(config: Config) -> int:
+    """The product of the config's integers: smaller tiles, fewer stages and fewer splits are simpler."""
+    return math.prod(max(1, value) for value in config.as_dict().values() if isinstance(value, int))
+
+
+def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
+    """The fastest correct one; ties within noise go to the simpler config."""
+    timed = [(m.median_us, m) for m in measurements if m.median_us is not None]
+    if not timed:
+        return None
+    limit = min(median for median, _ in timed) * (1 + NOISE)
+    tied = [(complexity(m.config), median, m.key, m) for median, m in timed if median <= limit]
+    # The key is there so that the same rows give the same answer in whatever order they are stored.
+    return min(tied, key=lambda row: row[:3])[3]
+
+
+def best_of_each(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """The best of every problem, device and target, in the order of their names."""
+    groups: dict[tuple[str, str, str], list[Measurement]] = {}
+    for m in measurements:
+        groups.setdefault((str(m.problem), m.device, m.target), []).append(m)
+    return [best for _, group in sorted(groups.items()) if (best := best_of(group)) is not None]
+
+
+# Reading back: each takes what a database column or a JSON file holds, and refuses it with ValueError.
+
+
+def read_problem(key: object) -> Conv2d:
+    if not isinstance(key, str):
+        raise ValueError(f"problem={_short(key)} must be the key of a problem")
+    return _problem(key)
+
+
+@lru_cache(maxsize=4096)
+def _problem(key: str) -> Conv2d:
+    problem = parse(key)
+    if str(problem) != key:
+        raise ValueError(f"problem={_short(key)} is not in its canonical form, {str(problem)!r}")
+    return problem
+
+
+def read_config(text: object) -> Config:
+    if not isinstance(text, str):
+        raise ValueError(f"config={_short(text)} must be JSON text")
+    return _config(text)
+
+
+@lru_cache(maxsize=4096)
+def _config(text: str) -> Config:
+    config = config_from_json(text)
+    if config.as_json() != text:
+        raise ValueError(f"config={_short(text)} is not in its canonical form, {config.as_json()!r}")
+    return config
+
+
+def read_time(text: object) -> datetime:
+    if isinstance(text, str):
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            time = None
+        # In one form only, for databases compare these as text.
+        if time is not None and time.tzinfo is not None and time_text(time) == text:
+            return time
+    raise ValueError(f"created_at={_short(text)} must be a UTC time like {time_text(datetime(2026, 1, 2, tzinfo=UTC))}")
+
+
+def time_text(time: datetime) -> str:
+    """Always of the same width, so that the order of the texts is the order of the times."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _check_word(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError(f"{name}={_short(value)} must be text of one line, and not empty")
+
+
+def _check_count(name: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= INT_MAX:
+        raise ValueError(f"{name}={_short(value)} must be an integer between 0 and {INT_MAX}, or None where unknown")
+
+
+def _number(name: str, value: object, above_zero: bool = False) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number) and (number > 0 or (number == 0 and not above_zero)):
+            return number
+    rule = "positive" if above_zero else "not negative"
+    raise ValueError(f"{name} is {_short(value)}; it must be a finite number, {rule}")
+
+
+def _plain(protocol: object) -> dict[str, Any]:
+    """A copy as JSON gives it back: a stored row equals the row that was given, and nobody changes it later."""
+    try:
+        copy = json.loads(json.dumps(protocol, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"protocol={_short(protocol)} cannot be written as JSON: {error}") from None
+    if not isinstance(copy, dict):
+        raise ValueError(f"protocol={_short(protocol)} must be a mapping from names to plain values")
+    return copy
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 160 else text[:157] + "..."

@@ -1,0 +1,124 @@
+"""Measurements as text that a person reviews: the form of the shipped winners.
+
+A JSON list with one measurement a line, always in the same order and form, so that a changed winner is a changed line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import MISSING, fields
+from typing import Any
+
+from qconv.errors import DatabaseError
+from qconv.problem import Conv2d
+from qconv.tune_db.measurement import (
+    Measurement,
+    best_of,
+    read_config,
+    read_problem,
+    read_time,
+    time_text,
+)
+
+_NAMES = tuple(f.name for f in fields(Measurement))
+# The time is that of the measurement: one that is read does not default to now.
+_NEEDED = tuple(f.name for f in fields(Measurement) if f.default is MISSING)
+
+
+def dump(measurements: Iterable[Measurement]) -> str:
+    """Sorted by key; what is unknown is left out."""
+    lines = [json.dumps(as_dict(m)) for m in sorted(measurements, key=lambda m: m.key)]
+    return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+
+
+def as_dict(m: Measurement) -> dict[str, Any]:
+    """Plain values by field name; what is unknown is left out."""
+    values = {name: getattr(m, name) for name in _NAMES}
+    values |= {"problem": str(m.problem), "config": m.config.as_dict(), "created_at": time_text(m.created_at)}
+    return {name: value for name, value in values.items() if value is not None and value != ()}
+
+
+def parse(text: str, origin: str) -> list[Measurement]:
+    """What `dump` wrote. `origin` is the file's name, for messages; anything wrong raises DatabaseError."""
+    try:
+        records = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise DatabaseError(f"{origin}: not JSON as dumped ({error}); bring back a copy, or dump it anew") from error
+    if not isinstance(records, list):
+        raise DatabaseError(f"{origin}: it is not a list of measurements; bring back a copy, or dump it anew")
+    rows: dict[tuple[str, ...], int] = {}
+    measurements = []
+    for number, record in enumerate(records, start=1):
+        try:
+            m = _measurement(record)
+            if (first := rows.setdefault(m.key, number)) != number:
+                raise ValueError(f"it has the problem, config, device, toolchain and digest of row {first}")
+        except ValueError as error:
+            raise DatabaseError(f"{origin}: row {number}: {error}; mend or remove this row") from error
+        measurements.append(m)
+    return measurements
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError(f"a name stands twice among {', '.join(name for name, _ in pairs)[:160]}")
+    return values
+
+
+def from_dict(values: object, origin: str) -> Measurement:
+    """What `as_dict` gave. Anything wrong raises DatabaseError, which begins with `origin`."""
+    try:
+        return _measurement(values)
+    except ValueError as error:
+        raise DatabaseError(f"{origin}: {error}; give what qconv.tune_db.text.as_dict writes") from error
+
+
+def _measurement(record: object) -> Measurement:
+    if not isinstance(record, dict):
+        raise ValueError(f"{repr(record)[:160]} is not a measurement: an object with named values")
+    for name in _NEEDED:
+        if name not in record:
+            raise ValueError(f"it has no {name}")
+    for name, value in record.items():
+        if name not in _NAMES:
+            raise ValueError(f"{name[:160]!r} is no field of a measurement; known: {', '.join(_NAMES)}")
+        if value is None:
+            raise ValueError(f"{name} is null; what is unknown is left out")
+    config = json.dumps(record["config"], separators=(",", ":"))
+    return Measurement(
+        **record
+        | {
+            "problem": read_problem(record["problem"]),
+            "config": read_config(config),
+            "created_at": read_time(record["created_at"]),
+        }
+    )
+
+
+class TextLayer:
+    """Measurements held in memory, for `Layered`: `TextLayer(parse(text, origin))`."""
+
+    def __init__(self, measurements: Iterable[Measurement]) -> None:
+        self._rows: dict[tuple[Conv2d, str, str], list[Measurement]] = {}
+        for m in measurements:
+            self._rows.setdefault((m.problem, m.device, m.target), []).append(m)
+
+    def measurements(
+        self, *, problem: Conv2d | None = None, device: str | None = None, target: str | None = None
+    ) -> list[Measurement]:
+        wanted = (problem, device, target)
+        return [
+            m
+            for names, rows in self._rows.items()
+            if all(want is None or want == name for want, name in zip(wanted, names, strict=True))
+            for m in rows
+        ]
+
+    def best(self, problem: Conv2d, device: str, target: str) -> Measurement | None:
+        return best_of(self._rows.get((problem, device, target), ()))
+
+    def problems(self, device: str, target: str) -> list[Conv2d]:
+        of_device = (m for rows in self._rows.values() for m in rows if (m.device, m.target) == (device, target))
+        return sorted({m.problem for m in of_device if m.correct}, key=str)
