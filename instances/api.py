@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from qconv.instances.lookup import lookup
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
@@ -50,7 +52,7 @@ def conv2d(
         x_zero_point=_is_nonzero(x_zero_point),
         w_zero_point=_is_nonzero(w_zero_point),
         y_zero_point=_is_nonzero(y_zero_point),
-        bias="none" if bias is None else "int32" if "int" in _type(bias) else "float32",
+        bias=_bias(bias),
         activation=activation,
     )
     geometry: dict[str, Any] = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups}
@@ -76,13 +78,20 @@ def _type(array: Any) -> str:
     return str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
 
 
+def _bias(bias: Any) -> str:
+    if bias is None:
+        return "none"
+    dtype = _type(bias) if hasattr(bias, "dtype") else str(np.asarray(bias).dtype)
+    return "int32" if "int" in dtype else "float32"
+
+
 def _is_array(value: Any) -> bool:
     shape = getattr(value, "shape", None)
     return isinstance(value, (list, tuple)) or (shape is not None and len(shape) > 0)
 
 
 def _is_nonzero(value: Any) -> bool:
-    return _is_array(value) or int(value) != 0
+    return _is_array(value) or bool(value != 0)
 
 
 def _device_of(array: Any) -> str:

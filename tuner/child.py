@@ -17,7 +17,7 @@ from qconv.errors import DeviceError
 from qconv.generator import Config
 from qconv.problem import Conv2d
 from qconv.tune_db.measurement import Measurement
-from qconv.tune_db.text import parse
+from qconv.tune_db.text import from_dict
 from qconv.tuner.evaluate import failure
 from qconv.tuner.protocol import TimingProtocol
 
@@ -76,7 +76,7 @@ class Child:
             return failure(problem, config, self._device, self.toolchain, "timeout", reason)
         except Died as how:
             return failure(problem, config, self._device, self.toolchain, "runtime", str(how))
-        row = parse(reply["measurement"], "the answer of the worker")[0]
+        row = from_dict(reply["measurement"], "the answer of the worker")
         if row.outcome == "runtime":
             self.stop()
         return row

@@ -12,7 +12,7 @@ from qconv.instances.lookup import choose
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered
-from qconv.tune_db.measurement import Measurement
+from qconv.tune_db.measurement import Measurement, best_of
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import protocol_for
 from qconv.tuner.search import Search
@@ -72,7 +72,7 @@ def tune(
             database.add(row)
             rows[config] = row
             search.tell(config, row.median_us)
-            watch(Progress(len(rows), total, row, _best(rows)))
+            watch(Progress(len(rows), total, row, best_of(rows.values())))
     failures: dict[str, int] = {}
     for row in rows.values():
         if row.outcome != "correct":
@@ -100,8 +100,3 @@ def _known(problem: Conv2d, device: Device, database: Database, toolchain: str) 
         for plan in plans
         if plan.config in current and generator.render(plan).digest == current[plan.config].digest
     }
-
-
-def _best(rows: dict[Config, Measurement]) -> Measurement | None:
-    timed = [row for row in rows.values() if row.median_us is not None]
-    return min(timed, key=lambda row: row.median_us or 0.0, default=None)

@@ -15,7 +15,7 @@ from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, DeviceError
 from qconv.generator import config_from_json
 from qconv.problem import parse
-from qconv.tune_db.text import dump
+from qconv.tune_db.text import as_dict
 from qconv.tuner.evaluate import evaluate
 from qconv.tuner.protocol import TimingProtocol
 
@@ -44,7 +44,7 @@ def main() -> None:
             TimingProtocol(**request["protocol"]),
             request["seed"],
         )
-        answer({"measurement": dump([row])})
+        answer({"measurement": as_dict(row)})
         if row.outcome == "runtime":
             return
 

@@ -15,7 +15,7 @@ import pytest
 
 from qconv.tune_db.database import Database
 
-FLAGS = "conv2d --n 1 --h 6 --w 6 --c 16 --k 16 --r 3 --s 3 --pad 1".split()
+FLAGS = ["conv2d", "--n", "1", "--h", "6", "--w", "6", "--c", "16", "--k", "16", "--r", "3", "--s", "3", "--pad", "1"]
 CLI = [sys.executable, "-m", "qconv.cli"]
 
 
@@ -85,7 +85,7 @@ def test_a_neighbour_and_a_stranger_say_what_they_got(tuned: tuple[Path, dict[st
     document = json.loads(cli("lookup", *near, "--device", "cpu", "--db", str(db), "--json").stdout)
     assert document["origin"] == "nearest"
     assert "h=6" in document["reason"]
-    far = "conv2d --n 8 --h 40 --w 40 --c 3 --k 7 --r 5 --s 5".split()
+    far = ["conv2d", "--n", "8", "--h", "40", "--w", "40", "--c", "3", "--k", "7", "--r", "5", "--s", "5"]
     document = json.loads(cli("lookup", *far, "--device", "cpu", "--db", str(db), "--json").stdout)
     assert document["origin"] == "default"
     assert "tune" in document["reason"]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from qconv.device import cache, cpu_runtime
 from qconv.device.binary import Resources, resources
@@ -92,25 +93,35 @@ def _nvrtc(arch: str) -> Compiler:
     try:
         from cupy.cuda import nvrtc
 
-        toolchain = "nvrtc " + ".".join(map(str, nvrtc.getVersion()))
+        nvrtc.getVersion()
     except (ImportError, RuntimeError, OSError) as error:
         raise CompileError(
             f"compiling for {arch} needs CuPy and NVRTC ({error}); install them: pip install 'qconv-tune[cuda]'"
         ) from None
-    flags = (f"-arch={arch}", *NVRTC_FLAGS)
+    return _runtime_compiler("nvrtc", (f"-arch={arch}", *NVRTC_FLAGS), ".cubin", nvrtc.getCUBIN)
+
+
+def _hiprtc(arch: str) -> Compiler:
+    """hipRTC through CuPy's ROCm build, which serves it under NVRTC's names; its code object is what it calls PTX."""
+    from cupy.cuda import nvrtc
+
+    return _runtime_compiler("hiprtc", (f"--offload-arch={arch}", *HIPRTC_FLAGS), ".co", nvrtc.getPTX)
+
+
+def _runtime_compiler(name: str, flags: tuple[str, ...], suffix: str, binary_of: Callable[[Any], bytes]) -> Compiler:
+    from cupy.cuda import nvrtc
 
     def run(source: Source) -> tuple[bytes, str]:
-        program = nvrtc.createProgram(source.text, "kernel.cu", [], [])
+        program = nvrtc.createProgram(source.text, f"kernel{source.suffix}", [], [])
         try:
-            try:
-                nvrtc.compileProgram(program, flags)
-            except nvrtc.NVRTCError as error:
-                raise CompileError(_explain(nvrtc.getProgramLog(program) or str(error), source)) from None
-            return bytes(nvrtc.getCUBIN(program)), nvrtc.getProgramLog(program)
+            nvrtc.compileProgram(program, flags)
+            return bytes(binary_of(program)), nvrtc.getProgramLog(program)
+        except nvrtc.NVRTCError as error:
+            raise CompileError(_explain(nvrtc.getProgramLog(program) or str(error), source)) from None
         finally:
             nvrtc.destroyProgram(program)
 
-    return Compiler(toolchain, flags, ".cubin", run)
+    return Compiler(f"{name} {'.'.join(map(str, nvrtc.getVersion()))}", flags, suffix, run)
 
 
 def _cupy_is_rocm() -> bool:
@@ -119,26 +130,6 @@ def _cupy_is_rocm() -> bool:
     except (ImportError, OSError):
         return False
     return bool(runtime.is_hip)
-
-
-def _hiprtc(arch: str) -> Compiler:
-    """hipRTC through CuPy's ROCm build, which serves it under NVRTC's name."""
-    from cupy.cuda import nvrtc
-
-    flags = (f"--offload-arch={arch}", *HIPRTC_FLAGS)
-
-    def run(source: Source) -> tuple[bytes, str]:
-        program = nvrtc.createProgram(source.text, "kernel.hip", [], [])
-        try:
-            try:
-                nvrtc.compileProgram(program, flags)
-            except nvrtc.NVRTCError as error:
-                raise CompileError(_explain(nvrtc.getProgramLog(program) or str(error), source)) from None
-            return bytes(nvrtc.getPTX(program)), nvrtc.getProgramLog(program)
-        finally:
-            nvrtc.destroyProgram(program)
-
-    return Compiler("hiprtc " + ".".join(map(str, nvrtc.getVersion())), flags, ".co", run)
 
 
 def _clang(arch: str) -> Compiler:

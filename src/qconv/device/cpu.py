@@ -85,7 +85,7 @@ class CpuDevice:
         return array, int(array.__array_interface__["data"][0])
 
     def upload(self, array: Any) -> Any:
-        return np.ascontiguousarray(array)
+        return np.array(array, order="C")  # a copy, as on a GPU: the caller may write into his
 
     def download(self, array: Any) -> Any:
         return array
