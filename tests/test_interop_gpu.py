@@ -1,0 +1,113 @@
+"""On a GPU: other libraries' arrays and streams, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qconv
+from qconv import reference, sample
+from qconv.device import gpu_specs, open_device
+from qconv.instances.instance import Instance
+
+pytestmark = pytest.mark.gpu
+
+QUANTIZATION = qconv.Quantization(per_channel=True, x_zero_point=True, bias="int32")
+PROBLEM = qconv.Conv2d(2, 9, 9, 16, 24, 3, 3, pad=(1, 1, 1, 1), quantization=QUANTIZATION)
+DRAWN = sample.draw(PROBLEM, 3)
+WANT = reference.conv2d(PROBLEM, DRAWN.x, DRAWN.w, DRAWN.parameters.checked(QUANTIZATION, PROBLEM.k))
+
+
+@pytest.fixture(scope="module")
+def instance() -> Instance:
+    if not gpu_specs():
+        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
+    return qconv.lookup(PROBLEM, gpu_specs()[0])
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def test_torch_tensors_on_a_torch_stream(instance: Instance, torch: Any) -> None:
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        x, w = torch.from_numpy(DRAWN.x).cuda(), torch.from_numpy(DRAWN.w).cuda()
+        out = torch.full(PROBLEM.y_shape, 77, dtype=torch.int8, device="cuda")
+        returned = instance(x, w, out=out, stream=stream, **vars(DRAWN.parameters))
+    stream.synchronize()
+    assert returned is out
+    assert np.array_equal(out.cpu().numpy(), WANT)
+
+
+def test_the_one_liner_runs_where_the_arrays_are(instance: Instance, torch: Any) -> None:
+    x, w = torch.from_numpy(DRAWN.x).cuda(), torch.from_numpy(DRAWN.w).cuda()
+    parameters = vars(DRAWN.parameters) | {"x_zero_point": int(DRAWN.parameters.x_zero_point)}
+    y = qconv.conv2d(x, w, pad=1, **parameters)
+    assert np.array_equal(instance.device.download(y), WANT)
+
+
+def test_parameters_may_lie_on_the_gpu(instance: Instance) -> None:
+    upload = instance.device.upload
+    parameters = {
+        name: upload(value) if isinstance(value, np.ndarray) else value
+        for name, value in vars(DRAWN.parameters).items()
+    }
+    y = instance(upload(DRAWN.x), upload(DRAWN.w), **parameters)
+    assert np.array_equal(instance.device.download(y), WANT)
+
+
+def test_a_bound_instance_in_a_cuda_graph(instance: Instance) -> None:
+    cupy = pytest.importorskip("cupy")
+    bound = instance.bind(instance.device.upload(DRAWN.x), instance.device.upload(DRAWN.w), **vars(DRAWN.parameters))
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        bound()
+        graph = stream.end_capture()
+    bound.y.fill(0)
+    instance.device.synchronize()
+    graph.launch(stream)
+    stream.synchronize()
+    assert np.array_equal(instance.device.download(bound.y), WANT)
+
+
+def test_refolded_after_new_weights(instance: Instance) -> None:
+    x, w = instance.device.upload(DRAWN.x), instance.device.upload(DRAWN.w)
+    bound = instance.bind(x, w, **vars(DRAWN.parameters))
+    other = sample.draw(PROBLEM, 4).w
+    w.set(other)
+    bound.refold()
+    want = reference.conv2d(PROBLEM, DRAWN.x, other, DRAWN.parameters.checked(QUANTIZATION, PROBLEM.k))
+    assert np.array_equal(instance.device.download(bound()), want)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda x, torch: DRAWN.x, "host memory"),
+        (lambda x, torch: torch.from_numpy(DRAWN.x), "cannot be used on"),
+        (lambda x, torch: x.float(), "this problem takes int8"),
+        (lambda x, torch: x[:1], "has shape"),
+        (lambda x, torch: x.transpose(1, 2).contiguous().transpose(1, 2), "not contiguous"),
+        (lambda x, torch: torch.empty(x.numel() + 1, dtype=x.dtype, device="cuda")[1:].view(x.shape), "alignment"),
+    ],
+)
+def test_wrong_arrays_are_refused(instance: Instance, torch: Any, spoil: Any, says: str) -> None:
+    x, w = torch.from_numpy(DRAWN.x).cuda(), torch.from_numpy(DRAWN.w).cuda()
+    with pytest.raises(ValueError, match=says):
+        instance(spoil(x, torch), w, **vars(DRAWN.parameters))
+
+
+def test_a_device_that_is_not_there(instance: Instance) -> None:
+    with pytest.raises(qconv.DeviceError, match="does not exist here"):
+        open_device("cuda:99")
+
+
+def test_a_stream_that_is_none(instance: Instance) -> None:
+    upload = instance.device.upload
+    with pytest.raises(ValueError, match="is not a stream"):
+        instance(upload(DRAWN.x), upload(DRAWN.w), stream="default", **vars(DRAWN.parameters))
