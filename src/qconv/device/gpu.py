@@ -89,6 +89,16 @@ def stream_address(stream: Any) -> int:
     raise ValueError(f"stream={stream!r} is not a stream: give a CuPy or PyTorch stream, or its address as an int")
 
 
+class _Address:
+    """A stream known by its address only, in the protocol that CuPy adopts streams by."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._address
+
+
 class GpuDevice:
     def __init__(self, kind: str, index: int) -> None:
         available = specs()
@@ -177,7 +187,8 @@ class GpuDevice:
             if stream is None:
                 yield
             else:
-                with cupy.cuda.ExternalStream(stream if type(stream) is int else stream_address(stream)):
+                address = stream if type(stream) is int else stream_address(stream)
+                with cupy.cuda.Stream.from_external(_Address(address)):
                     yield
 
     def synchronize(self) -> None:
