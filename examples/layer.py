@@ -1,6 +1,6 @@
 """One quantized layer from Python: looked up, bound once, launched many times, compared with the oracle.
 
-    python examples/layer.py [cpu|cuda:0]
+python examples/layer.py [cpu|cuda:0]
 """
 
 import sys

@@ -30,8 +30,7 @@ TYPED = [
 def places(fragment: Fragment) -> list[list[tuple[int, int]]]:
     """The coordinates that each lane holds, element by element."""
     return [
-        [fragment.coordinates(lane, element) for element in range(fragment.elements)]
-        for lane in range(fragment.lanes)
+        [fragment.coordinates(lane, element) for element in range(fragment.elements)] for lane in range(fragment.lanes)
     ]
 
 
@@ -53,9 +52,7 @@ def gather(registers: np.ndarray[Any, Any], fragment: Fragment, dtype: np.dtype[
 
 
 @pytest.mark.parametrize(("instruction", "a_type", "b_type"), TYPED)
-def test_executing_the_fragments_multiplies_matrices(
-    instruction: MatrixInstruction, a_type: str, b_type: str
-) -> None:
+def test_executing_the_fragments_multiplies_matrices(instruction: MatrixInstruction, a_type: str, b_type: str) -> None:
     rng = np.random.default_rng(0)
     a_range, b_range = np.iinfo(a_type), np.iinfo(b_type)
     a = rng.integers(a_range.min, a_range.max, (instruction.m, instruction.k), a_type, endpoint=True)
@@ -142,9 +139,7 @@ FORMULAS = PTX | AMD
 def test_layout_is_the_published_one(name: str, operand: str) -> None:
     fragment: Fragment = getattr(BY_NAME[name], operand)
     formula = FORMULAS[name, operand]
-    assert places(fragment) == [
-        [formula(lane, i) for i in range(fragment.elements)] for lane in range(fragment.lanes)
-    ]
+    assert places(fragment) == [[formula(lane, i) for i in range(fragment.elements)] for lane in range(fragment.lanes)]
 
 
 def test_every_fragment_has_a_published_formula() -> None:

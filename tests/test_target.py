@@ -126,9 +126,7 @@ def test_an_unknown_amd_arch_is_refused(arch: str) -> None:
 
 @pytest.mark.parametrize(("name", "near"), [("sm_90", "sm_90a"), ("sm90a", "sm_90a"), ("gfx94", "gfx942")])
 def test_an_unknown_name_lists_the_known_ones_and_the_closest(name: str, near: str) -> None:
-    with pytest.raises(
-        ValueError, match=rf"target '{name}' is not one of sm_75, .*, cpu; did you mean '{near}'\?"
-    ):
+    with pytest.raises(ValueError, match=rf"target '{name}' is not one of sm_75, .*, cpu; did you mean '{near}'\?"):
         target(name)
 
 

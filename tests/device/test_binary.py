@@ -140,9 +140,7 @@ def elf(machine: int, sections: list[tuple[str, int, bytes, int]]) -> bytes:
     sections[-1] = (".shstrtab", 3, names, 0)
     body, headers, name_at = b"", b"", 0
     for name, kind, data, size in sections:
-        headers += struct.pack(
-            "<IIQQQQIIQQ", name_at, kind, 0, 0, 64 + len(body), size or len(data), 0, 0, 1, 0
-        )
+        headers += struct.pack("<IIQQQQIIQQ", name_at, kind, 0, 0, 64 + len(body), size or len(data), 0, 0, 1, 0)
         body += data
         name_at += len(name) + 1
     head = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQI", 2, machine, 1, 0, 0, 64 + len(body), 0)
@@ -152,9 +150,7 @@ def elf(machine: int, sections: list[tuple[str, int, bytes, int]]) -> bytes:
 
 def small_cubin(*, reserved: bool = False, info: bytes | None = None) -> bytes:
     """Kernel `k`: 40 registers, a frame of 16 bytes, 2048 bytes of shared memory, 8 x 4 threads."""
-    symbols = (
-        bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0x10, 1, 0, 0) + struct.pack("<IBBHQQ", 3, 2, 0, 1, 0, 0)
-    )
+    symbols = bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0x10, 1, 0, 0) + struct.pack("<IBBHQQ", 3, 2, 0, 1, 0, 0)
     counts = b"".join(struct.pack("<BBHII", 4, a, 8, 1, v) for a, v in ((0x2F, 40), (0x11, 16), (0x12, 16)))
     if info is None:
         info = struct.pack("<BBH", 3, 0x1B, 255) + struct.pack("<BBHIII", 4, 0x05, 12, 8, 4, 1)

@@ -1,0 +1,124 @@
+"""Generated sources compile for every target, without warnings, without spills, and with the planned shared memory."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
+
+import pytest
+
+from qconv import Conv2d, Quantization, generator
+from qconv.device.binary import resources
+from qconv.device.compile import compiler_for
+from qconv.errors import CompileError
+from qconv.generator import Plan, config_from_json
+from qconv.problem import parse
+from qconv.target import TARGETS, Target
+
+EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
+HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
+WHOLE = Quantization("uint8", "uint8", "int32", x_zero_point=True, w_zero_point=True, per_channel=True)
+REAL = Quantization("int8", "uint8", "float32", w_zero_point=True, bias="int32")
+
+GPUS = {name: target for name, target in TARGETS.items() if target.vendor != "cpu"}
+TYPICAL = {
+    "3x3, everything": Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1, quantization=EVERYTHING),
+    "stem, bytes": Conv2d(1, 224, 224, 3, 64, 7, 7, stride=2, pad=3, quantization=HALF),
+    "depthwise": Conv2d(1, 56, 56, 48, 48, 3, 3, pad=1, groups=48, quantization=WHOLE),
+    "grouped, odd": Conv2d(2, 9, 5, 21, 33, 2, 5, dilation=(2, 1), pad=(0, 2, 1, 2), groups=3, quantization=REAL),
+}
+
+# Small, so that their spaces are; of every data path, and with every step of the epilogue.
+SMALL = {
+    "pointwise": Conv2d(1, 4, 4, 32, 32, 1, 1),
+    "3x3": Conv2d(1, 7, 7, 16, 32, 3, 3, pad=1),
+    "everything": Conv2d(1, 4, 8, 16, 16, 1, 1, quantization=EVERYTHING),
+    "everything, bytes": Conv2d(2, 5, 5, 3, 8, 3, 3, stride=2, pad=1, quantization=EVERYTHING),
+    "one output": Conv2d(1, 1, 1, 1, 1, 1, 1, quantization=Quantization(out_type="float16")),
+    "depthwise": Conv2d(
+        1, 6, 6, 8, 8, 3, 3, pad=1, groups=8, quantization=Quantization(per_channel=True, bias="float32")
+    ),
+    "depthwise, two filters": Conv2d(1, 4, 8, 5, 10, 3, 3, pad=1, groups=5, quantization=WHOLE),
+    "grouped": Conv2d(2, 4, 4, 24, 24, 2, 2, groups=3, quantization=REAL),
+    "odd, dilated": Conv2d(1, 5, 4, 7, 9, 2, 3, dilation=(1, 2), pad=(0, 2, 1, 2), quantization=REAL),
+    "8-byte loads": Conv2d(1, 3, 3, 8, 9, 1, 3, pad=1, quantization=HALF),
+    "4-byte loads": Conv2d(1, 4, 4, 4, 12, 3, 3, pad=1, quantization=Quantization("uint8", bias="int32")),
+    "few pixels, long sums": Conv2d(
+        1, 1, 4, 128, 16, 1, 1, quantization=Quantization(w_zero_point=True, y_zero_point=True)
+    ),
+}
+
+
+# ptxas sometimes takes fewer registers than it may and spills a few words; the tuner sees what that costs.
+ACCEPTED = {"nvidia": 64, "amd": 0}
+
+
+@lru_cache(maxsize=64)
+def why_not(target: Target) -> str | None:
+    """Why nothing can be compiled for this target here."""
+    try:
+        compiler_for(target)
+    except CompileError as error:
+        return str(error)
+    return None
+
+
+def complaint(plan: Plan, most_spilled: int = 0) -> str | None:
+    """Compile it; None where all is well."""
+    target = plan.target
+    try:
+        binary, log = compiler_for(target).run(generator.render(plan))
+    except CompileError as error:
+        return str(error)
+    if "warning" in log.lower():
+        return log
+    for launch in plan.launches:
+        needs = resources(binary, launch.kernel, log)
+        # CUDA kernels get their shared memory at the launch, HIP kernels hold it.
+        held = 0 if target.vendor == "nvidia" else launch.smem_bytes
+        if (needs.smem_bytes, needs.threads_max) != (held, launch.threads):
+            return f"{launch} needs {needs}"
+        if needs.spill_bytes is None or max(needs.spill_bytes, needs.stack_bytes) > most_spilled:
+            return f"{launch} spills: {needs}"
+        if needs.registers > target.registers_per_thread or needs.registers * launch.threads > target.registers_per_sm:
+            return f"{launch} does not fit a multiprocessor: {needs}"
+    return None
+
+
+@pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)
+@pytest.mark.parametrize("problem", TYPICAL.values(), ids=TYPICAL)
+def test_the_default_compiles(problem: Conv2d, target: Target) -> None:
+    if reason := why_not(target):
+        pytest.skip(reason)
+    plan = generator.default(problem, target)
+    assert complaint(plan) is None, f"{problem} {plan.config}"
+
+
+def _complaint_about(job: tuple[str, str, str]) -> tuple[str, str, str, str | None]:
+    target, key, config = job
+    plan = generator.plan(parse(key), config_from_json(config), TARGETS[target])
+    return *job, complaint(plan, ACCEPTED[plan.target.vendor])
+
+
+@pytest.mark.slow
+def test_every_config_of_a_dozen_spaces_compiles() -> None:
+    skipped = {name: reason for name, target in GPUS.items() if (reason := why_not(target))}
+    if len(skipped) == len(GPUS):
+        pytest.skip("; ".join(skipped.values()))
+    jobs = {}
+    sizes = Counter[str]()
+    for name, target in GPUS.items():
+        if name in skipped:
+            continue
+        for problem in SMALL.values():
+            for plan in generator.space(problem, target)[0]:
+                # Equal texts need compiling once.
+                jobs[name, generator.render(plan).digest] = (name, str(problem), plan.config.as_json())
+                sizes[name] += 1
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        answers = list(pool.map(_complaint_about, jobs.values(), chunksize=16))
+    print(f"\n{len(answers)} sources of {sizes.total()} configs compiled: {dict(sizes)}; skipped: {skipped}")
+    wrong = [answer for answer in answers if answer[3] is not None]
+    assert not wrong, f"{len(wrong)} of {len(answers)} sources; the first:\n" + "\n".join(map(str, wrong[:5]))

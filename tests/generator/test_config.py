@@ -1,0 +1,97 @@
+"""Configs as text: what a database row or a manifest holds."""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+from dataclasses import fields
+
+import pytest
+
+from qconv.generator import FAMILIES, Config, config_from_json
+from qconv.generator.simt import Simt
+
+CONFIG = Simt(tile_m=64, tile_n=32, tile_k=16, thread_m=4, thread_n=8, stages=2)
+TEXT = '{"family":"simt","tile_m":64,"tile_n":32,"tile_k":16,"thread_m":4,"thread_n":8,"stages":2}'
+VALUES = json.loads(TEXT)
+
+
+def test_the_text_is_canonical() -> None:
+    assert CONFIG.as_json() == TEXT
+    assert str(CONFIG) == "simt tile_m=64 tile_n=32 tile_k=16 thread_m=4 thread_n=8 stages=2"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_config_reads_back(family: str) -> None:
+    texts = set()
+    for config in FAMILIES[family].configs():
+        again = config_from_json(config.as_json())
+        assert (again, type(again), again.as_json()) == (config, type(config), config.as_json())
+        texts.add(config.as_json())
+    choices = FAMILIES[family].choices
+    combinations = 1
+    for values in choices.values():
+        combinations *= len(values)
+    assert len(texts) == combinations
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_choices_are_the_fields_and_their_values_differ(family: str) -> None:
+    choices = FAMILIES[family].choices
+    assert list(choices) == [field.name for field in fields(FAMILIES[family].config)]
+    assert all(list(values) == sorted(set(values)) for values in choices.values())
+    assert issubclass(FAMILIES[family].config, Config)
+    assert FAMILIES[family].config.family == family
+
+
+def test_the_order_of_the_text_is_free() -> None:
+    assert config_from_json(json.dumps(dict(reversed(VALUES.items())), indent=2)) == CONFIG
+
+
+def without(name: str) -> str:
+    return json.dumps({key: value for key, value in VALUES.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ("null", "is not a JSON object"),
+        ("7", "is not a JSON object"),
+        ("{}", "names no known family (simt)"),
+        (without("family"), "names no known family (simt)"),
+        (json.dumps(VALUES | {"family": "mma9"}), "names no known family (simt)"),
+        (json.dumps(VALUES | {"family": ["simt"]}), "names no known family (simt)"),
+        (without("stages"), "must have exactly the fields stages, thread_m, thread_n, tile_k, tile_m, tile_n"),
+        (json.dumps(VALUES | {"split": 1}), "must have exactly the fields"),
+        (json.dumps(VALUES | {"stages": "2"}), "stages='2' in the config must be an integer"),
+        (json.dumps(VALUES | {"stages": 2.0}), "stages=2.0 in the config must be an integer"),
+        (json.dumps(VALUES | {"stages": True}), "stages=True in the config must be an integer"),
+        (json.dumps(VALUES | {"stages": None}), "stages=None in the config must be an integer"),
+        (json.dumps(VALUES | {"stages": [2]}), "stages=[2] in the config must be an integer"),
+    ],
+)
+def test_other_text_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 - what it says is checked below
+        config_from_json(text)
+    assert says in str(refused.value)
+    assert len(str(refused.value)) < 400
+
+
+def test_random_text_raises_value_error_only() -> None:
+    rng = random.Random(0)
+    for _ in range(5000):
+        text = list(TEXT)
+        for _ in range(rng.randint(1, 4)):
+            text[rng.randrange(len(text)) : rng.randrange(len(text))] = rng.choices(
+                string.printable, k=rng.randrange(3)
+            )
+        try:
+            config = config_from_json("".join(text))
+        except ValueError:
+            continue
+        assert config_from_json(config.as_json()) == config

@@ -1,0 +1,39 @@
+"""Generated sources as they were last reviewed: a refactor leaves them as they are, and a change of kernels shows here
+as a diff."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from pathlib import Path
+
+import pytest
+from golden_cases import CASES, plan_of
+
+from qconv import generator
+
+FOLDER = Path(__file__).parent.parent / "golden"
+REMEDY = (
+    "to accept what is generated now: pytest tests/generator/test_golden.py --regenerate-golden, then read git diff"
+)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_source_is_the_reviewed_one(name: str, request: pytest.FixtureRequest) -> None:
+    source = generator.render(plan_of(name))
+    path = FOLDER / name
+    assert path.suffix == source.suffix
+    if request.config.getoption("--regenerate-golden"):
+        FOLDER.mkdir(exist_ok=True)
+        path.write_text(source.text, newline="")
+    assert path.exists(), f"{path} is missing; {REMEDY}"
+    reviewed = path.read_bytes().decode()
+    if reviewed != source.text:
+        diff = difflib.unified_diff(
+            reviewed.splitlines(), source.text.splitlines(), "reviewed", "generated", n=1, lineterm=""
+        )
+        pytest.fail("\n".join([f"{name} differs:", *itertools.islice(diff, 40), REMEDY]), pytrace=False)
+
+
+def test_there_are_no_other_files() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == set(CASES), REMEDY

@@ -1,0 +1,158 @@
+"""Plans: which configs can serve a problem, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from random_problems import problems
+
+from qconv import Conv2d, Quantization, generator
+from qconv.errors import Infeasible
+from qconv.generator import Plan
+from qconv.generator.simt import Simt
+from qconv.problem import parse
+from qconv.target import TARGETS, Target
+
+PROBLEMS = {
+    "pointwise": Conv2d(1, 14, 14, 64, 64, 1, 1),
+    "3x3": Conv2d(8, 14, 14, 32, 48, 3, 3, pad=1, quantization=Quantization(x_zero_point=True)),
+    "stem": Conv2d(1, 32, 32, 3, 16, 7, 7, stride=2, pad=3),
+    "depthwise": Conv2d(1, 14, 14, 32, 32, 3, 3, pad=1, groups=32),
+    "grouped, odd": Conv2d(
+        2, 9, 5, 21, 33, 2, 5, pad=(0, 2, 1, 2), groups=3, quantization=Quantization(out_type="int32")
+    ),
+    "one output": Conv2d(1, 1, 1, 1, 1, 1, 1, quantization=Quantization(out_type="float16")),
+}
+OUT_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4, "float16": 2}
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+def test_every_feasible_config_keeps_the_limits(problem: Conv2d, target: Target) -> None:
+    plans, rejected = generator.space(problem, target)
+    assert plans
+    assert len({plan.config for plan in plans}) == len(plans)
+    assert not {plan.config for plan in plans} & {rejection.config for rejection in rejected}
+    for plan in plans:
+        check(plan, problem, target)
+        assert generator.plan(problem, plan.config, target) == plan
+
+
+def check(plan: Plan, problem: Conv2d, target: Target) -> None:
+    assert (plan.problem, plan.target) == (problem, target)
+    for launch in plan.launches:
+        assert 0 < launch.threads <= target.threads_per_block
+        assert launch.threads % target.warp_size == 0
+        assert launch.smem_bytes <= target.smem_bytes
+        assert all(extent > 0 for extent in launch.grid)
+        assert launch.grid[0] < 2**31
+        assert max(launch.grid[1:]) <= target.grid_y_max
+    config = plan.config
+    assert isinstance(config, Simt)
+    # Every output has a thread, and no block is without one.
+    along_m, along_n, one = plan.main.grid
+    assert (along_m - 1) * config.tile_m < problem.pixels <= along_m * config.tile_m
+    tiles_n = along_n // problem.groups
+    assert along_n == tiles_n * problem.groups
+    assert (tiles_n - 1) * config.tile_n < problem.k_group <= tiles_n * config.tile_n
+    assert one == 1
+    # Every address that a load or a store of that width can begin at is a multiple of it.
+    out_bytes = OUT_BYTES[problem.quantization.out_type]
+    assert problem.c_group % plan.alignment["x"] == 0
+    assert problem.reduction % plan.alignment["w"] == 0
+    assert problem.k_group * out_bytes % plan.alignment["y"] == 0
+    assert plan.alignment["y"] % out_bytes == 0
+    assert (plan.fold is not None) == problem.quantization.x_zero_point
+    if plan.fold is not None:
+        assert plan.fold.grid == (problem.k, 1, 1)
+
+
+def test_the_struct_has_what_the_quantization_needs() -> None:
+    def names(**quantization: object) -> list[str]:
+        plan = generator.default(
+            Conv2d(1, 4, 4, 4, 4, 1, 1, quantization=Quantization(**quantization)),  # type: ignore[arg-type]
+            TARGETS["cpu"],
+        )
+        size = sum(8 if field.is_pointer else 4 for field in plan.fields)
+        assert size <= plan.argument_bytes < size + 8
+        assert plan.argument_bytes % 8 == 0
+        pointers = [field.is_pointer for field in plan.fields]
+        assert pointers == sorted(pointers, reverse=True)
+        return [field.name for field in plan.fields]
+
+    assert names(out_type="int32") == ["x", "w", "y"]
+    assert names() == ["x", "w", "y", "multiplier"]
+    assert names(bias="int32", per_channel=True) == ["x", "w", "y", "offset", "multiplier"]
+    assert names(bias="float32", activation="relu6", y_zero_point=True) == [
+        *("x", "w", "y", "bias", "multiplier", "top", "y_zero")
+    ]
+    assert names(bias="int32", x_zero_point=True, w_zero_point=True) == [
+        *("x", "w", "y", "offset", "int32_bias", "w_zero", "multiplier", "x_zero")
+    ]
+
+
+BASE = Simt(tile_m=64, tile_n=64, tile_k=32, thread_m=4, thread_n=4, stages=1)
+LARGE = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1)
+SMALL = Conv2d(1, 3, 3, 16, 16, 1, 1)
+SMALL_MEMORY = replace(TARGETS["sm_80"], smem_bytes=4096)
+
+SM_80, GFX90A = TARGETS["sm_80"], TARGETS["gfx90a"]
+REFUSED: list[tuple[str, Conv2d, Target, dict[str, int], list[str]]] = [
+    ("an unknown value", LARGE, SM_80, {"tile_m": 48}, ["tile_m=48", "16, 32, 64, 128"]),
+    ("a tile that threads do not divide", LARGE, SM_80, {"tile_n": 4, "thread_n": 8}, ["tile_n=4", "thread_n=8"]),
+    ("narrow threads", LARGE, SM_80, {"thread_m": 2}, ["thread_m=2", "at most 256 outputs"]),
+    ("half a warp", LARGE, GFX90A, {"tile_m": 16, "tile_n": 32}, ["32 threads", "64"]),
+    ("too many threads", LARGE, SM_80, {"tile_m": 128}, ["threads of a block: 512", "at most 256"]),
+    ("shared memory", LARGE, SMALL_MEMORY, {}, ["shared memory on sm_80: 4352", "at most 4096"]),
+    ("tile_m past the problem", SMALL, SM_80, {"tile_n": 16}, ["tile_m (the problem has 9): 64", "at most 17"]),
+    ("tile_n past the problem", SMALL, SM_80, {"tile_m": 16}, ["tile_n (the problem has 16): 64", "at most 31"]),
+    ("too narrow a tile_k", LARGE, SM_80, {"tile_k": 16}, ["tile_k=16", "1152", "at least 32"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("problem", "target", "given", "says"), [row[1:] for row in REFUSED], ids=[r[0] for r in REFUSED]
+)
+def test_an_infeasible_config_says_the_value_and_the_limit(
+    problem: Conv2d, target: Target, given: dict[str, int], says: list[str]
+) -> None:
+    with pytest.raises(Infeasible) as refused:
+        generator.plan(problem, replace(BASE, **given), target)
+    for part in says:
+        assert part in str(refused.value)
+    assert refused.value.excess > 0
+
+
+def test_every_rejection_says_a_number_and_by_how_much() -> None:
+    for target in (TARGETS["sm_75"], TARGETS["gfx90a"]):
+        for problem in PROBLEMS.values():
+            for rejection in generator.space(problem, target)[1]:
+                assert any(character.isdigit() for character in rejection.reason)
+                with pytest.raises(Infeasible) as refused:
+                    generator.plan(problem, rejection.config, target)
+                assert str(refused.value) == rejection.reason
+                assert math.isfinite(refused.value.excess)
+
+
+def test_too_many_groups_for_the_grid_say_so() -> None:
+    problem = Conv2d(1, 1, 1, 65536, 65536, 1, 1, groups=65536)
+    with pytest.raises(Infeasible, match=r"no kernel can serve conv2d:.* on sm_80; for instance: "):
+        generator.default(problem, TARGETS["sm_80"])
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_there_is_always_a_default(target: Target) -> None:
+    for problem in problems(seed=4, count=200):
+        plan = generator.default(problem, target)
+        check(plan, problem, target)
+
+
+def test_the_space_is_sorted_by_the_cost_model_and_the_default_is_its_first() -> None:
+    plans, _ = generator.space(PROBLEMS["3x3"], TARGETS["sm_90a"])
+    costs = [generator.FAMILIES[plan.config.family].cost(plan) for plan in plans]
+    assert costs == sorted(costs)
+    assert plans[0] == generator.default(PROBLEMS["3x3"], TARGETS["sm_90a"])
+    again, _ = generator.space(parse(str(PROBLEMS["3x3"])), TARGETS["sm_90a"])
+    assert again == plans

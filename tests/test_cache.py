@@ -1,0 +1,229 @@
+"""The cache of compiled kernels, and what is said when a kernel cannot be compiled."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qconv import Conv2d, generator
+from qconv.device import cache, compile
+from qconv.device.cache import Binary
+from qconv.errors import CompileError, KernelMissing
+from qconv.generator import Plan, Source
+from qconv.target import TARGETS
+
+PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return generator.default(PROBLEM, TARGETS["cpu"])
+
+
+def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(target: object) -> None:
+        raise AssertionError("a compiler was asked for")
+
+    monkeypatch.setattr(compile, "compiler_for", refuse)
+
+
+def test_a_hit_needs_no_compiler(root: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = compile.build(plan)
+    forbid_compiling(monkeypatch)
+    assert compile.build(plan) == built
+    with pytest.raises(AssertionError, match="a compiler was asked for"):
+        compile.build(generator.default(Conv2d(1, 3, 3, 4, 5, 1, 1), TARGETS["cpu"]))
+
+
+def test_an_entry_is_found_by_the_digest_and_holds_the_source(root: Path, plan: Plan) -> None:
+    source = generator.render(plan)
+    built = compile.build(plan)
+    folder = built.path.parent
+    assert folder.parent == root / "kernels" / "cpu" / source.digest
+    assert (folder / "kernel.cpp").read_text() == source.text
+    assert built.path.read_bytes() == built.data
+    assert json.loads((folder / "build.json").read_text())["toolchain"] == built.toolchain
+    assert folder.stat().st_mode & 0o055 == 0o055  # a shared cache can be read by others
+    assert [entry.name for entry in folder.parent.iterdir()] == [folder.name]
+
+
+def edited_json(change: Callable[[dict[str, object]], object]) -> Callable[[Binary], None]:
+    def edit(binary: Binary) -> None:
+        path = binary.path.with_name("build.json")
+        path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+    return edit
+
+
+DAMAGE: dict[str, Callable[[Binary], None]] = {
+    "half a binary": lambda binary: void(binary.path.write_bytes(binary.data[: len(binary.data) // 2])),
+    "one bit": lambda binary: void(binary.path.write_bytes(binary.data[:-1] + bytes([binary.data[-1] ^ 1]))),
+    "no binary": lambda binary: binary.path.unlink(),
+    "no description": lambda binary: binary.path.with_name("build.json").unlink(),
+    "half a description": lambda binary: void(binary.path.with_name("build.json").write_text('{"toolchain": "g++')),
+    "not text": lambda binary: void(binary.path.with_name("build.json").write_bytes(b"\xff\xfe\0")),
+    "a list": edited_json(lambda build: [build]),
+    "a field less": edited_json(lambda build: {k: v for k, v in build.items() if k != "sha256"}),
+    "a wrong type": edited_json(lambda build: build | {"compile_ms": None}),
+    "another path": edited_json(lambda build: build | {"binary": "../../../../etc/passwd"}),
+    "resources that are none": edited_json(lambda build: build | {"resources": {"conv2d_simt": {"registers": 1}}}),
+}
+
+
+def void(_: object) -> None:
+    return None
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_entry_is_built_again(
+    root: Path, plan: Plan, damage: Callable[[Binary], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    built = compile.build(plan)
+    damage(built)
+    with caplog.at_level(logging.WARNING, "qconv"):
+        again = compile.build(plan)
+    assert again.path == built.path
+    assert again.path.read_bytes() == again.data
+    assert f"{built.path.parent} is damaged" in caplog.text
+    caplog.clear()
+    assert compile.build(plan) == again
+    assert caplog.text == ""
+
+
+def test_what_a_killed_build_leaves_is_not_found(root: Path, plan: Plan) -> None:
+    folder = root / "kernels" / "cpu" / generator.render(plan).digest / ".building-killed"
+    folder.mkdir(parents=True)
+    (folder / "build.json").write_text("{}")
+    assert compile.build(plan).path.parent.parent == folder.parent
+    assert folder.exists()
+
+
+RACER = """
+import sys, time
+from pathlib import Path
+from qconv import generator, parse
+from qconv.device import compile
+from qconv.target import TARGETS
+plan = generator.default(parse(sys.argv[1]), TARGETS["cpu"])
+compile.compiler_for(plan.target)
+Path(sys.argv[2] + ".ready").touch()
+while not Path(sys.argv[3]).exists():
+    time.sleep(0.001)
+binary = compile.build(plan)
+assert binary.path.read_bytes() == binary.data
+print(binary.path)
+"""
+
+
+def test_racing_processes_publish_one_entry(root: Path, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    names = [str(tmp_path / str(number)) for number in range(3)]
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(PROBLEM), name, str(go)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    deadline = time.monotonic() + 60
+    while not all(Path(f"{name}.ready").exists() for name in names) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    go.touch()
+    answers = [racer.communicate(timeout=60) for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0, 0], answers
+    (path,) = {Path(out.strip()) for out, _ in answers}
+    assert list(path.parent.parent.iterdir()) == [path.parent]
+
+
+def test_a_build_by_the_named_toolchain_is_preferred(root: Path, plan: Plan) -> None:
+    source = generator.render(plan)
+    for toolchain in ("g++ 1", "g++ 2", "g++ 3"):
+        cache.publish(source, "cpu", ("-O2",), ".so", toolchain.encode(), toolchain, 1.0, {})
+    for toolchain in ("g++ 1", "g++ 2", "g++ 3"):
+        assert compile.build(plan, toolchain).data == toolchain.encode()
+    assert compile.build(plan, "g++ 4").toolchain.startswith("g++ ")
+    assert cache.find(source, "cpu", "g++ 4") is None
+    assert cache.find(source, "sm_80") is None
+
+
+def test_the_same_toolchain_with_other_flags_is_another_entry(root: Path, plan: Plan) -> None:
+    source = generator.render(plan)
+    for flag in ("-O1", "-O2"):
+        cache.publish(source, "cpu", (flag,), ".so", flag.encode(), "g++ 1", 1.0, {})
+    assert len(list((root / "kernels" / "cpu" / source.digest).iterdir())) == 2
+
+
+def test_the_second_to_publish_gets_what_the_first_published(root: Path, plan: Plan) -> None:
+    source = generator.render(plan)
+    first = cache.publish(source, "cpu", (), ".so", b"first", "g++ 1", 1.0, {})
+    second = cache.publish(source, "cpu", (), ".so", b"second", "g++ 1", 2.0, {})
+    assert second == first
+    assert [entry.name for entry in first.path.parent.parent.iterdir()] == [first.path.parent.name]
+
+
+@pytest.mark.parametrize(("target", "device"), [("cpu", "cpu"), ("sm_90a", "cuda")])
+def test_no_compile_names_the_command(root: Path, target: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QCONV_NO_COMPILE", "1")
+    forbid_compiling(monkeypatch)
+    with pytest.raises(KernelMissing) as missing:
+        compile.build(generator.default(PROBLEM, TARGETS[target]))
+    assert f"qconv-tune lookup '{PROBLEM}' --device {device}" in str(missing.value)
+    assert str(root) in str(missing.value)
+    assert target in str(missing.value)
+
+
+def test_no_compile_uses_what_is_there(root: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QCONV_NO_COMPILE", "0")
+    built = compile.build(plan)
+    monkeypatch.setenv("QCONV_NO_COMPILE", "1")
+    assert compile.build(plan) == built
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_80", "gfx90a"])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    Accumulators acc = {};\n", "    Accumulators acc = {} oops;\n"),
+        ("    store(args, acc, pixel_tile + m, k_tile + n, k_end);\n", "    stroe(args, acc);\n"),
+    ],
+)
+def test_a_wrong_source_shows_the_failing_line(root: Path, target: str, old: str, new: str) -> None:
+    source = generator.render(generator.default(PROBLEM, TARGETS[target]))
+    assert source.text.count(old) == 1
+    with pytest.raises(CompileError) as wrong:
+        attempt(source, target, source.text.replace(old, new))
+    number = source.text[: source.text.index(old)].count("\n") + 1
+    assert "error" in str(wrong.value)
+    assert f"\n  {number} | {new.strip()}" in str(wrong.value)
+    assert not (root / "kernels").exists()
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_80", "gfx90a"])
+def test_a_source_that_stops_in_the_middle_is_a_compile_error(root: Path, target: str) -> None:
+    source = generator.render(generator.default(PROBLEM, TARGETS[target]))
+    with pytest.raises(CompileError, match="error"):
+        attempt(source, target, source.text[: source.text.index("    store(args, acc")])
+
+
+def attempt(source: Source, target: str, text: str) -> None:
+    try:
+        compile.compiler_for(TARGETS[target])
+    except CompileError as error:
+        pytest.skip(str(error))
+    compile.compile_source(Source(text, "0" * 32, source.suffix), TARGETS[target], ("conv2d_simt",))

@@ -1,0 +1,59 @@
+"""`import qconv` and `qconv-tune --help` load nothing heavy: a user who only wants help does not wait for CUDA."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("cupy", "cupy_backends", "optuna", "sqlalchemy", "torch")
+TELL = f"\nimport sys\nprint('loaded:', *(name for name in {HEAVY} if name in sys.modules))\n"
+
+
+def loaded_by(program: str) -> tuple[str, list[str]]:
+    """What the program printed, and which heavy packages were loaded when it was done."""
+    run = subprocess.run([sys.executable, "-c", program + TELL], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    printed, _, loaded = run.stdout.rpartition("loaded:")
+    return printed, loaded.split()
+
+
+def test_import_qconv() -> None:
+    assert loaded_by("import qconv")[1] == []
+
+
+def test_problems_plans_and_sources() -> None:
+    program = (
+        "import qconv\n"
+        "from qconv import generator\n"
+        "from qconv.target import TARGETS\n"
+        "problem = qconv.parse('conv2d:n=1:h=4:w=4:c=4:k=4:r=1:s=1')\n"
+        "for target in TARGETS.values():\n"
+        "    print(generator.render(generator.default(problem, target)).digest)\n"
+    )
+    printed, loaded = loaded_by(program)
+    assert len(set(printed.split())) > 10
+    assert loaded == []
+
+
+@pytest.mark.parametrize("command", [["--help"], ["tune", "--help"], ["lookup", "--help"], ["db", "--help"]])
+def test_help(command: list[str]) -> None:
+    program = (
+        "import sys\n"
+        f"sys.argv = ['qconv-tune', *{command}]\n"
+        "from qconv.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as done:\n"
+        "    assert not done.code\n"
+    )
+    printed, loaded = loaded_by(program)
+    assert "Usage: qconv-tune" in printed
+    assert loaded == []
+
+
+def test_the_module_is_the_command() -> None:
+    run = subprocess.run([sys.executable, "-m", "qconv.cli", "--help"], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "Usage:" in run.stdout
