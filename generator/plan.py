@@ -123,7 +123,7 @@ def argument_fields(quantization: Quantization) -> tuple[Field, ...]:
     for argument in (a for step in steps(quantization) for a in step.arguments):
         if argument.name == "offset" and quantization.x_zero_point:
             pointers.append(Field("offset", "int*", "workspace", f"per channel: {argument.says}"))
-            if quantization.bias == "int32":
+            if quantization.bias_at == "accumulator":
                 pointers.append(Field("int32_bias", "const int*", "value", "per channel: read by fold", argument))
         elif argument.per_channel:
             says = f"per channel: {argument.says}"

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from qconv.epilogue import steps
 from qconv.generator.plan import CTYPES, Plan
 from qconv.problem import Conv2d
+from qconv.quantization import Quantization
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
 SUFFIXES = {"nvidia": ".cu", "amd": ".hip", "cpu": ".cpp"}
@@ -59,7 +60,7 @@ def render(plan: Plan) -> Source:
             epilogue_arguments=[argument for step in chosen for argument in step.arguments],
             prelude=PRELUDES[plan.target.vendor],
             dot=f"dot/{plan.target.dot4}.j2",
-            half=quantization.out_type == "float16",
+            wants={want for step in chosen for want in step.wants},
             cpu=plan.target.vendor == "cpu",
         )
     )
@@ -79,16 +80,29 @@ def _wrapped(key: str) -> list[str]:
 
 def _what_it_computes(problem: Conv2d) -> list[str]:
     """The math, for the reader of the generated source."""
-    q = problem.quantization
+    q, mode = problem.quantization, problem.quantization.mode
     x = "(x - x_zero)" if q.x_zero_point else "x"
     w = "(w - w_zero[k])" if q.w_zero_point and q.per_channel else "(w - w_zero)" if q.w_zero_point else "w"
-    acc = f"sum over r, s, c of {x} * {w}"
-    bias = {"none": "acc", "int32": "(acc + bias[k])", "float32": "(acc + bias[k])"}[q.bias]
-    lines = [f"  acc = {acc}, in int32"]
-    value = f"{bias} * multiplier{'[k]' if q.per_channel else ''}" if q.scaled else bias
+    lines = [f"  acc = sum over r, s, c of {x} * {w}, in int32"]
+    value = _scaled(q) if q.scaled else "(acc + bias[k])" if q.bias_at else "acc"
     if q.activation != "none":
         value = f"{q.activation}({value})"
-    if q.requantizes:
-        zero = " + y_zero" if q.y_zero_point else ""
-        value = f"clamp(round_half_to_even({value}){zero}) as {q.out_type}"
-    return [*lines, f"  y   = {value}" + ("" if q.requantizes else f", as {q.out_type}")]
+    if not q.requantizes:
+        return [*lines, f"  y   = {value}, as {q.out_type}"]
+    if mode.order != "multiply":
+        value += " / y_scale" if mode.order == "multiply_divide" else " * inverse"
+    zero = " + y_zero" if q.y_zero_point else ""
+    inside, outside = (zero, "") if mode.zero_point_add == "before_round" else ("", zero)
+    return [*lines, f"  y   = clamp({ROUNDINGS[mode.rounding]}({value}{inside}){outside}) as {q.out_type}"]
+
+
+ROUNDINGS = {"rne": "round_half_to_even", "half_away": "round_half_away_from_zero", "rtz": "truncate"}
+
+
+def _scaled(q: Quantization) -> str:
+    channel = "[k]" if q.per_channel else ""
+    if q.mode.order == "multiply":
+        return f"{'(acc + bias[k])' if q.bias_at else 'acc'} * multiplier{channel}"
+    if q.bias_at is None:
+        return f"(acc * scale{channel})"
+    return f"fma(acc, scale{channel}, bias[k])" if q.mode.fma == "on" else f"(acc * scale{channel} + bias[k])"

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from qconv.instances.api import conv2d
     from qconv.instances.instance import Bound, Instance
     from qconv.instances.lookup import forget, lookup
+    from qconv.mode import Mode
     from qconv.problem import Conv2d, parse
-    from qconv.quantization import Mode, Parameters, Quantization
+    from qconv.quantization import Parameters, Quantization
 
 __version__ = "0.1.0"
 
@@ -30,8 +31,9 @@ _HOMES = {
     "qconv.instances.api": ("conv2d",),
     "qconv.instances.instance": ("Bound", "Instance"),
     "qconv.instances.lookup": ("forget", "lookup"),
+    "qconv.mode": ("Mode",),
     "qconv.problem": ("Conv2d", "parse"),
-    "qconv.quantization": ("Mode", "Parameters", "Quantization"),
+    "qconv.quantization": ("Parameters", "Quantization"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from qconv.quantization import Mode, Quantization, check_choice
+from qconv.mode import Mode, check_choice
+from qconv.quantization import Quantization
 
 LAYOUTS = ("nhwc",)
 INT_MAX = 2**31 - 1
+EXACT_IN_FP32 = 2**24
 # Kernels count elements in int32, and look up to one tile past the end.
 LARGEST = INT_MAX - 4096
 
@@ -83,6 +85,15 @@ class Conv2d:
                 f"a sum of r*s*c/groups={self.reduction} products can reach {worst}, more than an int32 accumulator "
                 f"holds ({INT_MAX}); use at most {INT_MAX // self.quantization.largest_product} products (more groups, "
                 "or split the channels and add int32 outputs)"
+            )
+
+        q = self.quantization
+        if q.mode.correction == "fp32" and (q.x_zero_point or q.w_zero_point) and worst > EXACT_IN_FP32:
+            raise ValueError(
+                f"correction='fp32' with zero points: a sum of {self.reduction} products can reach {worst}, beyond "
+                f"{EXACT_IN_FP32} fp32 rounds it, and an integer kernel cannot round like that; use at most "
+                f"{EXACT_IN_FP32 // q.largest_product} products, where both corrections are the same, or "
+                "correction='int32'"
             )
 
     @property

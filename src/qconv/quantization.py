@@ -6,63 +6,19 @@ serves every layer of the same shape.
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qconv.mode import Mode, check_choice, preset
 
 X_TYPES = ("int8", "uint8")
 OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16")
 BIASES = ("none", "int32", "float32")
 ACTIVATIONS = ("none", "relu", "relu6")
 RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
-
-
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value in choices:
-        return
-    near = difflib.get_close_matches(str(value), choices, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"{name}={value!r} is not one of {', '.join(choices)}{hint}")
-
-
-@dataclass(frozen=True)
-class Mode:
-    """Where systems disagree, one flag each; `docs/semantics` of the default: (acc + bias) * multiplier in fp32 without
-    fma, round half to even, then add the output zero point, then clamp."""
-
-    rounding: str = "rne"
-    zero_point_add: str = "after_round"
-    order: str = "multiply"
-    multiplier: str = "fp32_chain"
-    correction: str = "int32"
-    fma: str = "off"
-    clamp: str = "dtype"
-    pad: str = "zero_point"
-
-    def __post_init__(self) -> None:
-        for flag in fields(self):
-            value = getattr(self, flag.name)
-            check_choice(flag.name, value, MODE_VALUES[flag.name])
-            if value != flag.default:
-                raise ValueError(
-                    f"{flag.name}={value!r} is not implemented yet; this version computes "
-                    f"{flag.name}={flag.default!r} only: leave the flag out"
-                )
-
-
-MODE_VALUES: dict[str, tuple[str, ...]] = {
-    "rounding": ("rne", "half_away", "rtz"),
-    "zero_point_add": ("after_round", "before_round"),
-    "order": ("multiply", "multiply_divide", "multiply_reciprocal"),
-    "multiplier": ("fp32_chain", "fp64_rounded", "fp64"),
-    "correction": ("int32", "fp32"),
-    "fma": ("off", "on"),
-    "clamp": ("dtype", "symmetric"),
-    "pad": ("zero_point", "raw_zero"),
-}
 
 
 @dataclass(frozen=True)
@@ -109,9 +65,42 @@ class Quantization:
                     "leave per_channel out, or give w_zero_point"
                 )
 
+    @classmethod
+    def of(cls, mode: str, **spec: Any) -> Quantization:
+        """A quantization as the named system computes it. What that system has no notion of is refused, where the
+        system itself may ignore it in silence."""
+        chosen = preset(mode)
+        made = cls(mode=chosen.mode, **spec)
+        for name in ("x_zero_point", "w_zero_point", "y_zero_point"):
+            if getattr(made, name) and name not in chosen.zero_points:
+                raise ValueError(f"{name} in mode {mode!r} ({chosen.says}): that system has none; leave it out")
+        if made.bias not in chosen.biases:
+            raise ValueError(f"bias={made.bias!r} in mode {mode!r} ({chosen.says}): it has {', '.join(chosen.biases)}")
+        for name in ("x_type", "w_type"):
+            if getattr(made, name) not in chosen.types:
+                raise ValueError(f"{name}={getattr(made, name)!r} in mode {mode!r}: it has {', '.join(chosen.types)}")
+        if made.per_channel and not chosen.per_channel:
+            raise ValueError(f"per_channel in mode {mode!r} ({chosen.says}): it has one weight scale for all channels")
+        return made
+
     @property
     def requantizes(self) -> bool:
         return self.out_type in ("int8", "uint8")
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """What a requantized output is clamped to."""
+        low, high = RANGES[self.out_type]
+        return (low + 1, high) if self.mode.clamp == "symmetric" and low < 0 else (low, high)
+
+    @property
+    def bias_at(self) -> str | None:
+        """Where the bias is added: to the int32 `accumulator`, to the `value` before it is multiplied, or `real`."""
+        if self.bias == "none":
+            return None
+        if self.mode.order != "multiply":
+            return "real"
+        return "accumulator" if self.bias == "int32" or self.mode.bias_scaling == "int32" else "value"
 
     @property
     def scaled(self) -> bool:

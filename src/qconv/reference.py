@@ -23,7 +23,8 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
     if q.w_zero_point:
         real_w = real_w - np.asarray(parameters.w_zero_point, dtype=np.float64).reshape(-1, 1, 1, 1)
     top, left, bottom, right = problem.pad
-    padded = np.pad(real_x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    real_pad = -float(parameters.x_zero_point) if q.x_zero_point and q.mode.padding == "raw_zero" else 0.0
+    padded = np.pad(real_x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=real_pad)
     (step_h, step_w), (gap_h, gap_w) = problem.stride, problem.dilation
     grouped_w = real_w.reshape(problem.groups, problem.k_group, problem.r, problem.s, problem.c_group)
     acc = np.zeros((problem.groups, problem.pixels, problem.k_group))

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from qconv.mode import PRESETS
 from qconv.problem import Conv2d, parse
 from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, X_TYPES, Quantization
 
@@ -82,6 +83,9 @@ def problem_options(command: Command) -> Command:
         click.option("--out-type", type=click.Choice(OUT_TYPES), help="Default int8."),
         click.option("--per-channel", is_flag=True, default=None, help="Weight scales per output channel."),
         click.option("--bias", is_flag=False, flag_value="int32", type=click.Choice(BIASES), help="Alone: int32."),
+        click.option(
+            "--mode", type=click.Choice(tuple(PRESETS)), help="The system whose arithmetic it is. Default: ort's."
+        ),
         click.option("--activation", type=click.Choice(ACTIVATIONS), help="Default none."),
     ]
     for option in _ZERO_POINT_FLAGS:
@@ -93,7 +97,7 @@ def problem_options(command: Command) -> Command:
     return made
 
 
-_QUANTIZATION_OPTIONS = ("x_type", "w_type", "out_type", "per_channel", "bias", "activation", *_ZERO_POINTS)
+_QUANTIZATION_OPTIONS = ("mode", "x_type", "w_type", "out_type", "per_channel", "bias", "activation", *_ZERO_POINTS)
 
 
 def _problem(op: str, given: dict[str, Any]) -> Conv2d:
@@ -109,7 +113,9 @@ def _problem(op: str, given: dict[str, Any]) -> Conv2d:
         raise click.UsageError(f"conv2d needs {', '.join(missing)} (or one canonical key in place of the flags)")
     quantized = {name: given.pop(name) for name in _QUANTIZATION_OPTIONS if name in given}
     quantized |= {name: bool(quantized[name]) for name in _ZERO_POINTS if name in quantized}
-    return Conv2d(**given, quantization=Quantization(**quantized))
+    mode = quantized.pop("mode", None)
+    quantization = Quantization(**quantized) if mode is None else Quantization.of(mode, **quantized)
+    return Conv2d(**given, quantization=quantization)
 
 
 def _zero_point(name: str, text: str) -> int | bool:

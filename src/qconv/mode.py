@@ -1,0 +1,146 @@
+"""Where systems disagree on the arithmetic of requantization, one flag each, and the systems as named presets.
+
+The default is what ONNX Runtime and FBGEMM compute: (acc + bias) * multiplier in fp32 without fma, rounded half to
+even, then the output zero point added, then clamped to the type.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, fields
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value in choices:
+        return
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ValueError(f"{name}={value!r} is not one of {', '.join(choices)}{hint}")
+
+
+# The first value of each is the default.
+MODE_VALUES: dict[str, tuple[str, ...]] = {
+    # How the last real number becomes an integer: half to even, half away from zero, towards zero.
+    "rounding": ("rne", "half_away", "rtz"),
+    # The output zero point: added to the integer, or to the real number that is then rounded.
+    "zero_point_add": ("after_round", "before_round"),
+    # (acc + bias) * m; or (acc * s + bias) / y_scale; or (acc * s + bias) * (1 / y_scale), with s = x_scale * w_scale.
+    "order": ("multiply", "multiply_divide", "multiply_reciprocal"),
+    # An fp32 bias in accumulator units: bias / s, bias * (1 / s), or rounded to an int32. The two other orders add it
+    # as it is, after the scale, and an int32 bias as bias * s: `real`.
+    "bias_scaling": ("divide", "reciprocal", "int32", "real"),
+    # m = x_scale * w_scale / y_scale: fp32 operations; fp64 ones, then rounded to fp32; or fp32, multiplied in fp64.
+    "multiplier": ("fp32_chain", "fp64_rounded", "fp64"),
+    # The zero points of the operands: subtracted in int32, or the sum and the correction each rounded to fp32 first.
+    "correction": ("int32", "fp32"),
+    # Whether acc * s + bias is one operation.
+    "fma": ("off", "on"),
+    # The range of the output type, or the one without its lowest value.
+    "clamp": ("dtype", "symmetric"),
+    # What padding reads as: x_zero_point, which is a real zero, or the stored value 0.
+    "padding": ("zero_point", "raw_zero"),
+}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Flags that cannot be honoured together are refused."""
+
+    rounding: str = "rne"
+    zero_point_add: str = "after_round"
+    order: str = "multiply"
+    bias_scaling: str = "divide"
+    multiplier: str = "fp32_chain"
+    correction: str = "int32"
+    fma: str = "off"
+    clamp: str = "dtype"
+    padding: str = "zero_point"
+
+    def __post_init__(self) -> None:
+        for flag in fields(self):
+            check_choice(flag.name, getattr(self, flag.name), MODE_VALUES[flag.name])
+        if (self.order == "multiply") == (self.bias_scaling == "real"):
+            raise ValueError(
+                f"order={self.order!r} with bias_scaling={self.bias_scaling!r}: a bias is real exactly where "
+                "it is added after the scale, in the orders multiply_divide and multiply_reciprocal; change one of the two"
+            )
+        if self.order != "multiply" and self.multiplier != "fp32_chain":
+            raise ValueError(
+                f"multiplier={self.multiplier!r} with order={self.order!r}: this order has no single multiplier; "
+                "leave it at fp32_chain"
+            )
+        if self.fma == "on" and self.order == "multiply":
+            raise ValueError(
+                "fma='on' with order='multiply': (acc + bias) * m has no addition after the product to fuse; "
+                "leave it off or use another order"
+            )
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A system: its flags, and what it has no notion of."""
+
+    mode: Mode
+    says: str
+    zero_points: tuple[str, ...] = ("x_zero_point", "w_zero_point", "y_zero_point")
+    biases: tuple[str, ...] = ("none", "int32", "float32")
+    types: tuple[str, ...] = ("int8", "uint8")
+    per_channel: bool = True
+
+
+PRESETS: dict[str, Preset] = {
+    "ort": Preset(Mode(), "ONNX Runtime QLinearConv on the CPU", biases=("none", "int32")),
+    "onnx-ref": Preset(
+        Mode(multiplier="fp64", zero_point_add="before_round"),
+        "the ReferenceEvaluator of the onnx package",
+        biases=("none", "int32"),
+    ),
+    "torch-fbgemm": Preset(Mode(), "PyTorch quantized conv, engine fbgemm", biases=("none", "float32")),
+    "torch-qnnpack": Preset(
+        Mode(bias_scaling="int32"), "PyTorch quantized conv, engine qnnpack", biases=("none", "float32")
+    ),
+    "torch-onednn": Preset(
+        Mode(zero_point_add="before_round"),
+        "PyTorch quantized conv, engines onednn and x86",
+        zero_points=("x_zero_point", "y_zero_point"),
+        biases=("none", "float32"),
+    ),
+    "torch-cudnn": Preset(
+        Mode(bias_scaling="reciprocal", multiplier="fp64_rounded"),
+        "PyTorch quantized conv on CUDA, through cuDNN",
+        zero_points=(),
+        biases=("none", "float32"),
+        types=("int8",),
+        per_channel=False,
+    ),
+    "migraphx": Preset(
+        Mode(order="multiply_divide", bias_scaling="real", correction="fp32"), "MIGraphX, quantized convolution"
+    ),
+    "rocmlir": Preset(
+        Mode(order="multiply_reciprocal", bias_scaling="real", correction="fp32"), "rocMLIR, from MIGraphX's dialect"
+    ),
+    "ck": Preset(
+        Mode(rounding="rtz"),
+        "Composable Kernel, example 40",
+        zero_points=(),
+        biases=("none", "int32"),
+        types=("int8",),
+    ),
+    "et-vulkan": Preset(
+        Mode(order="multiply_reciprocal", bias_scaling="real", fma="on"),
+        "ExecuTorch Vulkan, the tiled conv; its shader leaves ties open, here they go to even",
+        zero_points=("x_zero_point", "y_zero_point"),
+        biases=("none", "float32"),
+        types=("int8",),
+    ),
+}
+
+
+def preset(name: str) -> Preset:
+    if name == "decomposed":
+        raise ValueError(
+            "mode 'decomposed' dequantizes both operands and convolves in fp32, whose sums depend on their order: no "
+            "integer kernel can honour it; it is a mode of quantize and dequantize only"
+        )
+    check_choice("mode", name, tuple(PRESETS))
+    return PRESETS[name]

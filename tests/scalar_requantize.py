@@ -1,0 +1,94 @@
+"""One output of a requantization, in exact rational arithmetic, from the words of `docs/contract.md` alone.
+
+Shares no line with the package: `fp32` and `fp64` round a rational number as IEEE 754 does, and every mode is spelled
+out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+
+from qconv.mode import Mode
+
+
+@dataclass(frozen=True)
+class Case:
+    """What reaches the epilogue of one output. The scales are float32 numbers."""
+
+    acc: int
+    x_scale: float
+    w_scale: float
+    y_scale: float
+    y_zero: int = 0
+    int32_bias: int | None = None
+    float32_bias: float | None = None
+
+
+def fp32(x: Fraction) -> Fraction:
+    return _binary(x, 24, -149)
+
+
+def fp64(x: Fraction) -> Fraction:
+    return _binary(x, 53, -1074)
+
+
+def _binary(x: Fraction, digits: int, least: int) -> Fraction:
+    if x == 0:
+        return x
+    exponent = abs(x).numerator.bit_length() - abs(x).denominator.bit_length() - digits
+    while abs(x) / Fraction(2) ** exponent >= 2**digits:
+        exponent += 1
+    while exponent > least and abs(x) / Fraction(2) ** exponent < 2 ** (digits - 1):
+        exponent -= 1
+    unit = Fraction(2) ** max(exponent, least)
+    return round(x / unit) * unit  # Python rounds a Fraction half to even
+
+
+def rounded(x: Fraction, how: str) -> int:
+    if how == "rne":
+        return round(x)
+    magnitude = floor(abs(x) + Fraction(1, 2)) if how == "half_away" else floor(abs(x))
+    return magnitude if x >= 0 else -magnitude
+
+
+def requantize(case: Case, mode: Mode) -> int:
+    """The int8 output."""
+    x, w, y = (Fraction(scale) for scale in (case.x_scale, case.w_scale, case.y_scale))
+    scale = fp32(x * w)
+    acc = case.acc
+    float_bias = Fraction(case.float32_bias) if case.float32_bias is not None else None
+    if mode.order == "multiply":
+        acc += case.int32_bias or 0
+        if float_bias is not None and mode.bias_scaling == "int32":
+            acc += round(fp32(float_bias / scale))
+        value = fp32(Fraction(acc))
+        if mode.multiplier == "fp64":
+            value = Fraction(acc)
+        step = fp64 if mode.multiplier == "fp64" else fp32
+        if float_bias is not None and mode.bias_scaling == "divide":
+            value = step(value + fp32(float_bias / scale))
+        if float_bias is not None and mode.bias_scaling == "reciprocal":
+            value = step(value + fp32(float_bias * fp32(1 / scale)))
+        m = fp32(fp64(fp64(x * w) / y)) if mode.multiplier == "fp64_rounded" else fp32(scale / y)
+        value = step(value * m)
+    else:
+        step = fp32
+        bias = float_bias
+        if case.int32_bias is not None:
+            bias = fp32(fp32(Fraction(case.int32_bias)) * scale)
+        value = fp32(Fraction(acc))
+        if bias is None:
+            value = fp32(value * scale)
+        elif mode.fma == "on":
+            value = fp32(value * scale + bias)
+        else:
+            value = fp32(fp32(value * scale) + bias)
+        value = fp32(value / y) if mode.order == "multiply_divide" else fp32(value * fp32(1 / y))
+    if mode.zero_point_add == "before_round":
+        result = rounded(step(value + case.y_zero), mode.rounding)
+    else:
+        result = rounded(value, mode.rounding) + case.y_zero
+    low = -127 if mode.clamp == "symmetric" else -128
+    return min(max(result, low), 127)
