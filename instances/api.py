@@ -29,6 +29,7 @@ def conv2d(
     bias: Any = None,
     activation: str = "none",
     out_type: str = "int8",
+    mode: str | None = None,
     out: Any = None,
     stream: Any = None,
     device: str | None = None,
@@ -36,7 +37,8 @@ def conv2d(
     """Quantized convolution of NHWC `x` with KRSC `w`; the result is NHWK.
 
     The arrays are NumPy or CuPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`; the kernel runs
-    where they are. Scales given per output channel, and zero points other than 0, choose the kernel.
+    where they are. Scales given per output channel, and zero points other than 0, choose the kernel. `mode` names the
+    system whose arithmetic it shall have; by default ONNX Runtime's and FBGEMM's.
     """
     n, h, width, c = _shape("x", x, "NHWC")
     k, r, s, c_group = _shape("w", w, "KRSC")
@@ -44,17 +46,18 @@ def conv2d(
         raise ValueError(
             f"w has {c_group} channels a group, but x has {c} channels in groups={groups}: c/groups={c / groups:g}"
         )
-    quantization = Quantization(
-        x_type=_type(x),
-        w_type=_type(w),
-        out_type=out_type,
-        per_channel=_is_array(w_scale) or _is_array(w_zero_point),
-        x_zero_point=_is_nonzero(x_zero_point),
-        w_zero_point=_is_nonzero(w_zero_point),
-        y_zero_point=_is_nonzero(y_zero_point),
-        bias=_bias(bias),
-        activation=activation,
-    )
+    spec: dict[str, Any] = {
+        "x_type": _type(x),
+        "w_type": _type(w),
+        "out_type": out_type,
+        "per_channel": _is_array(w_scale) or _is_array(w_zero_point),
+        "x_zero_point": _is_nonzero(x_zero_point),
+        "w_zero_point": _is_nonzero(w_zero_point),
+        "y_zero_point": _is_nonzero(y_zero_point),
+        "bias": _bias(bias),
+        "activation": activation,
+    }
+    quantization = Quantization(**spec) if mode is None else Quantization.of(mode, **spec)
     geometry: dict[str, Any] = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups}
     problem = Conv2d(n, h, width, c, k, r, s, quantization=quantization, **geometry)
     instance = lookup(problem, device or _device_of(x))

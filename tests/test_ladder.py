@@ -21,6 +21,8 @@ FOLDERS = {
 LADDER: tuple[tuple[str, ...], ...] = (
     (
         "qconv.errors",
+        "qconv.mode",
+        "qconv.mode",
         "qconv.quantization",
         "qconv.problem",
         "qconv.epilogue",

@@ -1,4 +1,4 @@
-"""Every flag of the arithmetic: stored vectors with ties built on purpose, because random data does not see the flags."""
+"""Every flag of the arithmetic, by stored vectors with ties built on purpose: random data does not see the flags."""
 
 from __future__ import annotations
 

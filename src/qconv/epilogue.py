@@ -55,7 +55,8 @@ def multiplier(quantization: Quantization, parameters: Parameters) -> Array:
     if quantization.mode.multiplier == "fp64_rounded":
         x, w, y = (np.asarray(v, np.float64) for v in (parameters.x_scale, parameters.w_scale, y_scale))
         return _float32(x * w / y)
-    return real_scale(quantization, parameters) / _float32(y_scale)
+    chained: Array = real_scale(quantization, parameters) / _float32(y_scale)
+    return chained
 
 
 def integer_bias(quantization: Quantization, parameters: Parameters) -> Array:
@@ -65,7 +66,8 @@ def integer_bias(quantization: Quantization, parameters: Parameters) -> Array:
     if quantization.bias == "int32":
         return np.asarray(parameters.bias, np.int32)
     low, high = RANGES["int32"]
-    return np.clip(np.rint(np.float64(_scaled_down(quantization, parameters))), low, high).astype(np.int32)
+    units = np.asarray(_scaled_down(quantization, parameters), np.float64)
+    return np.asarray(np.clip(np.rint(units), low, high), np.int32)
 
 
 def _scaled_down(quantization: Quantization, parameters: Parameters) -> Array:

@@ -61,8 +61,8 @@ class Mode:
             check_choice(flag.name, getattr(self, flag.name), MODE_VALUES[flag.name])
         if (self.order == "multiply") == (self.bias_scaling == "real"):
             raise ValueError(
-                f"order={self.order!r} with bias_scaling={self.bias_scaling!r}: a bias is real exactly where "
-                "it is added after the scale, in the orders multiply_divide and multiply_reciprocal; change one of the two"
+                f"order={self.order!r} with bias_scaling={self.bias_scaling!r}: a bias is real exactly where it is "
+                "added after the scale, which is in multiply_divide and multiply_reciprocal; change one of the two"
             )
         if self.order != "multiply" and self.multiplier != "fp32_chain":
             raise ValueError(

@@ -147,7 +147,8 @@ class Parameters:
             checked[name] = _check_zero_point(name, getattr(self, name), shape, dtype, getattr(q, name))
         checked["bias"] = _check_bias(self.bias, q.bias, k)
         with np.errstate(all="ignore"):
-            multiplier = checked["x_scale"] * checked["w_scale"] / checked["y_scale"]
+            x_scale, w_scale, y_scale = (np.float32(checked[name]) for name in ("x_scale", "w_scale", "y_scale"))
+            multiplier = np.asarray(x_scale * w_scale / y_scale)
         if not (np.isfinite(multiplier) & (multiplier > 0)).all():
             raise ValueError(
                 f"x_scale * w_scale / y_scale = {multiplier.min()}..{multiplier.max()} in float32: it must be finite "
@@ -171,14 +172,15 @@ def _check_scale(name: str, value: Any, shape: tuple[int, ...], used: bool) -> N
     if not used:
         if array != 1:
             raise ValueError(f"{name}={value!r} was given, but this out_type has no use for it: leave it out")
-        return array.astype(np.float32)
+        return array.astype(np.float64)
     with np.errstate(over="ignore"):
-        array = array.astype(np.float32)
-    if not (np.isfinite(array) & (array > 0)).all():
+        single = array.astype(np.float32)
+    if not (np.isfinite(single) & (single > 0)).all():
         raise ValueError(
-            f"{name} holds {array.min()}..{array.max()} as float32; every scale must be finite and positive"
+            f"{name} holds {single.min()}..{single.max()} as float32; every scale must be finite and positive"
         )
-    return array
+    # As given: most modes round it to float32 first, but not all.
+    return array.astype(np.float64)
 
 
 def _check_zero_point(name: str, value: Any, shape: tuple[int, ...], dtype: str, used: bool) -> NDArray[Any]:
