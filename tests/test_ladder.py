@@ -22,7 +22,6 @@ LADDER: tuple[tuple[str, ...], ...] = (
     (
         "qconv.errors",
         "qconv.mode",
-        "qconv.mode",
         "qconv.quantization",
         "qconv.problem",
         "qconv.epilogue",

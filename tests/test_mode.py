@@ -14,7 +14,7 @@ import pytest
 from scalar_requantize import Case, requantize
 
 from qconv import Conv2d, Quantization, generator, parse, reference, sample
-from qconv.device import open_device
+from qconv.device import Device, gpu_specs, open_device
 from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
 from qconv.mode import MODE_VALUES, PRESETS, Mode
@@ -41,13 +41,13 @@ def spec_of(case: Case, mode: str) -> Quantization:
 
 
 @lru_cache(maxsize=256)
-def instance_of(quantization: Quantization) -> Instance:
+def instance_of(quantization: Quantization, device: Device) -> Instance:
     """One output of two products: any accumulator of 14 bits is 127 a + b."""
     problem = Conv2d(1, 1, 1, 2, 1, 1, 1, quantization=quantization)
-    return load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
+    return load(generator.default(problem, device.target), device, "test", "chosen by a test")
 
 
-def run(case: Case, quantization: Quantization) -> tuple[int, int]:
+def run(case: Case, quantization: Quantization, device: Device) -> tuple[int, int]:
     """The output of the kernel and of the oracle."""
     a = max(-128, min(127, round(case.acc / 127)))
     x = np.array([a, case.acc - 127 * a], np.int8).reshape(1, 1, 1, 2)
@@ -58,22 +58,35 @@ def run(case: Case, quantization: Quantization) -> tuple[int, int]:
         parameters["bias"] = np.array([case.int32_bias], np.int32)
     if case.float32_bias is not None:
         parameters["bias"] = np.array([case.float32_bias], np.float32)
-    instance = instance_of(quantization)
+    instance = instance_of(quantization, device)
     checked = sample.Parameters(**parameters).checked(quantization, 1)
     wanted = reference.conv2d(instance.problem, x, w, checked)
-    return int(instance(x, w, **parameters).item()), int(wanted.item())
+    y = device.download(instance(device.upload(x), device.upload(w), **parameters))
+    return int(y.item()), int(wanted.item())
 
 
-@pytest.mark.parametrize("mode", PRESETS)
-def test_stored_vectors(mode: str) -> None:
+def check_vectors(mode: str, device: Device) -> None:
     seen = 0
     for case, vector in zip(CASES, VECTORS, strict=True):
         if mode in vector["expected"]:
             expected = vector["expected"][mode]
-            assert run(case, spec_of(case, mode)) == (expected, expected), (mode, case)
+            assert run(case, spec_of(case, mode), device) == (expected, expected), (mode, case)
             assert requantize(case, PRESETS[mode].mode) == expected
             seen += 1
     assert seen >= 39
+
+
+@pytest.mark.parametrize("mode", PRESETS)
+def test_stored_vectors(mode: str) -> None:
+    check_vectors(mode, CPU)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", PRESETS)
+def test_stored_vectors_on_a_gpu(mode: str) -> None:
+    if not gpu_specs():
+        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
+    check_vectors(mode, open_device(gpu_specs()[0]))
 
 
 @pytest.mark.parametrize(
@@ -156,8 +169,7 @@ def test_what_cannot_be_honoured_is_refused(make: Any, says: str) -> None:
         make()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_modes_on_random_problems(seed: int) -> None:
+def check_random_modes(seed: int, device: Device) -> None:
     rng = random.Random(f"modes {seed}")
     modes = legal_modes()
     for index in range(12):
@@ -174,5 +186,18 @@ def test_random_modes_on_random_problems(seed: int) -> None:
         )
         problem = Conv2d(1, 5, 6, rng.choice([3, 8, 16]), 20, 3, 3, pad=(1, 1, 0, 1), quantization=quantization)
         assert parse(str(problem)) == problem
-        plan = rng.choice(generator.space(problem, CPU.target)[0])
-        assert mismatch(load(plan, CPU, "test", "chosen by a test"), sample.draw(problem, index)) is None, problem
+        plan = rng.choice(generator.space(problem, device.target)[0])
+        assert mismatch(load(plan, device, "test", "chosen by a test"), sample.draw(problem, index)) is None, problem
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_modes_on_random_problems(seed: int) -> None:
+    check_random_modes(seed, CPU)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(16))
+def test_random_modes_on_a_gpu(seed: int) -> None:
+    if not gpu_specs():
+        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
+    check_random_modes(seed, open_device(gpu_specs()[0]))

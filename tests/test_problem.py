@@ -54,6 +54,12 @@ class TestKey:
     def test_defaults_and_order_are_free(self, key: str) -> None:
         assert parse(key) == conv2d()
 
+    def test_says_the_flags_of_the_mode_that_differ(self) -> None:
+        problem = conv2d(quantization=Quantization.of("et-vulkan", bias="float32"))
+        flags = "order=multiply_reciprocal:bias_scaling=real:fma=on"
+        assert str(problem) == f"{KEY}:x_type=int8:w_type=int8:out_type=int8:bias=float32:{flags}"
+        assert parse(str(problem)) == problem
+
     def test_one_number_stands_for_all(self) -> None:
         assert parse(f"{KEY}:pad=1:stride=2") == conv2d(pad=(1, 1, 1, 1), stride=(2, 2)) == conv2d(pad=1, stride=2)
 
@@ -201,6 +207,8 @@ KEYS: list[tuple[str, list[str]]] = [
     (KEY.replace("h=8", "h=" + "9" * 5000), ["integer of at most ten digits"]),
     (f"{KEY}:out_type=int9", ["out_type='int9'", "did you mean 'int8'"]),
     (f"{KEY}:rounding=up", ["rounding='up'", "rne, half_away, rtz"]),
+    (f"{KEY}:order=multiply_divide", ["order='multiply_divide'", "bias_scaling='divide'", "change one of the two"]),
+    (f"{KEY}:fma=on", ["fma='on'", "order='multiply'"]),
     (f"{KEY}:groups=3", ["multiple of groups=3"]),
 ]
 

@@ -30,12 +30,14 @@ CASES: dict[str, tuple[Conv2d, Quantization, str, Simt | None]] = {
     "stem-bytes-sm_75.cu": (STEM, Quantization(), "sm_75", None),
     "grouped-float16-sm_120.cu": (GROUPED, HALF, "sm_120", None),
     "depthwise-int32-sm_100a.cu": (DEPTHWISE, WHOLE, "sm_100a", None),
+    "body-et-vulkan-sm_90a.cu": (BODY, Quantization.of("et-vulkan", bias="float32", y_zero_point=True), "sm_90a", WIDE),
     "body-gfx942.hip": (BODY, BIASED, "gfx942", WIDE),
     "stem-everything-gfx90a.hip": (STEM, EVERYTHING, "gfx90a", None),
     "grouped-float32-gfx1100.hip": (GROUPED, REAL, "gfx1100", None),
     "odd-float16-gfx1100.hip": (ODD, HALF, "gfx1100", None),
     "body-everything-cpu.cpp": (BODY, EVERYTHING, "cpu", WIDE),
     "odd-int32-cpu.cpp": (ODD, WHOLE, "cpu", None),
+    "grouped-onnx-ref-cpu.cpp": (GROUPED, Quantization.of("onnx-ref", bias="int32", y_zero_point=True), "cpu", None),
     "depthwise-float16-cpu.cpp": (DEPTHWISE, HALF, "cpu", None),
 }
 

@@ -32,7 +32,7 @@ TYPICAL = {
 
 # Small, so that their spaces are; of every data path, and with every step of the epilogue.
 SMALL = {
-    "pointwise": Conv2d(1, 4, 4, 32, 32, 1, 1),
+    "pointwise": Conv2d(1, 4, 4, 32, 32, 1, 1, quantization=Quantization.of("onnx-ref", y_zero_point=True)),
     "3x3": Conv2d(1, 7, 7, 16, 32, 3, 3, pad=1),
     "everything": Conv2d(1, 4, 8, 16, 16, 1, 1, quantization=EVERYTHING),
     "everything, bytes": Conv2d(2, 5, 5, 3, 8, 3, 3, stride=2, pad=1, quantization=EVERYTHING),
@@ -44,7 +44,9 @@ SMALL = {
     "grouped": Conv2d(2, 4, 4, 24, 24, 2, 2, groups=3, quantization=REAL),
     "odd, dilated": Conv2d(1, 5, 4, 7, 9, 2, 3, dilation=(1, 2), pad=(0, 2, 1, 2), quantization=REAL),
     "8-byte loads": Conv2d(1, 3, 3, 8, 9, 1, 3, pad=1, quantization=HALF),
-    "4-byte loads": Conv2d(1, 4, 4, 4, 12, 3, 3, pad=1, quantization=Quantization("uint8", bias="int32")),
+    "4-byte loads": Conv2d(
+        1, 4, 4, 4, 12, 3, 3, pad=1, quantization=Quantization.of("rocmlir", x_type="uint8", bias="float32")
+    ),
     "few pixels, long sums": Conv2d(
         1, 1, 4, 128, 16, 1, 1, quantization=Quantization(w_zero_point=True, y_zero_point=True)
     ),
