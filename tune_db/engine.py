@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, false, insert, inspect, make_url, select, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, false, insert, inspect, make_url, select
 from sqlalchemy.dialects import sqlite  # noqa: F401 (by name only at the first create_engine, which then takes 5 ms)
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
@@ -21,11 +21,9 @@ BUSY_S = 30
 
 # One statement tells that both tables are there with all their columns, and which version they are. It is rendered
 # once, at import: compiling costs four times what running it does, and every engine would compile it anew.
-_PROBE = text(
-    str(
-        select(SchemaRow.version, *MeasurementRow.__table__.columns).join_from(
-            SchemaRow, MeasurementRow, false(), isouter=True
-        )
+_PROBE = str(
+    select(SchemaRow.version, *MeasurementRow.__table__.columns).join_from(
+        SchemaRow, MeasurementRow, false(), isouter=True
     )
 )
 
@@ -153,7 +151,7 @@ def _check_schema(engine: Engine, where: str, create: bool) -> None:
 
 def _versions(engine: Engine) -> list[Any]:
     with engine.connect() as connection:
-        return list(connection.execute(_PROBE).scalars())
+        return [row[0] for row in connection.exec_driver_sql(_PROBE)]
 
 
 def _is_empty(engine: Engine, where: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field, fields
+from typing import SupportsIndex
 
 from qconv.mode import Mode, check_choice
 from qconv.quantization import Quantization
@@ -37,16 +39,14 @@ class Conv2d:
 
     def __post_init__(self) -> None:
         for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
-            _check_size(name, getattr(self, name), 1)
+            object.__setattr__(self, name, _size(name, getattr(self, name), 1))
         for name, length, least in (("stride", 2, 1), ("dilation", 2, 1), ("pad", 4, 0)):
             values = getattr(self, name)
-            if isinstance(values, int) and not isinstance(values, bool):
+            if isinstance(values, SupportsIndex):
                 values = (values,) * length
             if not isinstance(values, (tuple, list)) or len(values) != length:
                 raise ValueError(f"{name}={values!r} must be one integer or {length} of them")
-            for value in values:
-                _check_size(name, value, least)
-            object.__setattr__(self, name, tuple(values))
+            object.__setattr__(self, name, tuple(_size(name, value, least) for value in values))
         check_choice("layout", self.layout, LAYOUTS)
         if not isinstance(self.quantization, Quantization):
             raise ValueError(f"quantization={self.quantization!r} must be a qconv.Quantization")
@@ -157,11 +157,17 @@ class Conv2d:
         return isinstance(other, Conv2d) and self.key == other.key
 
 
-def _check_size(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name}={value!r} must be an integer")
-    if not least <= value <= LARGEST:
-        raise ValueError(f"{name}={value} must be between {least} and {LARGEST}")
+def _size(name: str, value: object, least: int) -> int:
+    """As a Python int: NumPy's and other libraries' integers are as good."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+            raise TypeError
+        size = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name}={value!r} must be an integer") from None
+    if not least <= size <= LARGEST:
+        raise ValueError(f"{name}={size} must be between {least} and {LARGEST}")
+    return size
 
 
 _PLURAL = ("stride", "dilation", "pad")

@@ -83,8 +83,7 @@ def _host_compiler() -> Compiler:
         with tempfile.TemporaryDirectory() as folder:
             text, out = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
             text.write_text(source.text)
-            command = [host.path, *cpu_runtime.KERNEL_FLAGS, "-shared", str(text), "-o", str(out)]
-            return _run(command, out, source)
+            return _run([host.path, *cpu_runtime.KERNEL_FLAGS, "-shared", text.name, "-o", out.name], out, source)
 
     return Compiler(host.name, (*cpu_runtime.KERNEL_FLAGS, "-shared"), ".so", run)
 
@@ -139,6 +138,7 @@ def _clang(arch: str) -> Compiler:
             f"compiling for {arch} needs clang with lld; install them (Debian: apt-get install clang-19 lld-19) "
             "or set QCONV_CLANG to a clang"
         )
+    path = os.path.abspath(path) if os.sep in path else path
     answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     version = re.search(r"version (\d+\.\d+\.\d+)", answer.stdout)
     if version is None:
@@ -157,13 +157,14 @@ def _clang(arch: str) -> Compiler:
         with tempfile.TemporaryDirectory() as folder:
             text, out = Path(folder, "kernel.hip"), Path(folder, "kernel.co")
             text.write_text(source.text)
-            return _run([path, *flags, str(text), "-o", str(out)], out, source)
+            return _run([path, *flags, text.name, "-o", out.name], out, source)
 
     return Compiler(f"clang {version.group(1)}", flags, ".co", run)
 
 
 def _run(command: list[str], out: Path, source: Source) -> tuple[bytes, str]:
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    # In the folder of its files, so that no message holds a path that is gone when it is read.
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=out.parent, check=False)
     if answer.returncode != 0:
         raise CompileError(_explain(answer.stderr, source))
     return out.read_bytes(), answer.stderr

@@ -101,7 +101,7 @@ def find_compiler() -> Compiler:
     for candidate in [chosen] if chosen else ["g++", "c++", "clang++"]:
         path = shutil.which(candidate)
         if path is not None:
-            return _identify(path)
+            return _identify(os.path.abspath(path))
     raise CompileError(f"no C++ compiler for the CPU device; {remedy}")
 
 
