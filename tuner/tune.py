@@ -86,7 +86,8 @@ def tune(
         known=known,
         failures=failures,
         default=rows.get(start),
-        best=database.best(problem, device.name, device.target.name),
+        # Not the database's best: that may have been measured on an older template.
+        best=best_of(rows.values()),
     )
 
 
