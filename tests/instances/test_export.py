@@ -1,0 +1,93 @@
+"""Exported sources compile alone, for the targets that they were tuned on, and several link into one program."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qconv import Conv2d, Quantization, generator
+from qconv.device import cpu_runtime
+from qconv.device.compile import compiler_for
+from qconv.errors import CompileError
+from qconv.generator import Source
+from qconv.instances.export import HEADER, Exported, export
+from qconv.target import target
+from qconv.tune_db.measurement import Measurement
+
+PROBLEMS = (
+    Conv2d(1, 7, 7, 16, 24, 3, 3, pad=(1, 1, 1, 1), quantization=Quantization(x_zero_point=True, bias="int32")),
+    Conv2d(1, 5, 5, 3, 10, 3, 3, quantization=Quantization(out_type="float16", per_channel=True)),
+)
+
+
+def winner(problem: Conv2d, name: str) -> Measurement:
+    plan = generator.default(problem, target(name))
+    return Measurement(
+        problem=problem,
+        config=plan.config,
+        device=f"a {name}",
+        target=name,
+        toolchain="any",
+        digest=generator.render(plan).digest,
+        outcome="correct",
+        times_us=(1.0,),
+        median_us=1.0,
+    )
+
+
+@pytest.mark.parametrize("name", ["sm_75", "sm_90a", "gfx90a", "gfx1100", "cpu"])
+def test_every_file_compiles_alone(name: str, tmp_path: Path) -> None:
+    try:
+        compiler = compiler_for(target(name))
+    except CompileError as missing:
+        pytest.skip(str(missing))
+    for kernel in export([winner(problem, name) for problem in PROBLEMS], tmp_path):
+        text = (tmp_path / kernel.file).read_text()
+        binary, _ = compiler.run(Source(text, "", kernel.source.suffix))
+        assert kernel.symbol("conv2d_simt").encode() in binary
+
+
+def test_the_header_is_c_and_agrees_with_the_struct(tmp_path: Path) -> None:
+    kernels = export([winner(problem, "sm_80") for problem in PROBLEMS], tmp_path)
+    lines = [f'#include "{HEADER}"']
+    for kernel in kernels:
+        size = kernel.plan.argument_bytes
+        lines.append(f'_Static_assert(sizeof({kernel.symbol("conv2d_simt")}_arguments) == {size}, "size");')
+    (tmp_path / "use.c").write_text("\n".join(lines) + "\n")
+    cc = shutil.which("gcc") or shutil.which("cc")
+    if cc is None:
+        pytest.skip("no C compiler")
+    subprocess.run([cc, "-std=c11", "-Wall", "-Werror", "-c", "use.c"], cwd=tmp_path, check=True)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert [entry["file"] for entry in manifest["kernels"]] == [kernel.file for kernel in kernels]
+    assert all(entry["measured_on_this_source"] for entry in manifest["kernels"])
+
+
+def test_two_kernels_link_into_one_library(tmp_path: Path) -> None:
+    kernels = export([winner(problem, "cpu") for problem in PROBLEMS], tmp_path)
+    assert len({kernel.file for kernel in kernels}) == 2
+    flags = [*cpu_runtime.KERNEL_FLAGS, "-Wall", "-Werror", "-Wno-unknown-pragmas", "-shared", "-o", "both.so"]
+    files = [kernel.file for kernel in kernels]
+    subprocess.run([cpu_runtime.find_compiler().path, *flags, *files], cwd=tmp_path, check=True)
+    cpu_runtime.runtime_library(tmp_path)
+    library = ctypes.CDLL(str(tmp_path / "both.so"))
+    assert all(hasattr(library, f"{kernel.symbol('conv2d_simt')}_entry") for kernel in kernels)
+
+
+def test_an_older_template_is_said(tmp_path: Path) -> None:
+    old = replace(winner(PROBLEMS[0], "sm_80"), digest="0" * 32)
+    kernels: list[Exported] = export([old], tmp_path)
+    assert json.loads((tmp_path / "manifest.json").read_text())["kernels"][0]["measured_on_this_source"] is False
+    assert kernels[0].source.digest != old.digest
+
+
+def test_nothing_to_export_is_an_error_and_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no winner to export"):
+        export([], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
