@@ -29,7 +29,7 @@ _ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point")
 _ZERO_POINT_FLAGS = tuple(f"--{name.replace('_', '-')}" for name in _ZERO_POINTS)
 
 
-class Extents(click.ParamType[Any]):
+class Extents(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.4
     """`2` or `2,1` or `2x1`."""
 
     name = "INT[,INT...]"
