@@ -6,9 +6,11 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+import numpy as np
+
 from qconv.epilogue import Argument, steps
 from qconv.problem import Conv2d
-from qconv.quantization import Quantization
+from qconv.quantization import Parameters, Quantization
 from qconv.target import Target
 
 CTYPES = {
@@ -68,6 +70,13 @@ class Field:
     @property
     def is_pointer(self) -> bool:
         return self.ctype.endswith("*")
+
+    def value(self, problem: Conv2d, parameters: Parameters) -> bytes:
+        """What this field holds, or points at where it is a pointer: one value, or one per output channel."""
+        assert self.argument is not None
+        value = self.argument.value(problem.quantization, parameters)
+        shape = (problem.k,) if self.is_pointer else ()
+        return np.broadcast_to(np.asarray(value, self.argument.dtype), shape).tobytes()
 
     @property
     def declaration(self) -> str:

@@ -15,8 +15,6 @@ from qconv.generator import Plan
 from qconv.problem import Conv2d
 from qconv.quantization import Parameters
 
-PACKED = {"int": "i", "float": "f"}
-
 
 class Bound:
     """An instance with its arrays: calling it is one launch, and writes `y`.
@@ -113,23 +111,19 @@ class Instance:
 
     def _pack(self, values: Parameters, addresses: dict[str, int]) -> tuple[bytes, list[Any]]:
         """The argument struct, and the device arrays it points at."""
-        q = self.problem.quantization
         pieces: list[bytes] = []
         kept: list[Any] = []
         for field in self.plan.fields:
             if field.role in addresses:
                 pieces.append(struct.pack("Q", addresses[field.role]))
-                continue
-            if field.is_pointer:
+            elif not field.is_pointer:
+                pieces.append(field.value(self.problem, values))
+            else:
                 if field.argument is None:
                     array = self.device.empty((self.problem.k,), "int32")
                 else:
-                    value = np.broadcast_to(field.argument.value(q, values), (self.problem.k,))
-                    array = self.device.upload(np.ascontiguousarray(value))
+                    content = np.frombuffer(field.value(self.problem, values), field.argument.dtype)
+                    array = self.device.upload(content)
                 kept.append(array)
                 pieces.append(struct.pack("Q", self.device.adopt(field.name, array)[1]))
-                continue
-            assert field.argument is not None
-            scalar = np.asarray(field.argument.value(q, values)).item()
-            pieces.append(struct.pack(PACKED[field.ctype], scalar))
         return b"".join(pieces).ljust(self.plan.argument_bytes, b"\0"), kept

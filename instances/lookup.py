@@ -18,6 +18,7 @@ from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.instances.instance import Instance
 from qconv.problem import Conv2d
+from qconv.target import Target
 
 if TYPE_CHECKING:
     from qconv.tune_db.layered import Layered
@@ -80,55 +81,49 @@ def open_layers(database: str | None, device: Device) -> Iterator[Layered]:
 def choose(problem: Conv2d, device: Device, layers: Layered) -> tuple[Plan, str, str, str | None]:
     """The plan, its origin, the origin in words, and the toolchain that the winner was built by."""
     target = device.target
-    for row, note in _exact(problem, device, layers):
-        try:
-            plan = generator.plan(problem, row.config, target)
-        except Infeasible as refused:
-            log.warning("%s: the tuned config is no longer feasible (%s)", problem, refused)
-            continue
-        return (
-            plan,
-            "exact",
-            f"exact: tuned at {row.median_us:.2f} us on {row.created_at:%Y-%m-%d}{note}",
-            row.toolchain,
-        )
+    found = _exact(problem, device, layers)
+    if found is not None:
+        plan, row, note = found
+        reason = f"exact: tuned at {row.median_us:.2f} us on {row.created_at:%Y-%m-%d}{note}"
+        return plan, "exact", reason, row.toolchain
     for apart, neighbour in _neighbours(problem, layers.problems(device.name, target.name)):
         rows = layers.measurements(problem=neighbour, device=device.name, target=target.name)
         for row in sorted((row for row in rows if row.correct), key=lambda row: row.median_us or 0.0):
             # The winner of a larger problem may be too large a tile for this one; then its best that fits.
-            try:
-                plan = generator.plan(problem, row.config, target)
-            except Infeasible:
-                continue
-            return plan, "nearest", f"nearest: the config tuned for {neighbour}, {apart:.1f} doublings away", None
+            fitting = _planned(problem, row, target)
+            if fitting is not None:
+                reason = f"nearest: the config tuned for {neighbour}, {apart:.1f} doublings away"
+                return fitting, "nearest", reason, None
     reason = "default: by the cost model, nothing near was tuned; run qconv-tune tune for a measured winner"
     return generator.default(problem, target), "default", reason, None
 
 
-def _exact(problem: Conv2d, device: Device, layers: Layered) -> Iterator[tuple[Measurement, str]]:
+def _exact(problem: Conv2d, device: Device, layers: Layered) -> tuple[Plan, Measurement, str] | None:
     """The best row; where the templates have changed since, the best row of today's before it."""
-    best = layers.best(problem, device.name, device.target.name)
+    target = device.target
+    best = layers.best(problem, device.name, target.name)
     if best is None:
-        return
-    if _is_current(best, device):
-        yield best, ""
-        return
-    rows = [
-        row
-        for row in layers.measurements(problem=problem, device=device.name, target=device.target.name)
-        if row.outcome == "correct" and row.median_us is not None and _is_current(row, device)
-    ]
-    if rows:
-        yield min(rows, key=lambda row: row.median_us or 0.0), ""
-    yield best, ", on an older template: tune again for a measured winner"
+        return None
+    planned = _planned(problem, best, target)
+    if planned is not None and generator.render(planned).digest == best.digest:
+        return planned, best, ""
+    rows = layers.measurements(problem=problem, device=device.name, target=target.name)
+    for row in sorted((row for row in rows if row.correct), key=lambda row: row.median_us or 0.0):
+        plan = _planned(problem, row, target)
+        if plan is not None and generator.render(plan).digest == row.digest:
+            return plan, row, ""
+    if planned is None:
+        log.warning("%s: the tuned config %s is no longer feasible", problem, best.config)
+        return None
+    return planned, best, ", on an older template: tune again for a measured winner"
 
 
-def _is_current(row: Measurement, device: Device) -> bool:
+def _planned(problem: Conv2d, row: Measurement, target: Target) -> Plan | None:
+    """The row's config for this problem, which need not be the row's own; None where it is not feasible."""
     try:
-        plan = generator.plan(row.problem, row.config, device.target)
+        return generator.plan(problem, row.config, target)
     except Infeasible:
-        return False
-    return generator.render(plan).digest == row.digest
+        return None
 
 
 def _neighbours(problem: Conv2d, known: list[Conv2d]) -> list[tuple[float, Conv2d]]:

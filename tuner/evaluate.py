@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from qconv import generator, sample
 from qconv.device import Device
-from qconv.device.cache import Binary
-from qconv.device.compile import build, compiler_for
+from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, Infeasible, LaunchError
 from qconv.generator import Config
-from qconv.instances.instance import Instance
+from qconv.instances.lookup import load
 from qconv.problem import Conv2d
 from qconv.tune_db.measurement import Measurement
 from qconv.tuner.protocol import TimingProtocol, time_us
@@ -50,8 +48,7 @@ def evaluate(problem: Conv2d, config: Config, device: Device, protocol: TimingPr
     except Infeasible as refused:
         return failed("constraints", refused)
     try:
-        binary = build(plan, toolchain)
-        instance = Instance(plan, binary, device.load(plan, binary), device, "exact", "being measured")
+        instance = load(plan, device, "exact", "being measured", toolchain)
     except CompileError as refused:
         return failed("compile", refused)
     try:
@@ -62,27 +59,22 @@ def evaluate(problem: Conv2d, config: Config, device: Device, protocol: TimingPr
         times = time_us(instance, drawn, protocol)
     except LaunchError as broken:
         return failed("runtime", broken)
-    return _with_resources(
-        Measurement(
-            problem=problem,
-            config=config,
-            device=device.name,
-            target=device.target.name,
-            toolchain=binary.toolchain,
-            digest=generator.render(plan).digest,
-            outcome="correct",
-            times_us=times,
-            median_us=statistics.median(times),
-            protocol=protocol.as_dict(),
-            compile_ms=binary.compile_ms,
-            smem_bytes=plan.main.smem_bytes,
-            created_at=datetime.now(UTC),
-        ),
-        binary,
-        plan.main.kernel,
+    binary = instance.binary
+    needs = binary.resources.get(plan.main.kernel)
+    return Measurement(
+        problem=problem,
+        config=config,
+        device=device.name,
+        target=device.target.name,
+        toolchain=binary.toolchain,
+        digest=generator.render(plan).digest,
+        outcome="correct",
+        times_us=times,
+        median_us=statistics.median(times),
+        registers=needs.registers if needs else None,
+        spill_bytes=needs.spill_bytes if needs else None,
+        smem_bytes=plan.main.smem_bytes,
+        compile_ms=binary.compile_ms,
+        protocol=protocol.as_dict(),
+        created_at=datetime.now(UTC),
     )
-
-
-def _with_resources(row: Measurement, binary: Binary, kernel: str) -> Measurement:
-    needs = binary.resources.get(kernel)
-    return row if needs is None else replace(row, registers=needs.registers, spill_bytes=needs.spill_bytes)

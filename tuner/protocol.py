@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,23 +39,8 @@ def protocol_for(device: Device) -> TimingProtocol:
 
 def time_us(instance: Instance, sample: Sample, protocol: TimingProtocol) -> tuple[float, ...]:
     """One figure a repeat, in microseconds a launch."""
-    device, launches = instance.device, []
-    for x, w in _input_sets(instance, sample, protocol):
-        bound = instance.bind(x, w, **vars(sample.parameters))
-        launches.append(_kept(bound.launch, bound))
-    device.synchronize()
-    device.time_us(launches, 1)
-    return device.time_us(launches, protocol.repeats)
-
-
-def _kept(launch: Callable[[Any], None], bound: object) -> Callable[[Any], None]:
-    """The launch alone, without Bound's own call; the bound arrays live as long as it does."""
-
-    def run(stream: Any) -> None:
-        launch(stream)
-
-    run.kept = bound  # type: ignore[attr-defined]
-    return run
+    bounds = [instance.bind(x, w, **vars(sample.parameters)) for x, w in _input_sets(instance, sample, protocol)]
+    return instance.device.time_us([bound.launch for bound in bounds], protocol.repeats)
 
 
 def _input_sets(instance: Instance, sample: Sample, protocol: TimingProtocol) -> list[tuple[Any, Any]]:

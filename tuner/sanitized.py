@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from qconv.device import cpu_runtime
 from qconv.device.cache import cache_root
 from qconv.device.cpu_runtime import Arguments, Pointer, Sanitizer, SanitizerReport
 from qconv.generator import Plan
-from qconv.instances.instance import PACKED
 from qconv.quantization import Parameters
 from qconv.sample import Sample
 
@@ -74,15 +72,10 @@ def _arguments(plan: Plan, drawn: Sample, values: Parameters) -> tuple[list[byte
     offset = 0
     for field in plan.fields:
         if not field.is_pointer:
-            assert field.argument is not None
-            value = np.asarray(field.argument.value(q, values)).item()
-            scalars.append((offset, struct.pack(PACKED[field.ctype], value)))
+            scalars.append((offset, field.value(problem, values)))
             offset += 4
             continue
-        content = given.get(field.name) if field.argument is None else None
-        if content is None:
-            assert field.argument is not None
-            content = np.broadcast_to(field.argument.value(q, values), (problem.k,)).tobytes()
+        content = given[field.name] if field.argument is None else field.value(problem, values)
         pointers.append(Pointer(offset, len(buffers)))
         buffers.append(content)
         offset += 8

@@ -30,6 +30,10 @@ class Argument:
     says: str
     value: Callable[[Quantization, Parameters], Any]
 
+    @property
+    def dtype(self) -> str:
+        return {"int": "int32", "float": "float32"}[self.ctype]
+
 
 @dataclass(frozen=True)
 class Step:
