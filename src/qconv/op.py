@@ -1,0 +1,128 @@
+"""What every problem is: named arrays in, named arrays out, and a key that says it all."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from dataclasses import dataclass
+from typing import Any, ClassVar, SupportsIndex
+
+INT_MAX = 2**31 - 1
+# Kernels count elements in int32, and look up to one tile past the end.
+LARGEST = INT_MAX - 4096
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One array of a call, as the kernel takes it: contiguous, of this shape and type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Problem:
+    """A frozen dataclass with `key`. Two problems are the same where their keys are: a warm lookup is one dictionary
+    hit, not the comparison of twenty fields."""
+
+    op: ClassVar[str]
+    key: str
+    _hash: int
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The arrays of a call, in its order."""
+        raise NotImplementedError
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    @property
+    def io_bytes(self) -> int:
+        """Each input byte read once, each output byte written once."""
+        raise NotImplementedError
+
+    @property
+    def operations(self) -> int:
+        """What a rate is counted in: multiplies and adds, as peers count them; 0 where only bytes count."""
+        return 0
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """What a config depends on most: how far apart two problems are is counted in doublings of these."""
+        raise NotImplementedError
+
+    @property
+    def kinds(self) -> tuple[object, ...]:
+        """What else a config depends on: types, and what makes the kernel another one."""
+        raise NotImplementedError
+
+    def checked(self, parameters: dict[str, Any]) -> Any:
+        """The run-time values that are given by name, checked; ValueError where one is wrong or not known."""
+        if parameters:
+            raise ValueError(f"{self.op} takes no {next(iter(parameters))}: its arrays are all it has")
+        return None
+
+    def _name(self, key: str) -> None:
+        """The last thing that a problem does when it is made."""
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __str__(self) -> str:
+        return self.key
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and self.key == other.key
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value in choices:
+        return
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ValueError(f"{name}={value!r} is not one of {', '.join(choices)}{hint}")
+
+
+def size(name: str, value: object, least: int, most: int = LARGEST) -> int:
+    """As a Python int: NumPy's and other libraries' integers are as good."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name}={value!r} must be an integer") from None
+    if not least <= number <= most:
+        raise ValueError(f"{name}={number} must be between {least} and {most}")
+    return number
+
+
+# The grammar of a key: the op, then `name=value` or the name of a flag, with colons between.
+
+
+def read_key(key: str, flags: tuple[str, ...]) -> tuple[str, dict[str, str | bool]]:
+    """The op and what stands behind it. Order is free; what stands twice is refused."""
+    op, *parts = key.strip().split(":")
+    given: dict[str, str | bool] = {}
+    for part in parts:
+        name, equals, text = part.partition("=")
+        if name in given:
+            raise ValueError(f"{name!r} stands twice in the key {short(key)!r}")
+        if bool(equals) == (name in flags):
+            rule = "is a flag and takes no value" if name in flags else "needs a value, as in name=value"
+            raise ValueError(f"{short(part)!r} in the key {short(key)!r}: {name!r} {rule}")
+        given[name] = text if equals else True
+    return op, given
+
+
+def read_integer(name: str, text: str | bool) -> int:
+    if not isinstance(text, str) or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 11:
+        raise ValueError(f"{name}={text!r} in a problem key must be an integer of at most ten digits")
+    return int(text)
+
+
+def short(text: str) -> str:
+    return text if len(text) <= 160 else text[:157] + "..."
