@@ -11,25 +11,26 @@ from qconv.errors import Infeasible
 from qconv.generator import simt
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
-from qconv.problem import Conv2d
+from qconv.op import Problem
 from qconv.target import Target
 
-__all__ = ["Config", "Plan", "Rejected", "Source", "config_from_json", "default", "plan", "render", "space"]
+__all__ = ["Config", "Plan", "Rejected", "Source", "config_from_json", "default", "families", "plan", "render", "space"]
 
 
 @dataclass(frozen=True)
 class Family:
     """One kernel page with its search space; a module of this package fills in each row."""
 
+    op: str
     config: type[Config]
     choices: dict[str, tuple[int, ...]]
     configs: Callable[[], Iterator[Config]]
-    plan: Callable[[Conv2d, Any, Target], Plan]
+    plan: Callable[[Any, Any, Target], Plan]
     cost: Callable[[Plan], float]
 
 
 FAMILIES: dict[str, Family] = {
-    "simt": Family(simt.Simt, simt.CHOICES, simt.configs, simt.plan, simt.cost),
+    "simt": Family("conv2d", simt.Simt, simt.CHOICES, simt.configs, simt.plan, simt.cost),
 }
 
 
@@ -39,16 +40,28 @@ class Rejected:
     reason: str
 
 
-def plan(problem: Conv2d, config: Config, target: Target) -> Plan:
+def families(problem: Problem) -> dict[str, Family]:
+    """Those that serve the op."""
+    return {name: family for name, family in FAMILIES.items() if family.op == problem.op}
+
+
+def plan(problem: Problem, config: Config, target: Target) -> Plan:
     """Raises Infeasible, with the reason, where this config cannot serve the problem."""
-    return FAMILIES[config.family].plan(problem, config, target)
+    family = FAMILIES[config.family]
+    if family.op != problem.op:
+        raise Infeasible(f"the family {config.family} serves {family.op}, not {problem.op}: use {_names(problem)}")
+    return family.plan(problem, config, target)
 
 
-def space(problem: Conv2d, target: Target) -> tuple[list[Plan], list[Rejected]]:
-    """Every config of every family: the feasible ones as plans, cheapest first, and the others with their reasons."""
+def _names(problem: Problem) -> str:
+    return ", ".join(families(problem))
+
+
+def space(problem: Problem, target: Target) -> tuple[list[Plan], list[Rejected]]:
+    """Every config of the op's families: the feasible ones as plans, cheapest first, and why the others are not."""
     feasible: list[tuple[float, Plan]] = []
     rejected: list[Rejected] = []
-    for family in FAMILIES.values():
+    for family in families(problem).values():
         for config in family.configs():
             try:
                 made = family.plan(problem, config, target)
@@ -60,7 +73,7 @@ def space(problem: Conv2d, target: Target) -> tuple[list[Plan], list[Rejected]]:
     return [made for _, made in feasible], rejected
 
 
-def default(problem: Conv2d, target: Target) -> Plan:
+def default(problem: Problem, target: Target) -> Plan:
     """What is used where nothing was tuned: the cheapest by the cost model."""
     feasible, rejected = space(problem, target)
     if not feasible:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from qconv.epilogue import Argument, steps
+from qconv.epilogue import Argument
+from qconv.op import Problem
 from qconv.problem import Conv2d
-from qconv.quantization import Parameters, Quantization
 from qconv.target import Target
 
 CTYPES = {
@@ -63,24 +63,29 @@ class Field:
 
     name: str
     ctype: str
-    role: str  # x, w, y: the caller's arrays; workspace: written by fold; value: from the parameters
+    role: str  # the name of the caller's array; workspace: written by an earlier launch; value: from the parameters
     says: str
     argument: Argument | None = None
+    elements: int = 1  # what a pointer that is not the caller's points at
 
     @property
     def is_pointer(self) -> bool:
         return self.ctype.endswith("*")
 
-    def value(self, problem: Conv2d, parameters: Parameters) -> bytes:
+    def value(self, problem: Problem, parameters: Any) -> bytes:
         """What this field holds, or points at where it is a pointer: one value, or one per output channel."""
         assert self.argument is not None
+        assert isinstance(problem, Conv2d)
         value = self.argument.value(problem.quantization, parameters)
-        shape = (problem.k,) if self.is_pointer else ()
+        shape = (self.elements,) if self.is_pointer else ()
         return np.broadcast_to(np.asarray(value, self.argument.dtype), shape).tobytes()
 
     @property
     def declaration(self) -> str:
         return f"{self.ctype} {self.name}"
+
+
+EACH = "a call"
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class Launch:
     grid: tuple[int, int, int]
     threads: int
     smem_bytes: int
-    once: str = "a call"
+    once: str = EACH
 
     def __str__(self) -> str:
         grid = "x".join(map(str, self.grid))
@@ -98,18 +103,24 @@ class Launch:
 
 @dataclass(frozen=True)
 class Plan:
-    problem: Conv2d
+    problem: Problem
     config: Config
     target: Target
     page: str
     constants: dict[str, tuple[Constant, ...]]  # by the heading they stand under
-    launches: tuple[Launch, ...]  # in order; the last is the convolution
+    launches: tuple[Launch, ...]  # in order; the last is the one that the config is about
     fields: tuple[Field, ...]
-    alignment: dict[str, int]  # of x, w and y, in bytes
+    alignment: dict[str, int]  # of the caller's arrays, in bytes
+    aliases: dict[str, str]  # what the source calls X, W, ... and its type
 
     @property
-    def fold(self) -> Launch | None:
-        return self.launches[0] if len(self.launches) > 1 else None
+    def once(self) -> tuple[Launch, ...]:
+        """What is launched ahead, when the weights are packed."""
+        return tuple(launch for launch in self.launches if launch.once != EACH)
+
+    @property
+    def each(self) -> tuple[Launch, ...]:
+        return tuple(launch for launch in self.launches if launch.once == EACH)
 
     @property
     def main(self) -> Launch:
@@ -119,29 +130,3 @@ class Plan:
     def argument_bytes(self) -> int:
         """sizeof(Arguments): pointers come first, and the end is padded to their alignment."""
         return 8 * -(-sum(8 if field.is_pointer else 4 for field in self.fields) // 8)
-
-
-def argument_fields(quantization: Quantization) -> tuple[Field, ...]:
-    """The argument struct: pointers first, so that it has no holes."""
-    pointers = [
-        Field("x", "const X*", "x", "activations, NHWC"),
-        Field("w", "const W*", "w", "weights, KRSC"),
-        Field("y", "Output*", "y", "output, NHWK"),
-    ]
-    scalars: list[Field] = []
-    for argument in (a for step in steps(quantization) for a in step.arguments):
-        if argument.name == "offset" and quantization.x_zero_point:
-            pointers.append(Field("offset", "int*", "workspace", f"per channel: {argument.says}"))
-            if quantization.bias_at == "accumulator":
-                pointers.append(Field("int32_bias", "const int*", "value", "per channel: read by fold", argument))
-        elif argument.per_channel:
-            says = f"per channel: {argument.says}"
-            pointers.append(Field(argument.name, f"const {argument.ctype}*", "value", says, argument))
-        else:
-            scalars.append(Field(argument.name, argument.ctype, "value", argument.says, argument))
-    if quantization.x_zero_point:
-        scalars.append(Field("x_zero", "int", "value", "the input zero point", X_ZERO))
-    return tuple(pointers + scalars)
-
-
-X_ZERO = Argument("x_zero", "int", False, "the input zero point", lambda q, parameters: parameters.x_zero_point)

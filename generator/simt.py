@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from qconv.errors import Infeasible
-from qconv.generator.plan import OUT_BYTES, Config, Constant, Launch, Plan, argument_fields
+from qconv.generator.convolution import aliases, argument_fields, problem_constants
+from qconv.generator.plan import OUT_BYTES, Config, Constant, Launch, Plan
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -99,7 +100,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
     vector_m, vector_n = min(4, config.thread_m), min(4, config.thread_n)
     out_bytes = OUT_BYTES[problem.quantization.out_type]
     constants = {
-        "The problem.": _problem_constants(problem),
+        "The problem.": problem_constants(problem),
         "The config.": (
             Constant("TILE_M", config.tile_m, "output pixels of a block"),
             Constant("TILE_N", config.tile_n, "output channels of a block"),
@@ -133,36 +134,13 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         page="conv2d/simt.j2",
         constants=constants,
         launches=launches,
-        fields=argument_fields(problem.quantization),
+        fields=argument_fields(problem),
         alignment={
             "x": x_bytes,
             "w": w_bytes,
             "y": out_bytes * (vector_n if problem.k_group % vector_n == 0 else 1),
         },
-    )
-
-
-def _problem_constants(problem: Conv2d) -> tuple[Constant, ...]:
-    return (
-        Constant("IN_H", problem.h),
-        Constant("IN_W", problem.w),
-        Constant("C", problem.c),
-        Constant("C_GROUP", problem.c_group, "input channels of a group"),
-        Constant("OUT_H", problem.oh),
-        Constant("OUT_W", problem.ow),
-        Constant("K", problem.k),
-        Constant("K_GROUP", problem.k_group, "output channels of a group"),
-        Constant("S", problem.s, "filter width"),
-        Constant("STRIDE_H", problem.stride[0]),
-        Constant("STRIDE_W", problem.stride[1]),
-        Constant("DILATION_H", problem.dilation[0]),
-        Constant("DILATION_W", problem.dilation[1]),
-        Constant("PAD_TOP", problem.pad[0]),
-        Constant("PAD_LEFT", problem.pad[1]),
-        Constant("PIXELS", problem.pixels, "output pixels of all images"),
-        Constant("REDUCTION", problem.reduction, "products in one output"),
-        Constant("X_SIGNED", problem.quantization.x_type == "int8"),
-        Constant("W_SIGNED", problem.quantization.w_type == "int8"),
+        aliases=aliases(problem),
     )
 
 

@@ -8,10 +8,9 @@ from functools import lru_cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from qconv.epilogue import steps
+from qconv.generator import convolution
 from qconv.generator.plan import CTYPES, Plan
 from qconv.problem import Conv2d
-from qconv.quantization import Quantization
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
 SUFFIXES = {"nvidia": ".cu", "amd": ".hip", "cpu": ".cpp"}
@@ -45,23 +44,18 @@ def _environment() -> Environment:
 
 
 def render(plan: Plan) -> Source:
-    quantization = plan.problem.quantization
-    chosen = steps(quantization)
+    assert isinstance(plan.problem, Conv2d)
     text = (
         _environment()
         .get_template(plan.page)
         .render(
             plan=plan,
-            quantization=quantization,
             key_lines=_wrapped(str(plan.problem)),
-            says=_what_it_computes(plan.problem),
             ctypes=CTYPES,
-            steps=chosen,
-            epilogue_arguments=[argument for step in chosen for argument in step.arguments],
             prelude=PRELUDES[plan.target.vendor],
             dot=f"dot/{plan.target.dot4}.j2",
-            wants={want for step in chosen for want in step.wants},
             cpu=plan.target.vendor == "cpu",
+            **convolution.context(plan.problem),
         )
     )
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -76,33 +70,3 @@ def _wrapped(key: str) -> list[str]:
             lines.append("    ")
         lines[-1] += part
     return lines
-
-
-def _what_it_computes(problem: Conv2d) -> list[str]:
-    """The math, for the reader of the generated source."""
-    q, mode = problem.quantization, problem.quantization.mode
-    x = "(x - x_zero)" if q.x_zero_point else "x"
-    w = "(w - w_zero[k])" if q.w_zero_point and q.per_channel else "(w - w_zero)" if q.w_zero_point else "w"
-    lines = [f"  acc = sum over r, s, c of {x} * {w}, in int32"]
-    value = _scaled(q) if q.scaled else "(acc + bias[k])" if q.bias_at else "acc"
-    if q.activation != "none":
-        value = f"{q.activation}({value})"
-    if not q.requantizes:
-        return [*lines, f"  y   = {value}, as {q.out_type}"]
-    if mode.order != "multiply":
-        value += " / y_scale" if mode.order == "multiply_divide" else " * inverse"
-    zero = " + y_zero" if q.y_zero_point else ""
-    inside, outside = (zero, "") if mode.zero_point_add == "before_round" else ("", zero)
-    return [*lines, f"  y   = clamp({ROUNDINGS[mode.rounding]}({value}{inside}){outside}) as {q.out_type}"]
-
-
-ROUNDINGS = {"rne": "round_half_to_even", "half_away": "round_half_away_from_zero", "rtz": "truncate"}
-
-
-def _scaled(q: Quantization) -> str:
-    channel = "[k]" if q.per_channel else ""
-    if q.mode.order == "multiply":
-        return f"{'(acc + bias[k])' if q.bias_at else 'acc'} * multiplier{channel}"
-    if q.bias_at is None:
-        return f"(acc * scale{channel})"
-    return f"fma(acc, scale{channel}, bias[k])" if q.mode.fma == "on" else f"(acc * scale{channel} + bias[k])"

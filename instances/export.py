@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 FORMAT = "qconv-export-1"
 HEADER = "qconv_kernels.h"
-C_TYPES = {"X": "x_type", "W": "w_type", "Output": "out_type"}
 STDINT = {"int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t", "float32": "float", "float16": "uint16_t"}
 
 
@@ -101,8 +100,8 @@ def _entry(kernel: Exported) -> dict[str, Any]:
 
 def _c_type(plan: Plan, ctype: str) -> str:
     """The field's type in C: the aliases of the source spelled out."""
-    for alias, name in C_TYPES.items():
-        spelled = STDINT[getattr(plan.problem.quantization, name)]
+    for alias, dtype in plan.aliases.items():
+        spelled = STDINT[dtype]
         ctype = re.sub(rf"\b{alias}\b", spelled, ctype)
     return re.sub(r"\bint\b", "int32_t", ctype)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,29 +12,24 @@ import numpy as np
 from qconv.device import Device, Kernel
 from qconv.device.cache import Binary
 from qconv.generator import Plan
-from qconv.problem import Conv2d
-from qconv.quantization import Parameters
+from qconv.op import Problem, Tensor
+
+Launcher = Callable[[Any], None]
 
 
 class Bound:
-    """An instance with its arrays: calling it is one launch, and writes `y`.
+    """An instance with its arrays: calling it launches, and writes `y`.
 
     The parameters and what was folded from the weights are as they were when it was made; `refold()` after writing new
     weights into the same array.
     """
 
-    __slots__ = ("_fold", "_kept", "launch", "y")
+    __slots__ = ("_kept", "_packed", "launch", "y")
 
-    def __init__(
-        self,
-        y: Any,
-        launch: Callable[[Any], None],
-        fold: Callable[[Any], None] | None,
-        kept: tuple[object, ...],
-    ) -> None:
+    def __init__(self, y: Any, launch: Launcher, packed: Packed, kept: tuple[object, ...]) -> None:
         self.y = y
         self.launch = launch
-        self._fold = fold
+        self._packed = packed
         self._kept = kept
 
     def __call__(self, stream: Any = None) -> Any:
@@ -42,8 +37,104 @@ class Bound:
         return self.y
 
     def refold(self, stream: Any = None) -> None:
-        if self._fold is not None:
-            self._fold(stream)
+        self._packed.refold(stream)
+
+
+class Packed:
+    """An instance with what stays the same from call to call: the weights, in the layout that the kernel reads, the
+    parameters, and what is folded from both. Pack once, run many."""
+
+    def __init__(self, instance: Instance, weights: dict[str, Any], values: Any, stream: Any) -> None:
+        self.instance = instance
+        self.weights = {name: array for name, (array, _) in weights.items()}
+        self.values = values
+        self.folded: dict[str, Any] = {}  # what the kernel of the weights writes, by its name in the source
+        self._kept: list[Any] = []
+        self._pieces = self._content({name: address for name, (_, address) in weights.items()})
+        arguments = self._arguments({})
+        self._folds = [instance.kernel.bind(launch, arguments) for launch in instance.plan.once]
+        self.refold(stream)
+
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None) -> Any:
+        """One call on the caller's stream (by default the current one); returns the output."""
+        with self.instance.device.on(stream):
+            return self._bind(inputs, out)(stream)
+
+    def bind(self, *inputs: Any, out: Any = None) -> Bound:
+        bound = self._bind(inputs, out)
+        # What was uploaded and folded must be there for launches on any stream.
+        self.instance.device.synchronize()
+        return bound
+
+    def refold(self, stream: Any = None) -> None:
+        """After writing new weights into the same array."""
+        for fold in self._folds:
+            fold(stream)
+
+    def unpack(self, **layouts: str) -> dict[str, Any]:
+        """The weights, in the layout asked for, and the parameters as they were checked: what pack was given."""
+        relaid = self.instance.problem.relayout(layouts)
+        unpacked = {}
+        for name, array in self.weights.items():
+            axes = relaid.get(name)
+            inverse = None if axes is None else tuple(int(axis) for axis in np.argsort(axes))
+            unpacked[name] = array if inverse is None else self.instance.device.contiguous(array.transpose(inverse))
+        return unpacked | (vars(self.values) if self.values is not None else {})
+
+    def _bind(self, inputs: Sequence[Any], out: Any) -> Bound:
+        instance = self.instance
+        problem = instance.problem
+        wanted = [tensor for tensor in problem.inputs if tensor.name not in problem.packed]
+        if len(inputs) != len(wanted):
+            names = ", ".join(tensor.name for tensor in wanted)
+            raise ValueError(f"{len(inputs)} arrays were given; this problem takes {len(wanted)}: {names}")
+        arrays = {t.name: instance.array(t, a) for t, a in zip(wanted, inputs, strict=True)}
+        several = len(problem.outputs) > 1
+        outs = [None] * len(problem.outputs) if out is None else list(out) if several else [out]
+        if len(outs) != len(problem.outputs):
+            raise ValueError(f"out has {len(outs)} arrays; this problem writes {len(problem.outputs)}")
+        for i, tensor in enumerate(problem.outputs):
+            if outs[i] is None:
+                outs[i] = instance.device.empty(tensor.shape, tensor.dtype)
+            shown = Tensor(f"out[{i}]" if several else "out", tensor.shape, tensor.dtype)
+            arrays[tensor.name] = instance.array(shown, outs[i], tensor.name)
+        arguments = self._arguments({name: address for name, (_, address) in arrays.items()})
+        launches = [instance.kernel.bind(launch, arguments) for launch in instance.plan.each]
+        return Bound(tuple(outs) if several else outs[0], _in_order(launches), self, tuple(arrays.values()))
+
+    def _content(self, addresses: dict[str, int]) -> list[bytes | str]:
+        """The argument struct in pieces; a name stands for the address of a caller's array."""
+        device, problem = self.instance.device, self.instance.problem
+        pieces: list[bytes | str] = []
+        for field in self.instance.plan.fields:
+            if field.role not in ("workspace", "value"):
+                pieces.append(struct.pack("Q", addresses[field.role]) if field.role in addresses else field.role)
+            elif not field.is_pointer:
+                pieces.append(field.value(problem, self.values))
+            else:
+                if field.argument is None:
+                    array = self.folded[field.name] = device.empty((field.elements,), "int32")
+                else:
+                    content = np.frombuffer(field.value(problem, self.values), field.argument.dtype)
+                    array = device.upload(content)
+                    self._kept.append(array)
+                pieces.append(struct.pack("Q", device.adopt(field.name, array)[1]))
+        return pieces
+
+    def _arguments(self, addresses: dict[str, int]) -> bytes:
+        pieces = [p if isinstance(p, bytes) else struct.pack("Q", addresses.get(p, 0)) for p in self._pieces]
+        return b"".join(pieces).ljust(self.instance.plan.argument_bytes, b"\0")
+
+
+def _in_order(launches: list[Launcher]) -> Launcher:
+    if len(launches) == 1:
+        return launches[0]
+
+    def launch(stream: Any = None) -> None:
+        for each in launches:
+            each(stream)
+
+    return launch
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,74 +147,65 @@ class Instance:
     reason: str  # the same in words
 
     @property
-    def problem(self) -> Conv2d:
+    def problem(self) -> Problem:
         return self.plan.problem
 
-    def bind(self, x: Any, w: Any, *, out: Any = None, **parameters: Any) -> Bound:
+    def pack(self, *weights: Any, stream: Any = None, **named: Any) -> Packed:
+        """Check the weights and the parameters, and fold what follows from both. What is given in another layout
+        (`w_layout`) is copied; what is not is read where it lies."""
+        problem = self.problem
+        relaid = problem.relayout(named)
+        wanted = [tensor for tensor in problem.inputs if tensor.name in problem.packed]
+        weights = (*weights, *(named.pop(tensor.name) for tensor in wanted[len(weights) :] if tensor.name in named))
+        if len(weights) != len(wanted):
+            raise ValueError(f"{len(weights)} arrays were given to pack; it takes {', '.join(problem.packed)}")
+        values = problem.checked({name: self.device.download(value) for name, value in named.items()})
+        packed = {t.name: self.array(t, a, axes=relaid.get(t.name)) for t, a in zip(wanted, weights, strict=True)}
+        return Packed(self, packed, values, stream)
+
+    def bind(self, *inputs: Any, out: Any = None, **parameters: Any) -> Bound:
         """Check everything once and pack the arguments; the result launches with nothing left to do."""
-        bound = self._bind(x, w, out, parameters, None)
-        # What was uploaded and folded must be there for launches on any stream.
-        self.device.synchronize()
-        return bound
+        packed, rest = self._split(inputs, parameters, None)
+        return packed.bind(*rest, out=out)
 
-    def __call__(self, x: Any, w: Any, *, out: Any = None, stream: Any = None, **parameters: Any) -> Any:
-        """One convolution on the caller's stream (by default the current one); returns the output array."""
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, **parameters: Any) -> Any:
+        """One call on the caller's stream (by default the current one); returns the output."""
         with self.device.on(stream):
-            return self._bind(x, w, out, parameters, stream)(stream)
+            packed, rest = self._split(inputs, parameters, stream)
+            return packed(*rest, out=out, stream=stream)
 
-    def _bind(self, x: Any, w: Any, out: Any, parameters: dict[str, Any], stream: Any) -> Bound:
-        problem, q = self.problem, self.problem.quantization
-        on_host = {name: self.device.download(value) for name, value in parameters.items()}
-        try:
-            values = Parameters(**on_host).checked(q, problem.k)
-        except TypeError as error:
-            raise ValueError(f"{error}; the parameters are {', '.join(Parameters.__dataclass_fields__)}") from None
-        if out is None:
-            out = self.device.empty(problem.y_shape, q.out_type)
-        arrays = {
-            "x": self._array("x", x, problem.x_shape, q.x_type),
-            "w": self._array("w", w, problem.w_shape, q.w_type),
-            "y": self._array("out", out, problem.y_shape, q.out_type),
-        }
-        packed, kept = self._pack(values, {name: address for name, (_, address) in arrays.items()})
-        launch = self.kernel.bind(self.plan.main, packed)
-        fold = self.kernel.bind(self.plan.fold, packed) if self.plan.fold is not None else None
-        if fold is not None:
-            fold(stream)
-        return Bound(out, launch, fold, (*kept, *arrays.values()))
+    def _split(self, inputs: Sequence[Any], named: dict[str, Any], stream: Any) -> tuple[Packed, list[Any]]:
+        """Arrays may be given in order or by name; the weights among them are packed."""
+        tensors = self.problem.inputs
+        given = dict(zip((tensor.name for tensor in tensors), inputs, strict=False))
+        given |= {tensor.name: named.pop(tensor.name) for tensor in tensors if tensor.name in named}
+        if len(inputs) > len(tensors) or len(given) != len(tensors):
+            names = ", ".join(tensor.name for tensor in tensors)
+            raise ValueError(f"{max(len(inputs), len(given))} arrays were given; this problem takes {names}")
+        weights = [given.pop(name) for name in self.problem.packed]
+        return self.pack(*weights, stream=stream, **named), list(given.values())
 
-    def _array(self, name: str, array: Any, shape: tuple[int, ...], dtype: str) -> tuple[Any, int]:
+    def array(
+        self, tensor: Tensor, array: Any, role: str | None = None, axes: tuple[int, ...] | None = None
+    ) -> tuple[Any, int]:
+        """The caller's array as ours, with its address; ValueError where the kernel cannot take it. `axes` is where
+        the kernel's axes lie in it."""
+        name = tensor.name
         array, address = self.device.adopt(name, array)
-        if str(array.dtype) != dtype:
+        if str(array.dtype) != tensor.dtype:
             raise ValueError(
-                f"{name} has type {array.dtype}; this problem takes {dtype}: convert it or ask for its type"
+                f"{name} has type {array.dtype}; this problem takes {tensor.dtype}: convert it or ask for its type"
             )
-        if tuple(array.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(array.shape)}; this problem takes {shape}")
+        if axes is not None and len(array.shape) == len(axes):
+            array = self.device.contiguous(array.transpose(axes))
+            array, address = self.device.adopt(name, array)
+        if tuple(array.shape) != tensor.shape:
+            raise ValueError(f"{name} has shape {tuple(array.shape)}; this problem takes {tensor.shape}")
         if not array.flags.c_contiguous:
-            raise ValueError(f"{name} is not contiguous in the layout {shape}: copy it with ascontiguousarray")
-        alignment = self.plan.alignment["y" if name == "out" else name]
+            raise ValueError(f"{name} is not contiguous in the layout {tensor.shape}: copy it with ascontiguousarray")
+        alignment = self.plan.alignment[role or name]
         if address % alignment:
             raise ValueError(
                 f"{name} lies at address {address:#x}; this kernel needs {alignment}-byte alignment: copy it"
             )
         return array, address
-
-    def _pack(self, values: Parameters, addresses: dict[str, int]) -> tuple[bytes, list[Any]]:
-        """The argument struct, and the device arrays it points at."""
-        pieces: list[bytes] = []
-        kept: list[Any] = []
-        for field in self.plan.fields:
-            if field.role in addresses:
-                pieces.append(struct.pack("Q", addresses[field.role]))
-            elif not field.is_pointer:
-                pieces.append(field.value(self.problem, values))
-            else:
-                if field.argument is None:
-                    array = self.device.empty((self.problem.k,), "int32")
-                else:
-                    content = np.frombuffer(field.value(self.problem, values), field.argument.dtype)
-                    array = self.device.upload(content)
-                kept.append(array)
-                pieces.append(struct.pack("Q", self.device.adopt(field.name, array)[1]))
-        return b"".join(pieces).ljust(self.plan.argument_bytes, b"\0"), kept

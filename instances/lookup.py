@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from math import log2
+from math import inf, log2
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from qconv.device.compile import build
 from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.instances.instance import Instance
-from qconv.problem import Conv2d
+from qconv.op import Problem
 from qconv.target import Target
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ log = logging.getLogger("qconv")
 # Beyond this distance a neighbour's config tells less than the cost model. One unit is a factor of two in one extent.
 FARTHEST = 4.0
 
-_warm: dict[tuple[Conv2d, str | None, str | None], Instance] = {}
+_warm: dict[tuple[Problem, str | None, str | None], Instance] = {}
 
 
-def lookup(problem: Conv2d, device: str | None = None, database: str | None = None) -> Instance:
+def lookup(problem: Problem, device: str | None = None, database: str | None = None) -> Instance:
     """The instance to use, which says where it comes from. The first call opens the database and loads the binary;
     later ones are one dictionary hit, until `forget()`."""
     instance = _warm.get((problem, device, database))
@@ -50,7 +50,7 @@ def default_database() -> str:
     return os.environ.get("QCONV_DB") or str(cache.cache_root() / "tune.sqlite")
 
 
-def _cold(problem: Conv2d, device: Device, database: str | None) -> Instance:
+def _cold(problem: Problem, device: Device, database: str | None) -> Instance:
     with open_layers(database, device) as layers:
         plan, origin, reason, toolchain = choose(problem, device, layers)
     log.info("%s on %s: %s", problem, device.name, reason)
@@ -78,7 +78,7 @@ def open_layers(database: str | None, device: Device) -> Iterator[Layered]:
         yield Layered([rows, over])
 
 
-def choose(problem: Conv2d, device: Device, layers: Layered) -> tuple[Plan, str, str, str | None]:
+def choose(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, str, str, str | None]:
     """The plan, its origin, the origin in words, and the toolchain that the winner was built by."""
     target = device.target
     found = _exact(problem, device, layers)
@@ -98,7 +98,7 @@ def choose(problem: Conv2d, device: Device, layers: Layered) -> tuple[Plan, str,
     return generator.default(problem, target), "default", reason, None
 
 
-def _exact(problem: Conv2d, device: Device, layers: Layered) -> tuple[Plan, Measurement, str] | None:
+def _exact(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, Measurement, str] | None:
     """The best row; where the templates have changed since, the best row of today's before it."""
     target = device.target
     best = layers.best(problem, device.name, target.name)
@@ -118,7 +118,7 @@ def _exact(problem: Conv2d, device: Device, layers: Layered) -> tuple[Plan, Meas
     return planned, best, ", on an older template: tune again for a measured winner"
 
 
-def _planned(problem: Conv2d, row: Measurement, target: Target) -> Plan | None:
+def _planned(problem: Problem, row: Measurement, target: Target) -> Plan | None:
     """The row's config for this problem, which need not be the row's own; None where it is not feasible."""
     try:
         return generator.plan(problem, row.config, target)
@@ -126,15 +126,16 @@ def _planned(problem: Conv2d, row: Measurement, target: Target) -> Plan | None:
         return None
 
 
-def _neighbours(problem: Conv2d, known: list[Conv2d]) -> list[tuple[float, Conv2d]]:
+def _neighbours(problem: Problem, known: list[Problem]) -> list[tuple[float, Problem]]:
     ranked = [(distance(problem, other), other) for other in known]
     return sorted((pair for pair in ranked if pair[0] <= FARTHEST), key=lambda pair: (pair[0], pair[1].key))
 
 
 @lru_cache(maxsize=4096)
-def distance(a: Conv2d, b: Conv2d) -> float:
-    """In doublings of the three extents of the implicit GEMM and of the groups; another data type is half of one."""
-    extents = ("pixels", "k_group", "reduction", "groups")
-    apart: float = sum(abs(log2(getattr(a, name) / getattr(b, name))) for name in extents)
-    types = ("x_type", "w_type", "out_type", "w_zero_point")
-    return apart + 0.5 * len([t for t in types if getattr(a.quantization, t) != getattr(b.quantization, t)])
+def distance(a: Problem, b: Problem) -> float:
+    """In doublings of the extents; another data type is half of one, another op is no neighbour."""
+    if a.op != b.op:
+        return inf
+    others = b.extents
+    apart: float = sum(abs(log2(extent / others[name])) for name, extent in a.extents.items())
+    return apart + 0.5 * sum(own != other for own, other in zip(a.kinds, b.kinds, strict=True))

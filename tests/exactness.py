@@ -18,7 +18,7 @@ POISON = 0xA5
 
 
 def expected(problem: Conv2d, drawn: sample.Sample) -> NDArray[Any]:
-    return reference.conv2d(problem, drawn.x, drawn.w, drawn.parameters.checked(problem.quantization, problem.k))
+    return reference.conv2d(problem, *drawn.arrays, problem.checked(drawn.parameters))
 
 
 def random_plan(problem: Conv2d, device: Device, seed: object) -> Plan:
@@ -34,7 +34,7 @@ def check(plan: Plan, device: Device, seed: int) -> None:
     out = device.empty(problem.y_shape, problem.quantization.out_type)
     device.fill(out, POISON)
     instance = load(plan, device, "test", "chosen by a test")
-    returned = instance(device.upload(drawn.x), device.upload(drawn.w), out=out, **vars(drawn.parameters))
+    returned = instance(*map(device.upload, drawn.arrays), out=out, **drawn.parameters)
     device.synchronize()
     assert returned is out
     got = np.asarray(device.download(out))

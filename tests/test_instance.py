@@ -11,7 +11,6 @@ import pytest
 from exactness import expected
 from numpy.typing import NDArray
 
-import qconv
 from qconv import Conv2d, Instance, Quantization, generator, sample
 from qconv.device import open_device
 from qconv.instances.lookup import load
@@ -38,13 +37,13 @@ class Case:
     parameters: dict[str, Any]
 
     def expected(self) -> Array:
-        drawn = sample.Sample(self.x, self.w, qconv.Parameters(**self.parameters))
+        drawn = sample.Sample((self.x, self.w), self.parameters)
         return expected(self.instance.problem, drawn)
 
 
 def case_of(problem: Conv2d, seed: int = 0) -> Case:
     drawn = sample.draw(problem, seed)
-    return Case(instance_of(problem), drawn.x, drawn.w, dict(vars(drawn.parameters)))
+    return Case(instance_of(problem), *drawn.arrays, dict(drawn.parameters))
 
 
 @pytest.fixture

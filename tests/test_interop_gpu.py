@@ -17,7 +17,7 @@ pytestmark = pytest.mark.gpu
 QUANTIZATION = qconv.Quantization(per_channel=True, x_zero_point=True, bias="int32")
 PROBLEM = qconv.Conv2d(2, 9, 9, 16, 24, 3, 3, pad=(1, 1, 1, 1), quantization=QUANTIZATION)
 DRAWN = sample.draw(PROBLEM, 3)
-WANT = reference.conv2d(PROBLEM, DRAWN.x, DRAWN.w, DRAWN.parameters.checked(QUANTIZATION, PROBLEM.k))
+WANT = reference.conv2d(PROBLEM, *DRAWN.arrays, PROBLEM.checked(DRAWN.parameters))
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +35,17 @@ def torch() -> Any:
 def test_torch_tensors_on_a_torch_stream(instance: Instance, torch: Any) -> None:
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        x, w = torch.from_numpy(DRAWN.x).cuda(), torch.from_numpy(DRAWN.w).cuda()
+        x, w = torch.from_numpy(DRAWN.arrays[0]).cuda(), torch.from_numpy(DRAWN.arrays[1]).cuda()
         out = torch.full(PROBLEM.y_shape, 77, dtype=torch.int8, device="cuda")
-        returned = instance(x, w, out=out, stream=stream, **vars(DRAWN.parameters))
+        returned = instance(x, w, out=out, stream=stream, **DRAWN.parameters)
     stream.synchronize()
     assert returned is out
     assert np.array_equal(out.cpu().numpy(), WANT)
 
 
 def test_the_one_liner_runs_where_the_arrays_are(instance: Instance, torch: Any) -> None:
-    x, w = torch.from_numpy(DRAWN.x).cuda(), torch.from_numpy(DRAWN.w).cuda()
-    parameters = vars(DRAWN.parameters) | {"x_zero_point": int(DRAWN.parameters.x_zero_point)}
+    x, w = torch.from_numpy(DRAWN.arrays[0]).cuda(), torch.from_numpy(DRAWN.arrays[1]).cuda()
+    parameters = DRAWN.parameters | {"x_zero_point": int(DRAWN.parameters["x_zero_point"])}
     y = qconv.conv2d(x, w, pad=1, **parameters)
     assert np.array_equal(instance.device.download(y), WANT)
 
@@ -53,16 +53,17 @@ def test_the_one_liner_runs_where_the_arrays_are(instance: Instance, torch: Any)
 def test_parameters_may_lie_on_the_gpu(instance: Instance) -> None:
     upload = instance.device.upload
     parameters = {
-        name: upload(value) if isinstance(value, np.ndarray) else value
-        for name, value in vars(DRAWN.parameters).items()
+        name: upload(value) if isinstance(value, np.ndarray) else value for name, value in DRAWN.parameters.items()
     }
-    y = instance(upload(DRAWN.x), upload(DRAWN.w), **parameters)
+    y = instance(*map(upload, DRAWN.arrays), **parameters)
     assert np.array_equal(instance.device.download(y), WANT)
 
 
 def test_a_bound_instance_in_a_cuda_graph(instance: Instance) -> None:
     cupy = pytest.importorskip("cupy")
-    bound = instance.bind(instance.device.upload(DRAWN.x), instance.device.upload(DRAWN.w), **vars(DRAWN.parameters))
+    bound = instance.bind(
+        instance.device.upload(DRAWN.arrays[0]), instance.device.upload(DRAWN.arrays[1]), **DRAWN.parameters
+    )
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
@@ -76,20 +77,20 @@ def test_a_bound_instance_in_a_cuda_graph(instance: Instance) -> None:
 
 
 def test_refolded_after_new_weights(instance: Instance) -> None:
-    x, w = instance.device.upload(DRAWN.x), instance.device.upload(DRAWN.w)
-    bound = instance.bind(x, w, **vars(DRAWN.parameters))
+    x, w = instance.device.upload(DRAWN.arrays[0]), instance.device.upload(DRAWN.arrays[1])
+    bound = instance.bind(x, w, **DRAWN.parameters)
     other = sample.draw(PROBLEM, 4).w
     w.set(other)
     bound.refold()
-    want = reference.conv2d(PROBLEM, DRAWN.x, other, DRAWN.parameters.checked(QUANTIZATION, PROBLEM.k))
+    want = reference.conv2d(PROBLEM, DRAWN.arrays[0], other, PROBLEM.checked(DRAWN.parameters))
     assert np.array_equal(instance.device.download(bound()), want)
 
 
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda x, torch: DRAWN.x, "host memory"),
-        (lambda x, torch: torch.from_numpy(DRAWN.x), "cannot be used on"),
+        (lambda x, torch: DRAWN.arrays[0], "host memory"),
+        (lambda x, torch: torch.from_numpy(DRAWN.arrays[0]), "cannot be used on"),
         (lambda x, torch: x.float(), "this problem takes int8"),
         (lambda x, torch: x[:1], "has shape"),
         (lambda x, torch: x.transpose(1, 2).contiguous().transpose(1, 2), "not contiguous"),
@@ -97,9 +98,9 @@ def test_refolded_after_new_weights(instance: Instance) -> None:
     ],
 )
 def test_wrong_arrays_are_refused(instance: Instance, torch: Any, spoil: Any, says: str) -> None:
-    x, w = torch.from_numpy(DRAWN.x).cuda(), torch.from_numpy(DRAWN.w).cuda()
+    x, w = torch.from_numpy(DRAWN.arrays[0]).cuda(), torch.from_numpy(DRAWN.arrays[1]).cuda()
     with pytest.raises(ValueError, match=says):
-        instance(spoil(x, torch), w, **vars(DRAWN.parameters))
+        instance(spoil(x, torch), w, **DRAWN.parameters)
 
 
 def test_a_device_that_is_not_there(instance: Instance) -> None:
@@ -110,4 +111,4 @@ def test_a_device_that_is_not_there(instance: Instance) -> None:
 def test_a_stream_that_is_none(instance: Instance) -> None:
     upload = instance.device.upload
     with pytest.raises(ValueError, match="is not a stream"):
-        instance(upload(DRAWN.x), upload(DRAWN.w), stream="default", **vars(DRAWN.parameters))
+        instance(*map(upload, DRAWN.arrays), stream="default", **DRAWN.parameters)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scalar_requantize import Case, requantize
 
-from qconv import Conv2d, Quantization, generator, parse, reference, sample
+from qconv import Conv2d, Parameters, Quantization, generator, parse, reference, sample
 from qconv.device import Device, gpu_specs, open_device
 from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
@@ -59,7 +59,7 @@ def run(case: Case, quantization: Quantization, device: Device) -> tuple[int, in
     if case.float32_bias is not None:
         parameters["bias"] = np.array([case.float32_bias], np.float32)
     instance = instance_of(quantization, device)
-    checked = sample.Parameters(**parameters).checked(quantization, 1)
+    checked = Parameters(**parameters).checked(quantization, 1)
     wanted = reference.conv2d(instance.problem, x, w, checked)
     y = device.download(instance(device.upload(x), device.upload(w), **parameters))
     return int(y.item()), int(wanted.item())
@@ -135,7 +135,7 @@ def test_padding_reads_as_a_real_zero_or_as_the_stored_value_zero() -> None:
         problem = Conv2d(1, 1, 1, 1, 1, 1, 3, pad=(0, 1, 0, 1), quantization=q)
         instance = load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
         outputs[padding] = int(instance(x, w, x_zero_point=5).item())
-        drawn = sample.Sample(x, w, sample.Parameters(x_zero_point=5))
+        drawn = sample.Sample((x, w), {"x_zero_point": 5})
         assert mismatch(instance, drawn) is None
     assert outputs == {"zero_point": 7 - 5, "raw_zero": (7 - 5) + 2 * (0 - 5)}
 

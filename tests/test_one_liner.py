@@ -10,7 +10,7 @@ from exactness import expected
 from random_problems import problems
 
 import qconv
-from qconv import Conv2d, Parameters, Quantization, sample
+from qconv import Conv2d, Quantization, sample
 
 
 def arguments_of(problem: Conv2d) -> dict[str, Any]:
@@ -29,10 +29,10 @@ def arguments_of(problem: Conv2d) -> dict[str, Any]:
 def test_it_is_the_oracle(index: int) -> None:
     problem = problems(seed=7, count=12)[index]
     drawn = sample.draw(problem, index)
-    y = qconv.conv2d(drawn.x, drawn.w, device="cpu", **arguments_of(problem), **vars(drawn.parameters))
+    y = qconv.conv2d(*drawn.arrays, device="cpu", **arguments_of(problem), **drawn.parameters)
     assert y.tobytes() == expected(problem, drawn).tobytes()
     out = np.empty_like(y)
-    assert qconv.conv2d(drawn.x, drawn.w, out=out, **arguments_of(problem), **vars(drawn.parameters)) is out
+    assert qconv.conv2d(*drawn.arrays, out=out, **arguments_of(problem), **drawn.parameters) is out
     assert out.tobytes() == y.tobytes()
 
 
@@ -44,7 +44,7 @@ def test_numbers_and_lists_will_do() -> None:
     y = qconv.conv2d(x, w, pad=1, **given)
     q = Quantization(per_channel=True, y_zero_point=True, bias="int32")
     problem = Conv2d(1, 4, 4, 8, 4, 3, 3, pad=1, quantization=q)
-    assert y.tobytes() == expected(problem, sample.Sample(x, w, Parameters(**given))).tobytes()
+    assert y.tobytes() == expected(problem, sample.Sample((x, w), given)).tobytes()
 
 
 def test_the_second_call_finds_the_same_kernel(caplog: pytest.LogCaptureFixture) -> None:

@@ -121,10 +121,10 @@ def test_the_oracle_is_the_definition(out_type: str, seed: int) -> None:
         activation=rng.choice(ACTIVATIONS) if scaled else "none",
     )
     drawn = sample.draw(problem, seed)
-    given = vars(drawn.parameters)
+    given = vars(problem.checked(drawn.parameters))
     w_zero = [int(zero) for zero in np.broadcast_to(given["w_zero_point"], (problem.k,))]
-    sums = accumulators(problem, drawn.x, drawn.w, int(given["x_zero_point"]), w_zero)
-    got = reference.conv2d(problem, drawn.x, drawn.w, drawn.parameters.checked(problem.quantization, problem.k))
+    sums = accumulators(problem, *drawn.arrays, int(given["x_zero_point"]), w_zero)
+    got = reference.conv2d(problem, *drawn.arrays, problem.checked(drawn.parameters))
     assert (str(got.dtype), got.shape) == (out_type, problem.y_shape)
     for where, total in sums.items():
         want = finished(problem.quantization, total, given, where[3])

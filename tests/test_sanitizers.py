@@ -55,10 +55,9 @@ def test_nothing_is_found(plan: Plan, sanitizer: Sanitizer) -> None:
 
 def check(plan: Plan, sanitizer: Sanitizer, seed: int) -> None:
     drawn = sample.draw(plan.problem, seed)
-    report, out = run(plan, drawn, sanitizer, seed=seed)
+    report, outs = run(plan, drawn, sanitizer, seed=seed)
     assert (report.kind, report.text) == ("clean", ""), f"{plan.problem} {plan.config}"
-    assert out is not None
-    assert out.tobytes() == expected(plan.problem, drawn).tobytes()
+    assert [out.tobytes() for out in outs] == [expected(plan.problem, drawn).tobytes()]
 
 
 @pytest.mark.slow
@@ -203,7 +202,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
     plan = PLANS[bug.plan]
     text = generator.render(plan).text
     assert text.count(bug.old) == 1, "the text to replace has changed: plant the bug anew"
-    report, out = run(plan, sample.draw(plan.problem, 1), bug.sanitizer, source=text.replace(bug.old, bug.new))
+    report, outs = run(plan, sample.draw(plan.problem, 1), bug.sanitizer, source=text.replace(bug.old, bug.new))
     assert (report.clean, report.kind) == (False, bug.kind), report.text
     assert bug.says in report.text
-    assert out is None
+    assert not outs

@@ -29,7 +29,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
 from qconv.errors import DatabaseError
-from qconv.problem import Conv2d
+from qconv.op import Problem
 from qconv.tune_db.engine import DRIVER_ERRORS, explained, open_engine, where_of
 from qconv.tune_db.measurement import NOISE, Measurement, best_of, best_of_each, read_problem
 from qconv.tune_db.models import KEY, MeasurementRow, from_row, to_row
@@ -159,12 +159,12 @@ class Database:
     # Reading. Every row is checked; a bad one is refused by its number.
 
     def measurements(
-        self, *, problem: Conv2d | None = None, device: str | None = None, target: str | None = None
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
         """The rows, failures too, in the order in which they were first stored."""
         return self._read(_ROWS.where(*_among(problem, device, target)).order_by(MeasurementRow.id))
 
-    def best(self, problem: Conv2d, device: str, target: str) -> Measurement | None:
+    def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         """The fastest correct row; ties within noise go to the simpler config."""
         names = {"problem": str(problem), "device": device, "target": target}
         near: list[Measurement] = []
@@ -185,7 +185,7 @@ class Database:
         """The best row of every problem, device and target."""
         return best_of_each(self._read(_ROWS.where(_CORRECT, *_among(device=device))))
 
-    def problems(self, device: str, target: str) -> list[Conv2d]:
+    def problems(self, device: str, target: str) -> list[Problem]:
         """Those with a correct row, in the order of their keys."""
         first = select(func.min(MeasurementRow.id), MeasurementRow.problem).group_by(MeasurementRow.problem)
         with self._transaction() as connection:
@@ -203,7 +203,7 @@ class Database:
             rows = connection.execute(statement).mappings().all()
         return [self._checked(row) for row in rows]
 
-    def _checked(self, row: Any, problem: Conv2d | None = None) -> Measurement:
+    def _checked(self, row: Any, problem: Problem | None = None) -> Measurement:
         try:
             return from_row(row, problem)
         except ValueError as error:
@@ -228,7 +228,7 @@ class Database:
 
 
 def _among(
-    problem: Conv2d | None = None, device: str | None = None, target: str | None = None
+    problem: Problem | None = None, device: str | None = None, target: str | None = None
 ) -> list[ColumnElement[bool]]:
     wanted = {"problem": None if problem is None else str(problem), "device": device, "target": target}
     return [_COLUMNS[name] == value for name, value in wanted.items() if value is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, Self, runtime_checkable
 
-from qconv.problem import Conv2d
+from qconv.op import Problem
 from qconv.tune_db.measurement import Measurement
 
 
@@ -13,12 +13,12 @@ class Source(Protocol):
     """What a lookup asks of a store of measurements; `Database`, `TextLayer` and `Layered` answer it."""
 
     def measurements(
-        self, *, problem: Conv2d | None = None, device: str | None = None, target: str | None = None
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]: ...
 
-    def best(self, problem: Conv2d, device: str, target: str) -> Measurement | None: ...
+    def best(self, problem: Problem, device: str, target: str) -> Measurement | None: ...
 
-    def problems(self, device: str, target: str) -> list[Conv2d]: ...
+    def problems(self, device: str, target: str) -> list[Problem]: ...
 
 
 @runtime_checkable
@@ -48,7 +48,7 @@ class Layered:
                 layer.close()
 
     def measurements(
-        self, *, problem: Conv2d | None = None, device: str | None = None, target: str | None = None
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
         """The rows of all layers, each key once: as the first layer has it."""
         found: dict[tuple[str, ...], Measurement] = {}
@@ -57,9 +57,9 @@ class Layered:
                 found.setdefault(m.key, m)
         return list(found.values())
 
-    def best(self, problem: Conv2d, device: str, target: str) -> Measurement | None:
+    def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         answers = (layer.best(problem, device, target) for layer in self.layers)
         return next((answer for answer in answers if answer is not None), None)
 
-    def problems(self, device: str, target: str) -> list[Conv2d]:
+    def problems(self, device: str, target: str) -> list[Problem]:
         return sorted({problem for layer in self.layers for problem in layer.problems(device, target)}, key=str)

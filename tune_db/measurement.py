@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from qconv.generator import Config, config_from_json
-from qconv.problem import Conv2d, parse
+from qconv.op import Problem
+from qconv.problem import parse
 
 # The words of the FAIR T4 results format, so that an export is a loop.
 OUTCOMES = ("correct", "constraints", "compile", "runtime", "timeout", "correctness")
@@ -29,7 +30,7 @@ def _now() -> datetime:
 class Measurement:
     """Correct rows have times and their median; the others have a reason instead. Unknown is None."""
 
-    problem: Conv2d
+    problem: Problem
     config: Config
     device: str  # its name: "NVIDIA H200"
     target: str
@@ -47,8 +48,8 @@ class Measurement:
     created_at: datetime = field(default_factory=_now)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.problem, Conv2d):
-            raise ValueError(f"problem={self.problem!r} must be a qconv.problem.Conv2d")
+        if not isinstance(self.problem, Problem):
+            raise ValueError(f"problem={self.problem!r} must be a qconv problem")
         if not isinstance(self.config, Config):
             raise ValueError(f"config={self.config!r} must be a qconv.generator.Config")
         for name in ("device", "target", "toolchain", "digest"):
@@ -138,14 +139,14 @@ def best_of_each(measurements: Iterable[Measurement]) -> list[Measurement]:
 # Reading back: each takes what a database column or a JSON file holds, and refuses it with ValueError.
 
 
-def read_problem(key: object) -> Conv2d:
+def read_problem(key: object) -> Problem:
     if not isinstance(key, str):
         raise ValueError(f"problem={_short(key)} must be the key of a problem")
     return _problem(key)
 
 
 @lru_cache(maxsize=4096)
-def _problem(key: str) -> Conv2d:
+def _problem(key: str) -> Problem:
     problem = parse(key)
     if str(problem) != key:
         raise ValueError(f"problem={_short(key)} is not in its canonical form, {str(problem)!r}")

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Double, Index, Text, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from qconv.problem import Conv2d
+from qconv.op import Problem
 from qconv.tune_db.measurement import Measurement, read_config, read_problem, read_time, time_text
 
 # Raise it with every change of the tables: a database of another version is refused.
@@ -81,7 +81,7 @@ def to_row(m: Measurement) -> dict[str, Any]:
     }
 
 
-def from_row(row: Mapping[str, Any], problem: Conv2d | None = None) -> Measurement:
+def from_row(row: Mapping[str, Any], problem: Problem | None = None) -> Measurement:
     """Raises ValueError for anything but what `to_row` writes. A row of `problem` needs no parsing of its key."""
     if problem is None or row["problem"] != problem.key:
         problem = read_problem(row["problem"])

@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from qconv.errors import DatabaseError
-from qconv.problem import Conv2d
+from qconv.op import Problem
 from qconv.tune_db.measurement import (
     Measurement,
     best_of,
@@ -101,12 +101,12 @@ class TextLayer:
     """Measurements held in memory, for `Layered`: `TextLayer(parse(text, origin))`."""
 
     def __init__(self, measurements: Iterable[Measurement]) -> None:
-        self._rows: dict[tuple[Conv2d, str, str], list[Measurement]] = {}
+        self._rows: dict[tuple[Problem, str, str], list[Measurement]] = {}
         for m in measurements:
             self._rows.setdefault((m.problem, m.device, m.target), []).append(m)
 
     def measurements(
-        self, *, problem: Conv2d | None = None, device: str | None = None, target: str | None = None
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
         wanted = (problem, device, target)
         return [
@@ -116,9 +116,9 @@ class TextLayer:
             for m in rows
         ]
 
-    def best(self, problem: Conv2d, device: str, target: str) -> Measurement | None:
+    def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         return best_of(self._rows.get((problem, device, target), ()))
 
-    def problems(self, device: str, target: str) -> list[Conv2d]:
+    def problems(self, device: str, target: str) -> list[Problem]:
         of_device = (m for rows in self._rows.values() for m in rows if (m.device, m.target) == (device, target))
         return sorted({m.problem for m in of_device if m.correct}, key=str)

@@ -15,7 +15,7 @@ from typing import Any
 from qconv.device import Device
 from qconv.errors import DeviceError
 from qconv.generator import Config
-from qconv.problem import Conv2d
+from qconv.op import Problem
 from qconv.tune_db.measurement import Measurement
 from qconv.tune_db.text import from_dict
 from qconv.tuner.evaluate import failure
@@ -60,7 +60,7 @@ class Child:
         assert self._toolchain is not None
         return self._toolchain
 
-    def measure(self, problem: Conv2d, config: Config) -> Measurement:
+    def measure(self, problem: Problem, config: Config) -> Measurement:
         """A row in any case: what kills the worker is a row as well."""
         self._start()
         request = {

@@ -11,13 +11,13 @@ from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, Infeasible, LaunchError
 from qconv.generator import Config
 from qconv.instances.lookup import load
-from qconv.problem import Conv2d
+from qconv.op import Problem
 from qconv.tune_db.measurement import Measurement
 from qconv.tuner.protocol import TimingProtocol, time_us
 from qconv.tuner.verify import mismatch
 
 
-def failure(problem: Conv2d, config: Config, device: Device, toolchain: str, outcome: str, reason: str) -> Measurement:
+def failure(problem: Problem, config: Config, device: Device, toolchain: str, outcome: str, reason: str) -> Measurement:
     """A row that says why a config has no time. A failed config keeps its digest, so that it is not tried again."""
     try:
         digest = generator.render(generator.plan(problem, config, device.target)).digest
@@ -36,7 +36,7 @@ def failure(problem: Conv2d, config: Config, device: Device, toolchain: str, out
     )
 
 
-def evaluate(problem: Conv2d, config: Config, device: Device, protocol: TimingProtocol, seed: int) -> Measurement:
+def evaluate(problem: Problem, config: Config, device: Device, protocol: TimingProtocol, seed: int) -> Measurement:
     """Every way to fail is a row with its reason, except for the death of this process: see `Child`."""
     toolchain = compiler_for(device.target).toolchain
 

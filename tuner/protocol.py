@@ -39,12 +39,12 @@ def protocol_for(device: Device) -> TimingProtocol:
 
 def time_us(instance: Instance, sample: Sample, protocol: TimingProtocol) -> tuple[float, ...]:
     """One figure a repeat, in microseconds a launch."""
-    bounds = [instance.bind(x, w, **vars(sample.parameters)) for x, w in _input_sets(instance, sample, protocol)]
+    bounds = [instance.bind(*arrays, **sample.parameters) for arrays in _input_sets(instance, sample, protocol)]
     return instance.device.time_us([bound.launch for bound in bounds], protocol.repeats)
 
 
-def _input_sets(instance: Instance, sample: Sample, protocol: TimingProtocol) -> list[tuple[Any, Any]]:
+def _input_sets(instance: Instance, sample: Sample, protocol: TimingProtocol) -> list[list[Any]]:
     """Copies of the sample; rolled along the channels, so that no two are alike and all are full-range."""
     count = min(MOST_SETS, max(1, -(-protocol.rotated_bytes // instance.problem.io_bytes)))
     upload = instance.device.upload
-    return [(upload(np.roll(sample.x, i)), upload(np.roll(sample.w, i))) for i in range(count)]
+    return [[upload(np.roll(array, i)) for array in sample.arrays] for i in range(count)]

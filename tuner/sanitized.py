@@ -11,27 +11,26 @@ from qconv.device import cpu_runtime
 from qconv.device.cache import cache_root
 from qconv.device.cpu_runtime import Arguments, Pointer, Sanitizer, SanitizerReport
 from qconv.generator import Plan
-from qconv.quantization import Parameters
 from qconv.sample import Sample
 
 
 def run(
     plan: Plan, drawn: Sample, sanitizer: Sanitizer, *, source: str | None = None, seed: int = 0
-) -> tuple[SanitizerReport, np.ndarray[Any, Any] | None]:
-    """The first report that is not clean, or the last one with the output. `source` replaces the generated text."""
+) -> tuple[SanitizerReport, list[np.ndarray[Any, Any]]]:
+    """The first report that is not clean, or the last one with the outputs. `source` replaces the generated text."""
     text = generator.render(plan).text if source is None else source
-    values = drawn.parameters.checked(plan.problem.quantization, plan.problem.k)
-    buffers, arguments = _arguments(plan, drawn, values)
-    names = [field.name for field in plan.fields if field.is_pointer]
+    buffers, arguments = _arguments(plan, drawn)
+    roles = [field.role for field in plan.fields if field.is_pointer]
+    outputs = [tensor.name for tensor in plan.problem.outputs]
+    written = [index for index, role in enumerate(roles) if role in ("workspace", *outputs)]
     for launch in plan.launches:
-        written = names.index("y" if launch is plan.main else "offset")
         report = cpu_runtime.run_sanitized(
             text,
             launch.kernel,
             sanitizer,
             arguments=arguments,
             buffers=buffers,
-            outputs=[written],
+            outputs=written,
             grid=launch.grid,
             threads=launch.threads,
             shared_bytes=launch.smem_bytes,
@@ -40,32 +39,29 @@ def run(
             cache=cache_root() / "cpu",
         )
         if not report.clean:
-            return report, None
-        buffers[written] = report.outputs[0]
-    out = np.frombuffer(report.outputs[0], plan.problem.quantization.out_type)
-    return report, out.reshape(plan.problem.y_shape)
+            return report, []
+        for index, content in zip(written, report.outputs, strict=True):
+            buffers[index] = content
+    content_of = dict(zip(roles, buffers, strict=True))
+    return report, [np.frombuffer(content_of[t.name], t.dtype).reshape(t.shape) for t in plan.problem.outputs]
 
 
 def mismatch(plan: Plan, drawn: Sample, sanitizer: Sanitizer) -> str | None:
     """None where the run is clean and right, else the report or the difference."""
-    report, out = run(plan, drawn, sanitizer)
-    if out is None:
+    report, outs = run(plan, drawn, sanitizer)
+    if not report.clean:
         return f"{report.kind}\n{report.text}"
-    values = drawn.parameters.checked(plan.problem.quantization, plan.problem.k)
-    expected = reference.conv2d(plan.problem, drawn.x, drawn.w, values)
-    return None if out.tobytes() == expected.tobytes() else "the output under the sanitizer differs from the oracle"
+    expected = reference.compute(plan.problem, drawn)
+    same = all(out.tobytes() == want.tobytes() for out, want in zip(outs, expected, strict=True))
+    return None if same else "the output under the sanitizer differs from the oracle"
 
 
-def _arguments(plan: Plan, drawn: Sample, values: Parameters) -> tuple[list[bytes], Arguments]:
+def _arguments(plan: Plan, drawn: Sample) -> tuple[list[bytes], Arguments]:
     """Every array in a buffer of its own, exactly as long as the kernel may touch."""
-    problem, q = plan.problem, plan.problem.quantization
+    problem, values = plan.problem, plan.problem.checked(drawn.parameters)
     poison = b"\xa5"
-    given = {
-        "x": drawn.x.tobytes(),
-        "w": drawn.w.tobytes(),
-        "y": poison * int(np.prod(problem.y_shape) * np.dtype(q.out_type).itemsize),
-        "offset": poison * (4 * problem.k),
-    }
+    given = {t.name: array.tobytes() for t, array in zip(problem.inputs, drawn.arrays, strict=True)}
+    given |= {t.name: poison * int(np.prod(t.shape) * np.dtype(t.dtype).itemsize) for t in problem.outputs}
     buffers: list[bytes] = []
     pointers: list[Pointer] = []
     scalars: list[tuple[int, bytes]] = []
@@ -75,7 +71,10 @@ def _arguments(plan: Plan, drawn: Sample, values: Parameters) -> tuple[list[byte
             scalars.append((offset, field.value(problem, values)))
             offset += 4
             continue
-        content = given[field.name] if field.argument is None else field.value(problem, values)
+        if field.role == "workspace":
+            content = poison * (4 * field.elements)
+        else:
+            content = given[field.role] if field.argument is None else field.value(problem, values)
         pointers.append(Pointer(offset, len(buffers)))
         buffers.append(content)
         offset += 8

@@ -9,8 +9,8 @@ import optuna
 
 from qconv import generator
 from qconv.errors import Infeasible
-from qconv.generator import FAMILIES, Config, Plan
-from qconv.problem import Conv2d
+from qconv.generator import Config, Plan, families
+from qconv.op import Problem
 from qconv.target import Target
 
 # Optuna may propose what is infeasible or already measured; after this many such answers the cost model decides.
@@ -21,10 +21,11 @@ class Search:
     """Ask for a config, measure it, tell its time (None for a failure); None when the space is exhausted."""
 
     def __init__(
-        self, problem: Conv2d, target: Target, first: Iterable[Config], known: dict[Config, float | None], seed: int
+        self, problem: Problem, target: Target, first: Iterable[Config], known: dict[Config, float | None], seed: int
     ) -> None:
         self._problem = problem
         self._target = target
+        self._families = families(problem)
         plans, _ = generator.space(problem, target)
         self._waiting: dict[Config, Plan] = {plan.config: plan for plan in plans}
         self.size = len(plans)
@@ -64,7 +65,7 @@ class Search:
         return config
 
     def _suggest(self, trial: optuna.trial.Trial) -> Config:
-        family = FAMILIES[trial.suggest_categorical("family", list(FAMILIES))]
+        family = self._families[trial.suggest_categorical("family", list(self._families))]
         prefix = family.config.family
         values = {name: trial.suggest_categorical(f"{prefix}.{name}", c) for name, c in family.choices.items()}
         return family.config(**values)
@@ -78,10 +79,10 @@ class Search:
         self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
 
     def _finished(self, config: Config, time_us: float | None) -> optuna.trial.FrozenTrial:
-        family = FAMILIES[config.family]
+        family = self._families[config.family]
         params: dict[str, Any] = {"family": config.family}
         distributions: dict[str, optuna.distributions.BaseDistribution] = {
-            "family": optuna.distributions.CategoricalDistribution(list(FAMILIES))
+            "family": optuna.distributions.CategoricalDistribution(list(self._families))
         }
         for name, choices in family.choices.items():
             params[f"{config.family}.{name}"] = getattr(config, name)

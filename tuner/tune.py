@@ -9,7 +9,7 @@ from qconv import generator
 from qconv.device import Device
 from qconv.generator import Config
 from qconv.instances.lookup import choose
-from qconv.problem import Conv2d
+from qconv.op import Problem
 from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement, best_of
@@ -30,7 +30,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    problem: Conv2d
+    problem: Problem
     device: str
     target: str
     space: int
@@ -42,7 +42,7 @@ class Outcome:
 
 
 def tune(
-    problem: Conv2d,
+    problem: Problem,
     device: Device,
     database: Database,
     *,
@@ -91,7 +91,7 @@ def tune(
     )
 
 
-def _known(problem: Conv2d, device: Device, database: Database, toolchain: str) -> dict[Config, Measurement]:
+def _known(problem: Problem, device: Device, database: Database, toolchain: str) -> dict[Config, Measurement]:
     """Rows of an earlier run that still hold: same toolchain, same source. A time-out is tried again."""
     plans, _ = generator.space(problem, device.target)
     rows = database.measurements(problem=problem, device=device.name, target=device.target.name)

@@ -16,21 +16,22 @@ POISON = 0xA5
 def mismatch(instance: Instance, sample: Sample) -> str | None:
     """None where every bit is right, else what is wrong, in one line."""
     problem, device = instance.problem, instance.device
-    q = problem.quantization
-    expected = reference.conv2d(problem, sample.x, sample.w, sample.parameters.checked(q, problem.k))
-    out = device.empty(problem.y_shape, q.out_type)
-    device.fill(out, POISON)
-    instance(device.upload(sample.x), device.upload(sample.w), out=out, **vars(sample.parameters))
+    outs = tuple(device.empty(tensor.shape, tensor.dtype) for tensor in problem.outputs)
+    for out in outs:
+        device.fill(out, POISON)
+    arrays = [device.upload(array) for array in sample.arrays]
+    instance(*arrays, out=outs if len(outs) > 1 else outs[0], **sample.parameters)
     device.synchronize()
-    got = np.asarray(device.download(out))
-    wrong = np.flatnonzero(_bits(got) != _bits(expected))
-    if wrong.size == 0:
-        return None
-    where = tuple(int(i) for i in np.unravel_index(wrong[0], problem.y_shape))
-    return (
-        f"{wrong.size} of {got.size} outputs differ from the oracle; the first at (n, h, w, k) = {where}: "
-        f"{got[where]} instead of {expected[where]}"
-    )
+    for tensor, out, expected in zip(problem.outputs, outs, reference.compute(problem, sample), strict=True):
+        got = np.asarray(device.download(out))
+        wrong = np.flatnonzero(_bits(got) != _bits(expected))
+        if wrong.size:
+            where = tuple(int(i) for i in np.unravel_index(wrong[0], tensor.shape))
+            return (
+                f"{wrong.size} of {got.size} outputs {tensor.name} differ from the oracle; the first at {where}: "
+                f"{got[where]} instead of {expected[where]}"
+            )
+    return None
 
 
 def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

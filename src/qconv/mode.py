@@ -6,17 +6,9 @@ even, then the output zero point added, then clamped to the type.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, fields
 
-
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value in choices:
-        return
-    near = difflib.get_close_matches(str(value), choices, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"{name}={value!r} is not one of {', '.join(choices)}{hint}")
-
+from qconv.op import check_choice
 
 # The first value of each is the default.
 MODE_VALUES: dict[str, tuple[str, ...]] = {

@@ -58,6 +58,15 @@ class Problem:
         """What else a config depends on: types, and what makes the kernel another one."""
         raise NotImplementedError
 
+    @property
+    def packed(self) -> tuple[str, ...]:
+        """The inputs that stay the same from call to call."""
+        return ()
+
+    def relayout(self, named: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        """Takes the layouts out of what is given by name: where the axes of an input lie in the array given."""
+        return {}
+
     def checked(self, parameters: dict[str, Any]) -> Any:
         """The run-time values that are given by name, checked; ValueError where one is wrong or not known."""
         if parameters:
@@ -87,7 +96,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     raise ValueError(f"{name}={value!r} is not one of {', '.join(choices)}{hint}")
 
 
-def size(name: str, value: object, least: int, most: int = LARGEST) -> int:
+def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> int:
     """As a Python int: NumPy's and other libraries' integers are as good."""
     try:
         if isinstance(value, bool) or not isinstance(value, SupportsIndex):

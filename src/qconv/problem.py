@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, field, fields
-from typing import SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
-from qconv.mode import Mode, check_choice
-from qconv.quantization import Quantization
+from qconv.mode import Mode
+from qconv.op import INT_MAX, LARGEST, Problem, Tensor, check_choice, checked_size, read_integer, read_key, short
+from qconv.quantization import Parameters, Quantization
 
 LAYOUTS = ("nhwc",)
-INT_MAX = 2**31 - 1
+W_LAYOUTS = ("krsc", "kcrs")
 EXACT_IN_FP32 = 2**24
-# Kernels count elements in int32, and look up to one tile past the end.
-LARGEST = INT_MAX - 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Conv2d:
+class Conv2d(Problem):
     """NHWC activations * KRSC weights -> NHWK. `stride` and `dilation` are (vertical, horizontal);
     `pad` is (top, left, bottom, right)."""
 
+    op: ClassVar[str] = "conv2d"
     n: int
     h: int
     w: int
@@ -39,20 +38,19 @@ class Conv2d:
 
     def __post_init__(self) -> None:
         for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
-            object.__setattr__(self, name, _size(name, getattr(self, name), 1))
+            object.__setattr__(self, name, checked_size(name, getattr(self, name), 1))
         for name, length, least in (("stride", 2, 1), ("dilation", 2, 1), ("pad", 4, 0)):
             values = getattr(self, name)
             if isinstance(values, SupportsIndex):
                 values = (values,) * length
             if not isinstance(values, (tuple, list)) or len(values) != length:
                 raise ValueError(f"{name}={values!r} must be one integer or {length} of them")
-            object.__setattr__(self, name, tuple(_size(name, value, least) for value in values))
+            object.__setattr__(self, name, tuple(checked_size(name, value, least) for value in values))
         check_choice("layout", self.layout, LAYOUTS)
         if not isinstance(self.quantization, Quantization):
             raise ValueError(f"quantization={self.quantization!r} must be a qconv.Quantization")
         self._check_geometry()
-        object.__setattr__(self, "key", _key(self))
-        object.__setattr__(self, "_hash", hash(self.key))
+        self._name(_key(self))
 
     def _check_geometry(self) -> None:
         for name, size in (("c", self.c), ("k", self.k)):
@@ -136,38 +134,49 @@ class Conv2d:
         return (self.n, self.oh, self.ow, self.k)
 
     @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        q = self.quantization
+        return Tensor("x", self.x_shape, q.x_type), Tensor("w", self.w_shape, q.w_type)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return (Tensor("y", self.y_shape, self.quantization.out_type),)
+
+    @property
     def operations(self) -> int:
-        """Multiplies and adds, as peers count them."""
         return 2 * self.pixels * self.k * self.reduction
 
     @property
     def io_bytes(self) -> int:
-        """Each input byte read once, each output byte written once."""
         out_bytes = {"int8": 1, "uint8": 1, "float16": 2}.get(self.quantization.out_type, 4)
         return self.n * self.h * self.w * self.c + self.k * self.reduction + self.pixels * self.k * out_bytes
 
-    def __str__(self) -> str:
-        return self.key
+    @property
+    def extents(self) -> dict[str, int]:
+        """Of the implicit GEMM."""
+        return {name: getattr(self, name) for name in ("pixels", "k_group", "reduction", "groups")}
 
-    # The key is compared, not twenty fields: a warm lookup is one dictionary hit.
-    def __hash__(self) -> int:
-        return self._hash
+    @property
+    def kinds(self) -> tuple[object, ...]:
+        q = self.quantization
+        return q.x_type, q.w_type, q.out_type, q.w_zero_point
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Conv2d) and self.key == other.key
+    @property
+    def packed(self) -> tuple[str, ...]:
+        return ("w",)
 
+    def relayout(self, named: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        layout = named.pop("w_layout", None)
+        if layout is None:
+            return {}
+        check_choice("w_layout", layout, W_LAYOUTS)
+        return {"w": (0, 2, 3, 1)} if layout == "kcrs" else {}
 
-def _size(name: str, value: object, least: int) -> int:
-    """As a Python int: NumPy's and other libraries' integers are as good."""
-    try:
-        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-            raise TypeError
-        size = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name}={value!r} must be an integer") from None
-    if not least <= size <= LARGEST:
-        raise ValueError(f"{name}={size} must be between {least} and {LARGEST}")
-    return size
+    def checked(self, parameters: dict[str, Any]) -> Parameters:
+        try:
+            return Parameters(**parameters).checked(self.quantization, self.k)
+        except TypeError as error:
+            raise ValueError(f"{error}; the parameters are {', '.join(Parameters.__dataclass_fields__)}") from None
 
 
 _PLURAL = ("stride", "dilation", "pad")
@@ -199,44 +208,29 @@ def _key(problem: Conv2d) -> str:
     return ":".join(parts)
 
 
-def parse(key: str) -> Conv2d:
+def parse(key: str) -> Problem:
     """The problem that a key names. Order and omitted defaults are free; anything unknown or given twice is refused."""
-    op, *parts = key.strip().split(":")
+    op, given = read_key(key, _FLAGS)
     if op != "conv2d":
-        raise ValueError(f"the key {_short(key)!r} names the op {_short(op)!r}; known: conv2d")
-    given: dict[str, str | bool] = {}
-    for part in parts:
-        name, equals, text = part.partition("=")
-        if name in given:
-            raise ValueError(f"{name!r} stands twice in the key {_short(key)!r}")
-        if bool(equals) == (name in _FLAGS):
-            rule = "is a flag and takes no value" if name in _FLAGS else "needs a value, as in name=value"
-            raise ValueError(f"{_short(part)!r} in the key {_short(key)!r}: {name!r} {rule}")
-        given[name] = text if equals else True
+        raise ValueError(f"the key {short(key)!r} names the op {short(op)!r}; known: conv2d")
+    return _read(key, given)
+
+
+def _read(key: str, given: dict[str, str | bool]) -> Conv2d:
     sizes: dict[str, int | tuple[int, ...]] = {}
     for name in (*_SIZES, "groups"):
         if name in given:
-            sizes[name] = _integer(name, given.pop(name))
+            sizes[name] = read_integer(name, given.pop(name))
         elif name != "groups":
-            raise ValueError(f"the key {_short(key)!r} has no {name}; it needs {', '.join(_SIZES)}")
+            raise ValueError(f"the key {short(key)!r} has no {name}; it needs {', '.join(_SIZES)}")
     for name in _PLURAL:
         if name in given:
-            values = tuple(_integer(name, text) for text in str(given.pop(name)).split(","))
+            values = tuple(read_integer(name, text) for text in str(given.pop(name)).split(","))
             sizes[name] = values[0] if len(values) == 1 else values
     layout = str(given.pop("layout", "nhwc"))
     modes = {flag.name: str(given.pop(flag.name)) for flag in fields(Mode) if flag.name in given}
     quantized = {name: given.pop(name) for name in (*_TYPES, *_FLAGS, "bias", "activation") if name in given}
     if given:
-        raise ValueError(f"unknown field {_short(next(iter(given)))!r} in the key {_short(key)!r}")
+        raise ValueError(f"unknown field {short(next(iter(given)))!r} in the key {short(key)!r}")
     quantization = Quantization(mode=Mode(**modes), **quantized)  # type: ignore[arg-type]
     return Conv2d(layout=layout, quantization=quantization, **sizes)  # type: ignore[arg-type]
-
-
-def _integer(name: str, text: str | bool) -> int:
-    if not isinstance(text, str) or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 10:
-        raise ValueError(f"{name}={text!r} in a problem key must be an integer of at most ten digits")
-    return int(text)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 160 else text[:157] + "..."

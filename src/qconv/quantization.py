@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv.mode import Mode, check_choice, preset
+from qconv.mode import Mode, preset
+from qconv.op import check_choice
 
 X_TYPES = ("int8", "uint8")
 OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16")

@@ -8,10 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qconv.epilogue import Values, steps
+from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.quantization import Parameters
+from qconv.sample import Sample
 
 Array = NDArray[Any]
+
+
+def compute(problem: Problem, drawn: Sample) -> tuple[Array, ...]:
+    """The outputs that every kernel must give, bit for bit."""
+    assert isinstance(problem, Conv2d)
+    x, w = drawn.arrays
+    return (conv2d(problem, x, w, problem.checked(drawn.parameters)),)
 
 
 def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
@@ -38,7 +47,6 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
 
 
 def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
-    """The output that every kernel must give, bit for bit."""
     q = problem.quantization
     acc = accumulate(problem, x, w, parameters)
     if np.abs(acc).max(initial=0) > 2**31 - 1:

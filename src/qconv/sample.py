@@ -1,31 +1,36 @@
-"""Random data for a problem: full-range integers and parameters that spread the outputs over their type."""
+"""Random data for a problem: full-range arrays and parameters that spread the outputs over their type."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv.op import Problem
 from qconv.problem import Conv2d
-from qconv.quantization import RANGES, Parameters
+from qconv.quantization import RANGES
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Sample:
-    x: Array
-    w: Array
-    parameters: Parameters
+    """The arrays of one call in their order, and its parameters by name."""
+
+    arrays: tuple[Array, ...]
+    parameters: dict[str, Any] = field(default_factory=dict)
 
 
-def draw(problem: Conv2d, seed: int, fixed: dict[str, int] | None = None) -> Sample:
+def draw(problem: Problem, seed: int, fixed: dict[str, int] | None = None) -> Sample:
     """`fixed` holds zero points that the caller chose. Same seed, same sample."""
-    rng = np.random.default_rng(seed)
+    assert isinstance(problem, Conv2d)
+    return _draw_conv2d(problem, np.random.default_rng(seed), fixed or {})
+
+
+def _draw_conv2d(problem: Conv2d, rng: np.random.Generator, fixed: dict[str, int]) -> Sample:
     q = problem.quantization
-    fixed = fixed or {}
 
     def integers(dtype: str, shape: tuple[int, ...]) -> Array:
         low, high = RANGES[dtype]
@@ -56,4 +61,4 @@ def draw(problem: Conv2d, seed: int, fixed: dict[str, int] | None = None) -> Sam
         if q.bias == "float32":
             noise = rng.uniform(-0.5, 0.5, problem.k)
             parameters["bias"] = ((bias + noise) * parameters["x_scale"] * parameters["w_scale"]).astype(np.float32)
-    return Sample(integers(q.x_type, problem.x_shape), integers(q.w_type, problem.w_shape), Parameters(**parameters))
+    return Sample((integers(q.x_type, problem.x_shape), integers(q.w_type, problem.w_shape)), parameters)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from qconv.cli.options import ProblemCommand, database_option, device_option, json_option, print_json, problem_options
-from qconv.problem import Conv2d
+from qconv.op import Problem
 
 
 @click.command(cls=ProblemCommand)
@@ -15,7 +15,7 @@ from qconv.problem import Conv2d
 @device_option
 @database_option
 @json_option
-def lookup(problem: Conv2d, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
+def lookup(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
     """The instance that the library would use, and why; its binary is in the cache afterwards."""
     from qconv.instances.lookup import lookup as find
 
@@ -60,7 +60,7 @@ target_option = click.option("--target", "target_name", metavar="sm_80|gfx90a|cp
 @device_option
 @target_option
 @json_option
-def space(problem: Conv2d, fixed: dict[str, int], device: str | None, target_name: str | None, as_json: bool) -> None:
+def space(problem: Problem, fixed: dict[str, int], device: str | None, target_name: str | None, as_json: bool) -> None:
     """Every config of the search space: the feasible ones by estimated cost, and why each other one is not."""
     from qconv.generator import space as enumerate_space
 
@@ -91,7 +91,7 @@ def space(problem: Conv2d, fixed: dict[str, int], device: str | None, target_nam
     "--config", "config_json", help="A config as JSON, as space --json prints it. Default: the untuned default."
 )
 def source(
-    problem: Conv2d, fixed: dict[str, int], device: str | None, target_name: str | None, config_json: str | None
+    problem: Problem, fixed: dict[str, int], device: str | None, target_name: str | None, config_json: str | None
 ) -> None:
     """Print the generated kernel."""
     from qconv import generator

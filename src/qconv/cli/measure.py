@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from qconv.cli.options import ProblemCommand, database_option, device_option, json_option, print_json, problem_options
-from qconv.problem import Conv2d
+from qconv.op import Problem
 
 if TYPE_CHECKING:
     from qconv.instances.instance import Instance
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qconv.tuner.tune import Outcome, Progress
 
 
-def tops(problem: Conv2d, time_us: float) -> float:
+def tops(problem: Problem, time_us: float) -> float:
     return problem.operations / time_us / 1e6
 
 
@@ -36,7 +36,7 @@ def tops(problem: Conv2d, time_us: float) -> float:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search; the data is always fresh.")
 def tune(
-    problem: Conv2d,
+    problem: Problem,
     fixed: dict[str, int],
     device: str | None,
     database: str | None,
@@ -153,7 +153,7 @@ def _describe(instance: Instance) -> dict[str, Any]:
 @click.option("--sanitize", type=click.Choice(["address", "thread"]), help="On the CPU device: run under a sanitizer.")
 @click.option("--seed", type=click.IntRange(0), help="Of the random data. Default: fresh.")
 def run(
-    problem: Conv2d,
+    problem: Problem,
     fixed: dict[str, int],
     device: str | None,
     database: str | None,
@@ -185,9 +185,10 @@ def run(
         wrong = wrong or mismatch(instance, drawn)
         document |= {"verified": wrong is None}
     if not verify and sanitize is None:
-        upload = instance.device.upload
-        y = instance.device.download(instance(upload(drawn.x), upload(drawn.w), **vars(drawn.parameters)))
-        document |= {"output_sha256": hashlib.sha256(y.tobytes()).hexdigest()}
+        made = instance(*(instance.device.upload(array) for array in drawn.arrays), **drawn.parameters)
+        outputs = made if isinstance(made, tuple) else (made,)
+        digest = hashlib.sha256(b"".join(instance.device.download(output).tobytes() for output in outputs))
+        document |= {"output_sha256": digest.hexdigest()}
     if wrong is not None:
         document |= {"wrong": wrong}
     _print(document, as_json)
@@ -200,7 +201,7 @@ def run(
 @device_option
 @database_option
 @json_option
-def bench(problem: Conv2d, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
+def bench(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
     """Verify and time the instance that lookup would give, by the tuner's protocol."""
     from qconv import sample
     from qconv.instances.lookup import lookup

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from qconv.mode import PRESETS
+from qconv.op import Problem
 from qconv.problem import Conv2d, parse
 from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, X_TYPES, Quantization
 
@@ -100,7 +101,7 @@ def problem_options(command: Command) -> Command:
 _QUANTIZATION_OPTIONS = ("mode", "x_type", "w_type", "out_type", "per_channel", "bias", "activation", *_ZERO_POINTS)
 
 
-def _problem(op: str, given: dict[str, Any]) -> Conv2d:
+def _problem(op: str, given: dict[str, Any]) -> Problem:
     if op != "conv2d":
         if given:
             name = next(iter(given)).replace("_", "-")

@@ -90,6 +90,9 @@ class CpuDevice:
     def download(self, array: Any) -> Any:
         return array
 
+    def contiguous(self, array: Any) -> Any:
+        return np.ascontiguousarray(array)
+
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         return np.empty(shape, dtype)
 

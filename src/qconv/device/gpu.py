@@ -173,6 +173,10 @@ class GpuDevice:
             array = cupy.asarray(array)
         return cupy.asnumpy(array) if isinstance(array, cupy.ndarray) else array
 
+    def contiguous(self, array: Any) -> Any:
+        with self.current:
+            return cupy.ascontiguousarray(array)
+
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         with self.current:
             return cupy.empty(shape, dtype)

@@ -1,0 +1,110 @@
+"""What the kernel pages of a convolution share: its arguments, its constants, its epilogue and its math in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qconv.epilogue import Argument, steps
+from qconv.generator.plan import Constant, Field
+from qconv.problem import Conv2d
+from qconv.quantization import Quantization
+
+
+def aliases(problem: Conv2d) -> dict[str, str]:
+    q = problem.quantization
+    return {"X": q.x_type, "W": q.w_type, "Output": q.out_type}
+
+
+def context(problem: Conv2d) -> dict[str, Any]:
+    """What the pages and their pieces read beside the plan."""
+    chosen = steps(problem.quantization)
+    return {
+        "quantization": problem.quantization,
+        "says": _what_it_computes(problem),
+        "steps": chosen,
+        "epilogue_arguments": [argument for step in chosen for argument in step.arguments],
+        "wants": {want for step in chosen for want in step.wants},
+    }
+
+
+def argument_fields(problem: Conv2d) -> tuple[Field, ...]:
+    """The argument struct: pointers first, so that it has no holes."""
+    quantization = problem.quantization
+    pointers = [
+        Field("x", "const X*", "x", "activations, NHWC"),
+        Field("w", "const W*", "w", "weights, KRSC"),
+        Field("y", "Output*", "y", "output, NHWK"),
+    ]
+    scalars: list[Field] = []
+    for argument in (a for step in steps(quantization) for a in step.arguments):
+        if argument.name == "offset" and quantization.x_zero_point:
+            pointers.append(Field("offset", "int*", "workspace", f"per channel: {argument.says}", None, problem.k))
+            if quantization.bias_at == "accumulator":
+                pointers.append(
+                    Field("int32_bias", "const int*", "value", "per channel: read by fold", argument, problem.k)
+                )
+        elif argument.per_channel:
+            says = f"per channel: {argument.says}"
+            pointers.append(Field(argument.name, f"const {argument.ctype}*", "value", says, argument, problem.k))
+        else:
+            scalars.append(Field(argument.name, argument.ctype, "value", argument.says, argument))
+    if quantization.x_zero_point:
+        scalars.append(Field("x_zero", "int", "value", "the input zero point", X_ZERO))
+    return tuple(pointers + scalars)
+
+
+X_ZERO = Argument("x_zero", "int", False, "the input zero point", lambda q, parameters: parameters.x_zero_point)
+
+
+def problem_constants(problem: Conv2d) -> tuple[Constant, ...]:
+    return (
+        Constant("IN_H", problem.h),
+        Constant("IN_W", problem.w),
+        Constant("C", problem.c),
+        Constant("C_GROUP", problem.c_group, "input channels of a group"),
+        Constant("OUT_H", problem.oh),
+        Constant("OUT_W", problem.ow),
+        Constant("K", problem.k),
+        Constant("K_GROUP", problem.k_group, "output channels of a group"),
+        Constant("S", problem.s, "filter width"),
+        Constant("STRIDE_H", problem.stride[0]),
+        Constant("STRIDE_W", problem.stride[1]),
+        Constant("DILATION_H", problem.dilation[0]),
+        Constant("DILATION_W", problem.dilation[1]),
+        Constant("PAD_TOP", problem.pad[0]),
+        Constant("PAD_LEFT", problem.pad[1]),
+        Constant("PIXELS", problem.pixels, "output pixels of all images"),
+        Constant("REDUCTION", problem.reduction, "products in one output"),
+        Constant("X_SIGNED", problem.quantization.x_type == "int8"),
+        Constant("W_SIGNED", problem.quantization.w_type == "int8"),
+    )
+
+
+def _what_it_computes(problem: Conv2d) -> list[str]:
+    """The math, for the reader of the generated source."""
+    q, mode = problem.quantization, problem.quantization.mode
+    x = "(x - x_zero)" if q.x_zero_point else "x"
+    w = "(w - w_zero[k])" if q.w_zero_point and q.per_channel else "(w - w_zero)" if q.w_zero_point else "w"
+    lines = [f"  acc = sum over r, s, c of {x} * {w}, in int32"]
+    value = _scaled(q) if q.scaled else "(acc + bias[k])" if q.bias_at else "acc"
+    if q.activation != "none":
+        value = f"{q.activation}({value})"
+    if not q.requantizes:
+        return [*lines, f"  y   = {value}, as {q.out_type}"]
+    if mode.order != "multiply":
+        value += " / y_scale" if mode.order == "multiply_divide" else " * inverse"
+    zero = " + y_zero" if q.y_zero_point else ""
+    inside, outside = (zero, "") if mode.zero_point_add == "before_round" else ("", zero)
+    return [*lines, f"  y   = clamp({ROUNDINGS[mode.rounding]}({value}{inside}){outside}) as {q.out_type}"]
+
+
+ROUNDINGS = {"rne": "round_half_to_even", "half_away": "round_half_away_from_zero", "rtz": "truncate"}
+
+
+def _scaled(q: Quantization) -> str:
+    channel = "[k]" if q.per_channel else ""
+    if q.mode.order == "multiply":
+        return f"{'(acc + bias[k])' if q.bias_at else 'acc'} * multiplier{channel}"
+    if q.bias_at is None:
+        return f"(acc * scale{channel})"
+    return f"fma(acc, scale{channel}, bias[k])" if q.mode.fma == "on" else f"(acc * scale{channel} + bias[k])"
