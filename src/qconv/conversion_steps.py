@@ -31,8 +31,13 @@ DTYPES["int32"] = np.dtype("int32")
 
 # What the element is in C++, and how it becomes a float.
 _FROM_16_BITS = {
-    "float16": ("tile::half_to_float({})", "tile::to_half({})", ("from_half",), ("half",)),
-    "bfloat16": ("tile::bfloat16_to_float({})", "tile::to_bfloat16({})", ("from_bfloat16",), ("bfloat16",)),
+    "float16": ("tile::half_to_float({})", "tile::to_half({})", ("from_half", "bits"), ("half",)),
+    "bfloat16": (
+        "tile::bfloat16_to_float({})",
+        "tile::to_bfloat16({})",
+        ("from_bfloat16", "bits"),
+        ("bfloat16", "bits"),
+    ),
 }
 _LONG_ROUNDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rne": ("tile::round_to_long", ("long",)),
@@ -292,7 +297,7 @@ def _narrow(problem: Dequantize) -> Step:
     if out_type in _FROM_16_BITS:
         _, to, _, wants = _FROM_16_BITS[out_type]
         cxx = to.format("tile::to_odd(value)" if double else "value")
-        wants = (*wants, "odd") if double else wants
+        wants = (*wants, "odd", "bits") if double else wants
     return Step("narrow", f"result = {cxx};", lambda value, v: narrow(value, out_type), wants=wants)
 
 
