@@ -94,6 +94,8 @@ def problems() -> list[Conversion]:
     for rounding in roundings:
         for add in added:
             chosen.append(Quantize(**size, out_type="int32", zero_point=True, rounding=rounding, zero_point_add=add))
+    fused: dict[str, Any] = {"quotient": "reciprocal", "zero_point_add": "before_round", "fma": "on"}
+    chosen += [Quantize(**size, **fused, zero_point=True, out_type=out_type) for out_type in INTEGERS]
     for x_type in INTEGERS:
         for out_type in REALS:
             for subtraction in (None, "integer", "real"):

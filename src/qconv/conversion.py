@@ -39,6 +39,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "quotient": ("divide", "reciprocal"),
     "rounding": MODE_VALUES["rounding"],
     "zero_point_add": MODE_VALUES["zero_point_add"],
+    # Whether x * (1 / scale) + zero_point is one operation.
+    "fma": MODE_VALUES["fma"],
     # q - zero exactly, then rounded to the precision; or both rounded to it first.
     "subtraction": ("integer", "real"),
     # value * (x_scale / y_scale); (value * x_scale) / y_scale; (value * x_scale) * (1 / y_scale).
@@ -214,11 +216,13 @@ class Quantize(Conversion):
     quotient: str = "divide"
     rounding: str = "rne"
     zero_point_add: str = "after_round"
+    fma: str = "off"
 
     def _check(self) -> None:
         self._set_range()
         _check_precision(self.precision, self.x_type)
         _check_added("zero_point", self.zero_point, self.zero_point_add)
+        _check_fma(self)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -336,10 +340,12 @@ class Dynamic(Choose):
     quotient: str = "divide"
     rounding: str = "rne"
     zero_point_add: str = "after_round"
+    fma: str = "off"
 
     def _check(self) -> None:
         super()._check()
         _check_precision(self.precision, self.x_type)
+        _check_fma(self)
 
     @property
     def choose(self) -> Choose:
@@ -359,6 +365,16 @@ class Dynamic(Choose):
 def _check_added(name: str, there: bool, added: str) -> None:
     if added != "after_round" and not there:
         raise ValueError(f"zero_point_add={added!r} without {name}: there is nothing to add; leave it out")
+
+
+def _check_fma(problem: Quantize | Dynamic) -> None:
+    fusible = ("reciprocal", "before_round", "float32")
+    if problem.fma == "on" and (problem.quotient, problem.zero_point_add, problem.precision) != fusible:
+        raise ValueError(
+            f"fma='on' with quotient={problem.quotient!r}, zero_point_add={problem.zero_point_add!r} and "
+            f"precision={problem.precision!r}: only an fp32 product to which the zero point is added before the "
+            "rounding can be fused; use reciprocal, before_round and float32, or leave fma off"
+        )
 
 
 def _check_choosing(problem: Choose) -> None:

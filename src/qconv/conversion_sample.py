@@ -71,7 +71,7 @@ def _sprinkled(x: Array, rng: np.random.Generator) -> Array:
 
 
 def _ranges(problem: Choose, rng: np.random.Generator) -> Array:
-    """Channels of every kind: both signs, one sign, constant, all zero, tiny, tie-making, with NaNs, with an infinity."""
+    """Channels of every kind: of both signs, of one, constant, all zero, tiny, tie-making, with NaNs, infinite."""
     assert problem.x_type in REALS
     x = rng.normal(0, 1, problem.shape) * np.exp(rng.uniform(-6, 4, (1, problem.channels, 1)))
     for channel in range(problem.channels):

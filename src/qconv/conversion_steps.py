@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from qconv.conversion import Dequantize, Dynamic, Quantize, Requantize
 from qconv.epilogue import ROUNDINGS, Step
+from qconv.epilogue import _fma as fused
 
 Values = dict[str, Any]
 Array = NDArray[Any]
@@ -86,7 +87,7 @@ class Real:
         if self.precision not in _FROM_16_BITS:
             return ()
         _, _, back, to = _FROM_16_BITS[self.precision]
-        return (*back, *to)
+        return (*back, *to)  # `back` brings "bits"
 
     def literal(self, number: float) -> str:
         text = repr(float(number) if self.ctype == "double" else float(np.float32(number)))
@@ -131,6 +132,8 @@ def steps(problem: Elementwise) -> tuple[Step, ...]:
         return (*_subtract(problem, problem.x_zero_point), *_rescale(problem), *_store(problem, problem.y_zero_point))
     real = Real(problem.precision)
     quotient = _multiply(real, "inverse") if problem.quotient == "reciprocal" else _divide(real, "divisor")
+    if problem.fma == "on":
+        return (_load(problem, real), FUSED, *_convert(problem, False))
     return (_load(problem, real), quotient, *_store(problem, problem.zero_point))
 
 
@@ -243,6 +246,14 @@ def _multiply(real: Real, by: str) -> Step:
     )
 
 
+FUSED = Step(
+    "multiply_and_add",
+    "value = tile::fma(value, granule.inverse, granule.real_zero);",
+    lambda value, v: fused(value, v["inverse"], v["real_zero"]),
+    wants=("fma",),
+)
+
+
 def _subtract(problem: Dequantize | Requantize, there: bool) -> Iterator[Step]:
     real = Real(problem.precision)
     if not there or (isinstance(problem, Dequantize) and problem.subtraction == "real"):
@@ -297,7 +308,7 @@ def _narrow(problem: Dequantize) -> Step:
     if out_type in _FROM_16_BITS:
         _, to, _, wants = _FROM_16_BITS[out_type]
         cxx = to.format("tile::to_odd(value)" if double else "value")
-        wants = (*wants, "odd", "bits") if double else wants
+        wants = (*wants, "bits", "odd") if double else (*wants, "bits")
     return Step("narrow", f"result = {cxx};", lambda value, v: narrow(value, out_type), wants=wants)
 
 
@@ -307,25 +318,31 @@ def clamped(value: Array, low: Any, high: Any) -> Array:
 
 
 def _store(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
-    """Clamped while it is real, so that the conversion to an integer cannot overflow; int32 in fp64, which is exact."""
-    real, out_type, low, high = Real(problem.precision), problem.out_type, problem.low, problem.high
-    assert low is not None
-    assert high is not None
-    bounds = _bounds(problem)
-    value = "value" if bounds.ctype == real.ctype else "static_cast<double>(value)"
-    cxx, rounded, wants = ROUNDINGS[problem.rounding]
-    if zero and problem.zero_point_add == "before_round":
+    real = Real(problem.precision)
+    before = zero and problem.zero_point_add == "before_round"
+    if before:
         yield Step(
             "zero_point",
             f"value = {real.rounded('tile::add(value, granule.real_zero)')};",
             lambda value, v: real.round(value + v["real_zero"]),
             wants=(*real.wide, *real.wants),
         )
-    if not zero or problem.zero_point_add == "before_round":
+    yield from _convert(problem, zero and not before)
+
+
+def _convert(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
+    """Clamped while it is real, so that the conversion to an integer cannot overflow; int32 in fp64, which is exact."""
+    out_type, low, high = problem.out_type, problem.low, problem.high
+    assert low is not None
+    assert high is not None
+    real, bounds = Real(problem.precision), _bounds(problem)
+    value = "value" if bounds.ctype == real.ctype else "static_cast<double>(value)"
+    cxx, rounded, wants = ROUNDINGS[problem.rounding]
+    if not zero:
+        limits = f"{bounds.literal(low)}, {bounds.literal(high)}"
         yield Step(
             "quantize",
-            f"result = static_cast<Output>(\n        {cxx}(tile::clamp({value}, {bounds.literal(low)}, "
-            f"{bounds.literal(high)})));",
+            f"result = static_cast<Output>(\n        {cxx}(tile::clamp({value}, {limits})));",
             lambda value, v: rounded(clamped(value.astype(bounds.dtype), low, high)).astype(out_type),
             wants=(*wants, *bounds.wide),
         )
