@@ -1,0 +1,411 @@
+"""The problems beside the convolution: real numbers to integers, back, from one scale to another, and the choice of
+scale and zero point. An array is seen as (outer, channels, inner); scales are device arrays, never host parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from math import prod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from qconv.conversion_presets import system_flags
+from qconv.mode import MODE_VALUES
+from qconv.op import LARGEST, Problem, Tensor, check_choice, read_integer, size
+from qconv.quantization import RANGES as NARROW_RANGES
+
+REALS = ("float32", "float16", "bfloat16", "float64")
+RANGES = {**NARROW_RANGES, "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**16 - 1)}
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
+WIDE = ("float32", "float64")
+BYTES = {
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "float32": 4,
+    "float64": 8,
+}
+
+# Where systems disagree; the first value of each is the default. `rounding`, `zero_point_add` and `order` are Mode's.
+CHOICES: dict[str, tuple[str, ...]] = {
+    "scale_type": WIDE,
+    # The type that the quotient or product is rounded to.
+    "precision": REALS,
+    # x / scale; or x * (1 / scale), the reciprocal computed once in the scale's type, then rounded to the precision.
+    "quotient": ("divide", "reciprocal"),
+    "rounding": MODE_VALUES["rounding"],
+    "zero_point_add": MODE_VALUES["zero_point_add"],
+    # Whether x * (1 / scale) + zero_point is one operation.
+    "fma": MODE_VALUES["fma"],
+    # q - zero exactly, then rounded to the precision; or both rounded to it first.
+    "subtraction": ("integer", "real"),
+    # value * (x_scale / y_scale); (value * x_scale) / y_scale; (value * x_scale) * (1 / y_scale).
+    "order": MODE_VALUES["order"],
+    "mapping": ("asymmetric", "symmetric", "symmetric_no_clip"),
+    # Whose choice of scale and zero point.
+    "rule": ("torch", "onnx", "fbgemm", "xnnpack"),
+}
+# torch and xnnpack: the least scale. onnx: the scale of a range that is only zero. fbgemm: the small-scale cut-off.
+EPS = {"torch": 1.1920929e-07, "onnx": 1.0, "fbgemm": 6.1e-05, "xnnpack": 1.1920929e-07}
+LEAST_EPS, MOST_EPS = 2.0**-126, 2.0**126
+# Ranges of at most so many steps are exact in fp32, which the choice of a zero point relies on.
+MOST_STEPS = 2**24
+FLAGS = ("zero_point", "x_zero_point", "y_zero_point")
+_ALWAYS = ("outer", "channels", "inner", "x_type", "out_type")
+_NUMBERS = ("outer", "channels", "inner", "block", "low", "high")
+
+
+@dataclass(frozen=True, eq=False)
+class Conversion(Problem):
+    """`block` 0: one scale a channel, so per tensor is channels=1 and per token is outer=1, channels=tokens.
+    `block` > 0: one scale for so many neighbouring channels at one (outer, inner), as ONNX blocks have it."""
+
+    outer: int
+    channels: int
+    inner: int
+    block: int = 0
+    key: str = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    allowed: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    def __post_init__(self) -> None:
+        for name in ("outer", "channels", "inner"):
+            object.__setattr__(self, name, size(name, getattr(self, name), 1))
+        object.__setattr__(self, "block", size("block", self.block, 0))
+        for flag in fields(self):
+            value = getattr(self, flag.name, None)
+            if flag.name in self.allowed:
+                check_choice(flag.name, value, self.allowed[flag.name])
+            elif flag.name in CHOICES:
+                check_choice(flag.name, value, CHOICES[flag.name])
+            elif flag.name in FLAGS and not isinstance(value, bool):
+                raise ValueError(f"{flag.name}={value!r} must be True or False; the zero points are arrays of the call")
+        for name, count in (("the array", self.elements), ("the array of scales", self.scales)):
+            if count > LARGEST:
+                raise ValueError(f"{name} has {count} elements; at most {LARGEST} are supported: split outer")
+        self._check()
+        self._name(self._key())
+
+    def _check(self) -> None:
+        """What only this class asks for."""
+
+    @property
+    def elements(self) -> int:
+        return self.outer * self.channels * self.inner
+
+    @property
+    def blocks(self) -> int:
+        """Scales along the channels."""
+        return -(-self.channels // self.block) if self.block else self.channels
+
+    @property
+    def scales(self) -> int:
+        return self.outer * self.blocks * self.inner if self.block else self.channels
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (self.outer, self.channels, self.inner)
+
+    @property
+    def granularity(self) -> str:
+        return "block" if self.block else "tensor" if self.channels == 1 else "channel"
+
+    @property
+    def io_bytes(self) -> int:
+        return sum(prod(tensor.shape) * BYTES[tensor.dtype] for tensor in (*self.inputs, *self.outputs))
+
+    @property
+    def extents(self) -> dict[str, int]:
+        return {"outer": self.outer, "channels": self.channels, "inner": self.inner, "block": max(self.block, 1)}
+
+    @property
+    def kinds(self) -> tuple[object, ...]:
+        flags = (name for name in (entry.name for entry in fields(self)) if name not in (*_NUMBERS, "key", "_hash"))
+        return (self.granularity, *(getattr(self, name) for name in flags))
+
+    def _scale(self, name: str) -> Tensor:
+        return Tensor(name, (self.scales,), getattr(self, "scale_type", ""))
+
+    def _zero(self, name: str) -> Tensor:
+        return Tensor(name, (self.scales,), "int32")
+
+    def _set_range(self) -> None:
+        """`low` and `high` of the output, the type's unless given."""
+        out_type = getattr(self, "out_type", "")
+        least, most = RANGES[out_type]
+        for name, default in (("low", least), ("high", most)):
+            given = getattr(self, name)
+            number = default if given is None else size(name, given, least, most)
+            object.__setattr__(self, name, number)
+        if self.low >= self.high:  # type: ignore[attr-defined]
+            raise ValueError(
+                f"low={self.low} with high={self.high}: low must be below high; "  # type: ignore[attr-defined]
+                f"{out_type} holds {least} to {most}"
+            )
+
+    def _defaults(self) -> dict[str, Any]:
+        """Of the fields: what a key leaves out."""
+        defaults = {entry.name: entry.default for entry in fields(self) if entry.init}
+        if "low" in defaults:
+            defaults["low"], defaults["high"] = RANGES[getattr(self, "out_type", "")]
+        return defaults
+
+    def _key(self) -> str:
+        """Sizes and types always; everything else only where it differs from the default, always in this order."""
+        parts = [self.op]
+        for name, default in self._defaults().items():
+            value = getattr(self, name)
+            if name in _ALWAYS or value != default:
+                parts.append(name if value is True else f"{name}={value!r}" if name == "eps" else f"{name}={value}")
+        return ":".join(parts)
+
+    @classmethod
+    def read(cls, given: dict[str, str | bool]) -> Self:
+        """The problem that a key names, from what `op.read_key` found behind the op."""
+        known = [entry.name for entry in fields(cls) if entry.init]
+        values: dict[str, Any] = {}
+        for name, text in given.items():
+            if name not in known:
+                raise ValueError(f"unknown field {name!r} in a key of {cls.op}; it has {', '.join(known)}")
+            values[name] = read_integer(name, text) if name in _NUMBERS else _real(text) if name == "eps" else text
+        for name in ("outer", "channels", "inner"):
+            if name not in values:
+                raise ValueError(f"a key of {cls.op} has no {name}; it needs outer, channels and inner")
+        return cls(**values)
+
+    @classmethod
+    def of(cls, mode: str, **spec: Any) -> Self:
+        """The problem as the named system computes it. What that system has no notion of is refused."""
+        return cls(**system_flags(cls.op, mode, spec))
+
+
+def _real(text: str | bool) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"eps={text!r} in a problem key must be a number, as in eps=1e-05") from None
+
+
+def _check_precision(precision: str, x_type: str) -> None:
+    if precision in ("float16", "bfloat16") and precision != x_type:
+        raise ValueError(
+            f"precision={precision!r} with x_type={x_type!r}: a 16-bit quotient is that of 16-bit numbers; use "
+            f"x_type={precision!r}, or precision float32 or float64"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Quantize(Conversion):
+    """Real to integer: round(x / scale) + zero_point, clamped. A NaN becomes `low`."""
+
+    op: ClassVar[str] = "quantize"
+    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": REALS, "out_type": INTEGERS}
+
+    x_type: str = "float32"
+    out_type: str = "int8"
+    zero_point: bool = False
+    low: int | None = None
+    high: int | None = None
+    scale_type: str = "float32"
+    precision: str = "float32"
+    quotient: str = "divide"
+    rounding: str = "rne"
+    zero_point_add: str = "after_round"
+    fma: str = "off"
+
+    def _check(self) -> None:
+        self._set_range()
+        _check_precision(self.precision, self.x_type)
+        _check_added("zero_point", self.zero_point, self.zero_point_add)
+        _check_fma(self)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        zero = (self._zero("zero_point"),) if self.zero_point else ()
+        return (Tensor("x", self.shape, self.x_type), self._scale("scale"), *zero)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return (Tensor("y", self.shape, self.out_type),)
+
+
+@dataclass(frozen=True, eq=False)
+class Dequantize(Conversion):
+    """Integer to real: (x - zero_point) * scale in the precision, then rounded once to the output type."""
+
+    op: ClassVar[str] = "dequantize"
+    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": INTEGERS, "out_type": REALS, "precision": WIDE}
+
+    x_type: str = "int8"
+    out_type: str = "float32"
+    zero_point: bool = False
+    scale_type: str = "float32"
+    precision: str = "float32"
+    subtraction: str = "integer"
+
+    def _check(self) -> None:
+        if self.subtraction != "integer" and not self.zero_point:
+            raise ValueError(
+                f"subtraction={self.subtraction!r} without zero_point: there is nothing to subtract; leave it out"
+            )
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        zero = (self._zero("zero_point"),) if self.zero_point else ()
+        return (Tensor("x", self.shape, self.x_type), self._scale("scale"), *zero)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return (Tensor("y", self.shape, self.out_type),)
+
+
+@dataclass(frozen=True, eq=False)
+class Requantize(Conversion):
+    """Integer to integer of another scale. The subtraction of x_zero is exact; both sides share the granularity."""
+
+    op: ClassVar[str] = "requantize"
+    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": INTEGERS, "out_type": INTEGERS, "precision": WIDE}
+
+    x_type: str = "int8"
+    out_type: str = "int8"
+    x_zero_point: bool = False
+    y_zero_point: bool = False
+    low: int | None = None
+    high: int | None = None
+    scale_type: str = "float32"
+    precision: str = "float32"
+    order: str = "multiply"
+    rounding: str = "rne"
+    zero_point_add: str = "after_round"
+
+    def _check(self) -> None:
+        self._set_range()
+        _check_added("y_zero_point", self.y_zero_point, self.zero_point_add)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        x_zero = (self._zero("x_zero"),) if self.x_zero_point else ()
+        y_zero = (self._zero("y_zero"),) if self.y_zero_point else ()
+        return (Tensor("x", self.shape, self.x_type), self._scale("x_scale"), *x_zero, self._scale("y_scale"), *y_zero)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return (Tensor("y", self.shape, self.out_type),)
+
+
+@dataclass(frozen=True, eq=False)
+class Choose(Conversion):
+    """The scale and zero point of each channel, from its least and largest element. NaNs are ignored."""
+
+    op: ClassVar[str] = "choose"
+    allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": REALS, "out_type": INTEGERS}
+
+    x_type: str = "float32"
+    out_type: str = "int8"
+    low: int | None = None
+    high: int | None = None
+    scale_type: str = "float32"
+    mapping: str = "asymmetric"
+    rule: str = "torch"
+    eps: float | None = None
+
+    def _check(self) -> None:
+        self._set_range()
+        _check_choosing(self)
+
+    def _defaults(self) -> dict[str, Any]:
+        return {**super()._defaults(), "eps": EPS[self.rule]}
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return (Tensor("x", self.shape, self.x_type),)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return (self._scale("scale"), self._zero("zero_point"))
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamic(Choose):
+    """Choose, then Quantize of the same array by what was chosen."""
+
+    op: ClassVar[str] = "dynamic"
+
+    precision: str = "float32"
+    quotient: str = "divide"
+    rounding: str = "rne"
+    zero_point_add: str = "after_round"
+    fma: str = "off"
+
+    def _check(self) -> None:
+        super()._check()
+        _check_precision(self.precision, self.x_type)
+        _check_fma(self)
+
+    @property
+    def choose(self) -> Choose:
+        return Choose(**{entry.name: getattr(self, entry.name) for entry in fields(Choose) if entry.init})
+
+    @property
+    def quantize(self) -> Quantize:
+        own = {entry.name for entry in fields(self)}
+        shared = (entry.name for entry in fields(Quantize) if entry.init and entry.name in own)
+        return Quantize(zero_point=True, **{name: getattr(self, name) for name in shared})
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return (Tensor("y", self.shape, self.out_type), *super().outputs)
+
+
+def _check_added(name: str, there: bool, added: str) -> None:
+    if added != "after_round" and not there:
+        raise ValueError(f"zero_point_add={added!r} without {name}: there is nothing to add; leave it out")
+
+
+def _check_fma(problem: Quantize | Dynamic) -> None:
+    fusible = ("reciprocal", "before_round", "float32")
+    if problem.fma == "on" and (problem.quotient, problem.zero_point_add, problem.precision) != fusible:
+        raise ValueError(
+            f"fma='on' with quotient={problem.quotient!r}, zero_point_add={problem.zero_point_add!r} and "
+            f"precision={problem.precision!r}: only an fp32 product to which the zero point is added before the "
+            "rounding can be fused; use reciprocal, before_round and float32, or leave fma off"
+        )
+
+
+def _check_choosing(problem: Choose) -> None:
+    if problem.block:
+        raise ValueError(
+            f"block={problem.block} in {problem.op}: scales are chosen per channel; leave it out, and reshape so that "
+            "each block is a channel"
+        )
+    low, high = problem.low, problem.high
+    assert low is not None
+    assert high is not None
+    if high - low > MOST_STEPS:
+        raise ValueError(
+            f"low={low} with high={high}: a zero point is chosen in fp32, which is exact for at most {MOST_STEPS} "
+            "steps; give a narrower low and high"
+        )
+    if problem.rule != "torch" and problem.mapping != "asymmetric":
+        raise ValueError(
+            f"rule={problem.rule!r} with mapping={problem.mapping!r}: that rule is asymmetric; use rule torch"
+        )
+    if problem.mapping == "symmetric_no_clip" and not low < 0 < high:
+        raise ValueError(
+            f"mapping='symmetric_no_clip' with low={low} and high={high}: it divides by both, so low must be below "
+            "zero and high above; use mapping symmetric or a signed range"
+        )
+    eps = EPS[problem.rule] if problem.eps is None else problem.eps
+    if isinstance(eps, bool) or not isinstance(eps, int | float | np.floating) or not LEAST_EPS <= eps <= MOST_EPS:
+        raise ValueError(f"eps={eps!r} must be a number from {LEAST_EPS} to {MOST_EPS}, where fp32 is normal")
+    object.__setattr__(problem, "eps", float(eps))
+
+
+OPS: dict[str, type[Conversion]] = {
+    problem.op: problem for problem in (Quantize, Dequantize, Requantize, Choose, Dynamic)
+}

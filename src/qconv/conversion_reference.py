@@ -1,0 +1,62 @@
+"""The oracle of quantize, dequantize, requantize, choose and dynamic: their NumPy lines, one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qconv.conversion import Choose, Conversion, Dynamic
+from qconv.conversion_choice import choice_real, choice_steps
+from qconv.conversion_steps import DTYPES, Array, Elementwise, Values, prepared, steps
+
+
+def compute(problem: Conversion, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The outputs, from the inputs in the order of the problem."""
+    _check(problem, arrays)
+    with np.errstate(all="ignore"):
+        if isinstance(problem, Dynamic):
+            scale, zero_point = _choose(problem, arrays[0])
+            return (_elementwise(problem.quantize, (arrays[0], scale, zero_point)), scale, zero_point)
+        if isinstance(problem, Choose):
+            return _choose(problem, arrays[0])
+        return (_elementwise(problem, arrays),)  # type: ignore[arg-type]
+
+
+def _check(problem: Conversion, arrays: tuple[Array, ...]) -> None:
+    if len(arrays) != len(problem.inputs):
+        names = ", ".join(tensor.name for tensor in problem.inputs)
+        raise ValueError(f"{len(arrays)} arrays for {problem}: it takes {names}")
+    for tensor, array in zip(problem.inputs, arrays, strict=True):
+        if array.shape != tensor.shape or array.dtype != DTYPES[tensor.dtype]:
+            raise ValueError(
+                f"{tensor.name} is {array.dtype} of shape {array.shape}; {problem} takes {tensor.dtype} of shape "
+                f"{tensor.shape}: convert or reshape it"
+            )
+
+
+def _elementwise(problem: Elementwise, arrays: tuple[Array, ...]) -> Array:
+    loaded: Values = {tensor.name: array for tensor, array in zip(problem.inputs, arrays, strict=True)}
+    value = loaded.pop("x")
+    granule = {entry.name: spread(problem, entry.numpy(loaded)) for entry in prepared(problem)}
+    for step in steps(problem):
+        value = step.numpy(value, granule)
+    return np.ascontiguousarray(value, DTYPES[problem.outputs[0].dtype])
+
+
+def spread(problem: Conversion, scales: Array) -> Array:
+    """One number a scale -> an array that broadcasts over the elements."""
+    if not problem.block:
+        return scales.reshape(1, problem.channels, 1)
+    blocks = scales.reshape(problem.outer, problem.blocks, problem.inner)
+    return np.repeat(blocks, problem.block, axis=1)[:, : problem.channels]
+
+
+def _choose(problem: Choose, x: Array) -> tuple[Array, Array]:
+    real = choice_real(problem)
+    values = x.astype(real.dtype)
+    state: Values = {
+        "smallest": np.fmin.reduce(values, axis=(0, 2), initial=np.inf),
+        "largest": np.fmax.reduce(values, axis=(0, 2), initial=-np.inf),
+    }
+    for step in choice_steps(problem):
+        state |= step.numpy(state)
+    return state["scale"], state["zero_point"]

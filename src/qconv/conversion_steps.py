@@ -1,0 +1,360 @@
+"""The arithmetic of quantize, dequantize and requantize as data: each piece of C++ beside its NumPy line.
+
+The C++ of `Prepared` sees what was loaded for one scale (`scale`, `zero_point`; a requantize has `x_scale`, `x_zero`,
+`y_scale`, `y_zero`) and is computed once per scale. The lines of the steps see `element` as it is stored (fp16 and bf16
+as unsigned short) and `granule`, the struct of what was prepared; they declare `value` and set `result`.
+The NumPy lines see the same as arrays that broadcast, by name.
+
+Every real operation rounds once. Denormals are kept: the kernels are compiled with -ftz=false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from qconv.conversion import Dequantize, Dynamic, Quantize, Requantize
+from qconv.epilogue import ROUNDINGS, Step
+from qconv.epilogue import _fma as fused
+
+Values = dict[str, Any]
+Array = NDArray[Any]
+Elementwise = Quantize | Dequantize | Requantize | Dynamic
+
+DTYPES: dict[str, Any] = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
+DTYPES |= {name: np.dtype(name) for name in ("float16", "float32", "float64", "int8", "uint8", "int16", "uint16")}
+DTYPES["int32"] = np.dtype("int32")
+
+# What the element is in C++, and how it becomes a float.
+_FROM_16_BITS = {
+    "float16": ("tile::half_to_float({})", "tile::to_half({})", ("from_half", "bits"), ("half",)),
+    "bfloat16": (
+        "tile::bfloat16_to_float({})",
+        "tile::to_bfloat16({})",
+        ("from_bfloat16", "bits"),
+        ("bfloat16", "bits"),
+    ),
+}
+_LONG_ROUNDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "rne": ("tile::round_to_long", ("long",)),
+    "half_away": ("tile::round_half_away_to_long", ("long_half_away",)),
+    "rtz": ("static_cast<long long>", ()),
+}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A field of `granule`: computed once per scale, by an expression."""
+
+    name: str
+    ctype: str  # "float", "double" or "int"
+    cxx: str
+    numpy: Callable[[Values], Array]
+    says: str
+    wants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Real:
+    """A type that is computed in: 16-bit ones in fp32, each result rounded to 16 bits."""
+
+    precision: str
+
+    @property
+    def ctype(self) -> str:
+        return "double" if self.precision == "float64" else "float"
+
+    @property
+    def dtype(self) -> Any:
+        return DTYPES["float64" if self.precision == "float64" else "float32"]
+
+    @property
+    def wide(self) -> tuple[str, ...]:
+        return ("wide",) if self.ctype == "double" else ()
+
+    @property
+    def divide(self) -> tuple[str, ...]:
+        return self.wide or ("divide",)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        """What `rounded` needs."""
+        if self.precision not in _FROM_16_BITS:
+            return ()
+        _, _, back, to = _FROM_16_BITS[self.precision]
+        return (*back, *to)  # `back` brings "bits"
+
+    def literal(self, number: float) -> str:
+        text = repr(float(number) if self.ctype == "double" else float(np.float32(number)))
+        return text + ("" if self.ctype == "double" else "f")
+
+    def cast(self, cxx: str) -> str:
+        return f"static_cast<{self.ctype}>({cxx})"
+
+    def rounded(self, cxx: str) -> str:
+        if self.precision not in _FROM_16_BITS:
+            return cxx
+        back, to, _, _ = _FROM_16_BITS[self.precision]
+        return back.format(to.format(cxx))
+
+    def round(self, value: Any) -> Array:
+        """To this precision, as `rounded`; the array stays in the type that is computed in."""
+        return np.asarray(value).astype(self.dtype).astype(DTYPES[self.precision]).astype(self.dtype)
+
+
+def prepared(problem: Elementwise) -> tuple[Prepared, ...]:
+    """The fields of `granule`, in order."""
+    if isinstance(problem, Dynamic):
+        problem = problem.quantize
+    if isinstance(problem, Requantize):
+        return tuple(_prepared_requantize(problem))
+    real, scale = Real(problem.precision), Real(problem.scale_type)
+    if isinstance(problem, Dequantize):
+        return tuple(_prepared_dequantize(problem, real))
+    return (
+        _inverse(real, scale, "scale") if problem.quotient == "reciprocal" else _rounded(real, "divisor", "scale"),
+        *_prepared_zero(problem, problem.zero_point, real, "zero_point"),
+    )
+
+
+def steps(problem: Elementwise) -> tuple[Step, ...]:
+    """From `element` to `result`, in order."""
+    if isinstance(problem, Dynamic):
+        problem = problem.quantize
+    if isinstance(problem, Dequantize):
+        return (*_subtract(problem, problem.zero_point), _multiply(Real(problem.precision), "factor"), _narrow(problem))
+    if isinstance(problem, Requantize):
+        return (*_subtract(problem, problem.x_zero_point), *_rescale(problem), *_store(problem, problem.y_zero_point))
+    real = Real(problem.precision)
+    quotient = _multiply(real, "inverse") if problem.quotient == "reciprocal" else _divide(real, "divisor")
+    if problem.fma == "on":
+        return (_load(problem, real), FUSED, *_convert(problem, False))
+    return (_load(problem, real), quotient, *_store(problem, problem.zero_point))
+
+
+# ---- once per scale ----
+
+
+def _rounded(real: Real, name: str, source: str) -> Prepared:
+    cxx = real.rounded(real.cast(source))
+    return Prepared(name, real.ctype, cxx, lambda v: real.round(v[source]), f"{source} as {real.precision}", real.wants)
+
+
+def _inverse(real: Real, scale: Real, source: str) -> Prepared:
+    """In the scale's type, then rounded."""
+    return Prepared(
+        "inverse",
+        real.ctype,
+        real.rounded(real.cast(f"tile::divide({scale.literal(1)}, {source})")),
+        lambda v: real.round(scale.dtype.type(1) / v[source]),
+        f"1 / {source} in {scale.precision}, as {real.precision}",
+        (*scale.divide, *real.wants),
+    )
+
+
+def _prepared_zero(problem: Quantize | Requantize, there: bool, real: Real, name: str) -> Iterator[Prepared]:
+    if not there:
+        return
+    if problem.zero_point_add == "before_round":
+        cxx = real.rounded(real.cast(name))
+        yield Prepared("real_zero", real.ctype, cxx, lambda v: real.round(v[name]), f"{name}, real", real.wants)
+        return
+    # The bounds of the clamp are integers, so that clamping before the rounding equals clamping after it.
+    bounds = _bounds(problem)
+    for field, number in (("lowest", problem.low), ("highest", problem.high)):
+        assert number is not None
+        yield _bound(field, number, bounds, name)
+    yield Prepared("zero", "int", name, lambda v: np.asarray(v[name], np.int64), name)
+
+
+def _bounds(problem: Quantize | Requantize) -> Real:
+    """What is clamped in: the bounds of an int32 are exact in fp64 only."""
+    return Real("float64" if problem.out_type == "int32" or problem.precision == "float64" else "float32")
+
+
+def _bound(field: str, number: int, real: Real, zero: str) -> Prepared:
+    return Prepared(
+        field,
+        real.ctype,
+        f"tile::add({real.literal(number)}, -{real.cast(zero)})",
+        lambda v: real.dtype.type(number) - v[zero].astype(real.dtype),
+        f"{number} - {zero}",
+        real.wide,
+    )
+
+
+def _prepared_dequantize(problem: Dequantize, real: Real) -> Iterator[Prepared]:
+    yield _rounded(real, "factor", "scale")
+    if problem.zero_point and problem.subtraction == "real":
+        yield _rounded(real, "real_zero", "zero_point")
+    elif problem.zero_point:
+        yield Prepared("zero", "int", "zero_point", lambda v: np.asarray(v["zero_point"], np.int64), "zero_point")
+
+
+def _prepared_requantize(problem: Requantize) -> Iterator[Prepared]:
+    real, scale = Real(problem.precision), Real(problem.scale_type)
+    if problem.order == "multiply":
+        yield Prepared(
+            "multiplier",
+            real.ctype,
+            real.cast("tile::divide(x_scale, y_scale)"),
+            lambda v: real.round(v["x_scale"] / v["y_scale"]),
+            f"x_scale / y_scale in {scale.precision}, as {real.precision}",
+            scale.divide,
+        )
+    else:
+        yield _rounded(real, "factor", "x_scale")
+        reciprocal = problem.order == "multiply_reciprocal"
+        yield _inverse(real, scale, "y_scale") if reciprocal else _rounded(real, "divisor", "y_scale")
+    if problem.x_zero_point:
+        yield Prepared("x_zero", "int", "x_zero", lambda v: np.asarray(v["x_zero"], np.int64), "x_zero")
+    yield from _prepared_zero(problem, problem.y_zero_point, real, "y_zero")
+
+
+# ---- each element ----
+
+
+def _load(problem: Quantize, real: Real) -> Step:
+    cxx = "element"
+    wants: tuple[str, ...] = ()
+    if problem.x_type in _FROM_16_BITS:
+        back, _, wants, _ = _FROM_16_BITS[problem.x_type]
+        cxx = back.format("element")
+    return Step("load", f"{real.ctype} value = {real.cast(cxx)};", lambda x, v: x.astype(real.dtype), wants=wants)
+
+
+def _divide(real: Real, by: str) -> Step:
+    return Step(
+        "divide",
+        f"value = {real.rounded(f'tile::divide(value, granule.{by})')};",
+        lambda value, v: real.round(value / v[by]),
+        wants=(*real.divide, *real.wants),
+    )
+
+
+def _multiply(real: Real, by: str) -> Step:
+    return Step(
+        "multiply",
+        f"value = {real.rounded(f'tile::multiply(value, granule.{by})')};",
+        lambda value, v: real.round(value * v[by]),
+        wants=(*real.wide, *real.wants),
+    )
+
+
+FUSED = Step(
+    "multiply_and_add",
+    "value = tile::fma(value, granule.inverse, granule.real_zero);",
+    lambda value, v: fused(value, v["inverse"], v["real_zero"]),
+    wants=("fma",),
+)
+
+
+def _subtract(problem: Dequantize | Requantize, there: bool) -> Iterator[Step]:
+    real = Real(problem.precision)
+    if not there or (isinstance(problem, Dequantize) and problem.subtraction == "real"):
+        yield Step("load", f"{real.ctype} value = {real.cast('element')};", lambda x, v: x.astype(real.dtype))
+        if there:
+            yield Step(
+                "subtract",
+                "value = tile::add(value, -granule.real_zero);",
+                lambda value, v: value - v["real_zero"],
+                wants=real.wide,
+            )
+        return
+    zero = "zero" if isinstance(problem, Dequantize) else "x_zero"
+    # The difference of two int32 has 33 bits; of narrower types, whose zero points are as narrow, an int holds it.
+    exact = "long long" if problem.x_type == "int32" else "int"
+    yield Step(
+        "subtract",
+        f"{real.ctype} value = {real.cast(f'static_cast<{exact}>(element) - granule.{zero}')};",
+        lambda x, v: (x.astype(np.int64) - v[zero]).astype(real.dtype),
+    )
+
+
+def _rescale(problem: Requantize) -> Iterator[Step]:
+    real = Real(problem.precision)
+    if problem.order == "multiply":
+        yield _multiply(real, "multiplier")
+        return
+    yield _multiply(real, "factor")
+    yield _multiply(real, "inverse") if problem.order == "multiply_reciprocal" else _divide(real, "divisor")
+
+
+def narrow(value: Array, out_type: str) -> Array:
+    """One rounding. From fp64, NumPy goes to bfloat16 through fp32: there the first step rounds to odd, so that the
+    second is as if it were the only one."""
+    if value.dtype == np.float64 and out_type == "bfloat16":
+        value = _to_odd(value)
+    return value.astype(DTYPES[out_type])
+
+
+def _to_odd(value: Array) -> Array:
+    near = value.astype(np.float32)
+    bits = near.view(np.uint32)
+    wide = near.astype(np.float64)
+    bits = np.where(np.abs(wide) > np.abs(value), bits - np.uint32(1), bits)
+    return np.where(wide != value, bits | np.uint32(1), bits).astype(np.uint32).view(np.float32)
+
+
+def _narrow(problem: Dequantize) -> Step:
+    out_type, double = problem.out_type, problem.precision == "float64"
+    cxx = "static_cast<Output>(value)"
+    wants: tuple[str, ...] = ()
+    if out_type in _FROM_16_BITS:
+        _, to, _, wants = _FROM_16_BITS[out_type]
+        cxx = to.format("tile::to_odd(value)" if double else "value")
+        wants = (*wants, "bits", "odd") if double else (*wants, "bits")
+    return Step("narrow", f"result = {cxx};", lambda value, v: narrow(value, out_type), wants=wants)
+
+
+def clamped(value: Array, low: Any, high: Any) -> Array:
+    """As the C++ `clamp`: a NaN becomes `low`."""
+    return np.asarray(np.fmin(np.fmax(value, low), high))
+
+
+def _store(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
+    real = Real(problem.precision)
+    before = zero and problem.zero_point_add == "before_round"
+    if before:
+        yield Step(
+            "zero_point",
+            f"value = {real.rounded('tile::add(value, granule.real_zero)')};",
+            lambda value, v: real.round(value + v["real_zero"]),
+            wants=(*real.wide, *real.wants),
+        )
+    yield from _convert(problem, zero and not before)
+
+
+def _convert(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
+    """Clamped while it is real, so that the conversion to an integer cannot overflow; int32 in fp64, which is exact."""
+    out_type, low, high = problem.out_type, problem.low, problem.high
+    assert low is not None
+    assert high is not None
+    real, bounds = Real(problem.precision), _bounds(problem)
+    value = "value" if bounds.ctype == real.ctype else "static_cast<double>(value)"
+    cxx, rounded, wants = ROUNDINGS[problem.rounding]
+    if not zero:
+        limits = f"{bounds.literal(low)}, {bounds.literal(high)}"
+        yield Step(
+            "quantize",
+            f"result = static_cast<Output>(\n        {cxx}(tile::clamp({value}, {limits})));",
+            lambda value, v: rounded(clamped(value.astype(bounds.dtype), low, high)).astype(out_type),
+            wants=(*wants, *bounds.wide),
+        )
+        return
+    if out_type == "int32":
+        cxx, wants = _LONG_ROUNDINGS[problem.rounding]
+    yield Step(
+        "quantize",
+        f"result = static_cast<Output>(\n        {cxx}(tile::clamp({value}, granule.lowest, granule.highest)) "
+        "+ granule.zero);",
+        lambda value, v: (
+            rounded(clamped(value.astype(bounds.dtype), v["lowest"], v["highest"])).astype(np.int64) + v["zero"]
+        ).astype(out_type),
+        wants=(*wants, *bounds.wide),
+    )
