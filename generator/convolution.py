@@ -29,11 +29,11 @@ def context(problem: Conv2d) -> dict[str, Any]:
 
 def argument_fields(problem: Conv2d) -> tuple[Field, ...]:
     """The argument struct: pointers first, so that it has no holes."""
-    quantization = problem.quantization
+    quantization, channels_last = problem.quantization, problem.layout == "nhwc"
     pointers = [
-        Field("x", "const X*", "x", "activations, NHWC"),
-        Field("w", "const W*", "w", "weights, KRSC"),
-        Field("y", "Output*", "y", "output, NHWK"),
+        Field("x", "const X*", "x", f"activations, {'NHWC' if channels_last else 'NCHW'}"),
+        Field("w", "const W*", "w", f"weights, {'KRSC' if channels_last else 'KCRS'}"),
+        Field("y", "Output*", "y", f"output, {'NHWK' if channels_last else 'NKHW'}"),
     ]
     scalars: list[Field] = []
     for argument in (a for step in steps(quantization) for a in step.arguments):
@@ -66,6 +66,7 @@ def problem_constants(problem: Conv2d) -> tuple[Constant, ...]:
         Constant("OUT_W", problem.ow),
         Constant("K", problem.k),
         Constant("K_GROUP", problem.k_group, "output channels of a group"),
+        *((Constant("R", problem.r, "filter height"),) if problem.layout == "nchw" else ()),
         Constant("S", problem.s, "filter width"),
         Constant("STRIDE_H", problem.stride[0]),
         Constant("STRIDE_W", problem.stride[1]),

@@ -87,7 +87,8 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         if size >= 2 * least > 2 * getattr(config, name):
             raise Infeasible(f"{name}={getattr(config, name)} is too narrow for the problem's {size}: at least {least}")
 
-    x_bytes = _load_bytes(problem.c_group, config.tile_k)
+    # Along the reduction, the bytes of NCHW lie apart.
+    x_bytes = _load_bytes(problem.c_group, config.tile_k) if problem.layout == "nhwc" else 1
     w_bytes = _load_bytes(problem.reduction, config.tile_k)
     x_runs = _ceil_div(config.tile_m * config.tile_k, max(x_bytes, 4) * threads)
     w_runs = _ceil_div(config.tile_n * config.tile_k, max(w_bytes, 4) * threads)
@@ -138,7 +139,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         alignment={
             "x": x_bytes,
             "w": w_bytes,
-            "y": out_bytes * (vector_n if problem.k_group % vector_n == 0 else 1),
+            "y": out_bytes * (vector_n if problem.layout == "nhwc" and problem.k_group % vector_n == 0 else 1),
         },
         aliases=aliases(problem),
     )

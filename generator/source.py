@@ -53,6 +53,7 @@ def render(plan: Plan) -> Source:
             key_lines=_wrapped(str(plan.problem)),
             ctypes=CTYPES,
             prelude=PRELUDES[plan.target.vendor],
+            layout=f"layout/{plan.problem.layout}.j2",
             dot=f"dot/{plan.target.dot4}.j2",
             cpu=plan.target.vendor == "cpu",
             **convolution.context(plan.problem),

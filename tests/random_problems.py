@@ -58,6 +58,7 @@ def _problem(rng: random.Random, decks: Decks) -> Conv2d:
         "any": tuple(rng.randint(0, 5) for _ in range(4)),
     }[kind]
     n = decks.deal("n", (1, 1, 2, 3))
+    layout = decks.deal("layout", ("nhwc", "nhwc", "nchw"))
     least = (max(1, spans[0] - pad[0] - pad[2]), max(1, spans[1] - pad[1] - pad[3]))
     for extra in (24, 16, 12, 8, 5, 3, 2, 1, 0):
         problem = Conv2d(
@@ -72,6 +73,7 @@ def _problem(rng: random.Random, decks: Decks) -> Conv2d:
             dilation=dilation,
             pad=pad,  # type: ignore[arg-type]
             groups=groups,
+            layout=layout,
             quantization=quantization,
         )
         if problem.operations <= MOST_OPERATIONS:

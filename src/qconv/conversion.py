@@ -11,7 +11,7 @@ import numpy as np
 
 from qconv.conversion_presets import system_flags
 from qconv.mode import MODE_VALUES
-from qconv.op import LARGEST, Problem, Tensor, check_choice, read_integer, size
+from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, read_integer
 from qconv.quantization import RANGES as NARROW_RANGES
 
 REALS = ("float32", "float16", "bfloat16", "float64")
@@ -75,8 +75,8 @@ class Conversion(Problem):
 
     def __post_init__(self) -> None:
         for name in ("outer", "channels", "inner"):
-            object.__setattr__(self, name, size(name, getattr(self, name), 1))
-        object.__setattr__(self, "block", size("block", self.block, 0))
+            object.__setattr__(self, name, checked_size(name, getattr(self, name), 1))
+        object.__setattr__(self, "block", checked_size("block", self.block, 0))
         for flag in fields(self):
             value = getattr(self, flag.name, None)
             if flag.name in self.allowed:
@@ -140,7 +140,7 @@ class Conversion(Problem):
         least, most = RANGES[out_type]
         for name, default in (("low", least), ("high", most)):
             given = getattr(self, name)
-            number = default if given is None else size(name, given, least, most)
+            number = default if given is None else checked_size(name, given, least, most)
             object.__setattr__(self, name, number)
         if self.low >= self.high:  # type: ignore[attr-defined]
             raise ValueError(

@@ -9,15 +9,16 @@ from qconv.mode import Mode
 from qconv.op import INT_MAX, LARGEST, Problem, Tensor, check_choice, checked_size, read_integer, read_key, short
 from qconv.quantization import Parameters, Quantization
 
-LAYOUTS = ("nhwc",)
+LAYOUTS = ("nhwc", "nchw")
 W_LAYOUTS = ("krsc", "kcrs")
 EXACT_IN_FP32 = 2**24
 
 
 @dataclass(frozen=True, eq=False)
 class Conv2d(Problem):
-    """NHWC activations * KRSC weights -> NHWK. `stride` and `dilation` are (vertical, horizontal);
-    `pad` is (top, left, bottom, right)."""
+    """NHWC activations * KRSC weights -> NHWK; with layout nchw, NCHW * KCRS -> NKHW.
+
+    `stride` and `dilation` are (vertical, horizontal); `pad` is (top, left, bottom, right)."""
 
     op: ClassVar[str] = "conv2d"
     n: int
@@ -123,15 +124,20 @@ class Conv2d(Problem):
 
     @property
     def x_shape(self) -> tuple[int, ...]:
-        return (self.n, self.h, self.w, self.c)
+        return self._laid_out(self.h, self.w, self.c)
 
     @property
     def w_shape(self) -> tuple[int, ...]:
+        if self.layout == "nchw":
+            return (self.k, self.c_group, self.r, self.s)
         return (self.k, self.r, self.s, self.c_group)
 
     @property
     def y_shape(self) -> tuple[int, ...]:
-        return (self.n, self.oh, self.ow, self.k)
+        return self._laid_out(self.oh, self.ow, self.k)
+
+    def _laid_out(self, h: int, w: int, channels: int) -> tuple[int, ...]:
+        return (self.n, channels, h, w) if self.layout == "nchw" else (self.n, h, w, channels)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -159,7 +165,7 @@ class Conv2d(Problem):
     @property
     def kinds(self) -> tuple[object, ...]:
         q = self.quantization
-        return q.x_type, q.w_type, q.out_type, q.w_zero_point
+        return self.layout, q.x_type, q.w_type, q.out_type, q.w_zero_point
 
     @property
     def packed(self) -> tuple[str, ...]:
@@ -170,7 +176,9 @@ class Conv2d(Problem):
         if layout is None:
             return {}
         check_choice("w_layout", layout, W_LAYOUTS)
-        return {"w": (0, 2, 3, 1)} if layout == "kcrs" else {}
+        if layout == W_LAYOUTS[LAYOUTS.index(self.layout)]:
+            return {}
+        return {"w": (0, 2, 3, 1) if layout == "kcrs" else (0, 3, 1, 2)}
 
     def checked(self, parameters: dict[str, Any]) -> Parameters:
         try:

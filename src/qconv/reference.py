@@ -24,8 +24,10 @@ def compute(problem: Problem, drawn: Sample) -> tuple[Array, ...]:
 
 
 def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
-    """sum (x - x_zero_point) * (w - w_zero_point) as int64; padding is a real zero."""
+    """sum (x - x_zero_point) * (w - w_zero_point) as int64, NHWK; padding is a real zero."""
     q = problem.quantization
+    if problem.layout == "nchw":
+        x, w = x.transpose(0, 2, 3, 1), w.transpose(0, 2, 3, 1)
     # Every partial sum is an integer below 2**53, so that float64 is exact, and BLAS makes it fast.
     real_x = x.astype(np.float64) - (float(parameters.x_zero_point) if q.x_zero_point else 0.0)
     real_w = w.astype(np.float64)
@@ -43,7 +45,8 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
             columns = slice(s * gap_w, s * gap_w + (problem.ow - 1) * step_w + 1, step_w)
             window = padded[:, rows, columns, :].reshape(problem.pixels, problem.groups, problem.c_group)
             acc += window.transpose(1, 0, 2) @ grouped_w[:, :, r, s, :].transpose(0, 2, 1)
-    return np.ascontiguousarray(acc.transpose(1, 0, 2).reshape(problem.y_shape), dtype=np.int64)
+    total = acc.transpose(1, 0, 2).reshape(problem.n, problem.oh, problem.ow, problem.k)
+    return np.ascontiguousarray(total, dtype=np.int64)
 
 
 def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
@@ -57,4 +60,4 @@ def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array
     with np.errstate(over="ignore"):
         for step in chosen:
             state = step.numpy(state, values)
-    return state
+    return state if problem.layout == "nhwc" else np.ascontiguousarray(state.transpose(0, 3, 1, 2))

@@ -189,6 +189,21 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
+// Run `i` of a thread: row of an operand's tile and first byte within the row.
+template <int BYTES>
+struct AlongReduction {
+    static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
+    static constexpr int PER_ROW = TILE_K / WIDTH;
+    int row, byte;
+    __device__ __forceinline__ explicit AlongReduction(int i)
+        : row((tile::thread() + i * THREADS) / PER_ROW),
+          byte((tile::thread() + i * THREADS) % PER_ROW * WIDTH) {}
+};
+using WRun = AlongReduction<W_BYTES>;
+
+// NHWC: channels are neighbours, and the reduction runs over them first.
+constexpr bool CHANNELS_LAST = true;
+
 // Where the window of one output pixel begins.
 struct Window {
     const X* image;  // its image, at the first channel of the group
@@ -215,6 +230,15 @@ __device__ __forceinline__ const X* locate(const Window& window, int index) {
     return inside ? window.image + (row * IN_W + column) * C + index % C_GROUP : nullptr;
 }
 
+__device__ __forceinline__ int output_index(int pixel, int k) { return pixel * K + k; }
+
+// Threads that are neighbours fetch neighbours along the reduction.
+using XRun = AlongReduction<X_BYTES>;
+
+// This thread's first pixel and first channel in the tile: neighbours write neighbouring channels.
+__device__ __forceinline__ int first_pixel() { return tile::thread() / (TILE_N / THREAD_N) * VECTOR_M; }
+__device__ __forceinline__ int first_channel() { return tile::thread() % (TILE_N / THREAD_N) * VECTOR_N; }
+
 // Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_byte([[maybe_unused]] const Arguments& args) {
     return static_cast<unsigned>(args.x_zero) & 0xffu;
@@ -229,23 +253,12 @@ constexpr int W_WORDS = W_BYTES < 4 ? 1 : W_BYTES / 4;
 using XCargo = Cargo<X_RUNS, X_WORDS>;
 using WCargo = Cargo<W_RUNS, W_WORDS>;
 
-// Run `i` of this thread: row of the tile and first byte within the row.
-template <int BYTES>
-struct Run {
-    static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
-    static constexpr int PER_ROW = TILE_K / WIDTH;
-    int row, byte;
-    __device__ __forceinline__ explicit Run(int i)
-        : row((tile::thread() + i * THREADS) / PER_ROW),
-          byte((tile::thread() + i * THREADS) % PER_ROW * WIDTH) {}
-};
-
 // What lies past the end of the reduction reads as 0, in both operands.
 __device__ __forceinline__ void fetch_x(
     const Arguments& args, const Window (&windows)[X_RUNS], int begin, XCargo& cargo) {
 #pragma unroll
     for (int i = 0; i < X_RUNS; ++i) {
-        const Run<X_BYTES> run(i);
+        const XRun run(i);
         const int index = begin + run.byte;
         if constexpr (X_BYTES >= 4) {
             const bool exists = windows[i].exists && index < REDUCTION;
@@ -279,7 +292,7 @@ __device__ __forceinline__ void fetch_w(
     const Arguments& args, int k_first, int k_end, int begin, WCargo& cargo) {
 #pragma unroll
     for (int i = 0; i < W_RUNS; ++i) {
-        const Run<W_BYTES> run(i);
+        const WRun run(i);
         const int k = k_first + run.row;
         const int index = begin + run.byte;
         const bool exists = k < k_end && run.row < TILE_N;
@@ -303,13 +316,13 @@ __device__ __forceinline__ void fetch_w(
 }
 
 // A run becomes a column of words.
-template <int BYTES, int ROWS, int COUNT, int WORDS>
+template <class Run, int ROWS, int COUNT, int WORDS>
 __device__ __forceinline__ void put(
     unsigned (&operand)[TILE_K / 4][ROWS + 4], const Cargo<COUNT, WORDS>& cargo) {
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-        const Run<BYTES> run(i);
-        if (run.row >= ROWS) continue;
+        const Run run(i);
+        if (run.row >= ROWS || run.byte >= TILE_K) continue;
 #pragma unroll
         for (int j = 0; j < WORDS; ++j) operand[run.byte / 4 + j][run.row] = cargo.word[i][j];
     }
@@ -326,9 +339,7 @@ __device__ __forceinline__ void get(const unsigned* row, unsigned (&words)[COUNT
     }
 }
 
-struct Accumulators {
-    int product[THREAD_M][THREAD_N];
-};
+struct Accumulators { int product[THREAD_M][THREAD_N]; };
 
 __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m, int n, Accumulators& acc) {
 #pragma unroll tile::WORDS_AT_A_TIME
@@ -349,7 +360,8 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m,
 struct alignas(sizeof(Output) * VECTOR_N) OutputVector { Output element[VECTOR_N]; };
 
 __device__ __forceinline__ void store(
-    const Arguments& args, const Accumulators& acc, int pixel_first, int k_first, int k_end) {
+    const Arguments& args, const Accumulators& acc,
+    int pixel_first, int k_first, int k_end) {
 #pragma unroll
     for (int j = 0; j < THREAD_N; j += VECTOR_N) {
         const int k = k_first + j / VECTOR_N * (TILE_N / (THREAD_N / VECTOR_N));
@@ -367,13 +379,12 @@ __device__ __forceinline__ void store(
             for (int v = 0; v < VECTOR_N; ++v) {
                 outputs.element[v] = finish(acc.product[i][j + v], channels[v]);
             }
-            Output* const address = args.y + pixel * K + k;
-            if constexpr (K_GROUP % VECTOR_N == 0) {
-                if (k < k_end) *reinterpret_cast<OutputVector*>(address) = outputs;
+            if constexpr (CHANNELS_LAST && K_GROUP % VECTOR_N == 0) {
+                if (k < k_end) *reinterpret_cast<OutputVector*>(args.y + output_index(pixel, k)) = outputs;
             } else {
 #pragma unroll
                 for (int v = 0; v < VECTOR_N; ++v) {
-                    if (k + v < k_end) address[v] = outputs.element[v];
+                    if (k + v < k_end) args.y[output_index(pixel, k + v)] = outputs.element[v];
                 }
             }
         }
@@ -388,13 +399,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
     const int pixel_tile = tile::block_x() * TILE_M;
     const int k_tile = group * K_GROUP + tile::block_y() % TILES_N * TILE_N;
     const int k_end = (group + 1) * K_GROUP;
-    const int m = tile::thread() / (TILE_N / THREAD_N) * VECTOR_M;
-    const int n = tile::thread() % (TILE_N / THREAD_N) * VECTOR_N;
+    const int m = first_pixel();
+    const int n = first_channel();
 
     Window windows[X_RUNS];
 #pragma unroll
     for (int i = 0; i < X_RUNS; ++i) {
-        const int row = Run<X_BYTES>(i).row;
+        const int row = XRun(i).row;
         windows[i] = window_of(args, pixel_tile + row, group);
         windows[i].exists = windows[i].exists && row < TILE_M;
     }
@@ -403,8 +414,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
     WCargo w_cargo;
     fetch_x(args, windows, 0, x_cargo);
     fetch_w(args, k_tile, k_end, 0, w_cargo);
-    put<X_BYTES, TILE_M>(shared.x[0], x_cargo);
-    put<W_BYTES, TILE_N>(shared.w[0], w_cargo);
+    put<XRun, TILE_M>(shared.x[0], x_cargo);
+    put<WRun, TILE_N>(shared.w[0], w_cargo);
     tile::barrier();
 
     Accumulators acc = {};
@@ -417,8 +428,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
         multiply(shared, step % STAGES, m, n, acc);
         if constexpr (STAGES == 1) tile::barrier();  // everybody has read before anybody overwrites
         if (more) {
-            put<X_BYTES, TILE_M>(shared.x[(step + 1) % STAGES], x_cargo);
-            put<W_BYTES, TILE_N>(shared.w[(step + 1) % STAGES], w_cargo);
+            put<XRun, TILE_M>(shared.x[(step + 1) % STAGES], x_cargo);
+            put<WRun, TILE_N>(shared.w[(step + 1) % STAGES], w_cargo);
             tile::barrier();
         }
     }
