@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qconv.errors import Infeasible
-from qconv.generator import simt
+from qconv.generator import elementwise, simt
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
@@ -21,7 +21,7 @@ __all__ = ["Config", "Plan", "Rejected", "Source", "config_from_json", "default"
 class Family:
     """One kernel page with its search space; a module of this package fills in each row."""
 
-    op: str
+    ops: tuple[str, ...]
     config: type[Config]
     choices: dict[str, tuple[int, ...]]
     configs: Callable[[], Iterator[Config]]
@@ -30,7 +30,15 @@ class Family:
 
 
 FAMILIES: dict[str, Family] = {
-    "simt": Family("conv2d", simt.Simt, simt.CHOICES, simt.configs, simt.plan, simt.cost),
+    "simt": Family(("conv2d",), simt.Simt, simt.CHOICES, simt.configs, simt.plan, simt.cost),
+    "elementwise": Family(
+        ("quantize", "dequantize", "requantize"),
+        elementwise.Elementwise,
+        elementwise.CHOICES,
+        elementwise.configs,
+        elementwise.plan,
+        elementwise.cost,
+    ),
 }
 
 
@@ -42,14 +50,14 @@ class Rejected:
 
 def families(problem: Problem) -> dict[str, Family]:
     """Those that serve the op."""
-    return {name: family for name, family in FAMILIES.items() if family.op == problem.op}
+    return {name: family for name, family in FAMILIES.items() if problem.op in family.ops}
 
 
 def plan(problem: Problem, config: Config, target: Target) -> Plan:
     """Raises Infeasible, with the reason, where this config cannot serve the problem."""
     family = FAMILIES[config.family]
-    if family.op != problem.op:
-        raise Infeasible(f"the family {config.family} serves {family.op}, not {problem.op}: use {_names(problem)}")
+    if problem.op not in family.ops:
+        raise Infeasible(f"the family {config.family} serves {', '.join(family.ops)}, not {problem.op}: use {_names(problem)}")
     return family.plan(problem, config, target)
 
 

@@ -20,6 +20,7 @@ def context(problem: Conv2d) -> dict[str, Any]:
     chosen = steps(problem.quantization)
     return {
         "quantization": problem.quantization,
+        "layout": f"layout/{problem.layout}.j2",
         "says": _what_it_computes(problem),
         "steps": chosen,
         "epilogue_arguments": [argument for step in chosen for argument in step.arguments],

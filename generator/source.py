@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from qconv.generator import convolution
+from qconv.conversion import Conversion
+from qconv.generator import convert, convolution
 from qconv.generator.plan import CTYPES, Plan
+from qconv.op import Problem
 from qconv.problem import Conv2d
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
@@ -44,7 +47,6 @@ def _environment() -> Environment:
 
 
 def render(plan: Plan) -> Source:
-    assert isinstance(plan.problem, Conv2d)
     text = (
         _environment()
         .get_template(plan.page)
@@ -53,14 +55,20 @@ def render(plan: Plan) -> Source:
             key_lines=_wrapped(str(plan.problem)),
             ctypes=CTYPES,
             prelude=PRELUDES[plan.target.vendor],
-            layout=f"layout/{plan.problem.layout}.j2",
             dot=f"dot/{plan.target.dot4}.j2",
             cpu=plan.target.vendor == "cpu",
-            **convolution.context(plan.problem),
+            **_context(plan.problem),
         )
     )
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     return Source(text, digest, SUFFIXES[plan.target.vendor])
+
+
+def _context(problem: Problem) -> dict[str, Any]:
+    if isinstance(problem, Conversion):
+        return convert.context(problem)
+    assert isinstance(problem, Conv2d)
+    return convolution.context(problem)
 
 
 def _wrapped(key: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, SupportsIndex
 
+from qconv import conversion
 from qconv.mode import Mode
 from qconv.op import INT_MAX, LARGEST, Problem, Tensor, check_choice, checked_size, read_integer, read_key, short
 from qconv.quantization import Parameters, Quantization
@@ -218,10 +219,13 @@ def _key(problem: Conv2d) -> str:
 
 def parse(key: str) -> Problem:
     """The problem that a key names. Order and omitted defaults are free; anything unknown or given twice is refused."""
-    op, given = read_key(key, _FLAGS)
-    if op != "conv2d":
-        raise ValueError(f"the key {short(key)!r} names the op {short(op)!r}; known: conv2d")
-    return _read(key, given)
+    op, given = read_key(key, (*_FLAGS, *conversion.FLAGS))
+    if op == "conv2d":
+        return _read(key, given)
+    if op not in conversion.OPS:
+        known = ", ".join(("conv2d", *conversion.OPS))
+        raise ValueError(f"the key {short(key)!r} names the op {short(op)!r}; known: {known}")
+    return conversion.OPS[op].read(given)
 
 
 def _read(key: str, given: dict[str, str | bool]) -> Conv2d:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv import conversion_reference
+from qconv.conversion import Conversion
 from qconv.epilogue import Values, steps
 from qconv.op import Problem
 from qconv.problem import Conv2d
@@ -18,6 +20,8 @@ Array = NDArray[Any]
 
 def compute(problem: Problem, drawn: Sample) -> tuple[Array, ...]:
     """The outputs that every kernel must give, bit for bit."""
+    if isinstance(problem, Conversion):
+        return conversion_reference.compute(problem, drawn.arrays)
     assert isinstance(problem, Conv2d)
     x, w = drawn.arrays
     return (conv2d(problem, x, w, problem.checked(drawn.parameters)),)

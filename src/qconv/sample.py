@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv import conversion_sample
+from qconv.conversion import Conversion
 from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.quantization import RANGES
@@ -25,6 +27,8 @@ class Sample:
 
 def draw(problem: Problem, seed: int, fixed: dict[str, int] | None = None) -> Sample:
     """`fixed` holds zero points that the caller chose. Same seed, same sample."""
+    if isinstance(problem, Conversion):
+        return Sample(conversion_sample.draw(problem, seed))
     assert isinstance(problem, Conv2d)
     return _draw_conv2d(problem, np.random.default_rng(seed), fixed or {})
 

@@ -1,0 +1,84 @@
+"""The `elementwise` family: quantize, dequantize and requantize at the speed of a copy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.conversion import BYTES, Dequantize, Quantize, Requantize
+from qconv.errors import Infeasible
+from qconv.generator.convert import aliases, argument_fields, at_most, ceil_div, dimensions
+from qconv.generator.plan import Config, Constant, Launch, Plan
+from qconv.target import Target
+
+MOST_BYTES = 256  # of x that a thread has in flight
+
+
+@dataclass(frozen=True)
+class Elementwise(Config):
+    family: ClassVar[str] = "elementwise"
+    threads: int
+    vector: int  # neighbouring elements of a thread
+    unroll: int  # vectors that a thread has in flight
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "threads": (64, 128, 256, 512),
+    "vector": (1, 4, 8, 16),
+    "unroll": (1, 2, 4, 8),
+}
+
+
+def plan(problem: Quantize | Dequantize | Requantize, config: Elementwise, target: Target) -> Plan:
+    for name, choices in CHOICES.items():
+        if getattr(config, name) not in choices:
+            raise Infeasible(f"{name}={getattr(config, name)} is not one of {', '.join(map(str, choices))}")
+    x_bytes, y_bytes = BYTES[problem.x_type], BYTES[problem.out_type]
+    at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
+    at_most(config.vector * config.unroll * max(x_bytes, y_bytes), MOST_BYTES, "bytes a thread has in flight")
+    tile = config.threads * config.vector * config.unroll
+    if config.vector > 1:
+        at_most(tile, max(2 * problem.elements, 2 * 64 * 4), f"elements of a tile (the problem has {problem.elements})")
+    if config.vector == 1 and problem.elements >= 2 * 64 * 4:
+        raise Infeasible("vector=1 loads element by element; only arrays of fewer than 512 need it")
+    return Plan(
+        problem=problem,
+        config=config,
+        target=target,
+        page="convert/elementwise.j2",
+        constants={
+            "The problem.": dimensions(problem),
+            "The config.": (
+                Constant("THREADS", config.threads),
+                Constant("VECTOR", config.vector, "neighbouring elements of a thread"),
+                Constant("UNROLL", config.unroll, "vectors that a thread has in flight"),
+            ),
+        },
+        launches=(Launch(problem.op, (ceil_div(problem.elements, tile), 1, 1), config.threads, 0),),
+        fields=argument_fields(problem),
+        alignment=alignment(problem, config.vector),
+        aliases=aliases(problem),
+    )
+
+
+def alignment(problem: Quantize | Dequantize | Requantize, vector: int) -> dict[str, int]:
+    sizes = {t.name: BYTES[t.dtype] for t in (*problem.inputs, *problem.outputs)}
+    return sizes | {name: min(16, vector * sizes[name]) for name in ("x", "y")}
+
+
+def configs() -> Iterator[Elementwise]:
+    for values in itertools.product(*CHOICES.values()):
+        yield Elementwise(**dict(zip(CHOICES, values, strict=True)))
+
+
+def cost(plan: Plan) -> float:
+    """Bytes in flight hide latency; more than a few vectors a thread, or few blocks, do not."""
+    config, problem = plan.config, plan.problem
+    assert isinstance(config, Elementwise)
+    assert isinstance(problem, Quantize | Dequantize | Requantize)
+    in_flight = config.vector * config.unroll * BYTES[problem.x_type]
+    narrow = config.vector * min(BYTES[problem.x_type], BYTES[problem.out_type])
+    short = max(1.0, 264 / plan.main.grid[0])
+    return abs(in_flight - 64) + 4 * max(0, 8 - narrow) + abs(config.threads - 256) / 16 + 20 * (short - 1)
