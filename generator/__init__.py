@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qconv.errors import Infeasible
-from qconv.generator import elementwise, simt
+from qconv.generator import choosing, elementwise, simt
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
@@ -38,6 +38,9 @@ FAMILIES: dict[str, Family] = {
         elementwise.configs,
         elementwise.plan,
         elementwise.cost,
+    ),
+    "choosing": Family(
+        ("choose", "dynamic"), choosing.Choosing, choosing.CHOICES, choosing.configs, choosing.plan, choosing.cost
     ),
 }
 

@@ -41,10 +41,11 @@ def argument_fields(problem: Conversion, workspace: tuple[Field, ...] = ()) -> t
 
 def dimensions(problem: Conversion) -> tuple[Constant, ...]:
     """The array as the problem sees it. Counts are unsigned: a tile may begin past 2**31."""
+    inner = problem.elements if problem.channels == 1 and not problem.block else problem.inner
     constants = [
         Constant("ELEMENTS", problem.elements),
         Constant("CHANNELS", problem.channels),
-        Constant("INNER", problem.inner, "neighbours of one channel"),
+        Constant("INNER", inner, "neighbours of one channel"),
     ]
     if problem.block:
         constants.append(Constant("BLOCK", problem.block, "neighbouring channels of one scale"))

@@ -56,6 +56,7 @@ def render(plan: Plan) -> Source:
             ctypes=CTYPES,
             prelude=PRELUDES[plan.target.vendor],
             dot=f"dot/{plan.target.dot4}.j2",
+            sliced=len(plan.each) > 1,
             cpu=plan.target.vendor == "cpu",
             **_context(plan.problem),
         )
