@@ -8,19 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from qconv.epilogue import Argument, steps
+from qconv.epilogue import steps
 from qconv.problem import Conv2d
 from qconv.quantization import Parameters, Quantization
+from qconv.step import Argument
 from qconv.target import Target
-
-CTYPES = {
-    "int8": "signed char",
-    "uint8": "unsigned char",
-    "int32": "int",
-    "float32": "float",
-    "float16": "unsigned short",
-}
-OUT_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4, "float16": 2}
 
 
 @dataclass(frozen=True)

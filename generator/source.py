@@ -6,12 +6,15 @@ import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from qconv.activation import POLYNOMIALS
+from qconv.dtypes import DATA_TYPES
 from qconv.epilogue import steps
-from qconv.generator.plan import CTYPES, Plan
+from qconv.generator.plan import Plan
 from qconv.problem import Conv2d
-from qconv.quantization import Quantization
+from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
 SUFFIXES = {"nvidia": ".cu", "amd": ".hip", "cpu": ".cpp"}
@@ -55,17 +58,24 @@ def render(plan: Plan) -> Source:
             quantization=quantization,
             key_lines=_wrapped(str(plan.problem)),
             says=_what_it_computes(plan.problem),
-            ctypes=CTYPES,
+            ctypes={name: data_type.ctype for name, data_type in DATA_TYPES.items()},
             steps=chosen,
             epilogue_arguments=[argument for step in chosen for argument in step.arguments],
             prelude=PRELUDES[plan.target.vendor],
             dot=f"dot/{plan.target.dot4}.j2",
+            polynomials={name: _literals(terms) for name, terms in POLYNOMIALS.items()},
             wants={want for step in chosen for want in step.wants},
             cpu=plan.target.vendor == "cpu",
         )
     )
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     return Source(text, digest, SUFFIXES[plan.target.vendor])
+
+
+def _literals(terms: tuple[float, ...]) -> str:
+    """As arguments of a C++ call, four on a line: each is the shortest text that is that fp32 number."""
+    spelled = [f"{np.float32(term)!s}f" for term in terms]
+    return ",\n".join(", ".join(spelled[at : at + 4]) for at in range(0, len(spelled), 4))
 
 
 def _wrapped(key: str) -> list[str]:
@@ -86,10 +96,11 @@ def _what_it_computes(problem: Conv2d) -> list[str]:
     lines = [f"  acc = sum over r, s, c of {x} * {w}, in int32"]
     value = _scaled(q) if q.scaled else "(acc + bias[k])" if q.bias_at else "acc"
     if q.activation != "none":
-        value = f"{q.activation}({value})"
+        given = "".join(f", {name}" for name in ACTIVATION_PARAMETERS.get(q.activation, ()))
+        value = f"{q.activation}({value}{given})"
     if not q.requantizes:
         return [*lines, f"  y   = {value}, as {q.out_type}"]
-    if mode.order != "multiply":
+    if mode.order != "multiply" or q.sees_real:
         value += " / y_scale" if mode.order == "multiply_divide" else " * inverse"
     zero = " + y_zero" if q.y_zero_point else ""
     inside, outside = (zero, "") if mode.zero_point_add == "before_round" else ("", zero)

@@ -6,6 +6,7 @@ import operator
 from dataclasses import dataclass, field, fields
 from typing import SupportsIndex
 
+from qconv.dtypes import DATA_TYPES
 from qconv.mode import Mode, check_choice
 from qconv.quantization import Quantization
 
@@ -143,7 +144,7 @@ class Conv2d:
     @property
     def io_bytes(self) -> int:
         """Each input byte read once, each output byte written once."""
-        out_bytes = {"int8": 1, "uint8": 1, "float16": 2}.get(self.quantization.out_type, 4)
+        out_bytes = DATA_TYPES[self.quantization.out_type].bytes
         return self.n * self.h * self.w * self.c + self.k * self.reduction + self.pixels * self.k * out_bytes
 
     def __str__(self) -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from qconv.epilogue import Values, steps
+from qconv.epilogue import steps
 from qconv.problem import Conv2d
 from qconv.quantization import Parameters
-
-Array = NDArray[Any]
+from qconv.step import Array, Values
 
 
 def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
