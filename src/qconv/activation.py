@@ -41,10 +41,12 @@ POLYNOMIALS: dict[str, tuple[float, ...]] = {
 
 
 def flush(x: Array) -> Array:
-    """A denormal becomes a zero of its sign, on every device: a GPU may do so by itself, or not. None does in fp64."""
+    """A denormal becomes a zero of its sign, on every device: a GPU may do so by itself, or not. None does in fp64.
+
+    The least normal numbers go as well, because hardware may flush what would have been rounded up to one."""
     if x.dtype != np.float32:
         return x
-    least = np.float32(2.0**-126)
+    least = np.float32(2.0**-125)
     return np.where((x > -least) & (x < least), np.copysign(np.float32(0), x), x)
 
 
@@ -78,10 +80,12 @@ def silu(x: Array) -> Array:
 def tanh(x: Array) -> Array:
     x = flush(x)
     magnitude = np.abs(x)
-    square = x * x
-    near = x + x * square * horner(square, "tanh")
+    is_small = magnitude < np.float32(0.625)
+    small = np.where(is_small, x, np.float32(0))
+    square = small * small
+    near = small + small * square * horner(square, "tanh")
     far = np.float32(1) - np.float32(2) / (exponential(np.float32(2) * magnitude) + np.float32(1))
-    result: Array = np.where(magnitude < np.float32(0.625), near, np.copysign(far, x))
+    result: Array = np.where(is_small, near, np.copysign(far, x))
     return result
 
 
