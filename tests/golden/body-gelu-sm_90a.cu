@@ -123,8 +123,8 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
 
 // Activations by correctly rounded operations alone, so that every device gives the same bits.
 
-// Denormals are zero here, whether or not the hardware flushes them, and so is the binade above: some hardware
-// flushes what would have been rounded up to the least normal number.
+// Denormals are zero here, whether or not the hardware flushes them, and so is the binade above: some
+// hardware flushes what would have been rounded up to the least normal number.
 __device__ __forceinline__ float flush(float a) {
     return a > -0x1p-125f && a < 0x1p-125f ? multiply(a, 0.0f) : a;
 }
