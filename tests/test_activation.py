@@ -187,6 +187,14 @@ def test_bfloat16_rounds_to_even_and_overflows() -> None:
     assert y.ravel()[:4].astype(np.float64).tolist() == [256, 260, 1, 1 + 2**-6]
 
 
+def test_another_librarys_bfloat16_tensor_is_refused_with_the_way_round() -> None:
+    class Tensor:
+        dtype = "torch.bfloat16"
+
+    with pytest.raises(ValueError, match=r"out\.view\(torch\.int16\)\.numpy\(\)\.view\(ml_dtypes\.bfloat16\)"):
+        CPU.adopt("out", Tensor())
+
+
 def test_every_output_type_has_a_numpy_dtype() -> None:
     for name, data_type in DATA_TYPES.items():
         assert str(data_type.numpy) == name
