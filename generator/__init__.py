@@ -60,12 +60,9 @@ def plan(problem: Problem, config: Config, target: Target) -> Plan:
     """Raises Infeasible, with the reason, where this config cannot serve the problem."""
     family = FAMILIES[config.family]
     if problem.op not in family.ops:
-        raise Infeasible(f"the family {config.family} serves {', '.join(family.ops)}, not {problem.op}: use {_names(problem)}")
+        others = ", ".join(families(problem))
+        raise Infeasible(f"the family {config.family} does not serve {problem.op}: use {others}")
     return family.plan(problem, config, target)
-
-
-def _names(problem: Problem) -> str:
-    return ", ".join(families(problem))
 
 
 def space(problem: Problem, target: Target) -> tuple[list[Plan], list[Rejected]]:

@@ -71,7 +71,16 @@ def plan(problem: Choose, config: Choosing, target: Target) -> Plan:
         finish, grid = ("dynamic_convert", look.grid) if isinstance(problem, Dynamic) else ("choose_finish", None)
         launches = (look, Launch(finish, grid or (problem.channels, 1, 1), config.threads, smem_bytes))
         words = 2 * problem.channels * config.slices * real_bytes // 4
-        workspace = (Field("partials", f"{choice_real(problem).ctype}*", "workspace", "least and largest of each slice", None, words),)
+        workspace = (
+            Field(
+                "partials",
+                f"{choice_real(problem).ctype}*",
+                "workspace",
+                "least and largest of each slice",
+                None,
+                words,
+            ),
+        )
     return Plan(
         problem=problem,
         config=config,

@@ -9,8 +9,9 @@ from typing import Any
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion_choice import choice_real, choice_steps
 from qconv.conversion_steps import prepared, steps
+from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.plan import CTYPES, Constant, Field
+from qconv.generator.plan import Constant, Field
 from qconv.op import Tensor
 
 ALIASES = {"x": "X", "y": "Output", "scale": "Scale", "x_scale": "Scale", "y_scale": "Scale"}
@@ -32,7 +33,7 @@ def aliases(problem: Conversion) -> dict[str, str]:
 
 def argument_fields(problem: Conversion, workspace: tuple[Field, ...] = ()) -> tuple[Field, ...]:
     def field(tensor: Tensor, const: str) -> Field:
-        ctype = ALIASES.get(tensor.name, CTYPES[tensor.dtype])
+        ctype = ALIASES.get(tensor.name, DATA_TYPES[tensor.dtype].ctype)
         return Field(tensor.name, f"{const}{ctype}*", tensor.name, SAYS[tensor.name])
 
     read = [field(tensor, "const ") for tensor in problem.inputs]
@@ -63,7 +64,7 @@ def context(problem: Conversion) -> dict[str, Any]:
         wants |= _wants(pieces["granule"]) | _wants(pieces["steps"])
         elementwise = problem.quantize if isinstance(problem, Dynamic) else problem
         scales = [tensor for tensor in elementwise.inputs if tensor.name != "x"]
-        pieces["declared"] = ", ".join(f"[[maybe_unused]] {CTYPES[t.dtype]} {t.name}" for t in scales)
+        pieces["declared"] = ", ".join(f"[[maybe_unused]] {DATA_TYPES[t.dtype].ctype} {t.name}" for t in scales)
         pieces["loaded"] = ", ".join(f"tile::load(args.{tensor.name} + index)" for tensor in scales)
     if isinstance(problem, Choose):
         pieces |= {"choice": choice_steps(problem), "real": choice_real(problem)}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from qconv.epilogue import Argument, steps
+import numpy as np
+
+from qconv.activation import POLYNOMIALS
+from qconv.epilogue import steps
 from qconv.generator.plan import Constant, Field
 from qconv.problem import Conv2d
-from qconv.quantization import Quantization
+from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
+from qconv.step import Argument
 
 
 def aliases(problem: Conv2d) -> dict[str, str]:
@@ -24,8 +28,15 @@ def context(problem: Conv2d) -> dict[str, Any]:
         "says": _what_it_computes(problem),
         "steps": chosen,
         "epilogue_arguments": [argument for step in chosen for argument in step.arguments],
+        "polynomials": {name: _literals(terms) for name, terms in POLYNOMIALS.items()},
         "wants": {want for step in chosen for want in step.wants},
     }
+
+
+def _literals(terms: tuple[float, ...]) -> str:
+    """As arguments of a C++ call, four on a line: each is the shortest text that is that fp32 number."""
+    spelled = [f"{np.float32(term)!s}f" for term in terms]
+    return ",\n".join(", ".join(spelled[at : at + 4]) for at in range(0, len(spelled), 4))
 
 
 def argument_fields(problem: Conv2d) -> tuple[Field, ...]:
@@ -90,10 +101,11 @@ def _what_it_computes(problem: Conv2d) -> list[str]:
     lines = [f"  acc = sum over r, s, c of {x} * {w}, in int32"]
     value = _scaled(q) if q.scaled else "(acc + bias[k])" if q.bias_at else "acc"
     if q.activation != "none":
-        value = f"{q.activation}({value})"
+        given = "".join(f", {name}" for name in ACTIVATION_PARAMETERS.get(q.activation, ()))
+        value = f"{q.activation}({value}{given})"
     if not q.requantizes:
         return [*lines, f"  y   = {value}, as {q.out_type}"]
-    if mode.order != "multiply":
+    if mode.order != "multiply" or q.sees_real:
         value += " / y_scale" if mode.order == "multiply_divide" else " * inverse"
     zero = " + y_zero" if q.y_zero_point else ""
     inside, outside = (zero, "") if mode.zero_point_add == "before_round" else ("", zero)

@@ -8,23 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from qconv.epilogue import Argument
 from qconv.op import Problem
 from qconv.problem import Conv2d
+from qconv.step import Argument
 from qconv.target import Target
-
-CTYPES = {
-    "int8": "signed char",
-    "uint8": "unsigned char",
-    "int16": "short",
-    "uint16": "unsigned short",
-    "int32": "int",
-    "float32": "float",
-    "float64": "double",
-    "float16": "unsigned short",
-    "bfloat16": "unsigned short",
-}
-OUT_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4, "float16": 2}
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import aliases, argument_fields, problem_constants
-from qconv.generator.plan import OUT_BYTES, Config, Constant, Launch, Plan
+from qconv.generator.plan import Config, Constant, Launch, Plan
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -99,7 +100,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
     grid = (_ceil_div(problem.pixels, config.tile_m), tiles_n * problem.groups, 1)
     _at_most(grid[1], target.grid_y_max, f"blocks along y on {target.name}")
     vector_m, vector_n = min(4, config.thread_m), min(4, config.thread_n)
-    out_bytes = OUT_BYTES[problem.quantization.out_type]
+    out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
     constants = {
         "The problem.": problem_constants(problem),
         "The config.": (

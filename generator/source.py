@@ -10,8 +10,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from qconv.conversion import Conversion
+from qconv.dtypes import DATA_TYPES
 from qconv.generator import convert, convolution
-from qconv.generator.plan import CTYPES, Plan
+from qconv.generator.plan import Plan
 from qconv.op import Problem
 from qconv.problem import Conv2d
 
@@ -53,7 +54,7 @@ def render(plan: Plan) -> Source:
         .render(
             plan=plan,
             key_lines=_wrapped(str(plan.problem)),
-            ctypes=CTYPES,
+            ctypes={name: data_type.ctype for name, data_type in DATA_TYPES.items()},
             prelude=PRELUDES[plan.target.vendor],
             dot=f"dot/{plan.target.dot4}.j2",
             sliced=len(plan.each) > 1,

@@ -28,6 +28,9 @@ def conv2d(
     y_zero_point: Any = 0,
     bias: Any = None,
     activation: str = "none",
+    slope: Any = None,
+    low: Any = None,
+    high: Any = None,
     out_type: str = "int8",
     mode: str | None = None,
     out: Any = None,
@@ -37,7 +40,8 @@ def conv2d(
     """Quantized convolution of NHWC `x` with KRSC `w`; the result is NHWK.
 
     The arrays are NumPy or CuPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`; the kernel runs
-    where they are. Scales given per output channel, and zero points other than 0, choose the kernel. `mode` names the
+    where they are. Scales given per output channel, and zero points other than 0, choose the kernel. leaky_relu needs
+    `slope`, clamp `low` and `high`, in real units. `mode` names the
     system whose arithmetic it shall have; by default ONNX Runtime's and FBGEMM's.
     """
     n, h, width, c = _shape("x", x, "NHWC")
@@ -64,6 +68,7 @@ def conv2d(
     return instance(
         x, w, out=out, stream=stream, x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
         x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
+        slope=slope, low=low, high=high,
     )  # fmt: skip
 
 

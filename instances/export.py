@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qconv import generator
+from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator import Plan, Source
 from qconv.target import target
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 FORMAT = "qconv-export-1"
 HEADER = "qconv_kernels.h"
-STDINT = {"int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t", "float32": "float", "float16": "uint16_t"}
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _entry(kernel: Exported) -> dict[str, Any]:
 def _c_type(plan: Plan, ctype: str) -> str:
     """The field's type in C: the aliases of the source spelled out."""
     for alias, dtype in plan.aliases.items():
-        spelled = STDINT[dtype]
+        spelled = DATA_TYPES[dtype].stdint
         ctype = re.sub(rf"\b{alias}\b", spelled, ctype)
     return re.sub(r"\bint\b", "int32_t", ctype)
 

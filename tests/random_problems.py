@@ -99,7 +99,7 @@ def _channels(decks: Decks) -> tuple[int, int, int]:
 
 def _quantization(decks: Decks) -> Quantization:
     """Dealt values that contradict each other are replaced by what the output type allows."""
-    out_type = decks.deal("out_type", ("int8", "uint8", *OUT_TYPES))
+    out_type = decks.deal("out_type", ("int8", "uint8", "int8", "uint8", *OUT_TYPES))
     scaled, requantizes = out_type != "int32", out_type in ("int8", "uint8")
     w_zero_point = decks.deal("w_zero_point", FLAGS)
     bias = decks.deal("bias", BIASES)

@@ -21,9 +21,12 @@ FOLDERS = {
 LADDER: tuple[tuple[str, ...], ...] = (
     (
         "qconv.errors",
+        "qconv.dtypes",
         "qconv.mode",
         "qconv.quantization",
         "qconv.problem",
+        "qconv.step",
+        "qconv.activation",
         "qconv.epilogue",
         "qconv.instruction",
         "qconv.instruction_tables",
@@ -60,6 +63,7 @@ HOMES = {
     "jinja2": "qconv.generator",
     "click": "qconv.cli",
     "torch": "qconv.torch",
+    "ml_dtypes": "qconv.dtypes",
 }
 
 

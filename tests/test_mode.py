@@ -18,6 +18,7 @@ from qconv.device import Device, gpu_specs, open_device
 from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
 from qconv.mode import MODE_VALUES, PRESETS, Mode
+from qconv.quantization import ACTIVATIONS, SCALABLE
 from qconv.tuner.verify import mismatch
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "vectors" / "requantize.json").read_text())
@@ -173,7 +174,8 @@ def check_random_modes(seed: int, device: Device) -> None:
     rng = random.Random(f"modes {seed}")
     modes = legal_modes()
     for index in range(12):
-        out_type = rng.choice(["int8", "uint8", "int8", "float32", "float16"])
+        out_type = rng.choice(["int8", "uint8", "int8", "float32", "float16", "bfloat16"])
+        mode = rng.choice(modes)
         quantization = Quantization(
             out_type=out_type,
             per_channel=rng.random() < 0.5,
@@ -181,8 +183,8 @@ def check_random_modes(seed: int, device: Device) -> None:
             w_zero_point=rng.random() < 0.3,
             y_zero_point=out_type in ("int8", "uint8") and rng.random() < 0.7,
             bias=rng.choice(["none", "int32", "float32"]),
-            activation=rng.choice(["none", "relu", "relu6"]),
-            mode=rng.choice(modes),
+            activation=rng.choice(SCALABLE if mode.multiplier == "fp64" else ACTIVATIONS),
+            mode=mode,
         )
         problem = Conv2d(1, 5, 6, rng.choice([3, 8, 16]), 20, 3, 3, pad=(1, 1, 0, 1), quantization=quantization)
         assert parse(str(problem)) == problem

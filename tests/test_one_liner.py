@@ -81,7 +81,9 @@ X, W = np.zeros((1, 4, 4, 8), "int8"), np.zeros((4, 3, 3, 8), "int8")
         (X, W, {"w_scale": [0.5, 0.5]}, ["w_scale has shape (2,)", "4 values"]),
         (X, W, {"bias": np.zeros(3, "int32")}, ["bias has shape (3,)"]),
         (X, W, {"out_type": "int32", "x_scale": 0.5}, ["x_scale=0.5", "no use"]),
-        (X, W, {"activation": "silu"}, ["activation='silu'"]),
+        (X, W, {"activation": "swish"}, ["activation='swish'"]),
+        (X, W, {"activation": "leaky_relu"}, ["needs slope"]),
+        (X, W, {"low": 0.0, "high": 1.0}, ["low=0.0 was given", "activation='none'"]),
         (X, W, {"out": np.zeros((1, 2, 2, 4), "uint8")}, ["out has type uint8", "takes int8"]),
     ],
 )

@@ -106,7 +106,7 @@ def test_derived_sizes() -> None:
     assert (problem.x_shape, problem.w_shape, problem.y_shape) == ((2, 9, 7, 6), (12, 3, 2, 2), (2, 5, 5, 12))
     assert problem.operations == 2 * 50 * 12 * 12
     assert problem.io_bytes == 2 * 9 * 7 * 6 + 12 * 12 + 50 * 12
-    for out_type, width in (("uint8", 1), ("float16", 2), ("float32", 4), ("int32", 4)):
+    for out_type, width in (("uint8", 1), ("float16", 2), ("bfloat16", 2), ("float32", 4), ("int32", 4)):
         assert conv2d(quantization=Quantization(out_type=out_type)).io_bytes == 256 + 144 + 36 * 4 * width
 
 
@@ -170,7 +170,7 @@ QUANTIZATIONS: list[tuple[dict[str, Any], list[str]]] = [
     ({"w_type": None}, ["w_type=None", "int8, uint8"]),
     ({"out_type": "int16"}, ["out_type='int16'", "float16"]),
     ({"bias": True}, ["bias=True", "none, int32, float32"]),
-    ({"activation": "gelu"}, ["activation='gelu'", "none, relu, relu6"]),
+    ({"activation": "swish"}, ["activation='swish'", "none, relu, relu6"]),
     ({"per_channel": 1}, ["per_channel=1", "True or False"]),
     ({"x_zero_point": 128}, ["x_zero_point=128", "True or False", "at run time"]),
     ({"mode": "rne"}, ["mode='rne'", "qconv.Mode"]),

@@ -28,9 +28,9 @@ def is_depthwise(problem: Conv2d) -> bool:
 FEATURES: dict[str, tuple[Feature, tuple[Any, ...], float]] = {
     "x_type": (of("x_type"), X_TYPES, 0.4),
     "w_type": (of("w_type"), X_TYPES, 0.4),
-    "out_type": (of("out_type"), OUT_TYPES, 0.1),
+    "out_type": (of("out_type"), OUT_TYPES, 0.08),
     "bias": (of("bias"), BIASES, 0.2),
-    "activation": (of("activation"), ACTIVATIONS, 0.2),
+    "activation": (of("activation"), ACTIVATIONS, 0.05),
     "per_channel": (of("per_channel"), (False, True), 0.4),
     "x_zero_point": (of("x_zero_point"), (False, True), 0.4),
     "w_zero_point": (of("w_zero_point"), (False, True), 0.4),

@@ -10,12 +10,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from qconv.conversion_presets import system_flags
+from qconv.dtypes import RANGES
 from qconv.mode import MODE_VALUES
 from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, read_integer
-from qconv.quantization import RANGES as NARROW_RANGES
 
 REALS = ("float32", "float16", "bfloat16", "float64")
-RANGES = {**NARROW_RANGES, "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**16 - 1)}
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 WIDE = ("float32", "float64")
 BYTES = {

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from qconv.conversion import RANGES, REALS, Choose, Conversion, Dequantize, Quantize, Requantize
+from qconv.conversion import REALS, Choose, Conversion, Dequantize, Quantize, Requantize
 from qconv.conversion_reference import spread
 from qconv.conversion_steps import DTYPES, Array
+from qconv.dtypes import RANGES
 
 SPECIAL = (0.0, -0.0, 1e30, -1e30, np.nan, np.inf, -np.inf, 1e-40)
 

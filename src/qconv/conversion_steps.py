@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qconv.conversion import Dequantize, Dynamic, Quantize, Requantize
-from qconv.epilogue import ROUNDINGS, Step
+from qconv.epilogue import ROUNDINGS
 from qconv.epilogue import _fma as fused
+from qconv.step import Step
 
 Values = dict[str, Any]
 Array = NDArray[Any]

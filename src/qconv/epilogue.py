@@ -8,40 +8,14 @@ state as whole arrays, and a `Values` with the arguments as arrays that broadcas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from qconv.quantization import RANGES, Parameters, Quantization
-
-Values = dict[str, Any]
-Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One run-time value that a step reads: a kernel argument, and a field of `Channel` in the generated source."""
-
-    name: str
-    ctype: str  # "int" or "float"
-    per_channel: bool
-    says: str
-    value: Callable[[Quantization, Parameters], Any]
-
-    @property
-    def dtype(self) -> str:
-        return {"int": "int32", "float": "float32"}[self.ctype]
-
-
-@dataclass(frozen=True)
-class Step:
-    name: str
-    cxx: str
-    numpy: Callable[[Array, Values], Array]
-    arguments: tuple[Argument, ...] = ()
-    wants: tuple[str, ...] = ()  # what the prelude has to bring for the C++ line
+from qconv.activation import ACTIVATIONS
+from qconv.dtypes import DATA_TYPES, RANGES
+from qconv.quantization import Parameters, Quantization
+from qconv.step import Argument, Array, Step, Values
 
 
 def _float32(value: Any) -> Array:
@@ -54,8 +28,8 @@ def real_scale(quantization: Quantization, parameters: Parameters) -> Array:
 
 
 def multiplier(quantization: Quantization, parameters: Parameters) -> Array:
-    """x_scale * w_scale / y_scale; without the division where the output is real."""
-    y_scale = parameters.y_scale if quantization.requantizes else 1.0
+    """x_scale * w_scale / y_scale; without the division where the output, or what the activation sees, is real."""
+    y_scale = parameters.y_scale if _to_output_units(quantization) == "multiply" else 1.0
     if quantization.mode.multiplier == "fp64_rounded":
         x, w, y = (np.asarray(v, np.float64) for v in (parameters.x_scale, parameters.w_scale, y_scale))
         return _float32(x * w / y)
@@ -87,13 +61,6 @@ def real_bias(quantization: Quantization, parameters: Parameters) -> Array:
     return _float32(parameters.bias)
 
 
-def relu6_top(quantization: Quantization, parameters: Parameters) -> Array:
-    """6 in the units that the activation sees: the output's where the value is multiplied by one number, else real."""
-    six = _float32(6.0)
-    in_output_units = quantization.requantizes and quantization.mode.order == "multiply"
-    return six / _float32(parameters.y_scale) if in_output_units else six
-
-
 def steps(quantization: Quantization) -> tuple[Step, ...]:
     """The epilogue, in the order in which it is computed."""
     chosen = list(_corrections(quantization))
@@ -101,10 +68,20 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
         chosen += _scale(quantization)
     if quantization.activation != "none":
         chosen.append(ACTIVATIONS[quantization.activation])
-    if quantization.requantizes and quantization.mode.order != "multiply":
-        chosen.append(TO_OUTPUT_UNITS[quantization.mode.order])
+    if _to_output_units(quantization) in TO_OUTPUT_UNITS:
+        chosen.append(TO_OUTPUT_UNITS[_to_output_units(quantization)])
     chosen.append(_store(quantization))
     return tuple(chosen)
+
+
+def _to_output_units(quantization: Quantization) -> str:
+    """How a real value becomes one in units of the output: not at all, as part of the one `multiply`, or by its own
+    step behind the activation."""
+    if not quantization.requantizes:
+        return "none"
+    if quantization.mode.order == "multiply" and quantization.sees_real:
+        return "multiply_reciprocal"
+    return quantization.mode.order
 
 
 def _corrections(quantization: Quantization) -> Iterator[Step]:
@@ -167,7 +144,7 @@ def _scale(quantization: Quantization) -> Iterator[Step]:
             lambda value, v: value + v["bias"],
             (Argument("bias", "float", True, f"fp32 bias {by}", _scaled_down),),
         )
-    says = "x_scale * w_scale / y_scale" if quantization.requantizes else "x_scale * w_scale"
+    says = "x_scale * w_scale / y_scale" if _to_output_units(quantization) == "multiply" else "x_scale * w_scale"
     yield Step(
         "multiply",
         "value = tile::multiply(value, channel.multiplier);",
@@ -234,30 +211,28 @@ TO_OUTPUT_UNITS = {
     ),
 }
 
-ACTIVATIONS = {
-    "relu": Step("relu", "value = tile::maximum(value, 0.0f);", lambda value, v: np.maximum(value, np.float32(0))),
-    "relu6": Step(
-        "relu6",
-        "value = tile::minimum(tile::maximum(value, 0.0f), channel.top);",
-        lambda value, v: np.minimum(np.maximum(value, np.float32(0)), v["top"]),
-        (Argument("top", "float", False, "6 in units of the output", relu6_top),),
-    ),
-}
-
 
 def _store(quantization: Quantization) -> Step:
     if quantization.requantizes:
         return _requantize(quantization)
-    if quantization.out_type == "float16":
-        return Step("to_half", "result = tile::to_half(value);", lambda value, v: _to_half(value), wants=("half",))
+    if quantization.out_type in NARROWED:
+        function, wants = NARROWED[quantization.out_type]
+        narrow = _narrowed(quantization.out_type)
+        return Step(function, f"result = tile::{function}(value);", narrow, wants=wants)
     if quantization.out_type == "float32":
         return Step("to_float32", "result = value;", lambda value, v: value.astype(np.float32))
     return Step("to_int32", "result = acc;", lambda acc, v: acc)
 
 
-def _to_half(value: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return value.astype(np.float32).astype(np.float16)
+NARROWED = {"float16": ("to_half", ("half",)), "bfloat16": ("to_bfloat16", ("bfloat16", "bits"))}
+
+
+def _narrowed(out_type: str) -> Callable[[Array, Values], Array]:
+    def narrow(value: Array, v: Values) -> Array:
+        with np.errstate(over="ignore"):
+            return value.astype(np.float32).astype(DATA_TYPES[out_type].numpy)
+
+    return narrow
 
 
 def _half_away(value: Array) -> Array:

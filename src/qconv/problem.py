@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, SupportsIndex
 
 from qconv import conversion
+from qconv.dtypes import DATA_TYPES
 from qconv.mode import Mode
 from qconv.op import INT_MAX, LARGEST, Problem, Tensor, check_choice, checked_size, read_integer, read_key, short
 from qconv.quantization import Parameters, Quantization
@@ -155,7 +156,7 @@ class Conv2d(Problem):
 
     @property
     def io_bytes(self) -> int:
-        out_bytes = {"int8": 1, "uint8": 1, "float16": 2}.get(self.quantization.out_type, 4)
+        out_bytes = DATA_TYPES[self.quantization.out_type].bytes
         return self.n * self.h * self.w * self.c + self.k * self.reduction + self.pixels * self.k * out_bytes
 
     @property

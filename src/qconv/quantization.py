@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv.dtypes import RANGES
 from qconv.mode import Mode, preset
 from qconv.op import check_choice
 
 X_TYPES = ("int8", "uint8")
-OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16")
+OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16", "bfloat16")
 BIASES = ("none", "int32", "float32")
-ACTIVATIONS = ("none", "relu", "relu6")
-RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
+# These commute with a positive scale, so that the value may be in any units when it meets them.
+SCALABLE = ("none", "relu", "relu6", "leaky_relu", "clamp")
+ACTIVATIONS = (*SCALABLE, "hardswish", "sigmoid", "silu", "tanh", "gelu")
+ACTIVATION_PARAMETERS = {"leaky_relu": ("slope",), "clamp": ("low", "high")}
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,11 @@ class Quantization:
             raise ValueError(
                 f"y_zero_point=True with out_type={self.out_type!r}: only int8 and uint8 outputs have a zero point; "
                 "leave it out or choose out_type int8 or uint8"
+            )
+        if self.sees_real and self.mode.multiplier == "fp64":
+            raise ValueError(
+                f"activation={self.activation!r} with multiplier='fp64': it is computed in fp32, of the real value; "
+                f"use multiplier fp32_chain or fp64_rounded, or one of {', '.join(SCALABLE)}"
             )
         if self.out_type == "int32":
             for name, unset in (("bias", "float32"), ("activation", None)):
@@ -89,6 +97,11 @@ class Quantization:
         return self.out_type in ("int8", "uint8")
 
     @property
+    def sees_real(self) -> bool:
+        """Whether the activation needs the real value, not a multiple of it."""
+        return self.activation not in SCALABLE
+
+    @property
     def limits(self) -> tuple[int, int]:
         """What a requantized output is clamped to."""
         low, high = RANGES[self.out_type]
@@ -119,7 +132,8 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The run-time values: scales and zero points (scalars, or one per output channel for the weights) and the bias."""
+    """The run-time values: scales and zero points (scalars, or one per output channel for the weights), the bias, and
+    what the activation needs: `slope` of leaky_relu, `low` and `high` of clamp, in real units."""
 
     x_scale: Any = 1.0
     w_scale: Any = 1.0
@@ -128,6 +142,9 @@ class Parameters:
     w_zero_point: Any = 0
     y_zero_point: Any = 0
     bias: Any = None
+    slope: Any = None
+    low: Any = None
+    high: Any = None
 
     def checked(self, quantization: Quantization, k: int) -> Parameters:
         """These values as arrays of the right types, or ValueError: nothing is ignored in silence."""
@@ -147,6 +164,10 @@ class Parameters:
         ):
             checked[name] = _check_zero_point(name, getattr(self, name), shape, dtype, getattr(q, name))
         checked["bias"] = _check_bias(self.bias, q.bias, k)
+        for name in ("slope", "low", "high"):
+            checked[name] = _check_activation_parameter(name, getattr(self, name), q.activation)
+        if checked["low"] is not None and checked["low"] > checked["high"]:
+            raise ValueError(f"low={self.low!r} is above high={self.high!r}: clamp needs low <= high; swap them")
         with np.errstate(all="ignore"):
             x_scale, w_scale, y_scale = (np.float32(checked[name]) for name in ("x_scale", "w_scale", "y_scale"))
             multiplier = np.asarray(x_scale * w_scale / y_scale)
@@ -222,3 +243,20 @@ def _check_bias(value: Any, kind: str, k: int) -> NDArray[Any] | None:
     if not np.isfinite(array).all():
         raise ValueError(f"bias holds {array.min()}..{array.max()} as float32; every bias must be finite")
     return array
+
+
+def _check_activation_parameter(name: str, value: Any, activation: str) -> NDArray[Any] | None:
+    used = name in ACTIVATION_PARAMETERS.get(activation, ())
+    if value is None:
+        if used:
+            raise ValueError(f"activation={activation!r} needs {name}: give a number at run time")
+        return None
+    if not used:
+        raise ValueError(f"{name}={value!r} was given, but activation={activation!r} has none: leave it out")
+    array = _spread(name, value, ())
+    with np.errstate(over="ignore"):
+        single = array.astype(np.float32)
+    if not np.isfinite(single):
+        raise ValueError(f"{name}={value!r} is {single} as float32; it must be finite")
+    # A denormal is zero, because a GPU may take it for one; the sum makes a negative zero positive.
+    return np.asarray(single * (np.abs(single) >= np.finfo(np.float32).tiny) + np.float32(0), np.float32)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from qconv import conversion_reference
 from qconv.conversion import Conversion
-from qconv.epilogue import Values, steps
+from qconv.epilogue import steps
 from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.quantization import Parameters
 from qconv.sample import Sample
-
-Array = NDArray[Any]
+from qconv.step import Array, Values
 
 
 def compute(problem: Problem, drawn: Sample) -> tuple[Array, ...]:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from qconv import conversion_sample
 from qconv.conversion import Conversion
+from qconv.dtypes import RANGES
 from qconv.op import Problem
 from qconv.problem import Conv2d
-from qconv.quantization import RANGES
 
 Array = NDArray[Any]
 
@@ -57,6 +57,9 @@ def _draw_conv2d(problem: Conv2d, rng: np.random.Generator, fixed: dict[str, int
     if q.scaled:
         parameters["x_scale"] = np.float32(rng.uniform(0.01, 0.1))
         parameters["w_scale"] = rng.uniform(0.001, 0.01, channels).astype(np.float32)
+    if q.sees_real:
+        # Most values on the curve's bend, some on its flat ends.
+        parameters["x_scale"] = np.float32(3 / (spread * np.mean(parameters["w_scale"])))
     if q.requantizes:
         parameters["y_scale"] = np.float32(parameters["x_scale"] * np.mean(parameters["w_scale"]) * spread / 60)
     if q.bias != "none":
@@ -65,4 +68,10 @@ def _draw_conv2d(problem: Conv2d, rng: np.random.Generator, fixed: dict[str, int
         if q.bias == "float32":
             noise = rng.uniform(-0.5, 0.5, problem.k)
             parameters["bias"] = ((bias + noise) * parameters["x_scale"] * parameters["w_scale"]).astype(np.float32)
+    if q.activation == "leaky_relu":
+        parameters["slope"] = np.float32(rng.uniform(0.01, 0.5))
+    if q.activation == "clamp":
+        unit = float(parameters["x_scale"] * np.mean(parameters["w_scale"]) * spread)
+        parameters["low"] = np.float32(rng.uniform(-1.0, 0.0) * unit)
+        parameters["high"] = np.float32(rng.uniform(0.0, 1.5) * unit)
     return Sample((integers(q.x_type, problem.x_shape), integers(q.w_type, problem.w_shape)), parameters)

@@ -25,7 +25,7 @@ PROBLEMS = {
     ),
     "one output": Conv2d(1, 1, 1, 1, 1, 1, 1, quantization=Quantization(out_type="float16")),
 }
-OUT_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4, "float16": 2}
+OUT_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)

@@ -1,0 +1,38 @@
+"""One step of an epilogue: a C++ line beside its NumPy line, and the run-time values that both read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from qconv.quantization import Parameters, Quantization
+
+Values = dict[str, Any]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One run-time value that a step reads: a kernel argument, and a field of `Channel` in the generated source."""
+
+    name: str
+    ctype: str  # "int" or "float"
+    per_channel: bool
+    says: str
+    value: Callable[[Quantization, Parameters], Any]
+
+    @property
+    def dtype(self) -> str:
+        return {"int": "int32", "float": "float32"}[self.ctype]
+
+
+@dataclass(frozen=True)
+class Step:
+    name: str
+    cxx: str
+    numpy: Callable[[Array, Values], Array]
+    arguments: tuple[Argument, ...] = ()
+    wants: tuple[str, ...] = ()  # what the prelude has to bring for the C++ line
