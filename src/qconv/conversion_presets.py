@@ -31,8 +31,9 @@ _ONNX: _Ops = {
     "choose": {"rule": ("onnx",), "out_type": ("uint8",)},
     "dynamic": {"rule": ("onnx",), "out_type": ("uint8",)},
 }
-# Measured on torch 2.13 (x86, AVX2, every engine): the compiler fuses x * (1 / scale) + zero_point, then it rounds.
-_FUSED: dict[str, Values] = {**_RECIPROCAL, "zero_point_add": ("before_round",), "fma": ("on",)}
+# Measured on torch 2.13 (x86, AVX2, every engine): x * (1 / scale) + zero_point, then rounded; per tensor the compiler
+# has fused the two, per channel it has not.
+_FUSED: dict[str, Values] = {**_RECIPROCAL, "zero_point_add": ("before_round",), "fma": ("on", "off")}
 _TORCH_CPU: _Ops = {
     "quantize": _FUSED,
     "dequantize": {},
@@ -177,7 +178,8 @@ def system_flags(op: str, mode: str, spec: dict[str, Any]) -> dict[str, Any]:
         asks = _OF_ZERO.get(name, {}).get(op)
         if asks is not None and name not in spec and not spec.get(asks, False):
             continue
-        value = chosen.setdefault(name, values[0])
+        per_tensor = spec.get("channels", 1) == 1
+        value = chosen.setdefault(name, values[0] if per_tensor or name != "fma" else values[-1])
         if value not in values:
             raise ValueError(
                 f"{name}={value!r} in mode {mode!r} ({system.says}): it has {', '.join(values)}; leave {name} out"
