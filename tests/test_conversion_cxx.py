@@ -21,6 +21,7 @@ from qconv.device.cpu_runtime import find_compiler
 from qconv.errors import CompileError
 from qconv.generator import Source
 from qconv.generator.source import _environment
+from qconv.target import target
 
 CTYPES = {
     "int8": "signed char",

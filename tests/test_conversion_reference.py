@@ -36,6 +36,21 @@ def test_stored_vectors(number: int) -> None:
     assert float(run(vector)) == vector["expected"], vector
 
 
+def test_the_table_of_the_contract() -> None:
+    page = (Path(__file__).parent.parent / "docs/contract.md").read_text()
+    head, *rows = page[page.index("| x, scale, zero point |") :].strip().splitlines()
+    modes = [name.strip() for name in head.strip("|").split("|")[1:]]
+    for row in rows[1:]:
+        given, *outputs = row.strip("|").split("|")
+        x, scale, zero_point = (float(number) for number in given.split(","))
+        numbers = {"x": x, "scale": scale, "zero_point": zero_point}
+        assert any(vector["given"] == numbers for vector in VECTORS)
+        for mode, output in zip(modes, outputs, strict=True):
+            problem = Quantize.of(mode, outer=1, channels=1, inner=1, zero_point=True)
+            arrays = (np.full(t.shape, numbers[t.name]).astype(DTYPES[t.dtype]) for t in problem.inputs)
+            assert compute(problem, tuple(arrays))[0].item() == int(output), (mode, row)
+
+
 def test_every_flip_of_a_flag_is_seen_by_a_vector() -> None:
     """The vectors stand in pairs with the same numbers, whose flags differ in one and whose outputs differ."""
     flips = set()
@@ -168,7 +183,7 @@ def test_samples_show_what_they_are_for() -> None:
     problem = Quantize(1, 200, 100, zero_point=True)
     x, scale, zero = draw(problem, 1)
     (y,) = compute(problem, (x, scale, zero))
-    units = np.nan_to_num(x.astype(np.float64)) / spread(problem, scale)
+    units = np.where(np.isfinite(x), x, 0).astype(np.float64) / spread(problem, scale)
     assert 0.02 < np.isin(y, (-128, 127)).mean() < 0.3
     assert (np.abs(units - np.trunc(units)) == 0.5).mean() > 0.05
     assert len(np.unique(y)) == 256

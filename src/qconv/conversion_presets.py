@@ -45,13 +45,13 @@ _ALL_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 
 SYSTEMS: dict[str, System] = {
     "ort": System(
-        "ONNX Runtime on the CPU", _ONNX, ("float32", "float16"), ("uint8", "int8", "uint16", "int16", "int32")
+        "ONNX Runtime on the CPU", _ONNX, ("float32", "float16"), ("int8", "uint8", "int16", "uint16", "int32")
     ),
     "onnx-ref": System(
         "the ReferenceEvaluator of the onnx package",
         _ONNX,
         ("float32", "float16", "bfloat16"),
-        ("uint8", "int8", "uint16", "int16", "int32"),
+        ("int8", "uint8", "int16", "uint16", "int32"),
         own_precision=True,
         eps=1 / 255,
     ),
@@ -130,6 +130,8 @@ SYSTEMS: dict[str, System] = {
             "quantize": _RECIPROCAL,
             "dequantize": {},
             "requantize": {"order": ("multiply_reciprocal",)},
+            # choose_qparams_affine; the older per-tensor and per-token shaders have fbgemm's rule in fp32, which no
+            # rule here is.
             "choose": {"rule": ("torch",), "mapping": _SYMMETRIES},
             "dynamic": {**_RECIPROCAL, "rule": ("torch",), "mapping": _SYMMETRIES},
         },
