@@ -73,7 +73,12 @@ SYSTEMS: dict[str, System] = {
                 "scale_type": ("float64", "float32"),
                 "precision": ("float32", "float64"),
             },
-            "dequantize": {"subtraction": ("real", "integer"), "scale_type": ("float64", "float32")},
+            # 16-bit outputs it subtracts and multiplies in 16 bits, which no flag has.
+            "dequantize": {
+                "out_type": ("float32", "float64"),
+                "subtraction": ("real", "integer"),
+                "scale_type": ("float64", "float32"),
+            },
             "requantize": {"order": ("multiply_reciprocal",), "scale_type": ("float64", "float32")},
             "choose": {"rule": ("torch",), "mapping": _SYMMETRIES, "scale_type": ("float64", "float32")},
             "dynamic": {
