@@ -16,9 +16,12 @@ from qconv.conversion_choice import choice_real, choice_steps
 from qconv.conversion_reference import compute
 from qconv.conversion_sample import draw
 from qconv.conversion_steps import DTYPES, prepared, steps
+from qconv.device.compile import compiler_for
 from qconv.device.cpu_runtime import find_compiler
 from qconv.errors import CompileError
+from qconv.generator import Source
 from qconv.generator.source import _environment
+from qconv.target import target
 
 CTYPES = {
     "int8": "signed char",
@@ -138,18 +141,53 @@ def problems() -> list[Conversion]:
 PROBLEMS = problems()
 
 
+def whole(prelude: str, some: list[Conversion]) -> str:
+    """One page with a function for each problem, and of the prelude only what their lines say that they want."""
+    entries: list[Any] = []
+    for problem in some:
+        if isinstance(problem, Choose):
+            entries += choice_steps(problem)
+        else:
+            entries += [*prepared(problem), *steps(problem)]  # type: ignore[arg-type]
+    wants = {want for entry in entries for want in entry.wants}
+    text = _environment().get_template(f"prelude/{prelude}.j2").render(wants=wants)
+    for number, problem in enumerate(some):
+        text += f"\nnamespace p{number} {{\n{body(problem).replace('NAME', f'f{number}')}\n}}\n"
+    return text
+
+
+@pytest.mark.parametrize("kind", ["quantize", "dequantize", "requantize", "choose"])
+def test_cuda_takes_the_lines(kind: str) -> None:
+    pytest.importorskip("cupy", reason="cupy, through which NVRTC is called, is not installed")
+    text = whole("cuda", [problem for problem in PROBLEMS if problem.op == kind])
+    text = text.replace('extern "C" void', 'extern "C" __global__ void')
+    try:
+        compiler = compiler_for(target("sm_90a"))
+    except CompileError as error:
+        pytest.skip(str(error))
+    binary, _ = compiler.run(Source(text, "0", ".cu"))
+    assert binary
+
+
+@pytest.mark.parametrize("number", range(0, len(PROBLEMS), 6), ids=lambda number: str(PROBLEMS[number]))
+def test_each_says_all_that_it_wants(number: int, tmp_path: Path) -> None:
+    try:
+        compiler = find_compiler()
+    except CompileError as error:
+        pytest.skip(f"no host compiler: {error}")
+    source = tmp_path / "alone.cpp"
+    source.write_text(whole("cpu", [PROBLEMS[number]]))
+    done = subprocess.run([compiler.path, "-std=c++17", "-fsyntax-only", source], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     try:
         compiler = find_compiler()
     except CompileError as error:
         pytest.skip(f"no host compiler: {error}")
-    wants = {want for p in PROBLEMS if isinstance(p, Choose) for step in choice_steps(p) for want in step.wants}
-    elementwise: list[Any] = [p for p in PROBLEMS if not isinstance(p, Choose)]
-    wants |= {want for p in elementwise for entry in (*prepared(p), *steps(p)) for want in entry.wants}
-    text = _environment().get_template("prelude/cpu.j2").render(wants=wants)
-    for number, problem in enumerate(PROBLEMS):
-        text += f"\nnamespace p{number} {{\n{body(problem).replace('NAME', f'f{number}')}\n}}\n"
+    text = whole("cpu", PROBLEMS)
     folder = tmp_path_factory.mktemp("conversion")
     source, built = Path(folder, "lines.cpp"), Path(folder, "lines.so")
     source.write_text(text)

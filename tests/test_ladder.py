@@ -38,6 +38,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.conversion_choice",
         "qconv.conversion_presets",
         "qconv.conversion_reference",
+        "qconv.conversion_rules",
         "qconv.conversion_sample",
         "qconv.conversion_steps",
     ),

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, fields
 from math import prod
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from qconv.conversion_presets import system_flags
-from qconv.dtypes import RANGES
+from qconv.conversion_rules import EPS, check_added, check_eps, check_fma, check_mapping, check_precision, check_range
+from qconv.dtypes import DATA_TYPES, RANGES
 from qconv.mode import MODE_VALUES
 from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, read_integer
 
@@ -48,11 +47,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     # Whose choice of scale and zero point.
     "rule": ("torch", "onnx", "fbgemm", "xnnpack"),
 }
-# torch and xnnpack: the least scale. onnx: the scale of a range that is only zero. fbgemm: the small-scale cut-off.
-EPS = {"torch": 1.1920929e-07, "onnx": 1.0, "fbgemm": 6.1e-05, "xnnpack": 1.1920929e-07}
-LEAST_EPS, MOST_EPS = 2.0**-126, 2.0**126
-# Ranges of at most so many steps are exact in fp32, which the choice of a zero point relies on.
-MOST_STEPS = 2**24
 FLAGS = ("zero_point", "x_zero_point", "y_zero_point")
 _ALWAYS = ("outer", "channels", "inner", "x_type", "out_type")
 _NUMBERS = ("outer", "channels", "inner", "block", "low", "high")
@@ -190,14 +184,6 @@ def _real(text: str | bool) -> float:
         raise ValueError(f"eps={text!r} in a problem key must be a number, as in eps=1e-05") from None
 
 
-def _check_precision(precision: str, x_type: str) -> None:
-    if precision in ("float16", "bfloat16") and precision != x_type:
-        raise ValueError(
-            f"precision={precision!r} with x_type={x_type!r}: a 16-bit quotient is that of 16-bit numbers; use "
-            f"x_type={precision!r}, or precision float32 or float64"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class Quantize(Conversion):
     """Real to integer: round(x / scale) + zero_point, clamped. A NaN becomes `low`."""
@@ -219,9 +205,10 @@ class Quantize(Conversion):
 
     def _check(self) -> None:
         self._set_range()
-        _check_precision(self.precision, self.x_type)
-        _check_added("zero_point", self.zero_point, self.zero_point_add)
-        _check_fma(self)
+        check_precision(self.precision, self.x_type)
+        check_added("zero_point", self.zero_point, self.zero_point_add)
+        if self.fma == "on":
+            check_fma(self.quotient, self.zero_point_add, self.precision)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -284,7 +271,7 @@ class Requantize(Conversion):
 
     def _check(self) -> None:
         self._set_range()
-        _check_added("y_zero_point", self.y_zero_point, self.zero_point_add)
+        check_added("y_zero_point", self.y_zero_point, self.zero_point_add)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -315,7 +302,16 @@ class Choose(Conversion):
 
     def _check(self) -> None:
         self._set_range()
-        _check_choosing(self)
+        if self.block:
+            raise ValueError(
+                f"block={self.block} in {self.op}: scales are chosen per channel; leave it out, and reshape so that "
+                "each block is a channel"
+            )
+        assert self.low is not None
+        assert self.high is not None
+        check_range(self.low, self.high)
+        check_mapping(self.rule, self.mapping, self.low, self.high)
+        object.__setattr__(self, "eps", check_eps(EPS[self.rule] if self.eps is None else self.eps))
 
     def _defaults(self) -> dict[str, Any]:
         return {**super()._defaults(), "eps": EPS[self.rule]}
@@ -343,8 +339,9 @@ class Dynamic(Choose):
 
     def _check(self) -> None:
         super()._check()
-        _check_precision(self.precision, self.x_type)
-        _check_fma(self)
+        check_precision(self.precision, self.x_type)
+        if self.fma == "on":
+            check_fma(self.quotient, self.zero_point_add, self.precision)
 
     @property
     def choose(self) -> Choose:
@@ -359,50 +356,6 @@ class Dynamic(Choose):
     @property
     def outputs(self) -> tuple[Tensor, ...]:
         return (Tensor("y", self.shape, self.out_type), *super().outputs)
-
-
-def _check_added(name: str, there: bool, added: str) -> None:
-    if added != "after_round" and not there:
-        raise ValueError(f"zero_point_add={added!r} without {name}: there is nothing to add; leave it out")
-
-
-def _check_fma(problem: Quantize | Dynamic) -> None:
-    fusible = ("reciprocal", "before_round", "float32")
-    if problem.fma == "on" and (problem.quotient, problem.zero_point_add, problem.precision) != fusible:
-        raise ValueError(
-            f"fma='on' with quotient={problem.quotient!r}, zero_point_add={problem.zero_point_add!r} and "
-            f"precision={problem.precision!r}: only an fp32 product to which the zero point is added before the "
-            "rounding can be fused; use reciprocal, before_round and float32, or leave fma off"
-        )
-
-
-def _check_choosing(problem: Choose) -> None:
-    if problem.block:
-        raise ValueError(
-            f"block={problem.block} in {problem.op}: scales are chosen per channel; leave it out, and reshape so that "
-            "each block is a channel"
-        )
-    low, high = problem.low, problem.high
-    assert low is not None
-    assert high is not None
-    if high - low > MOST_STEPS:
-        raise ValueError(
-            f"low={low} with high={high}: a zero point is chosen in fp32, which is exact for at most {MOST_STEPS} "
-            "steps; give a narrower low and high"
-        )
-    if problem.rule != "torch" and problem.mapping != "asymmetric":
-        raise ValueError(
-            f"rule={problem.rule!r} with mapping={problem.mapping!r}: that rule is asymmetric; use rule torch"
-        )
-    if problem.mapping == "symmetric_no_clip" and not low < 0 < high:
-        raise ValueError(
-            f"mapping='symmetric_no_clip' with low={low} and high={high}: it divides by both, so low must be below "
-            "zero and high above; use mapping symmetric or a signed range"
-        )
-    eps = EPS[problem.rule] if problem.eps is None else problem.eps
-    if isinstance(eps, bool) or not isinstance(eps, int | float | np.floating) or not LEAST_EPS <= eps <= MOST_EPS:
-        raise ValueError(f"eps={eps!r} must be a number from {LEAST_EPS} to {MOST_EPS}, where fp32 is normal")
-    object.__setattr__(problem, "eps", float(eps))
 
 
 OPS: dict[str, type[Conversion]] = {

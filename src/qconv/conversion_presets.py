@@ -31,8 +31,9 @@ _ONNX: _Ops = {
     "choose": {"rule": ("onnx",), "out_type": ("uint8",)},
     "dynamic": {"rule": ("onnx",), "out_type": ("uint8",)},
 }
-# Measured on torch 2.13 (x86, AVX2, every engine): the compiler fuses x * (1 / scale) + zero_point, then it rounds.
-_FUSED: dict[str, Values] = {**_RECIPROCAL, "zero_point_add": ("before_round",), "fma": ("on",)}
+# Measured on torch 2.13 (x86, AVX2, every engine): x * (1 / scale) + zero_point, then rounded; per tensor the compiler
+# has fused the two, per channel it has not.
+_FUSED: dict[str, Values] = {**_RECIPROCAL, "zero_point_add": ("before_round",), "fma": ("on", "off")}
 _TORCH_CPU: _Ops = {
     "quantize": _FUSED,
     "dequantize": {},
@@ -44,13 +45,13 @@ _ALL_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 
 SYSTEMS: dict[str, System] = {
     "ort": System(
-        "ONNX Runtime on the CPU", _ONNX, ("float32", "float16"), ("uint8", "int8", "uint16", "int16", "int32")
+        "ONNX Runtime on the CPU", _ONNX, ("float32", "float16"), ("int8", "uint8", "int16", "uint16", "int32")
     ),
     "onnx-ref": System(
         "the ReferenceEvaluator of the onnx package",
         _ONNX,
         ("float32", "float16", "bfloat16"),
-        ("uint8", "int8", "uint16", "int16", "int32"),
+        ("int8", "uint8", "int16", "uint16", "int32"),
         own_precision=True,
         eps=1 / 255,
     ),
@@ -72,7 +73,12 @@ SYSTEMS: dict[str, System] = {
                 "scale_type": ("float64", "float32"),
                 "precision": ("float32", "float64"),
             },
-            "dequantize": {"subtraction": ("real", "integer"), "scale_type": ("float64", "float32")},
+            # 16-bit outputs it subtracts and multiplies in 16 bits, which no flag has.
+            "dequantize": {
+                "out_type": ("float32", "float64"),
+                "subtraction": ("real", "integer"),
+                "scale_type": ("float64", "float32"),
+            },
             "requantize": {"order": ("multiply_reciprocal",), "scale_type": ("float64", "float32")},
             "choose": {"rule": ("torch",), "mapping": _SYMMETRIES, "scale_type": ("float64", "float32")},
             "dynamic": {
@@ -129,6 +135,8 @@ SYSTEMS: dict[str, System] = {
             "quantize": _RECIPROCAL,
             "dequantize": {},
             "requantize": {"order": ("multiply_reciprocal",)},
+            # choose_qparams_affine; the older per-tensor and per-token shaders have fbgemm's rule in fp32, which no
+            # rule here is.
             "choose": {"rule": ("torch",), "mapping": _SYMMETRIES},
             "dynamic": {**_RECIPROCAL, "rule": ("torch",), "mapping": _SYMMETRIES},
         },
@@ -177,7 +185,8 @@ def system_flags(op: str, mode: str, spec: dict[str, Any]) -> dict[str, Any]:
         asks = _OF_ZERO.get(name, {}).get(op)
         if asks is not None and name not in spec and not spec.get(asks, False):
             continue
-        value = chosen.setdefault(name, values[0])
+        per_tensor = spec.get("channels", 1) == 1
+        value = chosen.setdefault(name, values[0] if per_tensor or name != "fma" else values[-1])
         if value not in values:
             raise ValueError(
                 f"{name}={value!r} in mode {mode!r} ({system.says}): it has {', '.join(values)}; leave {name} out"
