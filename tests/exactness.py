@@ -32,7 +32,9 @@ def check(plan: Plan, device: Device, seed: int) -> None:
     problem = plan.problem
     drawn = sample.draw(problem, seed)
     instance = load(plan, device, "test", "chosen by a test")
-    assert_same(run(instance, drawn), expected(problem, drawn), f"{plan.config} on {device.name}, seed {seed}, {problem}")
+    assert_same(
+        run(instance, drawn), expected(problem, drawn), f"{plan.config} on {device.name}, seed {seed}, {problem}"
+    )
 
 
 def run(instance: Instance, drawn: sample.Sample) -> NDArray[Any]:

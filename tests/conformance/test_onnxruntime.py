@@ -1,7 +1,7 @@
 """ONNX Runtime's QLinearConv on the CPU as an oracle that is not ours: full-range models, tolerance 0.
 
 Without VNNI its u8s8 kernels add pairs of products in int16, which saturates (its documentation says so and offers
-`session.x64quantprecision`). The fixture `largest_weights` asks the host; where it saturates, u8s8 weights are drawn
+`session.x64quantprecision`). The fixture `narrow` asks the host; where it saturates, u8s8 weights are drawn
 from [-64, 63], for which 2 * 255 * 64 still fits. u8u8 and s8s8 are exact everywhere, and get the full range.
 """
 
@@ -16,6 +16,7 @@ import pytest
 from exactness import assert_same, expected, run
 from numpy.typing import NDArray
 from random_problems import FLAGS, Decks, problems
+from scales import near_ties, ties
 
 from qconv import Conv2d, Parameters, Quantization, generator, sample
 from qconv.device import Device, gpu_specs, open_device
@@ -104,19 +105,15 @@ def narrow() -> bool:
 
 
 def draws(index: int, narrow: bool) -> list[sample.Sample]:
-    """Half of them with powers of two for scales, which random ones never are: only they have ties."""
+    """Two generic ones, one of ties and one of near ties."""
     problem = PROBLEMS[index]
     made = []
     for draw in range(DRAWS):
         drawn = sample.draw(problem, DRAWS * index + draw)
         if narrow and (problem.quantization.x_type, problem.quantization.w_type) == ("uint8", "int8"):
             drawn = replace(drawn, w=drawn.w >> 1)
-        if draw % 2:
-            scales = {name: getattr(drawn.parameters, name) for name in ("x_scale", "w_scale", "y_scale")}
-            even = {name: np.float32(2) ** np.rint(np.log2(value)) for name, value in scales.items()}
-            drawn = replace(drawn, parameters=replace(drawn.parameters, **even))
         made.append(drawn)
-    return made
+    return [*made[:2], ties(made[2]), near_ties(problem, made[3], index)]
 
 
 @pytest.mark.parametrize("first", FIRSTS)
