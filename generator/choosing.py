@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from qconv.conversion import BYTES, Choose, Dynamic
-from qconv.conversion_choice import choice_real
+from qconv.conversion import Choose, Dynamic
+from qconv.conversion.choice import choice_real
+from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convert import aliases, argument_fields, at_most, ceil_div, dimensions
 from qconv.generator.plan import Config, Constant, Field, Launch, Plan
@@ -49,7 +50,9 @@ def plan(problem: Choose, config: Choosing, target: Target) -> Plan:
         raise Infeasible(f"vector={config.vector} does not divide inner={problem.inner}, so that rows begin between")
     if config.vector == 1 and (problem.channels == 1 or problem.inner % 4 == 0) and count >= 4:
         raise Infeasible("vector=1 loads element by element; only rows that vectors do not divide need it")
-    at_most(config.vector * config.unroll * BYTES[problem.x_type], MOST_BYTES, "bytes a thread has in flight")
+    at_most(
+        config.vector * config.unroll * DATA_TYPES[problem.x_type].bytes, MOST_BYTES, "bytes a thread has in flight"
+    )
     if config.slices > 1 and config.team < config.threads:
         raise Infeasible(f"slices={config.slices} with team={config.team}: a slice is looked at by a whole block")
     step = config.team * config.vector * config.unroll
@@ -106,9 +109,9 @@ def plan(problem: Choose, config: Choosing, target: Target) -> Plan:
         },
         launches=launches,
         fields=argument_fields(problem, workspace),
-        alignment={t.name: BYTES[t.dtype] for t in (*problem.inputs, *problem.outputs)}
-        | {"x": min(16, config.vector * BYTES[problem.x_type])}
-        | ({"y": min(16, config.vector * BYTES[problem.out_type])} if isinstance(problem, Dynamic) else {}),
+        alignment={t.name: DATA_TYPES[t.dtype].bytes for t in (*problem.inputs, *problem.outputs)}
+        | {"x": min(16, config.vector * DATA_TYPES[problem.x_type].bytes)}
+        | ({"y": min(16, config.vector * DATA_TYPES[problem.out_type].bytes)} if isinstance(problem, Dynamic) else {}),
         aliases=aliases(problem),
     )
 
@@ -127,7 +130,9 @@ def cost(plan: Plan) -> float:
     per_team = problem.outer * problem.inner / config.slices / (config.team * config.vector)
     teams = problem.channels * config.slices
     busy = min(1.0, teams * config.team / (132 * 1024))
-    in_flight = min(64, config.vector * config.unroll * BYTES[problem.x_type])
+    in_flight = min(64, config.vector * config.unroll * DATA_TYPES[problem.x_type].bytes)
     return per_team * config.vector / busy / in_flight * max(1.0, teams * config.team / (132 * 1024)) + (
-        500 * (config.slices > 1) + config.threads / 256 + abs(config.vector * BYTES[problem.x_type] - 16) / 16
+        500 * (config.slices > 1)
+        + config.threads / 256
+        + abs(config.vector * DATA_TYPES[problem.x_type].bytes - 16) / 16
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
-from qconv.conversion_choice import choice_real, choice_steps
-from qconv.conversion_steps import prepared, steps
+from qconv.conversion.choice import choice_real, choice_steps
+from qconv.conversion.steps import prepared, steps
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.plan import Constant, Field

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from qconv.conversion import BYTES, Dequantize, Quantize, Requantize
+from qconv.conversion import Dequantize, Quantize, Requantize
+from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convert import aliases, argument_fields, at_most, ceil_div, dimensions
 from qconv.generator.plan import Config, Constant, Launch, Plan
@@ -35,7 +36,7 @@ def plan(problem: Quantize | Dequantize | Requantize, config: Elementwise, targe
     for name, choices in CHOICES.items():
         if getattr(config, name) not in choices:
             raise Infeasible(f"{name}={getattr(config, name)} is not one of {', '.join(map(str, choices))}")
-    x_bytes, y_bytes = BYTES[problem.x_type], BYTES[problem.out_type]
+    x_bytes, y_bytes = DATA_TYPES[problem.x_type].bytes, DATA_TYPES[problem.out_type].bytes
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
     at_most(config.vector * config.unroll * max(x_bytes, y_bytes), MOST_BYTES, "bytes a thread has in flight")
     tile = config.threads * config.vector * config.unroll
@@ -64,7 +65,7 @@ def plan(problem: Quantize | Dequantize | Requantize, config: Elementwise, targe
 
 
 def alignment(problem: Quantize | Dequantize | Requantize, vector: int) -> dict[str, int]:
-    sizes = {t.name: BYTES[t.dtype] for t in (*problem.inputs, *problem.outputs)}
+    sizes = {t.name: DATA_TYPES[t.dtype].bytes for t in (*problem.inputs, *problem.outputs)}
     return sizes | {name: min(16, vector * sizes[name]) for name in ("x", "y")}
 
 
@@ -78,7 +79,7 @@ def cost(plan: Plan) -> float:
     config, problem = plan.config, plan.problem
     assert isinstance(config, Elementwise)
     assert isinstance(problem, Quantize | Dequantize | Requantize)
-    in_flight = config.vector * config.unroll * BYTES[problem.x_type]
-    narrow = config.vector * min(BYTES[problem.x_type], BYTES[problem.out_type])
+    in_flight = config.vector * config.unroll * DATA_TYPES[problem.x_type].bytes
+    narrow = config.vector * min(DATA_TYPES[problem.x_type].bytes, DATA_TYPES[problem.out_type].bytes)
     short = max(1.0, 264 / plan.main.grid[0])
     return abs(in_flight - 64) + 4 * max(0, 8 - narrow) + abs(config.threads - 256) / 16 + 20 * (short - 1)

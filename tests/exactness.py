@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from qconv import generator, reference, sample
 from qconv.device import Device
 from qconv.generator import Plan
+from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
 from qconv.problem import Conv2d
 
@@ -30,19 +31,29 @@ def check(plan: Plan, device: Device, seed: int) -> None:
     """Fails with the first output that differs."""
     problem = plan.problem
     drawn = sample.draw(problem, seed)
-    want = expected(problem, drawn)
+    instance = load(plan, device, "test", "chosen by a test")
+    assert_same(
+        run(instance, drawn), expected(problem, drawn), f"{plan.config} on {device.name}, seed {seed}, {problem}"
+    )
+
+
+def run(instance: Instance, drawn: sample.Sample) -> NDArray[Any]:
+    """What the kernel writes over a poisoned output."""
+    problem, device = instance.problem, instance.device
     out = device.empty(problem.y_shape, problem.quantization.out_type)
     device.fill(out, POISON)
-    instance = load(plan, device, "test", "chosen by a test")
     returned = instance(*map(device.upload, drawn.arrays), out=out, **drawn.parameters)
     device.synchronize()
     assert returned is out
-    got = np.asarray(device.download(out))
+    return np.asarray(device.download(out))
+
+
+def assert_same(got: NDArray[Any], want: NDArray[Any], about: str) -> None:
     assert (got.shape, got.dtype) == (want.shape, want.dtype)
     wrong = np.argwhere(_bits(got) != _bits(want))
     assert wrong.size == 0, (
         f"{len(wrong)} of {got.size} outputs differ, the first at {tuple(wrong[0])}: {got[tuple(wrong[0])]} instead "
-        f"of {want[tuple(wrong[0])]}\nproblem {problem}\nconfig {plan.config}\ndevice {device.name}, seed {seed}"
+        f"of {want[tuple(wrong[0])]}\n{about}"
     )
 
 

@@ -154,10 +154,9 @@ def test_a_requantized_curve_is_within_one_quantum_of_the_real_one(name: str, ou
     q = Quantization(out_type=out_type, y_zero_point=True, bias="float32", activation=name)
     problem = Conv2d(1, 8, 8, 16, 24, 3, 3, quantization=q)
     drawn = sample.draw(problem, 11)
-    p = drawn.parameters
-    checked = p.checked(q, problem.k)
-    got = reference.conv2d(problem, drawn.x, drawn.w, checked)
-    value = reference.accumulate(problem, drawn.x, drawn.w, checked) * float(p.x_scale) * float(p.w_scale)
+    p = problem.checked(drawn.parameters)
+    got = reference.conv2d(problem, *drawn.arrays, p)
+    value = reference.accumulate(problem, *drawn.arrays, p) * float(p.x_scale) * float(p.w_scale)
     curve = np.vectorize(lambda x: real(name, x))(value + np.asarray(p.bias, np.float64))
     want = np.clip(np.rint(curve / float(p.y_scale)) + int(p.y_zero_point), *RANGES[out_type])
     assert np.abs(got.astype(np.int64) - want).max() <= 1

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from qconv.conversion import (
+from qconv.conversion.presets import SYSTEMS
+from qconv.conversion.problem import (
     CHOICES,
     FLAGS,
     INTEGERS,
@@ -21,7 +22,6 @@ from qconv.conversion import (
     Quantize,
     Requantize,
 )
-from qconv.conversion_presets import SYSTEMS
 from qconv.op import read_key
 
 SIZE: dict[str, Any] = {"outer": 2, "channels": 6, "inner": 5}

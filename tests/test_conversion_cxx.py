@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from qconv.conversion import INTEGERS, REALS, Choose, Conversion, Dequantize, Quantize, Requantize
-from qconv.conversion_choice import choice_real, choice_steps
-from qconv.conversion_reference import compute
-from qconv.conversion_sample import draw
-from qconv.conversion_steps import DTYPES, prepared, steps
+from qconv.conversion.choice import choice_real, choice_steps
+from qconv.conversion.reference import compute
+from qconv.conversion.sample import draw
+from qconv.conversion.steps import prepared, steps
 from qconv.device.compile import compiler_for
 from qconv.device.cpu_runtime import find_compiler
+from qconv.dtypes import DATA_TYPES
 from qconv.errors import CompileError
 from qconv.generator import Source
 from qconv.generator.source import _environment
@@ -228,6 +229,6 @@ def test_the_two_lines_agree(library: ctypes.CDLL, number: int) -> None:
         assert same(zeros, expected[1])
         return
     spread = [np.ascontiguousarray(np.broadcast_to(a.reshape(1, -1, 1), problem.shape)) for a in arrays[1:]]
-    y = np.empty(problem.shape, DTYPES[problem.out_type])
+    y = np.empty(problem.shape, DATA_TYPES[problem.out_type].numpy)
     call(address(arrays[0]), *map(address, spread), address(y), problem.elements)
     assert same(y, expected[0])

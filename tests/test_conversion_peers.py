@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
-from qconv.conversion_reference import compute, spread
-from qconv.conversion_sample import draw
-from qconv.conversion_steps import DTYPES
+from qconv.conversion.reference import compute, spread
+from qconv.conversion.sample import draw
+from qconv.dtypes import DATA_TYPES
 
 ONNX_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "float16": 10, "bfloat16": 16}
 # per tensor, per channel, per token, blocked
@@ -75,7 +75,7 @@ def test_onnx_quantize(system: str, x_type: str, out_type: str, size: str) -> No
     problem = Quantize.of(system, **SIZES[size], x_type=x_type, out_type=out_type, zero_point=True)
     x, scale, zero = draw(problem, 3)
     x = finite(x)
-    scale = scale.astype(DTYPES[x_type]).astype(np.float32)
+    scale = scale.astype(DATA_TYPES[x_type].numpy).astype(np.float32)
     (expected,) = compute(problem, (x, scale, zero))
     kind = ONNX_TYPES[x_type]
     model = onnx_model(
@@ -83,11 +83,15 @@ def test_onnx_quantize(system: str, x_type: str, out_type: str, size: str) -> No
         axis=1,
         block_size=problem.block,
     )
-    arrays = [x, onnx_scales(problem, scale.astype(DTYPES[x_type])), onnx_scales(problem, zero.astype(out_type))]
+    arrays = [
+        x,
+        onnx_scales(problem, scale.astype(DATA_TYPES[x_type].numpy)),
+        onnx_scales(problem, zero.astype(out_type)),
+    ]
     (y,) = run_onnx(system, model, arrays)
     with np.errstate(all="ignore"):
         # A quotient beyond fp16 is infinite, whose conversion to int32 the reference leaves to NumPy.
-        defined = np.isfinite((x / spread(problem, scale)).astype(DTYPES[x_type]).astype(np.float32))
+        defined = np.isfinite((x / spread(problem, scale)).astype(DATA_TYPES[x_type].numpy).astype(np.float32))
     assert (y == expected)[defined].all(), int((y != expected).sum())
 
 

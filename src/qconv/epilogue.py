@@ -15,7 +15,7 @@ import numpy as np
 from qconv.activation import ACTIVATIONS
 from qconv.dtypes import DATA_TYPES, RANGES
 from qconv.quantization import Parameters, Quantization
-from qconv.step import Argument, Array, Step, Values
+from qconv.step import Argument, Array, Step, Values, fused
 
 
 def _float32(value: Any) -> Array:
@@ -169,7 +169,7 @@ def _real_scale(quantization: Quantization) -> Iterator[Step]:
         yield Step(
             "scale_and_bias",
             "value = tile::fma(value, channel.scale, channel.bias);",
-            lambda value, v: _fma(value, v["scale"], v["bias"]),
+            lambda value, v: fused(value, v["scale"], v["bias"]),
             (scale, bias),
             ("fma",),
         )
@@ -180,19 +180,6 @@ def _real_scale(quantization: Quantization) -> Iterator[Step]:
         lambda value, v: value * v["scale"] + v["bias"],
         (scale, bias),
     )
-
-
-def _fma(a: Array, b: Array, c: Array) -> Array:
-    """fp32 a * b + c with one rounding. The product is exact in fp64; the sum is rounded there to odd, after which the
-    rounding to fp32 is as if it were the only one."""
-    product = a.astype(np.float64) * b.astype(np.float64)
-    addend = np.broadcast_to(c, product.shape).astype(np.float64)
-    total = product + addend
-    back = total - product
-    lost = (product - (total - back)) + (addend - back)
-    even = (total.view(np.int64) & 1) == 0
-    toward = np.where(lost > 0, np.inf, -np.inf)
-    return np.where((lost != 0) & even, np.nextafter(total, toward), total).astype(np.float32)
 
 
 TO_OUTPUT_UNITS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from qconv import conversion_reference
 from qconv.conversion import Conversion
+from qconv.conversion import reference as conversion_reference
 from qconv.epilogue import steps
 from qconv.op import Problem
 from qconv.problem import Conv2d

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv import conversion_sample
 from qconv.conversion import Conversion
+from qconv.conversion import sample as conversion_sample
 from qconv.dtypes import RANGES
 from qconv.op import Problem
 from qconv.problem import Conv2d

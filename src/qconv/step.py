@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from qconv.quantization import Parameters, Quantization
@@ -36,3 +37,16 @@ class Step:
     numpy: Callable[[Array, Values], Array]
     arguments: tuple[Argument, ...] = ()
     wants: tuple[str, ...] = ()  # what the prelude has to bring for the C++ line
+
+
+def fused(a: Array, b: Array, c: Array) -> Array:
+    """fp32 a * b + c with one rounding. The product is exact in fp64; the sum is rounded there to odd, after which the
+    rounding to fp32 is as if it were the only one."""
+    product = a.astype(np.float64) * b.astype(np.float64)
+    addend = np.broadcast_to(c, product.shape).astype(np.float64)
+    total = product + addend
+    back = total - product
+    lost = (product - (total - back)) + (addend - back)
+    even = (total.view(np.int64) & 1) == 0
+    toward = np.where(lost > 0, np.inf, -np.inf)
+    return np.where((lost != 0) & even, np.nextafter(total, toward), total).astype(np.float32)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from qconv.conversion import REALS, Choose, Conversion, Dequantize, Quantize, Requantize
-from qconv.conversion_reference import spread
-from qconv.conversion_steps import DTYPES, Array
-from qconv.dtypes import RANGES
+from qconv.conversion.problem import REALS, Choose, Conversion, Dequantize, Quantize, Requantize
+from qconv.conversion.reference import spread
+from qconv.conversion.steps import Array
+from qconv.dtypes import DATA_TYPES, RANGES
 
 SPECIAL = (0.0, -0.0, 1e30, -1e30, np.nan, np.inf, -np.inf, 1e-40)
 
@@ -26,7 +26,7 @@ def draw(problem: Conversion, seed: int) -> tuple[Array, ...]:
         if "zero" in tensor.name:
             arrays[tensor.name] = _zero_points(problem, tensor.name, tensor.shape, rng)
         else:
-            arrays[tensor.name] = _scales(tensor.shape, rng).astype(DTYPES[tensor.dtype])
+            arrays[tensor.name] = _scales(tensor.shape, rng).astype(DATA_TYPES[tensor.dtype].numpy)
     if isinstance(problem, Quantize):
         x = _reals(problem, arrays, rng)
     else:
@@ -63,7 +63,7 @@ def _reals(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator
     units = np.where(kind < 0.3, ties, units)
     with np.errstate(over="ignore"):
         x = units * spread(problem, arrays["scale"]).astype(np.float64)
-        return _sprinkled(x, rng).astype(DTYPES[problem.x_type])
+        return _sprinkled(x, rng).astype(DATA_TYPES[problem.x_type].numpy)
 
 
 def _sprinkled(x: Array, rng: np.random.Generator) -> Array:
@@ -97,4 +97,4 @@ def _ranges(problem: Choose, rng: np.random.Generator) -> Array:
         elif kind == 9:
             part.flat[int(rng.integers(part.size))] = rng.choice([np.inf, -np.inf])
     with np.errstate(over="ignore"):
-        return x.astype(DTYPES[problem.x_type])
+        return x.astype(DATA_TYPES[problem.x_type].numpy)

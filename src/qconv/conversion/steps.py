@@ -14,22 +14,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv.conversion import Dequantize, Dynamic, Quantize, Requantize
+from qconv.conversion.problem import Dequantize, Dynamic, Quantize, Requantize
+from qconv.dtypes import DATA_TYPES
 from qconv.epilogue import ROUNDINGS
-from qconv.epilogue import _fma as fused
-from qconv.step import Step
+from qconv.step import Step, fused
 
 Values = dict[str, Any]
 Array = NDArray[Any]
 Elementwise = Quantize | Dequantize | Requantize | Dynamic
-
-DTYPES: dict[str, Any] = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
-DTYPES |= {name: np.dtype(name) for name in ("float16", "float32", "float64", "int8", "uint8", "int16", "uint16")}
-DTYPES["int32"] = np.dtype("int32")
 
 # What the element is in C++, and how it becomes a float.
 _FROM_16_BITS = {
@@ -72,7 +67,7 @@ class Real:
 
     @property
     def dtype(self) -> Any:
-        return DTYPES["float64" if self.precision == "float64" else "float32"]
+        return DATA_TYPES["float64" if self.precision == "float64" else "float32"].numpy
 
     @property
     def wide(self) -> tuple[str, ...]:
@@ -105,7 +100,7 @@ class Real:
 
     def round(self, value: Any) -> Array:
         """To this precision, as `rounded`; the array stays in the type that is computed in."""
-        return np.asarray(value).astype(self.dtype).astype(DTYPES[self.precision]).astype(self.dtype)
+        return np.asarray(value).astype(self.dtype).astype(DATA_TYPES[self.precision].numpy).astype(self.dtype)
 
 
 def prepared(problem: Elementwise) -> tuple[Prepared, ...]:
@@ -291,7 +286,7 @@ def narrow(value: Array, out_type: str) -> Array:
     second is as if it were the only one."""
     if value.dtype == np.float64 and out_type == "bfloat16":
         value = _to_odd(value)
-    return value.astype(DTYPES[out_type])
+    return value.astype(DATA_TYPES[out_type].numpy)
 
 
 def _to_odd(value: Array) -> Array:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from math import prod
 from typing import Any, ClassVar, Self
 
-from qconv.conversion_presets import system_flags
-from qconv.conversion_rules import EPS, check_added, check_eps, check_fma, check_mapping, check_precision, check_range
+from qconv.conversion.presets import system_flags
+from qconv.conversion.rules import EPS, check_added, check_eps, check_fma, check_mapping, check_precision, check_range
 from qconv.dtypes import DATA_TYPES, RANGES
 from qconv.mode import MODE_VALUES
 from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, read_integer
@@ -16,17 +16,6 @@ from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, read_
 REALS = ("float32", "float16", "bfloat16", "float64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 WIDE = ("float32", "float64")
-BYTES = {
-    "int8": 1,
-    "uint8": 1,
-    "int16": 2,
-    "uint16": 2,
-    "float16": 2,
-    "bfloat16": 2,
-    "int32": 4,
-    "float32": 4,
-    "float64": 8,
-}
 
 # Where systems disagree; the first value of each is the default. `rounding`, `zero_point_add` and `order` are Mode's.
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -110,7 +99,7 @@ class Conversion(Problem):
 
     @property
     def io_bytes(self) -> int:
-        return sum(prod(tensor.shape) * BYTES[tensor.dtype] for tensor in (*self.inputs, *self.outputs))
+        return sum(prod(tensor.shape) * DATA_TYPES[tensor.dtype].bytes for tensor in (*self.inputs, *self.outputs))
 
     @property
     def extents(self) -> dict[str, int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from qconv.conversion import Choose, Conversion, Dynamic
-from qconv.conversion_choice import choice_real, choice_steps
-from qconv.conversion_steps import DTYPES, Array, Elementwise, Values, prepared, steps
+from qconv.conversion.choice import choice_real, choice_steps
+from qconv.conversion.problem import Choose, Conversion, Dynamic
+from qconv.conversion.steps import Array, Elementwise, Values, prepared, steps
+from qconv.dtypes import DATA_TYPES
 
 
 def compute(problem: Conversion, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -26,7 +27,7 @@ def _check(problem: Conversion, arrays: tuple[Array, ...]) -> None:
         names = ", ".join(tensor.name for tensor in problem.inputs)
         raise ValueError(f"{len(arrays)} arrays for {problem}: it takes {names}")
     for tensor, array in zip(problem.inputs, arrays, strict=True):
-        if array.shape != tensor.shape or array.dtype != DTYPES[tensor.dtype]:
+        if array.shape != tensor.shape or array.dtype != DATA_TYPES[tensor.dtype].numpy:
             raise ValueError(
                 f"{tensor.name} is {array.dtype} of shape {array.shape}; {problem} takes {tensor.dtype} of shape "
                 f"{tensor.shape}: convert or reshape it"
@@ -39,7 +40,7 @@ def _elementwise(problem: Elementwise, arrays: tuple[Array, ...]) -> Array:
     granule = {entry.name: spread(problem, entry.numpy(loaded)) for entry in prepared(problem)}
     for step in steps(problem):
         value = step.numpy(value, granule)
-    return np.ascontiguousarray(value, DTYPES[problem.outputs[0].dtype])
+    return np.ascontiguousarray(value, DATA_TYPES[problem.outputs[0].dtype].numpy)
 
 
 def spread(problem: Conversion, scales: Array) -> Array:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qconv.conversion import Choose
-from qconv.conversion_steps import Array, Real, Values, clamped
+from qconv.conversion.problem import Choose
+from qconv.conversion.steps import Array, Real, Values, clamped
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,29 @@
+"""Quantize, dequantize, requantize, choose and dynamic: the problems, their arithmetic as data, and their oracle."""
+
+from __future__ import annotations
+
+from qconv.conversion.problem import (
+    FLAGS,
+    INTEGERS,
+    OPS,
+    REALS,
+    Choose,
+    Conversion,
+    Dequantize,
+    Dynamic,
+    Quantize,
+    Requantize,
+)
+
+__all__ = [
+    "FLAGS",
+    "INTEGERS",
+    "OPS",
+    "REALS",
+    "Choose",
+    "Conversion",
+    "Dequantize",
+    "Dynamic",
+    "Quantize",
+    "Requantize",
+]

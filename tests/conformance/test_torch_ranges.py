@@ -1,0 +1,252 @@
+"""The parameter ranges of PyTorch's TestQuantizedConv, with full-range data and at tolerance 0.
+
+PyTorch draws activations from 0..3 and weights from -5..4 and accepts an error of one. Its engines are exact oracles
+only in part, and the fixture `narrow` asks the host for the rest:
+
+* fbgemm and onednn add pairs of products in int16 where the CPU has no VNNI: there their weights are drawn from
+  [-63, 63] (fbgemm's kernel for 3x3 depthwise filters does so on every host, but these ranges have no depthwise);
+* qnnpack keeps the zero point in its padding until the input scale changes: every case prepacks anew.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from exactness import assert_same, check, expected
+from numpy.typing import NDArray
+from scales import near_ties, ties
+
+from qconv import Conv2d, Mode, Parameters, Quantization, generator, sample
+from qconv.device import Device, gpu_specs, open_device
+from qconv.epilogue import _fma
+from qconv.reference import accumulate
+
+MOST_OPERATIONS = 12_000_000
+CHANNELS = (2, 4, 5, 8, 16, 32)
+KERNEL_PRESETS = ("torch-fbgemm", "torch-qnnpack", "torch-onednn", "torch-cudnn")
+ENGINES = ("fbgemm", "qnnpack", "onednn")
+
+
+def qconv2d(preset: str, rng: random.Random) -> Conv2d:
+    """test_qconv2d, _relu and their cuDNN twins, which are skipped there."""
+    cudnn = preset == "torch-cudnn"
+    channels = range(1, 33) if cudnn else CHANNELS
+    c, k = rng.choice(channels), rng.choice(channels)
+    h, w, r, s = rng.randint(10, 16), rng.randint(7, 14), rng.randint(1, 7), rng.randint(1, 7)
+    pad = (rng.randint(0, 2), rng.randint(0, 2)) * 2
+    stride = (rng.randint(1, 2), rng.randint(1, 2))
+    dilation = 1 if cudnn else rng.randint(1, 2)
+    groups = 1 if cudnn else rng.choice((1, 2, 3, rng.randint(1, 300)))
+    h, w = max(h, (r - 1) * dilation + 1 - 2 * pad[0]), max(w, (s - 1) * dilation + 1 - 2 * pad[1])
+    return _within_reach(preset, rng, (rng.randint(1, 3), h, w, c, k, r, s), stride, (dilation,) * 2, pad, groups)
+
+
+def qconv1d(preset: str, rng: random.Random) -> Conv2d:
+    """test_qconv1d, _relu and their cuDNN twins: one row."""
+    cudnn = preset == "torch-cudnn"
+    channels = range(1, 33) if cudnn else CHANNELS
+    c, k = rng.choice(channels), rng.choice(channels)
+    w, s, pad = rng.randint(4, 16), rng.randint(1, 7), rng.randint(0, 2)
+    dilation = 1 if cudnn else rng.randint(1, 2)
+    groups = 1 if cudnn else rng.randint(1, 3)
+    w = max(w, (s - 1) * dilation + 1 - 2 * pad)
+    sizes = (rng.randint(1, 6), 1, w, c, k, 1, s)
+    return _within_reach(preset, rng, sizes, (1, rng.randint(1, 2)), (1, dilation), (0, pad) * 2, groups)
+
+
+def _within_reach(
+    preset: str,
+    rng: random.Random,
+    sizes: tuple[int, ...],
+    stride: tuple[int, int],
+    dilation: tuple[int, ...],
+    pad: tuple[int, ...],
+    groups: int,
+) -> Conv2d:
+    """Fewer images, then fewer groups, where the CPU device would take long."""
+    n, h, w, c, k, r, s = sizes
+    x_type = "int8" if preset == "torch-cudnn" else "uint8"
+    zero_points = dict.fromkeys(("x_zero_point", "w_zero_point", "y_zero_point"), preset != "torch-cudnn")
+    if preset == "torch-onednn":
+        zero_points["w_zero_point"] = False
+    quantization = Quantization.of(
+        preset,
+        x_type=x_type,
+        out_type=x_type,
+        per_channel=preset != "torch-cudnn" and rng.random() < 0.5,
+        bias=rng.choice(("none", "float32")),
+        activation=rng.choice(("none", "relu")),
+        **zero_points,
+    )
+    while True:
+        problem = Conv2d(
+            n, h, w, c * groups, k * groups, r, s, stride, dilation, pad, groups, quantization=quantization
+        )
+        if problem.operations <= MOST_OPERATIONS or n == groups == 1:
+            return problem
+        n, groups = (1, groups) if n > 1 else (1, groups // 2)
+
+
+def problems(preset: str, count: int, seed: int = 0) -> list[Conv2d]:
+    rng = random.Random(f"{preset} {seed}")
+    return [(qconv2d, qconv2d, qconv1d)[index % 3](preset, rng) for index in range(count)]
+
+
+def check_kernels(preset: str, device: Device, count: int, seed: int) -> None:
+    for index, problem in enumerate(problems(preset, count, seed)):
+        check(generator.default(problem, device.target), device, index)
+
+
+@pytest.mark.parametrize("preset", KERNEL_PRESETS)
+def test_the_kernels(preset: str) -> None:
+    check_kernels(preset, open_device("cpu"), 6, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("preset", KERNEL_PRESETS)
+def test_more_kernels(preset: str, seed: int) -> None:
+    check_kernels(preset, open_device("cpu"), 12, seed)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("preset", KERNEL_PRESETS)
+def test_the_kernels_on_a_gpu(preset: str, seed: int) -> None:
+    if not gpu_specs():
+        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
+    check_kernels(preset, open_device(None), 12, seed)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> Iterator[str]:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
+    if request.param not in torch.backends.quantized.supported_engines:
+        pytest.skip(f"this build of PyTorch has no engine {request.param}")
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = request.param
+    yield request.param
+    torch.backends.quantized.engine = before
+
+
+@pytest.fixture
+def narrow(engine: str) -> bool:
+    """Whether this engine saturates on this host: 16 products of 255 * 127 are 518160, or 262136 when every pair stops
+    at 32767."""
+    q = Quantization(x_type="uint8", out_type="uint8")
+    problem = Conv2d(1, 1, 1, 16, 8, 1, 1, quantization=q)
+    x, w = np.full(problem.x_shape, 255, "uint8"), np.full(problem.w_shape, 127, "int8")
+    y = infer(problem, sample.Sample(x, w, Parameters(1.0, 1.0, 4096.0)))
+    assert y.max() == y.min()
+    assert y.max() in (64, 127)
+    return bool(y.max() == 64)
+
+
+def infer(problem: Conv2d, drawn: sample.Sample) -> NDArray[Any]:
+    """The chosen engine's output. PyTorch is NCHW and KCRS; one row goes through its conv1d."""
+    import torch
+
+    q, values = problem.quantization, drawn.parameters
+    x, w = (torch.from_numpy(np.ascontiguousarray(a.transpose(0, 3, 1, 2))) for a in (drawn.arrays[0], drawn.arrays[1]))
+    one_row = problem.h == problem.r == 1
+    if one_row:
+        x, w = x.squeeze(2), w.squeeze(2)
+    qx = torch._make_per_tensor_quantized_tensor(x, float(values.x_scale), int(values.x_zero_point))
+    if q.per_channel:
+        scales = torch.from_numpy(np.asarray(values.w_scale, np.float64))
+        zeros = torch.from_numpy(np.broadcast_to(np.asarray(values.w_zero_point, np.int64), (problem.k,)).copy())
+        qw = torch._make_per_channel_quantized_tensor(w, scales, zeros, 0)
+    else:
+        qw = torch._make_per_tensor_quantized_tensor(w, float(values.w_scale), int(values.w_zero_point))
+    bias = None if values.bias is None else torch.from_numpy(values.bias)
+    geometry = (problem.stride, problem.pad[:2], problem.dilation)
+    name = "conv1d" if one_row else "conv2d"
+    packed = getattr(torch.ops.quantized, f"{name}_prepack")(
+        qw, bias, *(list(pair[1:] if one_row else pair) for pair in geometry), problem.groups
+    )
+    operator = getattr(torch.ops.quantized, name + ("_relu" if q.activation == "relu" else ""))
+    y = operator(qx, packed, float(values.y_scale), int(values.y_zero_point)).int_repr().numpy()
+    return np.ascontiguousarray(np.moveaxis(y, 1, -1)).reshape(problem.y_shape)
+
+
+def cases(engine: str, narrow: bool, count: int) -> Iterator[tuple[Conv2d, sample.Sample]]:
+    for index, problem in enumerate(problems(f"torch-{engine}", count, seed=100)):
+        drawn = sample.draw(problem, index)
+        if narrow:
+            drawn = replace(drawn, w=np.maximum(drawn.arrays[1] >> 1, np.int8(-63)))
+        yield problem, drawn
+
+
+VARIANTS = {"ties": lambda p, drawn, seed: ties(drawn), "near": near_ties, "generic": lambda p, drawn, seed: drawn}
+
+
+@pytest.mark.parametrize("scales", VARIANTS)
+def test_the_engines(engine: str, narrow: bool, scales: str) -> None:
+    compared = 0
+    for index, (problem, drawn) in enumerate(cases(engine, narrow, 150)):
+        drawn = VARIANTS[scales](problem, drawn, index)
+        if scales == "ties":
+            want = expected(problem, drawn)  # where nothing rounds but the end, the preset is all there is to say
+        elif engine == "fbgemm":
+            want = by_fbgemm(problem, drawn)
+        elif engine == "qnnpack":
+            want = expected(*as_qnnpack(problem, drawn))
+        elif is_compiled(problem):
+            want = expected(*as_onednn(problem, drawn))
+        else:
+            continue
+        assert_same(infer(problem, drawn), want, f"{engine}: {problem}")
+        compared += 1
+    assert compared >= 75
+
+
+def by_fbgemm(problem: Conv2d, drawn: sample.Sample) -> NDArray[Any]:
+    """With one weight scale, fbgemm's code says acc + bias * (1 / (x_scale * w_scale)), and its compiler makes one fma
+    of it, which no flag says; per channel it divides, as the preset does."""
+    q, values = problem.quantization, drawn.parameters
+    if q.per_channel or q.bias == "none":
+        return expected(problem, drawn)
+    acc = accumulate(problem, drawn.arrays[0], drawn.arrays[1], values).astype(np.float32)
+    scale = np.float32(values.x_scale) * np.float32(values.w_scale)
+    inverse = np.full_like(acc, np.float32(1) / scale)
+    value = _fma(np.broadcast_to(values.bias, acc.shape), inverse, acc) * (scale / np.float32(values.y_scale))
+    lowest = int(values.y_zero_point) if q.activation == "relu" else 0
+    return np.clip(np.rint(value) + int(values.y_zero_point), lowest, 255).astype("uint8")
+
+
+# What onednn and qnnpack compute where an fp32 operation rounds, said in the flags that there are. Their presets have
+# all of it but the order of these operations: about one output of a million differs, and none at ties.
+ONEDNN = Mode(zero_point_add="before_round", order="multiply_reciprocal", bias_scaling="real")
+
+
+def as_onednn(problem: Conv2d, drawn: sample.Sample) -> tuple[Conv2d, sample.Sample]:
+    """(acc * (x_scale * w_scale) + bias) * (1 / y_scale) + y_zero_point. ideep keeps 1 / x_scale as fp32 and hands
+    oneDNN the reciprocal of that: for one x_scale in six it is the next number."""
+    twice = np.float32(1) / (np.float32(1) / np.float32(drawn.parameters.x_scale))
+    quantization = replace(problem.quantization, mode=ONEDNN)
+    values = replace(drawn.parameters, x_scale=twice)
+    return replace(problem, quantization=quantization), replace(drawn, parameters=values)
+
+
+def is_compiled(problem: Conv2d) -> bool:
+    """oneDNN has AVX2 kernels for these groups; others run its reference, which multiplies by one scale after the
+    other and divides, an order that no flag describes."""
+    return problem.groups == 1 or problem.c_group % 4 == problem.k_group % 4 == 0
+
+
+def as_qnnpack(problem: Conv2d, drawn: sample.Sample) -> tuple[Conv2d, sample.Sample]:
+    """The multiplier is (x_scale * w_scale) * (1 / y_scale), and the bias is multiplied by 1 / (x_scale * w_scale)
+    before it is rounded; the preset divides."""
+    values, one = drawn.parameters, np.float32(1)
+    scale = np.float32(values.x_scale) * np.float32(values.w_scale)
+    chosen = {"x_scale": one / np.float32(values.y_scale), "w_scale": scale, "y_scale": one}
+    quantization = problem.quantization
+    if values.bias is not None:
+        chosen["bias"] = np.rint(values.bias * (one / scale)).astype(np.int32)
+        quantization = replace(quantization, bias="int32")
+    return replace(problem, quantization=quantization), replace(drawn, parameters=replace(values, **chosen))
