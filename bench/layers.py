@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import re
-import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from report import write
+
 import qconv
 from qconv.device import open_device
-from qconv.device.compile import compiler_for
 from qconv.tune_db.database import Database
 from qconv.tuner.protocol import protocol_for
 from qconv.tuner.tune import tune
@@ -31,14 +29,6 @@ def problem_of(row: dict[str, str]) -> qconv.Conv2d:
         int(row[name]) for name in ("N", "H", "W", "C", "K", "R", "S", "stride", "pad", "groups")
     )
     return qconv.Conv2d(n, h, w, c, k, r, s, stride=(stride, stride), pad=(pad,) * 4, groups=groups)
-
-
-def _head() -> str | None:
-    try:
-        answer = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return None
-    return answer.stdout.strip() or None
 
 
 def main() -> None:
@@ -52,7 +42,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
     options = parser.parse_args()
-    options.commit = options.commit or _head()
     device = open_device(options.device)
     results: list[dict[str, Any]] = []
     with Database.open(options.db) as database, options.layers.open() as lines:
@@ -78,17 +67,8 @@ def main() -> None:
                     row[name] = float(layer[name])
             results.append(row)
             print(f"{row['name']:<18}{time_us:10.2f} us{row['tops']:8.1f} TOPS  {outcome.best.config}", flush=True)
-    document = {
-        "suite": options.suite,
-        "device": device.facts(),
-        "toolchain": compiler_for(device.target).toolchain,
-        "protocol": protocol_for(device).as_dict(),
-        "commit": options.commit,
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": results,
-    }
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{options.suite}.json").write_text(json.dumps(document, indent=1) + "\n")
+    protocol = protocol_for(device).as_dict()
+    write(options.out, options.suite, device, protocol, options.commit, results)
 
 
 if __name__ == "__main__":

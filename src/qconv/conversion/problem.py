@@ -16,6 +16,8 @@ from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, read_
 REALS = ("float32", "float16", "bfloat16", "float64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 WIDE = ("float32", "float64")
+FULL = 2**22  # elements that fill any device
+LONG_RUN = 2**10
 
 # Where systems disagree; the first value of each is the default. `rounding`, `zero_point_add` and `order` are Mode's.
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -103,7 +105,8 @@ class Conversion(Problem):
 
     @property
     def extents(self) -> dict[str, int]:
-        return {"outer": self.outer, "channels": self.channels, "inner": self.inner, "block": max(self.block, 1)}
+        """A device that is full does not care how much more there is, nor how long a run of one scale is."""
+        return {"elements": min(self.elements, FULL), "run": min(self.inner * max(self.block, 1), LONG_RUN)}
 
     @property
     def kinds(self) -> tuple[object, ...]:
@@ -304,6 +307,10 @@ class Choose(Conversion):
 
     def _defaults(self) -> dict[str, Any]:
         return {**super()._defaults(), "eps": EPS[self.rule]}
+
+    @property
+    def extents(self) -> dict[str, int]:
+        return {"channels": min(self.channels, FULL >> 10), "count": self.outer * self.inner}
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

@@ -1,0 +1,133 @@
+"""The kernels of quantize, dequantize, requantize, choose and dynamic against the oracle, bit for bit."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from random_conversions import conversions
+
+from qconv import generator, parse, sample
+from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize
+from qconv.conversion.problem import CHOICES
+from qconv.device import Device, gpu_specs, open_device
+from qconv.errors import Infeasible
+from qconv.generator import Plan
+from qconv.generator.choosing import Choosing
+from qconv.generator.elementwise import Elementwise
+from qconv.instances.lookup import load
+from qconv.target import TARGETS
+from qconv.tuner import sanitized
+from qconv.tuner.verify import mismatch
+
+CPU = open_device("cpu")
+
+
+def random_plan(problem: Conversion, device: Device, seed: object) -> Plan:
+    plans, _ = generator.space(problem, device.target)
+    return random.Random(f"config {seed} {problem}").choice(plans)
+
+
+def check(problem: Conversion, device: Device, seed: int) -> None:
+    for plan in (generator.default(problem, device.target), random_plan(problem, device, seed)):
+        instance = load(plan, device, "test", "chosen by a test")
+        assert mismatch(instance, sample.draw(problem, seed)) is None, f"{problem} {plan.config}"
+
+
+def gpu() -> Device:
+    if not gpu_specs():
+        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
+    return open_device(gpu_specs()[0])
+
+
+@pytest.mark.parametrize("first", range(0, 40, 5))
+def test_random_conversions(first: int) -> None:
+    for index, problem in enumerate(conversions(1, 40)[first : first + 5], first):
+        check(problem, CPU, index)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 300, 10))
+def test_many_random_conversions(first: int) -> None:
+    for index, problem in enumerate(conversions(2, 300)[first : first + 10], first):
+        check(problem, CPU, index)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("first", range(0, 300, 10))
+def test_many_random_conversions_on_a_gpu(first: int) -> None:
+    device = gpu()
+    for index, problem in enumerate(conversions(2, 300)[first : first + 10], first):
+        check(problem, device, index)
+
+
+def test_the_random_conversions_have_everything() -> None:
+    made = conversions(2, 300)
+    seen = Counter((name, getattr(p, name)) for p in made for name in CHOICES if hasattr(p, name))
+    for name, values in CHOICES.items():
+        for value in values:
+            assert seen[name, value] >= 2, (name, value)
+    granularities = Counter(p.granularity for p in made)
+    assert min(granularities[g] for g in ("tensor", "channel", "block")) >= 20
+    assert all(parse(str(problem)) == problem for problem in made)
+
+
+SANITIZED = {
+    "vectors and a tail": (Quantize(1, 1, 1003, zero_point=True), Elementwise(threads=64, vector=4, unroll=2)),
+    "scales within a vector": (Dequantize(3, 33, 5, zero_point=True), Elementwise(threads=64, vector=8, unroll=1)),
+    "blocks": (Quantize(2, 37, 3, block=8), Elementwise(threads=64, vector=4, unroll=1)),
+    "a team a row": (Choose(1, 5, 200), Choosing(threads=128, team=32, vector=4, unroll=1, slices=1)),
+    "slices of the array": (Choose(1, 1, 4099), Choosing(threads=128, team=128, vector=4, unroll=1, slices=4)),
+    "rows of all threads": (Dynamic(1, 3, 700), Choosing(threads=128, team=128, vector=4, unroll=1, slices=1)),
+    "slices, then the array": (Dynamic(1, 2, 4096), Choosing(threads=128, team=128, vector=4, unroll=1, slices=4)),
+}
+
+
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+@pytest.mark.parametrize("name", SANITIZED)
+def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
+    problem, config = SANITIZED[name]
+    plan = generator.plan(problem, config, CPU.target)
+    assert sanitized.mismatch(plan, sample.draw(problem, 5), sanitizer) is None
+
+
+PLANTED = [
+    (
+        "no barrier between two joins",
+        "a team a row",
+        "        tile::barrier();\n        if (lane",
+        "        if (lane",
+        "thread",
+    ),
+    ("a vector past the end", "vectors and a tail", "first + VECTOR <= ELEMENTS) x", "first < ELEMENTS) x", "address"),
+    ("a slice too long", "slices of the array", "? COUNT : slice", "? COUNT + VECTOR : slice", "address"),
+    ("a scale too many", "blocks", "granule_of(at)", "granule_of(at) + 60", "address"),
+]
+
+
+@pytest.mark.parametrize(("bug", "name", "old", "new", "sanitizer"), PLANTED, ids=[planted[0] for planted in PLANTED])
+def test_a_planted_bug_is_found(bug: str, name: str, old: str, new: str, sanitizer: sanitized.Sanitizer) -> None:
+    problem, config = SANITIZED[name]
+    plan = generator.plan(problem, config, CPU.target)
+    text = generator.render(plan).text
+    assert old in text
+    report, _ = sanitized.run(plan, sample.draw(problem, 5), sanitizer, source=text.replace(old, new))
+    assert not report.clean, bug
+
+
+@pytest.mark.parametrize(
+    ("problem", "config", "says"),
+    [
+        (Quantize(1, 1, 10_000), Elementwise(threads=64, vector=1, unroll=1), "only arrays of fewer than 512"),
+        (Quantize(1, 1, 10_000), Elementwise(threads=64, vector=16, unroll=8), "bytes a thread has in flight"),
+        (Quantize(1, 1, 10_000), Elementwise(threads=64, vector=3, unroll=8), "vector=3 is not one of"),
+        (Choose(1, 3, 7), Choosing(threads=128, team=32, vector=4, unroll=1, slices=1), "does not divide inner=7"),
+        (Choose(1, 1, 4096), Choosing(threads=128, team=32, vector=4, unroll=1, slices=4), "by a whole block"),
+        (Choose(1, 1, 4096), Choosing(threads=128, team=256, vector=4, unroll=1, slices=1), "threads of a team"),
+        (Choose(1, 1, 4096), Elementwise(threads=64, vector=4, unroll=1), "does not serve choose: use choosing"),
+    ],
+)
+def test_what_a_config_cannot_serve(problem: Conversion, config: generator.Config, says: str) -> None:
+    with pytest.raises(Infeasible, match=says):
+        generator.plan(problem, config, TARGETS["sm_90a"])
