@@ -64,8 +64,8 @@ def context(problem: Conversion) -> dict[str, Any]:
         wants |= _wants(pieces["granule"]) | _wants(pieces["steps"])
         elementwise = problem.quantize if isinstance(problem, Dynamic) else problem
         scales = [tensor for tensor in elementwise.inputs if tensor.name != "x"]
-        pieces["declared"] = ", ".join(f"[[maybe_unused]] {DATA_TYPES[t.dtype].ctype} {t.name}" for t in scales)
-        pieces["loaded"] = ", ".join(f"tile::load(args.{tensor.name} + index)" for tensor in scales)
+        pieces["declared"] = ",\n    ".join(f"[[maybe_unused]] {DATA_TYPES[t.dtype].ctype} {t.name}" for t in scales)
+        pieces["loaded"] = ",\n        ".join(f"tile::load(args.{tensor.name} + index)" for tensor in scales)
     if isinstance(problem, Choose):
         pieces |= {"choice": choice_steps(problem), "real": choice_real(problem)}
         wants |= _wants(pieces["choice"]) | set(pieces["real"].wide)
@@ -112,7 +112,10 @@ def _what_it_computes(problem: Conversion) -> list[str]:
         zero = " + y_zero" if problem.y_zero_point else ""
     inside, outside = (zero, "") if problem.zero_point_add == "before_round" else ("", zero)
     rounded = f"{ROUNDINGS[problem.rounding]}({value}{inside}){outside}"
-    return [f"  y = clamp({rounded}, {problem.low}, {problem.high}) in {problem.precision}, as {problem.out_type}"]
+    return [
+        f"  y = clamp({rounded},",
+        f"            {problem.low}, {problem.high}) in {problem.precision}, as {problem.out_type}",
+    ]
 
 
 def _chosen(problem: Choose) -> list[str]:

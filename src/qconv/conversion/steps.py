@@ -347,8 +347,8 @@ def _convert(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
         cxx, wants = _LONG_ROUNDINGS[problem.rounding]
     yield Step(
         "quantize",
-        f"result = static_cast<Output>(\n        {cxx}(tile::clamp({value}, granule.lowest, granule.highest)) "
-        "+ granule.zero);",
+        f"result = static_cast<Output>(\n        {cxx}(tile::clamp({value}, granule.lowest, granule.highest))\n"
+        "        + granule.zero);",
         lambda value, v: (
             rounded(clamped(value.astype(bounds.dtype), v["lowest"], v["highest"])).astype(np.int64) + v["zero"]
         ).astype(out_type),
