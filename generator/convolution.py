@@ -86,6 +86,7 @@ def problem_constants(problem: Conv2d) -> tuple[Constant, ...]:
         Constant("DILATION_W", problem.dilation[1]),
         Constant("PAD_TOP", problem.pad[0]),
         Constant("PAD_LEFT", problem.pad[1]),
+        Constant("PADDED", any(problem.pad), "some windows reach beyond the image"),
         Constant("PIXELS", problem.pixels, "output pixels of all images"),
         Constant("REDUCTION", problem.reduction, "products in one output"),
         Constant("X_SIGNED", problem.quantization.x_type == "int8"),

@@ -75,6 +75,11 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         )
     _at_most(threads, min(target.threads_per_block, MOST_THREADS), "threads of a block")
     smem_bytes = config.stages * config.tile_k * (config.tile_m + 4 + config.tile_n + 4)
+    # Along the reduction, the bytes of NCHW lie apart.
+    x_bytes = _load_bytes(problem.c_group, config.tile_k) if problem.layout == "nhwc" else 1
+    x_parts = config.tile_k // max(x_bytes, 4)
+    if problem.quantization.w_zero_point:
+        smem_bytes += 4 * config.tile_m * x_parts
     _at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
 
     # Tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly narrow.
@@ -88,8 +93,6 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         if size >= 2 * least > 2 * getattr(config, name):
             raise Infeasible(f"{name}={getattr(config, name)} is too narrow for the problem's {size}: at least {least}")
 
-    # Along the reduction, the bytes of NCHW lie apart.
-    x_bytes = _load_bytes(problem.c_group, config.tile_k) if problem.layout == "nhwc" else 1
     w_bytes = _load_bytes(problem.reduction, config.tile_k)
     x_runs = _ceil_div(config.tile_m * config.tile_k, max(x_bytes, 4) * threads)
     w_runs = _ceil_div(config.tile_n * config.tile_k, max(w_bytes, 4) * threads)
@@ -119,6 +122,11 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
             Constant("VECTOR_N", vector_n, "neighbours among a thread's channels"),
             Constant("X_BYTES", x_bytes, "one load of x (1: byte by byte)"),
             Constant("X_RUNS", x_runs, "words or vectors of x a thread has in flight"),
+            *(
+                (Constant("X_PARTS", x_parts, "threads that carry a row of x"),)
+                if problem.quantization.w_zero_point
+                else ()
+            ),
             Constant("W_BYTES", w_bytes, "one load of w (1: byte by byte)"),
             Constant("W_RUNS", w_runs, "words or vectors of w a thread has in flight"),
             Constant("SMEM_BYTES", smem_bytes),
