@@ -84,6 +84,13 @@ def plan(problem: Choose, config: Choosing, target: Target) -> Plan:
                 words,
             ),
         )
+    following: tuple[Constant, ...] = ()
+    if isinstance(problem, Dynamic):
+        held = config.slices == 1 and per_slice <= step
+        following = (
+            Constant("SHARED_SCALE", True, "by the elements of a vector"),
+            Constant("HELD", held, "a thread converts what it has looked at, without loading it again"),
+        )
     return Plan(
         problem=problem,
         config=config,
@@ -103,6 +110,7 @@ def plan(problem: Choose, config: Choosing, target: Target) -> Plan:
             ),
             "What follows.": (
                 Constant("TEAMS", teams, "of a block"),
+                *following,
                 Constant("SLICE", per_slice, "elements of a slice; the last may have fewer"),
                 Constant("SMEM_BYTES", smem_bytes),
             ),

@@ -56,12 +56,22 @@ def plan(problem: Quantize | Dequantize | Requantize, config: Elementwise, targe
                 Constant("VECTOR", config.vector, "neighbouring elements of a thread"),
                 Constant("UNROLL", config.unroll, "vectors that a thread has in flight"),
             ),
+            "What follows.": (
+                Constant("ONE_SCALE", problem.granularity == "tensor", "for the array"),
+                Constant("SHARED_SCALE", _is_shared(problem, config.vector), "by the elements of a vector"),
+            ),
         },
         launches=(Launch(problem.op, (ceil_div(problem.elements, tile), 1, 1), config.threads, 0),),
         fields=argument_fields(problem),
         alignment=alignment(problem, config.vector),
         aliases=aliases(problem),
     )
+
+
+def _is_shared(problem: Quantize | Dequantize | Requantize, vector: int) -> bool:
+    if problem.block:
+        return problem.inner == 1 and problem.block % vector == 0 and problem.channels % vector == 0
+    return problem.channels == 1 or problem.inner % vector == 0
 
 
 def alignment(problem: Quantize | Dequantize | Requantize, vector: int) -> dict[str, int]:

@@ -228,7 +228,7 @@ def _half_away(value: Array) -> Array:
 
 
 ROUNDINGS: dict[str, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
-    "rne": ("tile::round_to_int", np.rint, ()),
+    "rne": ("tile::round_small", np.rint, ()),
     "half_away": ("tile::round_half_away", _half_away, ("half_away",)),
     "rtz": ("static_cast<int>", np.trunc, ()),
 }

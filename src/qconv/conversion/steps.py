@@ -113,7 +113,7 @@ def prepared(problem: Elementwise) -> tuple[Prepared, ...]:
     if isinstance(problem, Dequantize):
         return tuple(_prepared_dequantize(problem, real))
     return (
-        _inverse(real, scale, "scale") if problem.quotient == "reciprocal" else _rounded(real, "divisor", "scale"),
+        *([_inverse(real, scale, "scale")] if problem.quotient == "reciprocal" else _divisor(real, "scale")),
         *_prepared_zero(problem, problem.zero_point, real, "zero_point"),
     )
 
@@ -139,6 +139,14 @@ def steps(problem: Elementwise) -> tuple[Step, ...]:
 def _rounded(real: Real, name: str, source: str) -> Prepared:
     cxx = real.rounded(real.cast(source))
     return Prepared(name, real.ctype, cxx, lambda v: real.round(v[source]), f"{source} as {real.precision}", real.wants)
+
+
+def _divisor(real: Real, source: str) -> Iterator[Prepared]:
+    yield _rounded(real, "divisor", source)
+    if real.ctype == "float":
+        shared = "SHARED_SCALE ? tile::inverse_of(granule.divisor) : 0.0f"
+        # The oracle divides; this number is not part of what is computed, only of how.
+        yield Prepared("reciprocal", "float", shared, lambda v: np.zeros_like(v[source]), "of the divisor, or 0")
 
 
 def _inverse(real: Real, scale: Real, source: str) -> Prepared:
@@ -206,7 +214,7 @@ def _prepared_requantize(problem: Requantize) -> Iterator[Prepared]:
     else:
         yield _rounded(real, "factor", "x_scale")
         reciprocal = problem.order == "multiply_reciprocal"
-        yield _inverse(real, scale, "y_scale") if reciprocal else _rounded(real, "divisor", "y_scale")
+        yield from [_inverse(real, scale, "y_scale")] if reciprocal else _divisor(real, "y_scale")
     if problem.x_zero_point:
         yield Prepared("x_zero", "int", "x_zero", lambda v: np.asarray(v["x_zero"], np.int64), "x_zero")
     yield from _prepared_zero(problem, problem.y_zero_point, real, "y_zero")
@@ -225,11 +233,15 @@ def _load(problem: Quantize, real: Real) -> Step:
 
 
 def _divide(real: Real, by: str) -> Step:
+    cxx, wants = f"tile::divide(value, granule.{by})", real.divide
+    if real.ctype == "float":
+        # As a division; its reciprocal, once a scale, makes it cheaper.
+        cxx, wants = f"tile::quotient(value, granule.{by}, granule.reciprocal)", ("quotient", "divide", "fma")
     return Step(
         "divide",
-        f"value = {real.rounded(f'tile::divide(value, granule.{by})')};",
+        f"value = {real.rounded(cxx)};",
         lambda value, v: real.round(value / v[by]),
-        wants=(*real.divide, *real.wants),
+        wants=(*wants, *real.wants),
     )
 
 

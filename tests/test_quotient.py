@@ -1,0 +1,71 @@
+"""`tile::quotient` against a division, on every pair of significands that could tell them apart.
+
+After one step the result is off by less than 2**-24 of a unit in the last place before it is rounded, so that it can
+go wrong only where a / b lies that close to the middle of two floats. With integer significands A and B that is
+2**s * A = odd * B + k for a small k: for each B these are a few A, found by an inverse modulo B.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from qconv import generator
+from qconv.conversion import Quantize
+from qconv.device.cpu_runtime import find_compiler
+from qconv.target import TARGETS
+
+HARNESS = """
+static long inverse_modulo(long a, long m) {
+    long g = m, x = 0, y = 1;
+    for (long b = a; b != 0;) {
+        const long q = g / b, rest = g % b, z = x - q * y;
+        g = b; b = rest; x = y; y = z;
+    }
+    return (x % m + m) % m;
+}
+
+// Pairs with b = odd * twos; returns how many differ from the division.
+extern "C" long differing(long first, long last, long twos, long most, long* pairs) {
+    long wrong = 0;
+    for (long odd = first | 1; odd < last; odd += 2) {
+        const float b = static_cast<float>(odd * twos), inverse = tile::inverse_of(b);
+        for (int shift = 24; shift <= 25; ++shift) {
+            const long inverted = inverse_modulo(((1L << shift) / twos) % odd, odd);
+            for (long k = -most; k <= most; ++k) {
+                for (long a = ((k * inverted) % odd + odd) % odd; a < 1L << 24; a += odd) {
+                    if (a < 1L << 23) continue;
+                    const float real = static_cast<float>(a);
+                    wrong += tile::quotient(real, b, inverse) != real / b;
+                    ++*pairs;
+                }
+            }
+        }
+    }
+    return wrong;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def differing(tmp_path_factory: pytest.TempPathFactory) -> ctypes._NamedFuncPointer:
+    plan = generator.default(Quantize(1, 1, 4096), TARGETS["cpu"])
+    folder: Path = tmp_path_factory.mktemp("quotient")
+    (folder / "quotient.cpp").write_text(generator.render(plan).text + HARNESS)
+    flags = ["-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]
+    subprocess.run([find_compiler().path, *flags, "quotient.cpp", "-o", "quotient.so"], cwd=folder, check=True)
+    function = ctypes.CDLL(str(folder / "quotient.so"), mode=ctypes.RTLD_LAZY).differing
+    function.restype = ctypes.c_long
+    function.argtypes = [ctypes.c_long] * 4 + [ctypes.POINTER(ctypes.c_long)]
+    return function
+
+
+# An even b has even distances only: of 2 * odd, those of odd with half the shift; of more twos, none is near enough.
+@pytest.mark.parametrize(("twos", "first"), [(1, 2**23), (2, 2**22)])
+def test_a_quotient_is_a_division(differing: ctypes._NamedFuncPointer, twos: int, first: int) -> None:
+    pairs = ctypes.c_long(0)
+    assert differing(first, 2 * first, twos, 3, ctypes.byref(pairs)) == 0
+    assert pairs.value > 20_000_000
