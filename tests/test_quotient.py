@@ -8,6 +8,7 @@ go wrong only where a / b lies that close to the middle of two floats. With inte
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def differing(tmp_path_factory: pytest.TempPathFactory) -> ctypes._NamedFuncPoin
     (folder / "quotient.cpp").write_text(generator.render(plan).text + HARNESS)
     flags = ["-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]
     subprocess.run([find_compiler().path, *flags, "quotient.cpp", "-o", "quotient.so"], cwd=folder, check=True)
-    function = ctypes.CDLL(str(folder / "quotient.so"), mode=ctypes.RTLD_LAZY).differing
+    function = ctypes.CDLL(str(folder / "quotient.so"), mode=os.RTLD_LAZY).differing
     function.restype = ctypes.c_long
     function.argtypes = [ctypes.c_long] * 4 + [ctypes.POINTER(ctypes.c_long)]
     return function
