@@ -28,6 +28,13 @@ class Graph:
         graph = model.graph
         for node in graph.node:
             check_op(node)
+        newest = onnx.defs.onnx_opset_version()
+        for opset in model.opset_import:
+            if opset.domain in STANDARD and opset.version > newest:
+                raise Unsupported(
+                    f"the model is of opset {opset.version}; onnx {onnx.__version__} knows those up to {newest}: update "
+                    "onnx"
+                )
         if graph.sparse_initializer:
             raise Unsupported(f"the initializer {graph.sparse_initializer[0].values.name!r} is sparse; make it dense")
         for tensor in graph.initializer:
