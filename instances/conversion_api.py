@@ -21,6 +21,7 @@ from qconv.device import Device, open_device
 from qconv.dtypes import DATA_TYPES, RANGES
 from qconv.instances.arguments import device_of, shape_of, type_of
 from qconv.instances.lookup import lookup
+from qconv.op import checked_size
 
 Axis = int | Sequence[int] | str | None
 
@@ -170,7 +171,7 @@ class _View:
 
 
 def _view(shape: tuple[int, ...], axis: Axis, block: Any = 0) -> _View:
-    rank = len(shape)
+    rank, block = len(shape), checked_size("block", block, 0)
     if 0 in shape:
         raise ValueError(f"x has shape {shape} and so no element: there is nothing to convert; leave the call out")
     if axis is None:
@@ -182,9 +183,7 @@ def _view(shape: tuple[int, ...], axis: Axis, block: Any = 0) -> _View:
         axes = list(range(rank - 1))
     else:
         axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
-        if not all(isinstance(each, (int, np.integer)) and -rank <= each < rank for each in axes):
-            raise ValueError(f"axis={axis!r} with x of shape {shape}: every axis is from {-rank} to {rank - 1}")
-        axes = [int(each) % rank for each in axes]
+        axes = [checked_size("axis", each, -rank, rank - 1) % rank for each in axes]
         if not axes or axes != list(range(axes[0], axes[0] + len(axes))):
             raise ValueError(f"axis={axis!r}: axes must be neighbours in their order, as in (0, 1); transpose x first")
     if block and len(axes) != 1:
@@ -219,8 +218,9 @@ def _convert(
     """`given`: scales and zero points by name, in the order of the kernel, with the type that a zero point is of."""
     view = _view(shape_of("x", x), axis, block)
     place = open_device(device or device_of(x))
+    needed = [entry for entry in given if entry[1] is not None or entry[0].endswith("scale")]
     with place.on(stream):
-        arrays = [(name, _given(place, name, value, of)) for name, value, of in given if value is not None]
+        arrays = [(name, _given(place, name, value, of)) for name, value, of in needed]
         for name, array in arrays:
             if array.size != 1 and tuple(array.shape) not in view.scale_shapes:
                 wanted = " or ".join(dict.fromkeys(str(shape) for shape in view.scale_shapes)) if view.last else "()"
