@@ -335,6 +335,18 @@ def test_what_is_not_supported_is_refused_by_name(made: Callable[[], Any], says:
         qconv.onnx.prepare(model)
 
 
+def test_parameters_of_a_wrong_size_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    for name, says in (("w_zero", "w_zero_point has shape"), ("x_scale", "x_scale has shape"), ("bias", "bias has")):
+        model, inputs = conv_model(rng, (1, 2, 4, 4), (3, 2, 1, 1), constant=False)
+        inputs[name] = np.ones(2, inputs[name].dtype)
+        for declared in model.graph.input:
+            if declared.name == name and not declared.type.tensor_type.shape.dim:
+                declared.type.tensor_type.shape.dim.add()
+        with pytest.raises(ValueError, match=f"QLinearConv: {says}"):
+            qconv.onnx.run_model(model, inputs)
+
+
 def test_a_wrong_input_is_refused() -> None:
     model, inputs = linear("QuantizeLinear", (np.ones((2, 3), "float32"), np.ones(4, "float32")), axis=1)
     prepared = qconv.onnx.prepare(model)

@@ -102,7 +102,7 @@ class QLinearConv(_Convolution):
 
     def compute(self, values: dict[str, Held], device: Device) -> list[Any]:
         names = ("x_scale", "x_zero_point", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
-        parameters = {name: _number(values[name]) for name in names}
+        parameters = _parameters(values, names)
         bias = values["bias"].on_host if "bias" in values else None
         return self.convolve(values, device, bias=bias, **parameters)
 
@@ -112,16 +112,19 @@ class ConvInteger(_Convolution):
     out_type = "int32"
 
     def compute(self, values: dict[str, Held], device: Device) -> list[Any]:
-        zeros = ("x_zero_point", "w_zero_point")
-        return self.convolve(values, device, **{name: _number(values[name]) for name in zeros if name in values})
+        return self.convolve(values, device, **_parameters(values, ("x_zero_point", "w_zero_point")))
 
 
-def _number(value: Held) -> Any:
-    """One number where it is one, so that it needs no kernel of its own: a scale, or a zero point that is zero."""
-    array = value.on_host
-    if array.size and (array == array.flat[0]).all():
-        return np.asarray(array.flat[0])
-    return array
+def _parameters(values: dict[str, Held], names: Sequence[str]) -> dict[str, Any]:
+    """Numbers where they are the same for every filter, so that they need no kernel of their own."""
+    parameters = {}
+    for name in names:
+        if name in values:
+            array = values[name].on_host
+            counts = (1, values["w"].on_device.shape[0]) if name.startswith("w_") else (1,)
+            same = array.size in counts and (array == array.flat[0]).all()
+            parameters[name] = np.asarray(array.flat[0]) if same else array
+    return parameters
 
 
 def _two(array: Any) -> Any:

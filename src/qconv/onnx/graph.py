@@ -32,8 +32,7 @@ class Graph:
         for opset in model.opset_import:
             if opset.domain in STANDARD and opset.version > newest:
                 raise Unsupported(
-                    f"the model is of opset {opset.version}; onnx {onnx.__version__} knows up to {newest}: update "
-                    "onnx"
+                    f"the model is of opset {opset.version}; onnx {onnx.__version__} knows up to {newest}: update onnx"
                 )
         if graph.sparse_initializer:
             raise Unsupported(f"the initializer {graph.sparse_initializer[0].values.name!r} is sparse; make it dense")
