@@ -1,4 +1,4 @@
-"""The one-liner: shapes and types are read off the arrays, the kernel is looked up."""
+"""The convolutions in one line: shapes and types are read off the arrays, the kernel is looked up."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from qconv.device import open_device
+from qconv.instances.arguments import device_of, is_array, is_nonzero, shape_of, type_of
 from qconv.instances.lookup import lookup
-from qconv.problem import Conv2d
+from qconv.op import check_choice
+from qconv.problem import LAYOUTS, W_LAYOUTS, Conv2d
 from qconv.quantization import Quantization
+
+# Of conv1d: what each layout is with a height of 1, and at which axis that height stands.
+_LAYOUTS_1D = {"nwc": ("nhwc", 1), "ncw": ("nchw", 2)}
+_W_LAYOUTS_1D = {"ksc": ("krsc", 1), "kcs": ("kcrs", 2)}
 
 
 def conv2d(
@@ -20,6 +27,8 @@ def conv2d(
     dilation: int | Sequence[int] = 1,
     pad: int | Sequence[int] = 0,
     groups: int = 1,
+    layout: str = "nhwc",
+    w_layout: str | None = None,
     x_scale: Any = 1.0,
     w_scale: Any = 1.0,
     y_scale: Any = 1.0,
@@ -37,81 +46,118 @@ def conv2d(
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
-    """Quantized convolution of NHWC `x` with KRSC `w`; the result is NHWK.
+    """Quantized convolution of NHWC `x` with KRSC `w`; the result is NHWK. With `layout="nchw"`: NCHW, KCRS and NKHW.
 
     The arrays are NumPy or CuPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`; the kernel runs
-    where they are. Scales given per output channel, and zero points other than 0, choose the kernel. leaky_relu needs
-    `slope`, clamp `low` and `high`, in real units. `mode` names the
-    system whose arithmetic it shall have; by default ONNX Runtime's and FBGEMM's.
+    where they are. Weights in the other layout (`w_layout` krsc or kcrs) are copied at every call; `pack` them once
+    instead. Scales given per output channel, and zero points other than 0, choose the kernel. leaky_relu needs
+    `slope`, clamp `low` and `high`, in real units. `mode` names the system whose arithmetic it shall have; by default
+    ONNX Runtime's and FBGEMM's.
     """
-    n, h, width, c = _shape("x", x, "NHWC")
-    k, r, s, c_group = _shape("w", w, "KRSC")
+    check_choice("layout", layout, LAYOUTS)
+    w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]
+    check_choice("w_layout", w_layout, W_LAYOUTS)
+    sizes: dict[str, Any] = dict(zip(layout, shape_of("x", x, layout), strict=True))
+    filters: dict[str, Any] = dict(zip(w_layout, shape_of("w", w, w_layout), strict=True))
+    c, c_group = sizes["c"], filters.pop("c")
     if isinstance(groups, int) and groups > 0 and c_group * groups != c:
         raise ValueError(
             f"w has {c_group} channels a group, but x has {c} channels in groups={groups}: c/groups={c / groups:g}"
         )
     spec: dict[str, Any] = {
-        "x_type": _type(x),
-        "w_type": _type(w),
+        "x_type": type_of(x),
+        "w_type": type_of(w),
         "out_type": out_type,
-        "per_channel": _is_array(w_scale) or _is_array(w_zero_point),
-        "x_zero_point": _is_nonzero(x_zero_point),
-        "w_zero_point": _is_nonzero(w_zero_point),
-        "y_zero_point": _is_nonzero(y_zero_point),
+        "per_channel": is_array(w_scale) or is_array(w_zero_point),
+        "x_zero_point": is_nonzero(x_zero_point),
+        "w_zero_point": is_nonzero(w_zero_point),
+        "y_zero_point": is_nonzero(y_zero_point),
         "bias": _bias(bias),
         "activation": activation,
     }
     quantization = Quantization(**spec) if mode is None else Quantization.of(mode, **spec)
-    geometry: dict[str, Any] = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups}
-    problem = Conv2d(n, h, width, c, k, r, s, quantization=quantization, **geometry)
-    instance = lookup(problem, device or _device_of(x))
+    geometry: dict[str, Any] = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups, "layout": layout}
+    problem = Conv2d(**sizes, **filters, quantization=quantization, **geometry)
+    instance = lookup(problem, device or device_of(x))
     return instance(
-        x, w, out=out, stream=stream, x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
+        x, w, w_layout=w_layout, out=out, stream=stream, x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
         x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
         slope=slope, low=low, high=high,
     )  # fmt: skip
 
 
-def _shape(name: str, array: Any, layout: str) -> tuple[int, int, int, int]:
-    shape = getattr(array, "shape", None)
-    if shape is None or len(shape) != 4:
-        raise ValueError(
-            f"{name} must be an array of four dimensions, {layout}; it is {type(array).__name__} {shape or ''}"
-        )
-    a, b, c, d = (int(extent) for extent in shape)
-    return a, b, c, d
+def conv1d(
+    x: Any,
+    w: Any,
+    *,
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+    pad: int | Sequence[int] = 0,
+    layout: str = "nwc",
+    w_layout: str | None = None,
+    out: Any = None,
+    device: str | None = None,
+    **parameters: Any,
+) -> Any:
+    """conv2d of images that are one pixel high: NWC `x` with KSC `w` gives NWK; `layout="ncw"`: NCW, KCS and NKW.
+
+    `pad` is one number for both ends, or (left, right). Everything else is conv2d's."""
+    check_choice("layout", layout, tuple(_LAYOUTS_1D))
+    if w_layout is None:
+        w_layout = "ksc" if layout == "nwc" else "kcs"
+    check_choice("w_layout", w_layout, tuple(_W_LAYOUTS_1D))
+    shape_of("x", x, layout)
+    shape_of("w", w, w_layout)
+    (layout, axis), (w_layout, w_axis) = _LAYOUTS_1D[layout], _W_LAYOUTS_1D[w_layout]
+    left, right = _numbers("pad", pad, 2)
+    place = device or device_of(x)
+    y = conv2d(
+        _lifted("x", x, axis, place),
+        _lifted("w", w, w_axis, place),
+        stride=(1, *_numbers("stride", stride, 1)),
+        dilation=(1, *_numbers("dilation", dilation, 1)),
+        pad=(0, left, 0, right),
+        layout=layout,
+        w_layout=w_layout,
+        out=None if out is None else _lifted("out", out, axis, place),
+        device=place,
+        **parameters,
+    )
+    return out if out is not None else y.reshape((*y.shape[:axis], *y.shape[axis + 1 :]))
 
 
-def _type(array: Any) -> str:
-    return str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
+def conv3d(*_: Any, **__: Any) -> Any:
+    """Refused, with the way round it."""
+    raise ValueError(
+        "conv3d is not supported: the kernels index two filter axes. A filter of depth 1 is conv2d with the frames in "
+        "the batch; a deeper one is the sum, over its depth, of conv2d(..., out_type='int32') of the shifted frames"
+    )
+
+
+def conv_transpose2d(*_: Any, **__: Any) -> Any:
+    """Refused, with the way round it."""
+    raise ValueError(
+        "conv_transpose2d is not supported: each of its outputs gathers from an input with gaps, which the kernels do "
+        "not have. Write stride - 1 times x_zero_point between the pixels of x, and call conv2d at stride 1 with the "
+        "filter turned round in r and s, its input and output channels exchanged, and pad = dilation * (r - 1) - pad"
+    )
+
+
+def _lifted(name: str, array: Any, axis: int, device: str) -> Any:
+    """With an extent of 1 at the axis: the same memory, whatever its strides."""
+    adopted, _ = open_device(device).adopt(name, array)
+    return adopted[(slice(None),) * axis + (None,)]
+
+
+def _numbers(name: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+    if len(values) != count:
+        raise ValueError(f"{name}={value!r} must be one integer{f' or {count} of them' if count > 1 else ''}")
+    return values  # type: ignore[return-value] # each is checked by the problem
 
 
 def _bias(bias: Any) -> str:
     if bias is None:
         return "none"
-    dtype = _type(bias) if hasattr(bias, "dtype") else str(np.asarray(bias).dtype)
+    dtype = type_of(bias) if hasattr(bias, "dtype") else str(np.asarray(bias).dtype)
     return "int32" if "int" in dtype else "float32"
-
-
-def _is_array(value: Any) -> bool:
-    shape = getattr(value, "shape", None)
-    return isinstance(value, (list, tuple)) or (shape is not None and len(shape) > 0)
-
-
-def _is_nonzero(value: Any) -> bool:
-    return _is_array(value) or bool(value != 0)
-
-
-def _device_of(array: Any) -> str:
-    """Where the array lies: the kernel runs there."""
-    if hasattr(array, "__cuda_array_interface__"):
-        from qconv.device import gpu
-
-        device = getattr(array, "device", None)
-        index = getattr(device, "id", getattr(device, "index", 0))
-        return f"{gpu.KIND}:{index or 0}"
-    if hasattr(array, "__dlpack_device__"):
-        kind, index = array.__dlpack_device__()
-        if int(kind) in (2, 10):  # kDLCUDA, kDLROCM
-            return f"{'cuda' if int(kind) == 2 else 'hip'}:{index}"
-    return "cpu"

@@ -49,7 +49,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
     ("qconv.instances",),
     ("qconv.tuner",),
     # The faces: they may use everything, and nothing below uses them.
-    ("qconv.cli", "qconv.torch"),
+    ("qconv.cli", "qconv.onnx", "qconv.torch"),
 )
 # The root package only names where things are; it imports them when they are used.
 FACE = "qconv"
@@ -63,6 +63,7 @@ HOMES = {
     "sqlalchemy": "qconv.tune_db",
     "jinja2": "qconv.generator",
     "click": "qconv.cli",
+    "onnx": "qconv.onnx",
     "torch": "qconv.torch",
     "ml_dtypes": "qconv.dtypes",
 }
@@ -153,5 +154,5 @@ def test_the_root_package_imports_nothing_when_it_is_loaded() -> None:
 def test_the_root_package_names_everything_that_it_offers() -> None:
     for name in qconv.__all__:
         assert getattr(qconv, name) is not None
-    with pytest.raises(AttributeError, match="module 'qconv' has no attribute 'conv3d'"):
-        _ = qconv.conv3d
+    with pytest.raises(AttributeError, match="module 'qconv' has no attribute 'conv4d'"):
+        _ = qconv.conv4d

@@ -20,6 +20,7 @@ def arguments_of(problem: Conv2d) -> dict[str, Any]:
         "dilation": problem.dilation,
         "pad": problem.pad,
         "groups": problem.groups,
+        "layout": problem.layout,
         "activation": q.activation,
         "out_type": q.out_type,
     }

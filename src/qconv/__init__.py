@@ -1,4 +1,4 @@
-"""Tuned, bit-exact quantized convolutions: `lookup` a kernel for a problem, or call `conv2d`.
+"""Tuned, bit-exact quantized convolutions: `lookup` a kernel for a problem, or call `conv2d`, `quantize`, ...
 
 Nothing heavy is imported until it is used.
 """
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
         KernelMissing,
         LaunchError,
     )
-    from qconv.instances.api import conv2d
-    from qconv.instances.instance import Bound, Instance
+    from qconv.instances.api import conv1d, conv2d, conv3d, conv_transpose2d
+    from qconv.instances.conversion_api import choose_qparams, dequantize, quantize, quantize_dynamic, requantize
+    from qconv.instances.instance import Bound, Instance, Packed
     from qconv.instances.lookup import forget, lookup
     from qconv.mode import Mode
     from qconv.problem import Conv2d, parse
@@ -28,8 +29,11 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "qconv.errors": (*("CompileError", "DatabaseError", "DeviceError", "Infeasible", "KernelMissing", "LaunchError"),),
-    "qconv.instances.api": ("conv2d",),
-    "qconv.instances.instance": ("Bound", "Instance"),
+    "qconv.instances.api": ("conv1d", "conv2d", "conv3d", "conv_transpose2d"),
+    "qconv.instances.conversion_api": (
+        *("choose_qparams", "dequantize", "quantize", "quantize_dynamic", "requantize"),
+    ),
+    "qconv.instances.instance": ("Bound", "Instance", "Packed"),
     "qconv.instances.lookup": ("forget", "lookup"),
     "qconv.mode": ("Mode",),
     "qconv.problem": ("Conv2d", "parse"),
@@ -48,13 +52,22 @@ __all__ = [
     "KernelMissing",
     "LaunchError",
     "Mode",
+    "Packed",
     "Parameters",
     "Quantization",
     "__version__",
+    "choose_qparams",
+    "conv1d",
     "conv2d",
+    "conv3d",
+    "conv_transpose2d",
+    "dequantize",
     "forget",
     "lookup",
     "parse",
+    "quantize",
+    "quantize_dynamic",
+    "requantize",
 ]
 
 

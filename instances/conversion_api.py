@@ -1,0 +1,291 @@
+"""quantize, dequantize, requantize, choose_qparams and quantize_dynamic in one line: an array of any shape is seen as
+(outer, channels, inner), and the kernel is looked up.
+
+`axis` says what has a scale of its own: None the whole array; an axis, or neighbouring ones, each index along it;
+"token" each row of the last axis. With `block`, each so many neighbours along the axis share one, as in ONNX.
+`mode` names the system whose arithmetic it shall have; flags of the problem (`quotient="reciprocal"`) do so singly.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
+from qconv.device import Device, open_device
+from qconv.dtypes import DATA_TYPES, RANGES
+from qconv.instances.arguments import device_of, shape_of, type_of
+from qconv.instances.lookup import lookup
+from qconv.op import checked_size
+
+Axis = int | Sequence[int] | str | None
+
+
+def quantize(
+    x: Any,
+    scale: Any,
+    zero_point: Any = None,
+    *,
+    axis: Axis = None,
+    block: int = 0,
+    out_type: str = "int8",
+    low: int | None = None,
+    high: int | None = None,
+    mode: str | None = None,
+    out: Any = None,
+    stream: Any = None,
+    device: str | None = None,
+    **flags: Any,
+) -> Any:
+    """round(x / scale) + zero_point, clamped: real numbers to integers, in the shape of `x`.
+
+    Scales and zero points are numbers, lists or arrays, on the host or where `x` is; a single one serves all of it."""
+    spec = {"out_type": out_type, "low": low, "high": high, "zero_point": zero_point is not None, **flags}
+    given = [("scale", scale, None), ("zero_point", zero_point, out_type)]
+    return _convert(Quantize, mode, spec, given, x, axis, block, out, stream, device)
+
+
+def dequantize(
+    x: Any,
+    scale: Any,
+    zero_point: Any = None,
+    *,
+    axis: Axis = None,
+    block: int = 0,
+    out_type: str = "float32",
+    mode: str | None = None,
+    out: Any = None,
+    stream: Any = None,
+    device: str | None = None,
+    **flags: Any,
+) -> Any:
+    """(x - zero_point) * scale: integers to real numbers, in the shape of `x`."""
+    spec = {"out_type": out_type, "zero_point": zero_point is not None, **flags}
+    given = [("scale", scale, None), ("zero_point", zero_point, type_of(x))]
+    return _convert(Dequantize, mode, spec, given, x, axis, block, out, stream, device)
+
+
+def requantize(
+    x: Any,
+    x_scale: Any,
+    y_scale: Any,
+    x_zero_point: Any = None,
+    y_zero_point: Any = None,
+    *,
+    axis: Axis = None,
+    block: int = 0,
+    out_type: str = "int8",
+    low: int | None = None,
+    high: int | None = None,
+    mode: str | None = None,
+    out: Any = None,
+    stream: Any = None,
+    device: str | None = None,
+    **flags: Any,
+) -> Any:
+    """round((x - x_zero_point) * (x_scale / y_scale)) + y_zero_point, clamped: integers of one scale to another's."""
+    zeros = {"x_zero_point": x_zero_point is not None, "y_zero_point": y_zero_point is not None}
+    spec = {"out_type": out_type, "low": low, "high": high, **zeros, **flags}
+    given = [
+        ("x_scale", x_scale, None),
+        ("x_zero_point", x_zero_point, type_of(x)),
+        ("y_scale", y_scale, None),
+        ("y_zero_point", y_zero_point, out_type),
+    ]
+    return _convert(Requantize, mode, spec, given, x, axis, block, out, stream, device)
+
+
+def choose_qparams(
+    x: Any,
+    *,
+    axis: Axis = None,
+    out_type: str | None = None,
+    low: int | None = None,
+    high: int | None = None,
+    mapping: str | None = None,
+    rule: str | None = None,
+    eps: float | None = None,
+    mode: str | None = None,
+    stream: Any = None,
+    device: str | None = None,
+    **flags: Any,
+) -> tuple[Any, Any]:
+    """The scale and the zero point (int32) for the range of `x`, as arrays of the axes that have one each: what
+    `quantize` takes. `out_type` is int8 unless the mode has none."""
+    spec = {"out_type": out_type, "low": low, "high": high, "mapping": mapping, "rule": rule, "eps": eps, **flags}
+    scale, zero_point = _choose(Choose, mode, spec, x, axis, stream, device)
+    return scale, zero_point
+
+
+def quantize_dynamic(
+    x: Any,
+    *,
+    axis: Axis = None,
+    out_type: str | None = None,
+    low: int | None = None,
+    high: int | None = None,
+    mapping: str | None = None,
+    rule: str | None = None,
+    eps: float | None = None,
+    mode: str | None = None,
+    stream: Any = None,
+    device: str | None = None,
+    **flags: Any,
+) -> tuple[Any, Any, Any]:
+    """choose_qparams and quantize in one: (y, scale, zero_point)."""
+    spec = {"out_type": out_type, "low": low, "high": high, "mapping": mapping, "rule": rule, "eps": eps, **flags}
+    y, scale, zero_point = _choose(Dynamic, mode, spec, x, axis, stream, device)
+    return y, scale, zero_point
+
+
+@dataclass(frozen=True)
+class _View:
+    """The caller's array as (outer, channels, inner): the channels are the axes from `first` to before `last`."""
+
+    shape: tuple[int, ...]
+    first: int = 0
+    last: int = 0
+    block: int = 0
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        outer, channels = prod(self.shape[: self.first]), prod(self.kept)
+        return {"outer": outer, "channels": channels, "inner": prod(self.shape[self.last :]), "block": self.block}
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return self.shape[self.first : self.last]
+
+    @property
+    def scale_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """In which arrays of scales may come."""
+        before, after = self.shape[: self.first], self.shape[self.last :]
+        if self.block:
+            return ((*before, -(-self.kept[0] // self.block), *after),)
+        return (self.kept, (prod(self.kept),), (*(1 for _ in before), *self.kept, *(1 for _ in after)))
+
+
+def _view(shape: tuple[int, ...], axis: Axis, block: Any = 0) -> _View:
+    rank, block = len(shape), checked_size("block", block, 0)
+    if 0 in shape:
+        raise ValueError(f"x has shape {shape} and so no element: there is nothing to convert; leave the call out")
+    if axis is None:
+        axes: list[Any] = []
+    elif isinstance(axis, str):
+        if axis != "token" or not rank:
+            rule = "an array with axes" if axis == "token" else "an integer, neighbouring integers, 'token' or None"
+            raise ValueError(f"axis={axis!r} with x of shape {shape}: it needs {rule}")
+        axes = list(range(rank - 1))
+    else:
+        axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
+        axes = [checked_size("axis", each, -rank, rank - 1) % rank for each in axes]
+        if not axes or axes != list(range(axes[0], axes[0] + len(axes))):
+            raise ValueError(f"axis={axis!r}: axes must be neighbours in their order, as in (0, 1); transpose x first")
+    if block and len(axes) != 1:
+        raise ValueError(f"block={block} with axis={axis!r}: blocks lie along one axis; give it as an integer")
+    return _View(shape, axes[0] if axes else 0, axes[-1] + 1 if axes else 0, block)
+
+
+def _problem(kind: type[Conversion], mode: str | None, spec: dict[str, Any], x: Any, view: _View) -> Conversion:
+    known = [entry.name for entry in fields(kind) if entry.init and entry.name not in view.sizes]
+    for name in spec:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else f"; it has {', '.join(known)}"
+            raise ValueError(f"{kind.op} has no {name!r}{hint}")
+    chosen = {name: value for name, value in spec.items() if value is not None}
+    chosen |= {"x_type": type_of(x), **view.sizes}
+    return kind(**chosen) if mode is None else kind.of(mode, **chosen)
+
+
+def _convert(
+    kind: type[Conversion],
+    mode: str | None,
+    spec: dict[str, Any],
+    given: list[tuple[str, Any, str | None]],
+    x: Any,
+    axis: Axis,
+    block: int,
+    out: Any,
+    stream: Any,
+    device: str | None,
+) -> Any:
+    """`given`: scales and zero points by name, in the order of the kernel, with the type that a zero point is of."""
+    view = _view(shape_of("x", x), axis, block)
+    place = open_device(device or device_of(x))
+    needed = [entry for entry in given if entry[1] is not None or entry[0].endswith("scale")]
+    with place.on(stream):
+        arrays = [(name, _given(place, name, value, of)) for name, value, of in needed]
+        for name, array in arrays:
+            if array.size != 1 and tuple(array.shape) not in view.scale_shapes:
+                wanted = " or ".join(dict.fromkeys(str(shape) for shape in view.scale_shapes)) if view.last else "()"
+                raise ValueError(
+                    f"{name} has shape {tuple(array.shape)}; x of shape {view.shape} with axis={axis!r} and "
+                    f"block={block} takes one number{f' or {wanted}' if view.last else ', or give an axis'}"
+                )
+        if all(array.size == 1 for _, array in arrays):
+            view = _View(view.shape)
+        problem = _problem(kind, mode, spec, x, view)
+        flat = [
+            _spread(array.astype(tensor.dtype).reshape(-1), tensor.shape[0])
+            for tensor, (_, array) in zip(problem.inputs[1:], arrays, strict=True)
+        ]
+        flat = [place.upload(array) if isinstance(array, np.ndarray) else array for array in flat]
+        seen = None if out is None else _seen(place, "out", out, view)
+        y = lookup(problem, place.spec)(_seen(place, "x", x, view), *flat, out=seen, stream=stream)
+    return y.reshape(view.shape) if out is None else out
+
+
+def _choose(
+    kind: type[Choose],
+    mode: str | None,
+    spec: dict[str, Any],
+    x: Any,
+    axis: Axis,
+    stream: Any,
+    device: str | None,
+) -> list[Any]:
+    view = _view(shape_of("x", x), axis)
+    place = open_device(device or device_of(x))
+    problem = _problem(kind, mode, spec, x, view)
+    outputs = lookup(problem, place.spec)(_seen(place, "x", x, view), stream=stream)
+    shapes = (view.shape, view.kept, view.kept)[-len(outputs) :]
+    return [output.reshape(shape) for output, shape in zip(outputs, shapes, strict=True)]
+
+
+def _given(device: Device, name: str, value: Any, zero_of: str | None) -> Any:
+    """A scale, or a zero point of that type: from the host as NumPy, else as the device's array, where it lies."""
+    if isinstance(value, (int, float, list, tuple, np.ndarray, np.generic)):
+        value = np.asarray(value)
+    else:
+        value, _ = device.adopt(name, value)
+    known = ("int64", "uint32", "uint64", *DATA_TYPES)
+    integer = str(value.dtype).startswith(("int", "uint"))
+    if str(value.dtype) not in known or (zero_of is not None and not integer):
+        raise ValueError(f"{name} has type {value.dtype}; it must hold {'numbers' if zero_of is None else 'integers'}")
+    # What lies on a GPU is not looked at: that would wait for it.
+    if zero_of in RANGES and isinstance(value, np.ndarray) and value.size:
+        low, high = RANGES[zero_of]
+        if not low <= value.min() <= value.max() <= high:
+            raise ValueError(f"{name} holds {value.min()}..{value.max()}; a zero point of {zero_of} is {low} to {high}")
+    return value
+
+
+def _spread(array: Any, count: int) -> Any:
+    return array.repeat(count) if array.size == 1 != count else array
+
+
+def _seen(device: Device, name: str, array: Any, view: _View) -> Any:
+    """As (outer, channels, inner), in the same memory."""
+    array, _ = device.adopt(name, array)
+    if tuple(array.shape) != view.shape:
+        raise ValueError(f"{name} has shape {tuple(array.shape)}; it must have that of x, {view.shape}")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name} is not contiguous in its shape {view.shape}: copy it with ascontiguousarray")
+    sizes = view.sizes
+    return array.reshape((sizes["outer"], sizes["channels"], sizes["inner"]))
