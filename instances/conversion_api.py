@@ -9,21 +9,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from math import prod
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
+from qconv.conversion.view import Axis, View, view_of
 from qconv.device import Device, open_device
 from qconv.dtypes import DATA_TYPES, RANGES
 from qconv.instances.arguments import device_of, shape_of, type_of
 from qconv.instances.lookup import lookup
-from qconv.op import checked_size
-
-Axis = int | Sequence[int] | str | None
 
 
 def quantize(
@@ -143,55 +139,7 @@ def quantize_dynamic(
     return y, scale, zero_point
 
 
-@dataclass(frozen=True)
-class _View:
-    """The caller's array as (outer, channels, inner): the channels are the axes from `first` to before `last`."""
-
-    shape: tuple[int, ...]
-    first: int = 0
-    last: int = 0
-    block: int = 0
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        outer, channels = prod(self.shape[: self.first]), prod(self.kept)
-        return {"outer": outer, "channels": channels, "inner": prod(self.shape[self.last :]), "block": self.block}
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        return self.shape[self.first : self.last]
-
-    @property
-    def scale_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """In which arrays of scales may come."""
-        before, after = self.shape[: self.first], self.shape[self.last :]
-        if self.block:
-            return ((*before, -(-self.kept[0] // self.block), *after),)
-        return (self.kept, (prod(self.kept),), (*(1 for _ in before), *self.kept, *(1 for _ in after)))
-
-
-def _view(shape: tuple[int, ...], axis: Axis, block: Any = 0) -> _View:
-    rank, block = len(shape), checked_size("block", block, 0)
-    if 0 in shape:
-        raise ValueError(f"x has shape {shape} and so no element: there is nothing to convert; leave the call out")
-    if axis is None:
-        axes: list[Any] = []
-    elif isinstance(axis, str):
-        if axis != "token" or not rank:
-            rule = "an array with axes" if axis == "token" else "an integer, neighbouring integers, 'token' or None"
-            raise ValueError(f"axis={axis!r} with x of shape {shape}: it needs {rule}")
-        axes = list(range(rank - 1))
-    else:
-        axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
-        axes = [checked_size("axis", each, -rank, rank - 1) % rank for each in axes]
-        if not axes or axes != list(range(axes[0], axes[0] + len(axes))):
-            raise ValueError(f"axis={axis!r}: axes must be neighbours in their order, as in (0, 1); transpose x first")
-    if block and len(axes) != 1:
-        raise ValueError(f"block={block} with axis={axis!r}: blocks lie along one axis; give it as an integer")
-    return _View(shape, axes[0] if axes else 0, axes[-1] + 1 if axes else 0, block)
-
-
-def _problem(kind: type[Conversion], mode: str | None, spec: dict[str, Any], x: Any, view: _View) -> Conversion:
+def _problem(kind: type[Conversion], mode: str | None, spec: dict[str, Any], x: Any, view: View) -> Conversion:
     known = [entry.name for entry in fields(kind) if entry.init and entry.name not in view.sizes]
     for name in spec:
         if name not in known:
@@ -216,7 +164,7 @@ def _convert(
     device: str | None,
 ) -> Any:
     """`given`: scales and zero points by name, in the order of the kernel, with the type that a zero point is of."""
-    view = _view(shape_of("x", x), axis, block)
+    view = view_of(shape_of("x", x), axis, block)
     place = open_device(device or device_of(x))
     needed = [entry for entry in given if entry[1] is not None or entry[0].endswith("scale")]
     with place.on(stream):
@@ -229,7 +177,7 @@ def _convert(
                     f"block={block} takes one number{f' or {wanted}' if view.last else ', or give an axis'}"
                 )
         if all(array.size == 1 for _, array in arrays):
-            view = _View(view.shape)
+            view = View(view.shape)
         problem = _problem(kind, mode, spec, x, view)
         flat = [
             _spread(array.astype(tensor.dtype).reshape(-1), tensor.shape[0])
@@ -250,7 +198,7 @@ def _choose(
     stream: Any,
     device: str | None,
 ) -> list[Any]:
-    view = _view(shape_of("x", x), axis)
+    view = view_of(shape_of("x", x), axis)
     place = open_device(device or device_of(x))
     problem = _problem(kind, mode, spec, x, view)
     outputs = lookup(problem, place.spec)(_seen(place, "x", x, view), stream=stream)
@@ -280,7 +228,7 @@ def _spread(array: Any, count: int) -> Any:
     return array.repeat(count) if array.size == 1 != count else array
 
 
-def _seen(device: Device, name: str, array: Any, view: _View) -> Any:
+def _seen(device: Device, name: str, array: Any, view: View) -> Any:
     """As (outer, channels, inner), in the same memory."""
     array, _ = device.adopt(name, array)
     if tuple(array.shape) != view.shape:

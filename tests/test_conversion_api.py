@@ -10,7 +10,7 @@ import pytest
 
 import qconv
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
-from qconv.conversion_reference import compute
+from qconv.conversion.reference import compute
 from qconv.device import gpu_specs, open_device
 
 SHAPE = (3, 4, 5, 6)

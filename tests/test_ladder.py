@@ -41,6 +41,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.conversion.rules",
         "qconv.conversion.sample",
         "qconv.conversion.steps",
+        "qconv.conversion.view",
     ),
     ("qconv.templates",),
     ("qconv.generator",),

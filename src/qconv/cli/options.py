@@ -10,10 +10,14 @@ from typing import Any
 
 import click
 
+from qconv.conversion import OPS as CONVERSIONS
+from qconv.conversion.presets import SYSTEMS
+from qconv.conversion.view import view_of
+from qconv.dtypes import DATA_TYPES
 from qconv.mode import PRESETS
 from qconv.op import Problem
-from qconv.problem import Conv2d, parse
-from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, X_TYPES, Quantization
+from qconv.problem import LAYOUTS, Conv2d, parse
+from qconv.quantization import ACTIVATIONS, BIASES, X_TYPES, Quantization
 
 Command = Callable[..., Any]
 
@@ -66,28 +70,52 @@ def problem_options(command: Command) -> Command:
     """Passes `problem`, and `fixed`: the zero points given with a value, for the data of run and bench."""
 
     def wrapped(op: str, **options: Any) -> Any:
-        names = (*_SIZES, "stride", "dilation", "pad", "groups", *_QUANTIZATION_OPTIONS)
+        names = (*_SIZES, *_GEOMETRY, *_QUANTIZATION_OPTIONS, *_CONVERSION_OPTIONS)
         given = {name: value for name in names if (value := options.pop(name)) is not None}
         given |= {name: _zero_point(name, given[name]) for name in _ZERO_POINTS if name in given}
         fixed = {name: given[name] for name in _ZERO_POINTS if given.get(name, True) is not True}
         return command(problem=_problem(op, given), fixed=fixed, **options)
 
-    decorators: list[Callable[[Command], Command]] = [click.argument("op", metavar="conv2d|KEY")]
+    decorators: list[Callable[[Command], Command]] = [
+        click.argument("op", metavar=f"conv2d|{'|'.join(CONVERSIONS)}|KEY")
+    ]
     decorators += [click.option(f"--{name}", type=int, help=says) for name, says in _SIZES.items()]
     decorators += [
         click.option("--stride", type=Extents(), help="One, or vertical,horizontal. Default 1."),
         click.option("--dilation", type=Extents(), help="One, or vertical,horizontal. Default 1."),
         click.option("--pad", type=Extents(), help="One, or top,left,bottom,right. Default 0."),
         click.option("--groups", type=int, help="Default 1; as many as channels for depthwise."),
-        click.option("--x-type", type=click.Choice(X_TYPES), help="Activations. Default int8."),
+        click.option(
+            "--layout", type=click.Choice(LAYOUTS), help="Of activations; weights are KRSC or KCRS. Default nhwc."
+        ),
+        click.option(
+            "--x-type", type=click.Choice(tuple(DATA_TYPES)), help="What is read. conv2d: int8 (default), uint8."
+        ),
         click.option("--w-type", type=click.Choice(X_TYPES), help="Weights. Default int8."),
-        click.option("--out-type", type=click.Choice(OUT_TYPES), help="Default int8."),
+        click.option(
+            "--out-type", type=click.Choice(tuple(DATA_TYPES)), help="What is written. Default int8, or float32."
+        ),
         click.option("--per-channel", is_flag=True, default=None, help="Weight scales per output channel."),
         click.option("--bias", is_flag=False, flag_value="int32", type=click.Choice(BIASES), help="Alone: int32."),
         click.option(
-            "--mode", type=click.Choice(tuple(PRESETS)), help="The system whose arithmetic it is. Default: ort's."
+            "--mode",
+            type=click.Choice(tuple(dict.fromkeys((*PRESETS, *SYSTEMS)))),
+            help="The system whose arithmetic it is. Default: ort's.",
         ),
         click.option("--activation", type=click.Choice(ACTIVATIONS), help="Default none."),
+    ]
+    decorators += [
+        click.option("--shape", type=Extents(), help="Of the array that is converted: INT,INT,..."),
+        click.option("--axis", help="Whose indices have a scale each: an axis, or token. Default: one scale in all."),
+        click.option("--block", type=int, help="So many neighbours along the axis share a scale."),
+        click.option(
+            "--set",
+            "fields",
+            metavar="NAME[=VALUE]",
+            multiple=True,
+            default=None,
+            help="Any other field of a conversion's key.",
+        ),
     ]
     for option in _ZERO_POINT_FLAGS:
         says = "The layer has one; its value is for the data of run and bench (default: random)."
@@ -98,10 +126,19 @@ def problem_options(command: Command) -> Command:
     return made
 
 
+_GEOMETRY = ("stride", "dilation", "pad", "groups", "layout")
+_CONVERSION_OPTIONS = ("shape", "axis", "block", "fields")
 _QUANTIZATION_OPTIONS = ("mode", "x_type", "w_type", "out_type", "per_channel", "bias", "activation", *_ZERO_POINTS)
 
 
 def _problem(op: str, given: dict[str, Any]) -> Problem:
+    if op in CONVERSIONS:
+        return _conversion(op, given)
+    for name in _CONVERSION_OPTIONS:
+        if name in given:
+            raise click.UsageError(
+                f"--{'set' if name == 'fields' else name} belongs to {', '.join(CONVERSIONS)}: leave it out"
+            )
     if op != "conv2d":
         if given:
             name = next(iter(given)).replace("_", "-")
@@ -117,6 +154,35 @@ def _problem(op: str, given: dict[str, Any]) -> Problem:
     mode = quantized.pop("mode", None)
     quantization = Quantization(**quantized) if mode is None else Quantization.of(mode, **quantized)
     return Conv2d(**given, quantization=quantization)
+
+
+def _conversion(op: str, given: dict[str, Any]) -> Problem:
+    """The problem of one of the ops beside the convolution."""
+    shape, axis, block = given.pop("shape", None), given.pop("axis", None), given.pop("block", 0)
+    if shape is None:
+        raise click.UsageError(f"{op} needs --shape (or one canonical key in place of the flags)")
+    if axis is not None and axis != "token":
+        axis = [_integer("axis", part) for part in axis.split(",")]
+    view = view_of((shape,) if isinstance(shape, int) else shape, axis, block)
+    mode, fields = given.pop("mode", None), given.pop("fields", ())
+    values: dict[str, Any] = {name: given.pop(name) for name in ("x_type", "out_type") if name in given}
+    if given:
+        name = next(iter(given)).replace("_", "-")
+        raise click.UsageError(f"--{name} does not belong to {op}; --set NAME=VALUE sets any field of its key")
+    # As the fields of a key, which know their own types.
+    key = ":".join([op, *(f"{name}={value}" for name, value in view.sizes.items()), *fields])
+    named = {f"{name}={value}" for name, value in values.items()}
+    if mode is None:
+        return parse(":".join([key, *sorted(named)]))
+    told = {name.partition("=")[0]: name.partition("=")[2] or True for name in fields}
+    spec = {name: _integer(name, text) if name in ("low", "high") else text for name, text in told.items()}
+    return CONVERSIONS[op].of(mode, **view.sizes, **values, **spec)
+
+
+def _integer(name: str, text: Any) -> int:
+    if not re.fullmatch(r"-?\d{1,10}", str(text), re.ASCII):
+        raise click.UsageError(f"--{name} {text!r} is not an integer")
+    return int(text)
 
 
 def _zero_point(name: str, text: str) -> int | bool:
