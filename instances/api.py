@@ -31,6 +31,9 @@ def conv2d(
     slope: Any = None,
     low: Any = None,
     high: Any = None,
+    residual: Any = None,
+    residual_scale: Any = None,
+    residual_zero_point: Any = 0,
     out_type: str = "int8",
     mode: str | None = None,
     out: Any = None,
@@ -41,8 +44,8 @@ def conv2d(
 
     The arrays are NumPy or CuPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`; the kernel runs
     where they are. Scales given per output channel, and zero points other than 0, choose the kernel. leaky_relu needs
-    `slope`, clamp `low` and `high`, in real units. `mode` names the
-    system whose arithmetic it shall have; by default ONNX Runtime's and FBGEMM's.
+    `slope`, clamp `low` and `high`, in real units. A `residual` of the output's shape is added before the activation.
+    `mode` names the system whose arithmetic it shall have; by default ONNX Runtime's.
     """
     n, h, width, c = _shape("x", x, "NHWC")
     k, r, s, c_group = _shape("w", w, "KRSC")
@@ -60,15 +63,18 @@ def conv2d(
         "y_zero_point": _is_nonzero(y_zero_point),
         "bias": _bias(bias),
         "activation": activation,
+        "residual": "none" if residual is None else _type(residual),
+        "residual_zero_point": _is_nonzero(residual_zero_point),
     }
     quantization = Quantization(**spec) if mode is None else Quantization.of(mode, **spec)
     geometry: dict[str, Any] = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups}
     problem = Conv2d(n, h, width, c, k, r, s, quantization=quantization, **geometry)
     instance = lookup(problem, device or _device_of(x))
+    arrays = (x, w) if residual is None else (x, w, residual)
     return instance(
-        x, w, out=out, stream=stream, x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
+        *arrays, out=out, stream=stream, x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
         x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
-        slope=slope, low=low, high=high,
+        slope=slope, low=low, high=high, residual_scale=residual_scale, residual_zero_point=residual_zero_point,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import click
 from qconv.mode import PRESETS
 from qconv.op import Problem
 from qconv.problem import Conv2d, parse
-from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, X_TYPES, Quantization
+from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES, Quantization
 
 Command = Callable[..., Any]
 
@@ -26,7 +26,7 @@ _SIZES = {
     "r": "filter height",
     "s": "filter width",
 }
-_ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point")
+_ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point")
 _ZERO_POINT_FLAGS = tuple(f"--{name.replace('_', '-')}" for name in _ZERO_POINTS)
 
 
@@ -88,6 +88,7 @@ def problem_options(command: Command) -> Command:
             "--mode", type=click.Choice(tuple(PRESETS)), help="The system whose arithmetic it is. Default: ort's."
         ),
         click.option("--activation", type=click.Choice(ACTIVATIONS), help="Default none."),
+        click.option("--residual", type=click.Choice(RESIDUALS), help="Added before the activation. Default none."),
     ]
     for option in _ZERO_POINT_FLAGS:
         says = "The layer has one; its value is for the data of run and bench (default: random)."
@@ -98,7 +99,10 @@ def problem_options(command: Command) -> Command:
     return made
 
 
-_QUANTIZATION_OPTIONS = ("mode", "x_type", "w_type", "out_type", "per_channel", "bias", "activation", *_ZERO_POINTS)
+_QUANTIZATION_OPTIONS = (
+    *("mode", "x_type", "w_type", "out_type", "per_channel", "bias", "activation", "residual"),
+    *_ZERO_POINTS,
+)
 
 
 def _problem(op: str, given: dict[str, Any]) -> Problem:
