@@ -1,9 +1,9 @@
 """From the accumulator to the output element: an ordered list of steps, each one C++ line beside its NumPy line.
 
 The C++ lines see `acc` (int), `value` (float), `result` (the output element), `channel` (what is known per output
-channel), `x_sum` (the sum of the window's activations), `residual` (int) and the functions of `tile::`. The NumPy lines
-see the same state as whole arrays, and a `Values` with the residual, and the arguments as arrays that broadcast over the
-channels.
+channel), `x_sum` (the sum of the window's activations), `residual` (int) and the functions of `tile::`. The NumPy
+lines see the same state as whole arrays, and a `Values` with the residual, and the arguments as arrays that broadcast
+over the channels.
 """
 
 from __future__ import annotations

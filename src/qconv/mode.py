@@ -33,7 +33,7 @@ MODE_VALUES: dict[str, tuple[str, ...]] = {
     "clamp": ("dtype", "symmetric"),
     # What padding reads as: x_zero_point, which is a real zero, or the stored value 0.
     "padding": ("zero_point", "raw_zero"),
-    # The scales of x and of the residual: as they are, or 1 / (1 / scale), each in fp32, where a system stores inverses.
+    # The scales of x and of the residual: as they are, or 1 / (1 / scale) in fp32, where a system keeps the inverses.
     "scales": ("as_given", "twice_inverted"),
     # value + residual * residual_scale: two operations, or one.
     "residual_add": ("multiply_add", "fma"),
