@@ -33,7 +33,13 @@ def near_ties(problem: Conv2d, drawn: sample.Sample, seed: int) -> sample.Sample
         unit = x_scale.astype(np.float64) * w_scale
         halves = np.rint(values["bias"] / (values["x_scale"] * values["w_scale"]) * 2)
         chosen["bias"] = (halves / 2 * unit).astype(np.float32)
+    if "residual_scale" in values:
+        halvings = np.rint(np.log2(values["residual_scale"] / values["y_scale"]))
+        chosen["residual_scale"] = np.float32(y_scale * 2.0**halvings)
     return replace(drawn, parameters=values | chosen)
+
+
+VARIANTS = {"ties": lambda p, drawn, seed: ties(drawn), "near": near_ties, "generic": lambda p, drawn, seed: drawn}
 
 
 def _has_real_bias(drawn: sample.Sample) -> bool:

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pytest
 from exactness import assert_same, check, expected
-from numpy.typing import NDArray
-from scales import near_ties, ties
+from scales import VARIANTS
+from torch_engine import chosen, infer, is_compiled, narrowed, saturates
 
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import Device, gpu_specs, open_device
@@ -123,64 +120,19 @@ def test_the_kernels_on_a_gpu(preset: str, seed: int) -> None:
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Iterator[str]:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
-    if request.param not in torch.backends.quantized.supported_engines:
-        pytest.skip(f"this build of PyTorch has no engine {request.param}")
-    before = torch.backends.quantized.engine
-    torch.backends.quantized.engine = request.param
-    yield request.param
-    torch.backends.quantized.engine = before
+    with chosen(request.param):
+        yield request.param
 
 
 @pytest.fixture
 def narrow(engine: str) -> bool:
-    """Whether this engine saturates on this host: 16 products of 255 * 127 are 518160, or 262136 when every pair stops
-    at 32767."""
-    q = Quantization(x_type="uint8", out_type="uint8")
-    problem = Conv2d(1, 1, 1, 16, 8, 1, 1, quantization=q)
-    x, w = np.full(problem.x_shape, 255, "uint8"), np.full(problem.w_shape, 127, "int8")
-    y = infer(problem, sample.Sample((x, w), {"y_scale": 4096.0}))
-    assert y.max() == y.min()
-    assert y.max() in (64, 127)
-    return bool(y.max() == 64)
-
-
-def infer(problem: Conv2d, drawn: sample.Sample) -> NDArray[Any]:
-    """The chosen engine's output. PyTorch is NCHW and KCRS; one row goes through its conv1d."""
-    import torch
-
-    q, values = problem.quantization, problem.checked(drawn.parameters)
-    x, w = (torch.from_numpy(np.ascontiguousarray(a.transpose(0, 3, 1, 2))) for a in (drawn.arrays[0], drawn.arrays[1]))
-    one_row = problem.h == problem.r == 1
-    if one_row:
-        x, w = x.squeeze(2), w.squeeze(2)
-    qx = torch._make_per_tensor_quantized_tensor(x, float(values.x_scale), int(values.x_zero_point))
-    if q.per_channel:
-        scales = torch.from_numpy(np.asarray(values.w_scale, np.float64))
-        zeros = torch.from_numpy(np.broadcast_to(np.asarray(values.w_zero_point, np.int64), (problem.k,)).copy())
-        qw = torch._make_per_channel_quantized_tensor(w, scales, zeros, 0)
-    else:
-        qw = torch._make_per_tensor_quantized_tensor(w, float(values.w_scale), int(values.w_zero_point))
-    bias = None if values.bias is None else torch.from_numpy(values.bias)
-    geometry = (problem.stride, problem.pad[:2], problem.dilation)
-    name = "conv1d" if one_row else "conv2d"
-    packed = getattr(torch.ops.quantized, f"{name}_prepack")(
-        qw, bias, *(list(pair[1:] if one_row else pair) for pair in geometry), problem.groups
-    )
-    operator = getattr(torch.ops.quantized, name + ("_relu" if q.activation == "relu" else ""))
-    y = operator(qx, packed, float(values.y_scale), int(values.y_zero_point)).int_repr().numpy()
-    return np.ascontiguousarray(np.moveaxis(y, 1, -1)).reshape(problem.y_shape)
+    return saturates()
 
 
 def cases(engine: str, narrow: bool, count: int) -> Iterator[tuple[Conv2d, sample.Sample]]:
     for index, problem in enumerate(problems(f"torch-{engine}", count, seed=100)):
         drawn = sample.draw(problem, index)
-        if narrow:
-            drawn = replace(drawn, arrays=(drawn.arrays[0], np.maximum(drawn.arrays[1] >> 1, np.int8(-63))))
-        yield problem, drawn
-
-
-VARIANTS = {"ties": lambda p, drawn, seed: ties(drawn), "near": near_ties, "generic": lambda p, drawn, seed: drawn}
+        yield problem, narrowed(drawn) if narrow else drawn
 
 
 @pytest.mark.parametrize("scales", VARIANTS)
@@ -194,9 +146,3 @@ def test_the_engines(engine: str, narrow: bool, scales: str) -> None:
         assert_same(infer(problem, drawn), expected(problem, drawn), f"{engine}: {problem}")
         compared += 1
     assert compared >= 75
-
-
-def is_compiled(problem: Conv2d) -> bool:
-    """oneDNN has AVX2 kernels for these groups; others run its reference, which multiplies by one scale after the
-    other and divides, an order that no flag describes."""
-    return problem.groups == 1 or problem.c_group % 4 == problem.k_group % 4 == 0
