@@ -155,12 +155,12 @@ def test_it_may_be_the_output_itself() -> None:
 @pytest.mark.parametrize(("k", "layout", "bytes_"), [(16, "nhwc", 4), (18, "nhwc", 1), (16, "nchw", 1)])
 def test_it_is_read_as_the_output_is_written(k: int, layout: str, bytes_: int) -> None:
     problem = Conv2d(1, 8, 8, 16, k, 3, 3, layout=layout, quantization=Quantization(residual="uint8"))
-    plan = generator.plan(problem, Simt(32, 16, 16, 4, 4, 1), TARGETS["cpu"])
+    plan = generator.plan(problem, Simt(32, 16, 32, 4, 4, 1), TARGETS["cpu"])
     assert plan.alignment["residual"] == bytes_
     assert (
         "residual"
         not in generator.plan(
-            replace(problem, quantization=Quantization()), Simt(32, 16, 16, 4, 4, 1), TARGETS["cpu"]
+            replace(problem, quantization=Quantization()), Simt(32, 16, 32, 4, 4, 1), TARGETS["cpu"]
         ).alignment
     )
 

@@ -1,6 +1,6 @@
 """Where systems disagree on the arithmetic of requantization, one flag each, and the systems as named presets.
 
-The default is what ONNX Runtime and FBGEMM compute: (acc + bias) * multiplier in fp32 without fma, rounded half to
+The default is what ONNX Runtime computes: (acc + bias) * multiplier in fp32 without fma, rounded half to
 even, then the output zero point added, then clamped to the type.
 """
 
