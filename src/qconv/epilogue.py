@@ -218,17 +218,18 @@ def _residual(quantization: Quantization) -> Step:
     def real(v: Values) -> Array:
         return np.asarray(v["residual"] - v.get("residual_zero", 0), np.float32)
 
+    added = f"const float added = static_cast<float>({shifted});\n    "
     if quantization.mode.residual_add == "fma":
         return Step(
             "residual",
-            f"value = tile::fma(static_cast<float>({shifted}), channel.residual_scale, value);",
+            f"{added}value = tile::fma(added, channel.residual_scale, value);",
             lambda value, v: fused(real(v), v["residual_scale"], value),
             tuple(arguments),
             ("fma",),
         )
     return Step(
         "residual",
-        f"value = tile::add(value, tile::multiply(static_cast<float>({shifted}), channel.residual_scale));",
+        f"{added}value = tile::add(value, tile::multiply(added, channel.residual_scale));",
         lambda value, v: value + real(v) * v["residual_scale"],
         tuple(arguments),
     )

@@ -203,7 +203,8 @@ __device__ __forceinline__ Output finish(
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
     value = tile::add(tile::multiply(value, channel.scale), channel.bias);
-    value = tile::fma(static_cast<float>(residual - channel.residual_zero), channel.residual_scale, value);
+    const float added = static_cast<float>(residual - channel.residual_zero);
+    value = tile::fma(added, channel.residual_scale, value);
     value = tile::maximum(value, 0.0f);
     value = tile::multiply(value, channel.inverse);
     value = tile::add(value, channel.y_zero);
@@ -390,8 +391,8 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m,
 struct alignas(sizeof(Output) * VECTOR_N) OutputVector { Output element[VECTOR_N]; };
 struct alignas(sizeof(Residual) * VECTOR_N) ResidualVector { Residual element[VECTOR_N]; };
 
-// What is added to a thread's outputs of VECTOR_N channels, all of it before the first of them is written. Where
-// there is no output, nothing is read.
+// What is added to a thread's outputs of VECTOR_N channels, all of it before the first of them is written.
+// Where there is no output, nothing is read.
 __device__ __forceinline__ void load_residuals(
     const Arguments& args, int pixel_first, int k, int k_end, ResidualVector (&residuals)[THREAD_M]) {
 #pragma unroll
