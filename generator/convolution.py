@@ -16,7 +16,8 @@ from qconv.step import Argument
 
 def aliases(problem: Conv2d) -> dict[str, str]:
     q = problem.quantization
-    return {"X": q.x_type, "W": q.w_type, "Output": q.out_type}
+    residual = {} if q.residual == "none" else {"Residual": q.residual}
+    return {"X": q.x_type, "W": q.w_type, "Output": q.out_type, **residual}
 
 
 def context(problem: Conv2d) -> dict[str, Any]:
@@ -25,12 +26,18 @@ def context(problem: Conv2d) -> dict[str, Any]:
     return {
         "quantization": problem.quantization,
         "layout": f"layout/{problem.layout}.j2",
+        "seen": _what_finish_sees(problem.quantization),
         "says": _what_it_computes(problem),
         "steps": chosen,
         "epilogue_arguments": [argument for step in chosen for argument in step.arguments],
         "polynomials": {name: _literals(terms) for name, terms in POLYNOMIALS.items()},
         "wants": {want for step in chosen for want in step.wants},
     }
+
+
+def _what_finish_sees(q: Quantization) -> str:
+    """The arguments between the accumulator and the channel."""
+    return "x_sum[i], " * q.w_zero_point + "residual, " * (q.residual != "none")
 
 
 def _literals(terms: tuple[float, ...]) -> str:
@@ -47,6 +54,9 @@ def argument_fields(problem: Conv2d) -> tuple[Field, ...]:
         Field("w", "const W*", "w", f"weights, {'KRSC' if channels_last else 'KCRS'}"),
         Field("y", "Output*", "y", f"output, {'NHWK' if channels_last else 'NKHW'}"),
     ]
+    if quantization.residual != "none":
+        says = f"what is added before the activation, {'NHWK' if channels_last else 'NKHW'}"
+        pointers.append(Field("residual", "const Residual*", "residual", says))
     scalars: list[Field] = []
     for argument in (a for step in steps(quantization) for a in step.arguments):
         if argument.name == "offset" and quantization.x_zero_point:
@@ -101,6 +111,9 @@ def _what_it_computes(problem: Conv2d) -> list[str]:
     w = "(w - w_zero[k])" if q.w_zero_point and q.per_channel else "(w - w_zero)" if q.w_zero_point else "w"
     lines = [f"  acc = sum over r, s, c of {x} * {w}, in int32"]
     value = _scaled(q) if q.scaled else "(acc + bias[k])" if q.bias_at else "acc"
+    if q.residual != "none":
+        lines += [f"  v   = {value}", f"  r   = {_residual(q)}"]
+        value = "r"
     if q.activation != "none":
         given = "".join(f", {name}" for name in ACTIVATION_PARAMETERS.get(q.activation, ()))
         value = f"{q.activation}({value}{given})"
@@ -116,8 +129,17 @@ def _what_it_computes(problem: Conv2d) -> list[str]:
 ROUNDINGS = {"rne": "round_half_to_even", "half_away": "round_half_away_from_zero", "rtz": "truncate"}
 
 
+def _residual(q: Quantization) -> str:
+    shifted = "(residual - residual_zero)" if q.residual_zero_point else "residual"
+    if q.mode.residual_add == "fma":
+        return f"fma({shifted.strip('()')}, residual_scale, v)"
+    return f"v + {shifted} * residual_scale"
+
+
 def _scaled(q: Quantization) -> str:
     channel = "[k]" if q.per_channel else ""
+    if q.bias_at == "value" and q.mode.bias_scaling == "reciprocal_fma":
+        return f"fma(bias[k], inverse_scale{channel}, acc) * multiplier{channel}"
     if q.mode.order == "multiply":
         return f"{'(acc + bias[k])' if q.bias_at else 'acc'} * multiplier{channel}"
     if q.bias_at is None:

@@ -103,7 +103,11 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
     grid = (_ceil_div(problem.pixels, config.tile_m), tiles_n * problem.groups, 1)
     _at_most(grid[1], target.grid_y_max, f"blocks along y on {target.name}")
     vector_m, vector_n = min(4, config.thread_m), min(4, config.thread_n)
-    out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
+    # What lies as the output is read and written in vectors of channels where all of them exist.
+    vector_out = vector_n if problem.layout == "nhwc" and problem.k_group % vector_n == 0 else 1
+    alignment = {"x": x_bytes, "w": w_bytes, "y": vector_out * DATA_TYPES[problem.quantization.out_type].bytes}
+    if problem.quantization.residual != "none":
+        alignment["residual"] = vector_out * DATA_TYPES[problem.quantization.residual].bytes
     constants = {
         "The problem.": problem_constants(problem),
         "The config.": (
@@ -145,11 +149,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         constants=constants,
         launches=launches,
         fields=argument_fields(problem),
-        alignment={
-            "x": x_bytes,
-            "w": w_bytes,
-            "y": out_bytes * (vector_n if problem.layout == "nhwc" and problem.k_group % vector_n == 0 else 1),
-        },
+        alignment=alignment,
         aliases=aliases(problem),
     )
 

@@ -40,6 +40,9 @@ def conv2d(
     slope: Any = None,
     low: Any = None,
     high: Any = None,
+    residual: Any = None,
+    residual_scale: Any = None,
+    residual_zero_point: Any = 0,
     out_type: str = "int8",
     mode: str | None = None,
     out: Any = None,
@@ -51,8 +54,8 @@ def conv2d(
     The arrays are NumPy or CuPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`; the kernel runs
     where they are. Weights in the other layout (`w_layout` krsc or kcrs) are copied at every call; `pack` them once
     instead. Scales given per output channel, and zero points other than 0, choose the kernel. leaky_relu needs
-    `slope`, clamp `low` and `high`, in real units. `mode` names the system whose arithmetic it shall have; by default
-    ONNX Runtime's and FBGEMM's.
+    `slope`, clamp `low` and `high`, in real units. A `residual` of the output's shape is added before the activation.
+    `mode` names the system whose arithmetic it shall have; by default ONNX Runtime's.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]
@@ -74,15 +77,18 @@ def conv2d(
         "y_zero_point": is_nonzero(y_zero_point),
         "bias": _bias(bias),
         "activation": activation,
+        "residual": "none" if residual is None else type_of(residual),
+        "residual_zero_point": is_nonzero(residual_zero_point),
     }
     quantization = Quantization(**spec) if mode is None else Quantization.of(mode, **spec)
     geometry: dict[str, Any] = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups, "layout": layout}
     problem = Conv2d(**sizes, **filters, quantization=quantization, **geometry)
     instance = lookup(problem, device or device_of(x))
+    arrays = (x, w) if residual is None else (x, w, residual)
     return instance(
-        x, w, w_layout=w_layout, out=out, stream=stream, x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
+        *arrays, w_layout=w_layout, out=out, stream=stream, x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
         x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
-        slope=slope, low=low, high=high,
+        slope=slope, low=low, high=high, residual_scale=residual_scale, residual_zero_point=residual_zero_point,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from qconv.problem import Conv2d
-from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, X_TYPES, Quantization
+from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES, Quantization
 
 MOST_OPERATIONS = 12_000_000
 
@@ -103,6 +103,7 @@ def _quantization(decks: Decks) -> Quantization:
     scaled, requantizes = out_type != "int32", out_type in ("int8", "uint8")
     w_zero_point = decks.deal("w_zero_point", FLAGS)
     bias = decks.deal("bias", BIASES)
+    residual = decks.deal("residual", ("none", *RESIDUALS)) if scaled else "none"
     return Quantization(
         x_type=decks.deal("x_type", X_TYPES),
         w_type=decks.deal("w_type", X_TYPES),
@@ -113,4 +114,6 @@ def _quantization(decks: Decks) -> Quantization:
         y_zero_point=decks.deal("y_zero_point", FLAGS) and requantizes,
         bias="int32" if bias == "float32" and not scaled else bias,
         activation=decks.deal("activation", ACTIVATIONS) if scaled else "none",
+        residual=residual,
+        residual_zero_point=residual != "none" and decks.deal("residual_zero_point", FLAGS),
     )

@@ -24,6 +24,9 @@ class Case:
     y_zero: int = 0
     int32_bias: int | None = None
     float32_bias: float | None = None
+    residual: int | None = None
+    residual_scale: float = 1.0
+    residual_zero: int = 0
 
 
 def fp32(x: Fraction) -> Fraction:
@@ -53,9 +56,18 @@ def rounded(x: Fraction, how: str) -> int:
     return magnitude if x >= 0 else -magnitude
 
 
+def plus_residual(value: Fraction, case: Case, scale: Fraction, mode: Mode) -> Fraction:
+    if case.residual is None:
+        return value
+    product = (case.residual - case.residual_zero) * scale
+    return fp32(value + (product if mode.residual_add == "fma" else fp32(product)))
+
+
 def requantize(case: Case, mode: Mode) -> int:
     """The int8 output."""
-    x, w, y = (Fraction(scale) for scale in (case.x_scale, case.w_scale, case.y_scale))
+    x, w, y, r = (Fraction(s) for s in (case.x_scale, case.w_scale, case.y_scale, case.residual_scale))
+    if mode.scales == "twice_inverted":
+        x, r = fp32(1 / fp32(1 / x)), fp32(1 / fp32(1 / r))
     scale = fp32(x * w)
     acc = case.acc
     float_bias = Fraction(case.float32_bias) if case.float32_bias is not None else None
@@ -63,6 +75,8 @@ def requantize(case: Case, mode: Mode) -> int:
         acc += case.int32_bias or 0
         if float_bias is not None and mode.bias_scaling == "int32":
             acc += round(fp32(float_bias / scale))
+        if float_bias is not None and mode.bias_scaling == "int32_reciprocal":
+            acc += round(fp32(float_bias * fp32(1 / scale)))
         value = fp32(Fraction(acc))
         if mode.multiplier == "fp64":
             value = Fraction(acc)
@@ -71,8 +85,15 @@ def requantize(case: Case, mode: Mode) -> int:
             value = step(value + fp32(float_bias / scale))
         if float_bias is not None and mode.bias_scaling == "reciprocal":
             value = step(value + fp32(float_bias * fp32(1 / scale)))
-        m = fp32(fp64(fp64(x * w) / y)) if mode.multiplier == "fp64_rounded" else fp32(scale / y)
-        value = step(value * m)
+        if float_bias is not None and mode.bias_scaling == "reciprocal_fma":
+            value = fp32(value + float_bias * fp32(1 / scale))
+        if mode.multiplier == "fp64_rounded":
+            m = fp32(fp64(fp64(x * w) / y))
+        elif mode.multiplier == "fp32_reciprocal":
+            m = fp32(scale * fp32(1 / y))
+        else:
+            m = fp32(scale / y)
+        value = plus_residual(step(value * m), case, fp32(r / y), mode)
     else:
         step = fp32
         bias = float_bias
@@ -85,6 +106,7 @@ def requantize(case: Case, mode: Mode) -> int:
             value = fp32(value * scale + bias)
         else:
             value = fp32(fp32(value * scale) + bias)
+        value = plus_residual(value, case, r, mode)
         value = fp32(value / y) if mode.order == "multiply_divide" else fp32(value * fp32(1 / y))
     if mode.zero_point_add == "before_round":
         result = rounded(step(value + case.y_zero), mode.rounding)

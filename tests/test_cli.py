@@ -52,12 +52,13 @@ def test_flags_and_key_name_the_same_problem(db: Path) -> None:
 def test_every_flag_reaches_the_problem() -> None:
     flags = shlex.split(
         "--stride 2,1 --dilation 1,2 --pad 1,2,3,4 --groups 2 --x-type uint8 --w-type int8 --out-type uint8 "
-        "--per-channel --bias float32 --activation relu6 --x-zero-point 3 --w-zero-point --y-zero-point 0"
+        "--per-channel --bias float32 --activation relu6 --x-zero-point 3 --w-zero-point --y-zero-point 0 "
+        "--residual int8 --residual-zero-point -5"
     )
     key = document("space", "conv2d", *SHAPE, *flags, "--target", "sm_80")["problem"]
     assert key == (
         "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:stride=2,1:dilation=1,2:pad=1,2,3,4:groups=2:x_type=uint8:w_type=int8:"
-        "out_type=uint8:per_channel:x_zero_point:w_zero_point:bias=float32:activation=relu6"
+        "out_type=uint8:per_channel:x_zero_point:w_zero_point:residual_zero_point:bias=float32:activation=relu6:residual=int8"
     )
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from scalar_requantize import Case, requantize
 
-from qconv import Conv2d, Parameters, Quantization, generator, parse, reference, sample
+from qconv import Conv2d, Quantization, generator, parse, reference, sample
 from qconv.device import Device, gpu_specs, open_device
 from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
 from qconv.mode import MODE_VALUES, PRESETS, Mode
-from qconv.quantization import ACTIVATIONS, SCALABLE
+from qconv.quantization import ACTIVATIONS, RESIDUALS, SCALABLE
 from qconv.tuner.verify import mismatch
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "vectors" / "requantize.json").read_text())
@@ -38,31 +38,37 @@ def legal_modes() -> list[Mode]:
 
 def spec_of(case: Case, mode: str) -> Quantization:
     bias = "int32" if case.int32_bias is not None else "float32" if case.float32_bias is not None else "none"
-    return Quantization.of(mode, y_zero_point=case.y_zero != 0, bias=bias)
+    residual = {} if case.residual is None else {"residual": "int8", "residual_zero_point": case.residual_zero != 0}
+    return Quantization.of(mode, y_zero_point=case.y_zero != 0, bias=bias, **residual)
 
 
 @lru_cache(maxsize=256)
 def instance_of(quantization: Quantization, device: Device) -> Instance:
-    """One output of two products: any accumulator of 14 bits is 127 a + b."""
-    problem = Conv2d(1, 1, 1, 2, 1, 1, 1, quantization=quantization)
+    """One output of three products: any accumulator of 15 bits is 127 (a + b) + c."""
+    problem = Conv2d(1, 1, 1, 3, 1, 1, 1, quantization=quantization)
     return load(generator.default(problem, device.target), device, "test", "chosen by a test")
 
 
 def run(case: Case, quantization: Quantization, device: Device) -> tuple[int, int]:
     """The output of the kernel and of the oracle."""
-    a = max(-128, min(127, round(case.acc / 127)))
-    x = np.array([a, case.acc - 127 * a], np.int8).reshape(1, 1, 1, 2)
-    w = np.array([127, 1], np.int8).reshape(1, 1, 1, 2)
+    a = round(case.acc / 254)
+    b = round(case.acc / 127) - a
+    x = np.array([a, b, case.acc - 127 * (a + b)], np.int8).reshape(1, 1, 1, 3)
+    w = np.array([127, 127, 1], np.int8).reshape(1, 1, 1, 3)
     parameters: dict[str, Any] = {name: np.float32(getattr(case, name)) for name in ("x_scale", "w_scale", "y_scale")}
     parameters["y_zero_point"] = case.y_zero
     if case.int32_bias is not None:
         parameters["bias"] = np.array([case.int32_bias], np.int32)
     if case.float32_bias is not None:
         parameters["bias"] = np.array([case.float32_bias], np.float32)
+    arrays = [x, w]
+    if case.residual is not None:
+        parameters["residual_scale"] = np.float32(case.residual_scale)
+        parameters["residual_zero_point"] = case.residual_zero
+        arrays.append(np.array(case.residual, np.int8).reshape(1, 1, 1, 1))
     instance = instance_of(quantization, device)
-    checked = Parameters(**parameters).checked(quantization, 1)
-    wanted = reference.conv2d(instance.problem, x, w, checked)
-    y = device.download(instance(device.upload(x), device.upload(w), **parameters))
+    (wanted,) = reference.compute(instance.problem, sample.Sample(tuple(arrays), parameters))
+    y = device.download(instance(*map(device.upload, arrays), **parameters))
     return int(y.item()), int(wanted.item())
 
 
@@ -157,6 +163,9 @@ def test_fp32_corrections_are_accepted_only_where_they_are_exact() -> None:
         (lambda: Mode(bias_scaling="real"), "a bias is real exactly where"),
         (lambda: Mode(fma="on"), "no addition after the product"),
         (lambda: Mode(order="multiply_divide", bias_scaling="real", multiplier="fp64"), "no single multiplier"),
+        (lambda: Mode(bias_scaling="reciprocal_fma", multiplier="fp64"), "that fma is one of fp32"),
+        (lambda: Mode(scales="twice_inverted", multiplier="fp64_rounded"), "it inverts in fp32"),
+        (lambda: Quantization.of("ort", residual="int8"), "adds none in its convolution"),
         (lambda: Quantization.of("torch"), "mode='torch' is not one of"),
         (lambda: Quantization.of("decomposed"), "no integer kernel can honour it"),
         (lambda: Quantization.of("torch-cudnn", x_zero_point=True), "that system has none"),
@@ -168,6 +177,11 @@ def test_fp32_corrections_are_accepted_only_where_they_are_exact() -> None:
 def test_what_cannot_be_honoured_is_refused(make: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         make()
+
+
+def test_fbgemm_divides_the_bias_where_there_is_a_scale_per_channel() -> None:
+    assert Quantization.of("torch-fbgemm").mode.bias_scaling == "reciprocal_fma"
+    assert Quantization.of("torch-fbgemm", per_channel=True).mode == Mode()
 
 
 def check_random_modes(seed: int, device: Device) -> None:
@@ -184,6 +198,7 @@ def check_random_modes(seed: int, device: Device) -> None:
             y_zero_point=out_type in ("int8", "uint8") and rng.random() < 0.7,
             bias=rng.choice(["none", "int32", "float32"]),
             activation=rng.choice(SCALABLE if mode.multiplier == "fp64" else ACTIVATIONS),
+            residual="none" if mode.multiplier == "fp64" else rng.choice(RESIDUALS),
             mode=mode,
         )
         problem = Conv2d(1, 5, 6, rng.choice([3, 8, 16]), 20, 3, 3, pad=(1, 1, 0, 1), quantization=quantization)

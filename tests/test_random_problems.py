@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from random_problems import MOST_OPERATIONS, problems
+from random_problems import FLAGS, MOST_OPERATIONS, problems
 from test_random_cpu import FAST, LONG
 
 from qconv.problem import Conv2d, parse
-from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, X_TYPES
+from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES
 
 Feature = Callable[[Conv2d], Any]
 
@@ -31,6 +31,8 @@ FEATURES: dict[str, tuple[Feature, tuple[Any, ...], float]] = {
     "out_type": (of("out_type"), OUT_TYPES, 0.08),
     "bias": (of("bias"), BIASES, 0.2),
     "activation": (of("activation"), ACTIVATIONS, 0.05),
+    "residual": (of("residual"), RESIDUALS, 0.15),
+    "residual_zero_point": (of("residual_zero_point"), FLAGS, 0.1),
     "per_channel": (of("per_channel"), (False, True), 0.4),
     "x_zero_point": (of("x_zero_point"), (False, True), 0.4),
     "w_zero_point": (of("w_zero_point"), (False, True), 0.4),

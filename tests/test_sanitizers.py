@@ -23,6 +23,7 @@ from qconv.tuner.sanitized import run
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
+ADDED = Quantization(w_zero_point=True, activation="relu", residual="uint8", residual_zero_point=True)
 WHOLE = Quantization("uint8", "uint8", "int32", x_zero_point=True, w_zero_point=True)
 
 BYTES = Conv2d(1, 7, 7, 3, 18, 3, 3, pad=1)
@@ -43,6 +44,8 @@ PLANS = {
     "vectors, everything, in place": plan_of(VECTORS, EVERYTHING, 32, 32, 32, 4, 4, 1),
     "vectors, two stages": plan_of(VECTORS, Quantization(), 32, 32, 64, 4, 4, 2),
     "grouped": plan_of(GROUPED, WHOLE, 32, 16, 16, 4, 4, 2),
+    "bytes, a residual": plan_of(BYTES, ADDED, 32, 32, 16, 4, 4, 1),
+    "vectors, a residual": plan_of(VECTORS, ADDED, 32, 32, 32, 4, 4, 2),
     "depthwise": plan_of(DEPTHWISE, HALF, 32, 4, 16, 2, 1, 1),
 }
 
@@ -141,6 +144,14 @@ PLANTED: dict[str, Planted] = {
         "address",
         "heap-buffer-overflow",
         "READ of size",
+    ),
+    "a residual too many": Planted(
+        "bytes, a residual",
+        "if (k + v < k_end) {",
+        "if (k + v <= k_end) {",
+        "address",
+        "heap-buffer-overflow",
+        "READ of size 1",
     ),
     "a row of the image too many": Planted(
         "bytes, in place", "row < IN_H", "row <= IN_H", "address", "heap-buffer-overflow", "READ of size 1"

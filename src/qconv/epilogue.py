@@ -1,8 +1,9 @@
 """From the accumulator to the output element: an ordered list of steps, each one C++ line beside its NumPy line.
 
 The C++ lines see `acc` (int), `value` (float), `result` (the output element), `channel` (what is known per output
-channel), `x_sum` (the sum of the window's activations) and the functions of `tile::`. The NumPy lines see the same
-state as whole arrays, and a `Values` with the arguments as arrays that broadcast over the channels.
+channel), `x_sum` (the sum of the window's activations), `residual` (int) and the functions of `tile::`. The NumPy
+lines see the same state as whole arrays, and a `Values` with the residual, and the arguments as arrays that broadcast
+over the channels.
 """
 
 from __future__ import annotations
@@ -24,17 +25,25 @@ def _float32(value: Any) -> Array:
 
 def real_scale(quantization: Quantization, parameters: Parameters) -> Array:
     """What one accumulator unit is worth: x_scale * w_scale, one fp32 rounding."""
-    return _float32(parameters.x_scale) * _float32(parameters.w_scale)
+    return _kept(quantization, parameters.x_scale) * _float32(parameters.w_scale)
+
+
+def _kept(quantization: Quantization, scale: Any) -> Array:
+    """A scale as the system has it by the time it multiplies."""
+    one = np.float32(1)
+    return one / (one / _float32(scale)) if quantization.mode.scales == "twice_inverted" else _float32(scale)
 
 
 def multiplier(quantization: Quantization, parameters: Parameters) -> Array:
     """x_scale * w_scale / y_scale; without the division where the output, or what the activation sees, is real."""
-    y_scale = parameters.y_scale if _to_output_units(quantization) == "multiply" else 1.0
+    y_scale = parameters.y_scale if quantization.to_output_units == "multiply" else 1.0
     if quantization.mode.multiplier == "fp64_rounded":
         x, w, y = (np.asarray(v, np.float64) for v in (parameters.x_scale, parameters.w_scale, y_scale))
         return _float32(x * w / y)
-    chained: Array = real_scale(quantization, parameters) / _float32(y_scale)
-    return chained
+    scale = real_scale(quantization, parameters)
+    if quantization.mode.multiplier == "fp32_reciprocal":
+        return scale * (np.float32(1) / _float32(y_scale))
+    return scale / _float32(y_scale)
 
 
 def integer_bias(quantization: Quantization, parameters: Parameters) -> Array:
@@ -49,10 +58,13 @@ def integer_bias(quantization: Quantization, parameters: Parameters) -> Array:
 
 
 def _scaled_down(quantization: Quantization, parameters: Parameters) -> Array:
-    scale = real_scale(quantization, parameters)
-    if quantization.mode.bias_scaling == "reciprocal":
-        return _float32(parameters.bias) * (np.float32(1) / scale)
-    return _float32(parameters.bias) / scale
+    if quantization.mode.bias_scaling in ("reciprocal", "int32_reciprocal"):
+        return _float32(parameters.bias) * _inverse_scale(quantization, parameters)
+    return _float32(parameters.bias) / real_scale(quantization, parameters)
+
+
+def _inverse_scale(quantization: Quantization, parameters: Parameters) -> Array:
+    return np.float32(1) / real_scale(quantization, parameters)
 
 
 def real_bias(quantization: Quantization, parameters: Parameters) -> Array:
@@ -66,22 +78,14 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
     chosen = list(_corrections(quantization))
     if quantization.scaled:
         chosen += _scale(quantization)
+    if quantization.residual != "none":
+        chosen.append(_residual(quantization))
     if quantization.activation != "none":
         chosen.append(ACTIVATIONS[quantization.activation])
-    if _to_output_units(quantization) in TO_OUTPUT_UNITS:
-        chosen.append(TO_OUTPUT_UNITS[_to_output_units(quantization)])
+    if quantization.to_output_units in TO_OUTPUT_UNITS:
+        chosen.append(TO_OUTPUT_UNITS[quantization.to_output_units])
     chosen.append(_store(quantization))
     return tuple(chosen)
-
-
-def _to_output_units(quantization: Quantization) -> str:
-    """How a real value becomes one in units of the output: not at all, as part of the one `multiply`, or by its own
-    step behind the activation."""
-    if not quantization.requantizes:
-        return "none"
-    if quantization.mode.order == "multiply" and quantization.sees_real:
-        return "multiply_reciprocal"
-    return quantization.mode.order
 
 
 def _corrections(quantization: Quantization) -> Iterator[Step]:
@@ -136,7 +140,18 @@ def _scale(quantization: Quantization) -> Iterator[Step]:
         return
     wide = mode.multiplier == "fp64"
     yield TO_DOUBLE if wide else TO_FLOAT
-    if quantization.bias_at == "value":
+    if quantization.bias_at == "value" and mode.bias_scaling == "reciprocal_fma":
+        yield Step(
+            "float32_bias",
+            "value = tile::fma(channel.bias, channel.inverse_scale, value);",
+            lambda value, v: fused(v["bias"], v["inverse_scale"], value),
+            (
+                Argument("bias", "float", True, "the bias, in real units", real_bias),
+                Argument("inverse_scale", "float", quantization.per_channel, "1 / (x_scale * w_scale)", _inverse_scale),
+            ),
+            ("fma",),
+        )
+    elif quantization.bias_at == "value":
         by = "* fp32(1 / (x_scale * w_scale))" if mode.bias_scaling == "reciprocal" else "/ (x_scale * w_scale)"
         yield Step(
             "float32_bias",
@@ -144,7 +159,7 @@ def _scale(quantization: Quantization) -> Iterator[Step]:
             lambda value, v: value + v["bias"],
             (Argument("bias", "float", True, f"fp32 bias {by}", _scaled_down),),
         )
-    says = "x_scale * w_scale / y_scale" if _to_output_units(quantization) == "multiply" else "x_scale * w_scale"
+    says = "x_scale * w_scale / y_scale" if quantization.to_output_units == "multiply" else "x_scale * w_scale"
     yield Step(
         "multiply",
         "value = tile::multiply(value, channel.multiplier);",
@@ -179,6 +194,44 @@ def _real_scale(quantization: Quantization) -> Iterator[Step]:
         "value = tile::add(tile::multiply(value, channel.scale), channel.bias);",
         lambda value, v: value * v["scale"] + v["bias"],
         (scale, bias),
+    )
+
+
+def _residual(quantization: Quantization) -> Step:
+    """In the units that the value has here: the output's behind the one `multiply`, else real."""
+    in_output_units = quantization.to_output_units == "multiply"
+
+    def scale(q: Quantization, parameters: Parameters) -> Array:
+        kept = _kept(q, parameters.residual_scale)
+        return kept / _float32(parameters.y_scale) if in_output_units else kept
+
+    says = "residual_scale / y_scale" if in_output_units else "the scale of the residual"
+    arguments = [Argument("residual_scale", "float", False, says, scale)]
+    shifted = "residual"
+    if quantization.residual_zero_point:
+        shifted = "residual - channel.residual_zero"
+        zero = Argument(
+            "residual_zero", "int", False, "the zero point of the residual", lambda q, p: p.residual_zero_point
+        )
+        arguments.append(zero)
+
+    def real(v: Values) -> Array:
+        return np.asarray(v["residual"] - v.get("residual_zero", 0), np.float32)
+
+    added = f"const float added = static_cast<float>({shifted});\n    "
+    if quantization.mode.residual_add == "fma":
+        return Step(
+            "residual",
+            f"{added}value = tile::fma(added, channel.residual_scale, value);",
+            lambda value, v: fused(real(v), v["residual_scale"], value),
+            tuple(arguments),
+            ("fma",),
+        )
+    return Step(
+        "residual",
+        f"{added}value = tile::add(value, tile::multiply(added, channel.residual_scale));",
+        lambda value, v: value + real(v) * v["residual_scale"],
+        tuple(arguments),
     )
 
 

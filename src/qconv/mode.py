@@ -1,6 +1,6 @@
 """Where systems disagree on the arithmetic of requantization, one flag each, and the systems as named presets.
 
-The default is what ONNX Runtime and FBGEMM compute: (acc + bias) * multiplier in fp32 without fma, rounded half to
+The default is what ONNX Runtime computes: (acc + bias) * multiplier in fp32 without fma, rounded half to
 even, then the output zero point added, then clamped to the type.
 """
 
@@ -18,11 +18,13 @@ MODE_VALUES: dict[str, tuple[str, ...]] = {
     "zero_point_add": ("after_round", "before_round"),
     # (acc + bias) * m; or (acc * s + bias) / y_scale; or (acc * s + bias) * (1 / y_scale), with s = x_scale * w_scale.
     "order": ("multiply", "multiply_divide", "multiply_reciprocal"),
-    # An fp32 bias in accumulator units: bias / s, bias * (1 / s), or rounded to an int32. The two other orders add it
-    # as it is, after the scale, and an int32 bias as bias * s: `real`.
-    "bias_scaling": ("divide", "reciprocal", "int32", "real"),
-    # m = x_scale * w_scale / y_scale: fp32 operations; fp64 ones, then rounded to fp32; or fp32, multiplied in fp64.
-    "multiplier": ("fp32_chain", "fp64_rounded", "fp64"),
+    # An fp32 bias in accumulator units: bias / s, or bias * (1 / s); either rounded to an int32; or the reciprocal's
+    # product and its sum with acc as one fma. The two other orders add it as it is, after the scale, and an int32 bias
+    # as bias * s: `real`.
+    "bias_scaling": ("divide", "reciprocal", "int32", "real", "int32_reciprocal", "reciprocal_fma"),
+    # m = x_scale * w_scale / y_scale: fp32 operations; fp64 ones, then rounded to fp32; fp32, multiplied in fp64; or
+    # fp32 ones with 1 / y_scale as a factor.
+    "multiplier": ("fp32_chain", "fp64_rounded", "fp64", "fp32_reciprocal"),
     # The zero points of the operands: subtracted in int32, or the sum and the correction each rounded to fp32 first.
     "correction": ("int32", "fp32"),
     # Whether acc * s + bias is one operation.
@@ -31,6 +33,10 @@ MODE_VALUES: dict[str, tuple[str, ...]] = {
     "clamp": ("dtype", "symmetric"),
     # What padding reads as: x_zero_point, which is a real zero, or the stored value 0.
     "padding": ("zero_point", "raw_zero"),
+    # The scales of x and of the residual: as they are, or 1 / (1 / scale) in fp32, where a system keeps the inverses.
+    "scales": ("as_given", "twice_inverted"),
+    # value + residual * residual_scale: two operations, or one.
+    "residual_add": ("multiply_add", "fma"),
 }
 
 
@@ -47,6 +53,8 @@ class Mode:
     fma: str = "off"
     clamp: str = "dtype"
     padding: str = "zero_point"
+    scales: str = "as_given"
+    residual_add: str = "multiply_add"
 
     def __post_init__(self) -> None:
         for flag in fields(self):
@@ -66,6 +74,16 @@ class Mode:
                 "fma='on' with order='multiply': (acc + bias) * m has no addition after the product to fuse; "
                 "leave it off or use another order"
             )
+        if self.bias_scaling == "reciprocal_fma" and self.multiplier == "fp64":
+            raise ValueError(
+                "bias_scaling='reciprocal_fma' with multiplier='fp64': that fma is one of fp32, and here the sum is "
+                "fp64; use bias_scaling='reciprocal' or another multiplier"
+            )
+        if self.scales == "twice_inverted" and self.multiplier == "fp64_rounded":
+            raise ValueError(
+                "scales='twice_inverted' with multiplier='fp64_rounded': it inverts in fp32, and this multiplier takes "
+                "the scales in fp64; leave the scales as_given or use another multiplier"
+            )
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,8 @@ class Preset:
     biases: tuple[str, ...] = ("none", "int32", "float32")
     types: tuple[str, ...] = ("int8", "uint8")
     per_channel: bool = True
+    residual: bool = False
+    per_channel_mode: Mode | None = None  # where it computes otherwise with a weight scale per channel
 
 
 PRESETS: dict[str, Preset] = {
@@ -87,15 +107,29 @@ PRESETS: dict[str, Preset] = {
         "the ReferenceEvaluator of the onnx package",
         biases=("none", "int32"),
     ),
-    "torch-fbgemm": Preset(Mode(), "PyTorch quantized conv, engine fbgemm", biases=("none", "float32")),
+    "torch-fbgemm": Preset(
+        Mode(bias_scaling="reciprocal_fma"),
+        "PyTorch quantized conv, engine fbgemm",
+        biases=("none", "float32"),
+        per_channel_mode=Mode(),
+    ),
     "torch-qnnpack": Preset(
-        Mode(bias_scaling="int32"), "PyTorch quantized conv, engine qnnpack", biases=("none", "float32")
+        Mode(bias_scaling="int32_reciprocal", multiplier="fp32_reciprocal"),
+        "PyTorch quantized conv, engine qnnpack",
+        biases=("none", "float32"),
     ),
     "torch-onednn": Preset(
-        Mode(zero_point_add="before_round"),
+        Mode(
+            order="multiply_reciprocal",
+            bias_scaling="real",
+            zero_point_add="before_round",
+            scales="twice_inverted",
+            residual_add="fma",
+        ),
         "PyTorch quantized conv, engines onednn and x86",
         zero_points=("x_zero_point", "y_zero_point"),
         biases=("none", "float32"),
+        residual=True,
     ),
     "torch-cudnn": Preset(
         Mode(bias_scaling="reciprocal", multiplier="fp64_rounded"),

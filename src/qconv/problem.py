@@ -18,7 +18,7 @@ EXACT_IN_FP32 = 2**24
 
 @dataclass(frozen=True, eq=False)
 class Conv2d(Problem):
-    """NHWC activations * KRSC weights -> NHWK; with layout nchw, NCHW * KCRS -> NKHW.
+    """NHWC activations * KRSC weights -> NHWK; with layout nchw, NCHW * KCRS -> NKHW. A residual lies as the output.
 
     `stride` and `dilation` are (vertical, horizontal); `pad` is (top, left, bottom, right)."""
 
@@ -144,7 +144,8 @@ class Conv2d(Problem):
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         q = self.quantization
-        return Tensor("x", self.x_shape, q.x_type), Tensor("w", self.w_shape, q.w_type)
+        residual = () if q.residual == "none" else (Tensor("residual", self.y_shape, q.residual),)
+        return (Tensor("x", self.x_shape, q.x_type), Tensor("w", self.w_shape, q.w_type), *residual)
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
@@ -156,7 +157,7 @@ class Conv2d(Problem):
 
     @property
     def io_bytes(self) -> int:
-        out_bytes = DATA_TYPES[self.quantization.out_type].bytes
+        out_bytes = DATA_TYPES[self.quantization.out_type].bytes + (self.quantization.residual != "none")
         return self.n * self.h * self.w * self.c + self.k * self.reduction + self.pixels * self.k * out_bytes
 
     @property
@@ -192,7 +193,8 @@ class Conv2d(Problem):
 _PLURAL = ("stride", "dilation", "pad")
 _SIZES = ("n", "h", "w", "c", "k", "r", "s")
 _TYPES = ("x_type", "w_type", "out_type")
-_FLAGS = ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point")
+_FLAGS = ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point")
+_CHOICES = ("bias", "activation", "residual")
 
 
 def _key(problem: Conv2d) -> str:
@@ -210,7 +212,7 @@ def _key(problem: Conv2d) -> str:
     quantization = problem.quantization
     parts += [f"{name}={getattr(quantization, name)}" for name in _TYPES]
     parts += [name for name in _FLAGS if getattr(quantization, name)]
-    parts += [f"{name}={value}" for name in ("bias", "activation") if (value := getattr(quantization, name)) != "none"]
+    parts += [f"{name}={value}" for name in _CHOICES if (value := getattr(quantization, name)) != "none"]
     for flag in fields(Mode):
         value = getattr(quantization.mode, flag.name)
         if value != flag.default:
@@ -242,7 +244,7 @@ def _read(key: str, given: dict[str, str | bool]) -> Conv2d:
             sizes[name] = values[0] if len(values) == 1 else values
     layout = str(given.pop("layout", "nhwc"))
     modes = {flag.name: str(given.pop(flag.name)) for flag in fields(Mode) if flag.name in given}
-    quantized = {name: given.pop(name) for name in (*_TYPES, *_FLAGS, "bias", "activation") if name in given}
+    quantized = {name: given.pop(name) for name in (*_TYPES, *_FLAGS, *_CHOICES) if name in given}
     if given:
         raise ValueError(f"unknown field {short(next(iter(given)))!r} in the key {short(key)!r}")
     quantization = Quantization(mode=Mode(**modes), **quantized)  # type: ignore[arg-type]

@@ -19,6 +19,9 @@ from qconv.op import check_choice
 X_TYPES = ("int8", "uint8")
 OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16", "bfloat16")
 BIASES = ("none", "int32", "float32")
+RESIDUALS = ("none", "int8", "uint8")
+# Above this, a residual's product with it would be infinite.
+LARGEST_RESIDUAL_SCALE = 2.0**119
 # These commute with a positive scale, so that the value may be in any units when it meets them.
 SCALABLE = ("none", "relu", "relu6", "leaky_relu", "clamp")
 ACTIVATIONS = (*SCALABLE, "hardswish", "sigmoid", "silu", "tanh", "gelu")
@@ -36,6 +39,8 @@ class Quantization:
     y_zero_point: bool = False
     bias: str = "none"
     activation: str = "none"
+    residual: str = "none"
+    residual_zero_point: bool = False
     mode: Mode = field(default_factory=Mode)
 
     def __post_init__(self) -> None:
@@ -44,9 +49,10 @@ class Quantization:
         check_choice("out_type", self.out_type, OUT_TYPES)
         check_choice("bias", self.bias, BIASES)
         check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("residual", self.residual, RESIDUALS)
         if not isinstance(self.mode, Mode):
             raise ValueError(f"mode={self.mode!r} must be a qconv.Mode")
-        for name in ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point"):
+        for name in ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ValueError(f"{name}={value!r} must be True or False; the value itself is given at run time")
@@ -55,18 +61,27 @@ class Quantization:
                 f"y_zero_point=True with out_type={self.out_type!r}: only int8 and uint8 outputs have a zero point; "
                 "leave it out or choose out_type int8 or uint8"
             )
+        if self.residual_zero_point and self.residual == "none":
+            raise ValueError(
+                "residual_zero_point=True with residual='none': there is nothing to subtract it from; leave it out or "
+                "choose residual int8 or uint8"
+            )
+        if self.residual != "none" and self.mode.multiplier == "fp64":
+            raise ValueError(
+                f"residual={self.residual!r} with multiplier='fp64': it is added in fp32; use another multiplier"
+            )
         if self.sees_real and self.mode.multiplier == "fp64":
             raise ValueError(
                 f"activation={self.activation!r} with multiplier='fp64': it is computed in fp32, of the real value; "
                 f"use multiplier fp32_chain or fp64_rounded, or one of {', '.join(SCALABLE)}"
             )
         if self.out_type == "int32":
-            for name, unset in (("bias", "float32"), ("activation", None)):
+            for name, unset in (("bias", "float32"), ("activation", None), ("residual", None)):
                 value = getattr(self, name)
                 if value == unset or (unset is None and value != "none"):
                     raise ValueError(
                         f"{name}={value!r} with out_type='int32': int32 output is the accumulator itself, before any "
-                        "scale; use bias none or int32 and activation none, or another out_type"
+                        "scale; use bias none or int32, activation none and residual none, or another out_type"
                     )
             if self.per_channel and not self.w_zero_point:
                 raise ValueError(
@@ -79,7 +94,8 @@ class Quantization:
         """A quantization as the named system computes it. What that system has no notion of is refused, where the
         system itself may ignore it in silence."""
         chosen = preset(mode)
-        made = cls(mode=chosen.mode, **spec)
+        flags = chosen.per_channel_mode if spec.get("per_channel") and chosen.per_channel_mode else chosen.mode
+        made = cls(mode=flags, **spec)
         for name in ("x_zero_point", "w_zero_point", "y_zero_point"):
             if getattr(made, name) and name not in chosen.zero_points:
                 raise ValueError(f"{name} in mode {mode!r} ({chosen.says}): that system has none; leave it out")
@@ -90,6 +106,11 @@ class Quantization:
                 raise ValueError(f"{name}={getattr(made, name)!r} in mode {mode!r}: it has {', '.join(chosen.types)}")
         if made.per_channel and not chosen.per_channel:
             raise ValueError(f"per_channel in mode {mode!r} ({chosen.says}): it has one weight scale for all channels")
+        if made.residual != "none" and not chosen.residual:
+            raise ValueError(
+                f"residual={made.residual!r} in mode {mode!r} ({chosen.says}): that system adds none in its "
+                "convolution; leave out the mode, or give a qconv.Mode"
+            )
         return made
 
     @property
@@ -100,6 +121,16 @@ class Quantization:
     def sees_real(self) -> bool:
         """Whether the activation needs the real value, not a multiple of it."""
         return self.activation not in SCALABLE
+
+    @property
+    def to_output_units(self) -> str:
+        """How a real value becomes one in units of the output: not at all, as part of the one `multiply`, or by its
+        own step behind the activation."""
+        if not self.requantizes:
+            return "none"
+        if self.mode.order == "multiply" and self.sees_real:
+            return "multiply_reciprocal"
+        return self.mode.order
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -114,7 +145,8 @@ class Quantization:
             return None
         if self.mode.order != "multiply":
             return "real"
-        return "accumulator" if self.bias == "int32" or self.mode.bias_scaling == "int32" else "value"
+        rounded = self.mode.bias_scaling in ("int32", "int32_reciprocal")
+        return "accumulator" if self.bias == "int32" or rounded else "value"
 
     @property
     def scaled(self) -> bool:
@@ -133,7 +165,8 @@ class Quantization:
 @dataclass(frozen=True)
 class Parameters:
     """The run-time values: scales and zero points (scalars, or one per output channel for the weights), the bias, and
-    what the activation needs: `slope` of leaky_relu, `low` and `high` of clamp, in real units."""
+    what the activation needs: `slope` of leaky_relu, `low` and `high` of clamp, in real units. A residual has a scale
+    and a zero point as well."""
 
     x_scale: Any = 1.0
     w_scale: Any = 1.0
@@ -145,6 +178,8 @@ class Parameters:
     slope: Any = None
     low: Any = None
     high: Any = None
+    residual_scale: Any = None
+    residual_zero_point: Any = 0
 
     def checked(self, quantization: Quantization, k: int) -> Parameters:
         """These values as arrays of the right types, or ValueError: nothing is ignored in silence."""
@@ -161,8 +196,10 @@ class Parameters:
             ("x_zero_point", (), q.x_type),
             ("w_zero_point", channels, q.w_type),
             ("y_zero_point", (), q.out_type),
+            ("residual_zero_point", (), q.residual),
         ):
             checked[name] = _check_zero_point(name, getattr(self, name), shape, dtype, getattr(q, name))
+        checked["residual_scale"] = _check_residual_scale(self.residual_scale, q.residual, checked["y_scale"])
         checked["bias"] = _check_bias(self.bias, q.bias, k)
         for name in ("slope", "low", "high"):
             checked[name] = _check_activation_parameter(name, getattr(self, name), q.activation)
@@ -176,7 +213,28 @@ class Parameters:
                 f"x_scale * w_scale / y_scale = {multiplier.min()}..{multiplier.max()} in float32: it must be finite "
                 "and positive, or every output would be the same; check the three scales"
             )
+        for name, scale in _inverted(q, checked):
+            with np.errstate(all="ignore"):
+                inverse = np.float32(1) / np.float32(scale)
+            if not np.isfinite(inverse).all():
+                raise ValueError(
+                    f"{name} holds {np.min(scale)}, whose inverse is infinite in float32, and this mode multiplies by "
+                    "it; scale the layer up"
+                )
         return Parameters(**checked)
+
+
+def _inverted(quantization: Quantization, checked: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The scales that this mode multiplies by the inverse of."""
+    mode, made = quantization.mode, []
+    if mode.scales == "twice_inverted":
+        made += [(name, checked[name]) for name in ("x_scale", "residual_scale") if checked[name] is not None]
+    if mode.multiplier == "fp32_reciprocal" or quantization.to_output_units == "multiply_reciprocal":
+        made.append(("y_scale", checked["y_scale"]))
+    if quantization.bias == "float32" and "reciprocal" in mode.bias_scaling:
+        with np.errstate(all="ignore"):
+            made.append(("x_scale * w_scale", np.float32(checked["x_scale"]) * np.float32(checked["w_scale"])))
+    return made
 
 
 def _spread(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -203,6 +261,22 @@ def _check_scale(name: str, value: Any, shape: tuple[int, ...], used: bool) -> N
         )
     # As given: most modes round it to float32 first, but not all.
     return array.astype(np.float64)
+
+
+def _check_residual_scale(value: Any, residual: str, y_scale: NDArray[Any]) -> NDArray[Any] | None:
+    if (residual == "none") != (value is None):
+        says = "was not given" if value is None else "was given"
+        raise ValueError(f"residual_scale {says}, but the problem has residual={residual!r}: make the two agree")
+    if value is None:
+        return None
+    array = _check_scale("residual_scale", value, (), True)
+    largest = float(np.maximum(array, array / y_scale))
+    if largest > LARGEST_RESIDUAL_SCALE:
+        raise ValueError(
+            f"residual_scale={value!r} is {largest:g}, in real units or in those of the output; it must be at most "
+            f"{LARGEST_RESIDUAL_SCALE:g}, or its product would be infinite"
+        )
+    return array
 
 
 def _check_zero_point(name: str, value: Any, shape: tuple[int, ...], dtype: str, used: bool) -> NDArray[Any]:

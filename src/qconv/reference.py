@@ -19,8 +19,8 @@ def compute(problem: Problem, drawn: Sample) -> tuple[Array, ...]:
     if isinstance(problem, Conversion):
         return conversion_reference.compute(problem, drawn.arrays)
     assert isinstance(problem, Conv2d)
-    x, w = drawn.arrays
-    return (conv2d(problem, x, w, problem.checked(drawn.parameters)),)
+    x, w, *residual = drawn.arrays
+    return (conv2d(problem, x, w, problem.checked(drawn.parameters), *residual),)
 
 
 def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
@@ -49,13 +49,16 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
     return np.ascontiguousarray(total, dtype=np.int64)
 
 
-def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
+def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None = None) -> Array:
     q = problem.quantization
     acc = accumulate(problem, x, w, parameters)
     if np.abs(acc).max(initial=0) > 2**31 - 1:
         raise ValueError("the accumulator passed the int32 range: Conv2d should have refused this problem")
     chosen = steps(q)
     values: Values = {argument.name: argument.value(q, parameters) for step in chosen for argument in step.arguments}
+    if residual is not None:
+        channels_last = residual if problem.layout == "nhwc" else residual.transpose(0, 2, 3, 1)
+        values["residual"] = channels_last.astype(np.int32)
     state: Array = acc.astype(np.int32)
     with np.errstate(over="ignore"):
         for step in chosen:

@@ -50,6 +50,7 @@ def _draw_conv2d(problem: Conv2d, rng: np.random.Generator, fixed: dict[str, int
         "x_zero_point": zero_point("x_zero_point", q.x_type),
         "w_zero_point": zero_point("w_zero_point", q.w_type, channels),
         "y_zero_point": zero_point("y_zero_point", q.out_type),
+        "residual_zero_point": zero_point("residual_zero_point", q.residual),
     }
     # The standard deviation of a sum of products of two uniform bytes, about: most outputs fall inside the type, some
     # saturate.
@@ -74,4 +75,8 @@ def _draw_conv2d(problem: Conv2d, rng: np.random.Generator, fixed: dict[str, int
         unit = float(parameters["x_scale"] * np.mean(parameters["w_scale"]) * spread)
         parameters["low"] = np.float32(rng.uniform(-1.0, 0.0) * unit)
         parameters["high"] = np.float32(rng.uniform(0.0, 1.5) * unit)
-    return Sample((integers(q.x_type, problem.x_shape), integers(q.w_type, problem.w_shape)), parameters)
+    if q.residual != "none":
+        # About as large as what it is added to.
+        unit = float(parameters["x_scale"] * np.mean(parameters["w_scale"]) * spread)
+        parameters["residual_scale"] = np.float32(rng.uniform(0.3, 1.0) * unit / 74)
+    return Sample(tuple(integers(tensor.dtype, tensor.shape) for tensor in problem.inputs), parameters)

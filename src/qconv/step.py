@@ -42,11 +42,12 @@ class Step:
 def fused(a: Array, b: Array, c: Array) -> Array:
     """fp32 a * b + c with one rounding. The product is exact in fp64; the sum is rounded there to odd, after which the
     rounding to fp32 is as if it were the only one."""
-    product = a.astype(np.float64) * b.astype(np.float64)
-    addend = np.broadcast_to(c, product.shape).astype(np.float64)
+    a, b, addend = np.broadcast_arrays(*(np.asarray(operand, np.float64) for operand in (a, b, c)))
+    product = a * b
     total = product + addend
     back = total - product
     lost = (product - (total - back)) + (addend - back)
     even = (total.view(np.int64) & 1) == 0
     toward = np.where(lost > 0, np.inf, -np.inf)
-    return np.where((lost != 0) & even, np.nextafter(total, toward), total).astype(np.float32)
+    rounded: Array = np.where((lost != 0) & even, np.nextafter(total, toward), total).astype(np.float32)
+    return rounded

@@ -13,24 +13,34 @@ def ties(drawn: sample.Sample) -> sample.Sample:
     """Powers of two, and a bias of whole and half accumulator units: all is exact until the rounding, and many outputs
     lie half-way between two integers."""
     values = drawn.parameters
-    scales = {name: getattr(values, name) for name in ("x_scale", "w_scale", "y_scale")}
-    chosen = {name: np.float32(2) ** np.rint(np.log2(value)) for name, value in scales.items()}
-    if values.bias is not None and values.bias.dtype == np.float32:
+    scales = [name for name in values if name.endswith("_scale")]
+    chosen = {name: np.float32(2) ** np.rint(np.log2(values[name])) for name in scales}
+    if _has_real_bias(drawn):
         half = chosen["x_scale"] * chosen["w_scale"] / 2
-        chosen["bias"] = np.float32(np.rint(values.bias / half) * half)
-    return replace(drawn, parameters=replace(values, **chosen))
+        chosen["bias"] = np.float32(np.rint(values["bias"] / half) * half)
+    return replace(drawn, parameters=values | chosen)
 
 
 def near_ties(problem: Conv2d, drawn: sample.Sample, seed: int) -> sample.Sample:
     """x_scale * w_scale / y_scale is a power of two but for the rounding of w_scale, so that the last bit of every
     fp32 operation decides where a near tie goes. An fp32 bias stays within an accumulator unit of half of one."""
     values, rng = drawn.parameters, np.random.default_rng([seed, 1])
-    x_scale, y_scale = (np.float32(rng.uniform(1, 2) * getattr(values, name)) for name in ("x_scale", "y_scale"))
-    shift = np.rint(np.log2(np.asarray(values.w_scale, np.float64) * x_scale / y_scale))
+    x_scale, y_scale = (np.float32(rng.uniform(1, 2) * values[name]) for name in ("x_scale", "y_scale"))
+    shift = np.rint(np.log2(np.asarray(values["w_scale"], np.float64) * x_scale / y_scale))
     w_scale = (y_scale.astype(np.float64) * 2.0**shift / x_scale).astype(np.float32)
     chosen = {"x_scale": x_scale, "w_scale": w_scale, "y_scale": y_scale}
-    if values.bias is not None and values.bias.dtype == np.float32:
+    if _has_real_bias(drawn):
         unit = x_scale.astype(np.float64) * w_scale
-        halves = np.rint(values.bias / (values.x_scale * values.w_scale) * 2)
+        halves = np.rint(values["bias"] / (values["x_scale"] * values["w_scale"]) * 2)
         chosen["bias"] = (halves / 2 * unit).astype(np.float32)
-    return replace(drawn, parameters=replace(values, **chosen))
+    if "residual_scale" in values:
+        halvings = np.rint(np.log2(values["residual_scale"] / values["y_scale"]))
+        chosen["residual_scale"] = np.float32(y_scale * 2.0**halvings)
+    return replace(drawn, parameters=values | chosen)
+
+
+VARIANTS = {"ties": lambda p, drawn, seed: ties(drawn), "near": near_ties, "generic": lambda p, drawn, seed: drawn}
+
+
+def _has_real_bias(drawn: sample.Sample) -> bool:
+    return "bias" in drawn.parameters and drawn.parameters["bias"].dtype == np.float32

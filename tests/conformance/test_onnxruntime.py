@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from random_problems import FLAGS, Decks, problems
 from scales import near_ties, ties
 
-from qconv import Conv2d, Parameters, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import Device, gpu_specs, open_device
 from qconv.instances.lookup import load
 
@@ -41,7 +41,7 @@ def _problems(count: int) -> list[Conv2d]:
         }
         bias = decks.deal("bias", ("none", "int32"))
         quantization = Quantization.of("ort", x_type=x_type, w_type=w_type, out_type=x_type, bias=bias, **flags)
-        made.append(replace(problem, quantization=quantization))
+        made.append(replace(problem, layout="nhwc", quantization=quantization))
     return made
 
 
@@ -51,7 +51,7 @@ FIRSTS = range(0, len(PROBLEMS), CHUNK)
 
 def infer(problem: Conv2d, drawn: sample.Sample) -> NDArray[Any]:
     """One model, made, loaded and run once. ONNX is NCHW and KCRS."""
-    q, values = problem.quantization, drawn.parameters
+    q, values = problem.quantization, problem.checked(drawn.parameters)
     channels = (problem.k,) if q.per_channel else ()
     constants = {
         "x_scale": np.float32(values.x_scale),
@@ -99,7 +99,7 @@ def narrow() -> bool:
     q = Quantization.of("ort", x_type="uint8", w_type="int8", out_type="uint8")
     problem = Conv2d(1, 1, 1, 16, 1, 1, 1, quantization=q)
     x, w = np.full(problem.x_shape, 255, "uint8"), np.full(problem.w_shape, 127, "int8")
-    y = infer(problem, sample.Sample(x, w, Parameters(1.0, 1.0, 4096.0)))
+    y = infer(problem, sample.Sample((x, w), {"y_scale": 4096.0}))
     assert y.item() in (64, 127)
     return bool(y.item() == 64)
 
@@ -111,7 +111,7 @@ def draws(index: int, narrow: bool) -> list[sample.Sample]:
     for draw in range(DRAWS):
         drawn = sample.draw(problem, DRAWS * index + draw)
         if narrow and (problem.quantization.x_type, problem.quantization.w_type) == ("uint8", "int8"):
-            drawn = replace(drawn, w=drawn.arrays[1] >> 1)
+            drawn = replace(drawn, arrays=(drawn.arrays[0], drawn.arrays[1] >> 1))
         made.append(drawn)
     return [*made[:2], ties(made[2]), near_ties(problem, made[3], index)]
 

@@ -12,19 +12,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pytest
 from exactness import assert_same, check, expected
-from numpy.typing import NDArray
-from scales import near_ties, ties
+from scales import VARIANTS
+from torch_engine import chosen, infer, is_compiled, narrowed, saturates
 
-from qconv import Conv2d, Mode, Parameters, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import Device, gpu_specs, open_device
-from qconv.epilogue import _fma
-from qconv.reference import accumulate
 
 MOST_OPERATIONS = 12_000_000
 CHANNELS = (2, 4, 5, 8, 16, 32)
@@ -125,64 +120,19 @@ def test_the_kernels_on_a_gpu(preset: str, seed: int) -> None:
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Iterator[str]:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
-    if request.param not in torch.backends.quantized.supported_engines:
-        pytest.skip(f"this build of PyTorch has no engine {request.param}")
-    before = torch.backends.quantized.engine
-    torch.backends.quantized.engine = request.param
-    yield request.param
-    torch.backends.quantized.engine = before
+    with chosen(request.param):
+        yield request.param
 
 
 @pytest.fixture
 def narrow(engine: str) -> bool:
-    """Whether this engine saturates on this host: 16 products of 255 * 127 are 518160, or 262136 when every pair stops
-    at 32767."""
-    q = Quantization(x_type="uint8", out_type="uint8")
-    problem = Conv2d(1, 1, 1, 16, 8, 1, 1, quantization=q)
-    x, w = np.full(problem.x_shape, 255, "uint8"), np.full(problem.w_shape, 127, "int8")
-    y = infer(problem, sample.Sample(x, w, Parameters(1.0, 1.0, 4096.0)))
-    assert y.max() == y.min()
-    assert y.max() in (64, 127)
-    return bool(y.max() == 64)
-
-
-def infer(problem: Conv2d, drawn: sample.Sample) -> NDArray[Any]:
-    """The chosen engine's output. PyTorch is NCHW and KCRS; one row goes through its conv1d."""
-    import torch
-
-    q, values = problem.quantization, drawn.parameters
-    x, w = (torch.from_numpy(np.ascontiguousarray(a.transpose(0, 3, 1, 2))) for a in (drawn.arrays[0], drawn.arrays[1]))
-    one_row = problem.h == problem.r == 1
-    if one_row:
-        x, w = x.squeeze(2), w.squeeze(2)
-    qx = torch._make_per_tensor_quantized_tensor(x, float(values.x_scale), int(values.x_zero_point))
-    if q.per_channel:
-        scales = torch.from_numpy(np.asarray(values.w_scale, np.float64))
-        zeros = torch.from_numpy(np.broadcast_to(np.asarray(values.w_zero_point, np.int64), (problem.k,)).copy())
-        qw = torch._make_per_channel_quantized_tensor(w, scales, zeros, 0)
-    else:
-        qw = torch._make_per_tensor_quantized_tensor(w, float(values.w_scale), int(values.w_zero_point))
-    bias = None if values.bias is None else torch.from_numpy(values.bias)
-    geometry = (problem.stride, problem.pad[:2], problem.dilation)
-    name = "conv1d" if one_row else "conv2d"
-    packed = getattr(torch.ops.quantized, f"{name}_prepack")(
-        qw, bias, *(list(pair[1:] if one_row else pair) for pair in geometry), problem.groups
-    )
-    operator = getattr(torch.ops.quantized, name + ("_relu" if q.activation == "relu" else ""))
-    y = operator(qx, packed, float(values.y_scale), int(values.y_zero_point)).int_repr().numpy()
-    return np.ascontiguousarray(np.moveaxis(y, 1, -1)).reshape(problem.y_shape)
+    return saturates()
 
 
 def cases(engine: str, narrow: bool, count: int) -> Iterator[tuple[Conv2d, sample.Sample]]:
     for index, problem in enumerate(problems(f"torch-{engine}", count, seed=100)):
         drawn = sample.draw(problem, index)
-        if narrow:
-            drawn = replace(drawn, w=np.maximum(drawn.arrays[1] >> 1, np.int8(-63)))
-        yield problem, drawn
-
-
-VARIANTS = {"ties": lambda p, drawn, seed: ties(drawn), "near": near_ties, "generic": lambda p, drawn, seed: drawn}
+        yield problem, narrowed(drawn) if narrow else drawn
 
 
 @pytest.mark.parametrize("scales", VARIANTS)
@@ -190,63 +140,9 @@ def test_the_engines(engine: str, narrow: bool, scales: str) -> None:
     compared = 0
     for index, (problem, drawn) in enumerate(cases(engine, narrow, 150)):
         drawn = VARIANTS[scales](problem, drawn, index)
-        if scales == "ties":
-            want = expected(problem, drawn)  # where nothing rounds but the end, the preset is all there is to say
-        elif engine == "fbgemm":
-            want = by_fbgemm(problem, drawn)
-        elif engine == "qnnpack":
-            want = expected(*as_qnnpack(problem, drawn))
-        elif is_compiled(problem):
-            want = expected(*as_onednn(problem, drawn))
-        else:
+        # At ties nothing rounds but the end, where the order of the operations does not matter.
+        if engine == "onednn" and scales != "ties" and not is_compiled(problem):
             continue
-        assert_same(infer(problem, drawn), want, f"{engine}: {problem}")
+        assert_same(infer(problem, drawn), expected(problem, drawn), f"{engine}: {problem}")
         compared += 1
     assert compared >= 75
-
-
-def by_fbgemm(problem: Conv2d, drawn: sample.Sample) -> NDArray[Any]:
-    """With one weight scale, fbgemm's code says acc + bias * (1 / (x_scale * w_scale)), and its compiler makes one fma
-    of it, which no flag says; per channel it divides, as the preset does."""
-    q, values = problem.quantization, drawn.parameters
-    if q.per_channel or q.bias == "none":
-        return expected(problem, drawn)
-    acc = accumulate(problem, drawn.arrays[0], drawn.arrays[1], values).astype(np.float32)
-    scale = np.float32(values.x_scale) * np.float32(values.w_scale)
-    inverse = np.full_like(acc, np.float32(1) / scale)
-    value = _fma(np.broadcast_to(values.bias, acc.shape), inverse, acc) * (scale / np.float32(values.y_scale))
-    lowest = int(values.y_zero_point) if q.activation == "relu" else 0
-    return np.clip(np.rint(value) + int(values.y_zero_point), lowest, 255).astype("uint8")
-
-
-# What onednn and qnnpack compute where an fp32 operation rounds, said in the flags that there are. Their presets have
-# all of it but the order of these operations: about one output of a million differs, and none at ties.
-ONEDNN = Mode(zero_point_add="before_round", order="multiply_reciprocal", bias_scaling="real")
-
-
-def as_onednn(problem: Conv2d, drawn: sample.Sample) -> tuple[Conv2d, sample.Sample]:
-    """(acc * (x_scale * w_scale) + bias) * (1 / y_scale) + y_zero_point. ideep keeps 1 / x_scale as fp32 and hands
-    oneDNN the reciprocal of that: for one x_scale in six it is the next number."""
-    twice = np.float32(1) / (np.float32(1) / np.float32(drawn.parameters.x_scale))
-    quantization = replace(problem.quantization, mode=ONEDNN)
-    values = replace(drawn.parameters, x_scale=twice)
-    return replace(problem, quantization=quantization), replace(drawn, parameters=values)
-
-
-def is_compiled(problem: Conv2d) -> bool:
-    """oneDNN has AVX2 kernels for these groups; others run its reference, which multiplies by one scale after the
-    other and divides, an order that no flag describes."""
-    return problem.groups == 1 or problem.c_group % 4 == problem.k_group % 4 == 0
-
-
-def as_qnnpack(problem: Conv2d, drawn: sample.Sample) -> tuple[Conv2d, sample.Sample]:
-    """The multiplier is (x_scale * w_scale) * (1 / y_scale), and the bias is multiplied by 1 / (x_scale * w_scale)
-    before it is rounded; the preset divides."""
-    values, one = drawn.parameters, np.float32(1)
-    scale = np.float32(values.x_scale) * np.float32(values.w_scale)
-    chosen = {"x_scale": one / np.float32(values.y_scale), "w_scale": scale, "y_scale": one}
-    quantization = problem.quantization
-    if values.bias is not None:
-        chosen["bias"] = np.rint(values.bias * (one / scale)).astype(np.int32)
-        quantization = replace(quantization, bias="int32")
-    return replace(problem, quantization=quantization), replace(drawn, parameters=replace(values, **chosen))

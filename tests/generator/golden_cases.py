@@ -20,6 +20,18 @@ HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32
 WHOLE = Quantization("uint8", "uint8", "int32", x_zero_point=True, w_zero_point=True)
 REAL = Quantization(out_type="float32", per_channel=True, w_zero_point=True)
 GELU = Quantization(per_channel=True, y_zero_point=True, bias="float32", activation="gelu")
+ADDED = Quantization.of(
+    "torch-onednn",
+    x_type="uint8",
+    out_type="uint8",
+    per_channel=True,
+    x_zero_point=True,
+    y_zero_point=True,
+    bias="float32",
+    activation="relu",
+    residual="uint8",
+    residual_zero_point=True,
+)
 BIASED = Quantization(per_channel=True, bias="int32", activation="relu")
 
 WIDE = Simt(tile_m=128, tile_n=64, tile_k=64, thread_m=8, thread_n=4, stages=2)
@@ -33,6 +45,7 @@ CASES: dict[str, tuple[Conv2d, Quantization, str, Simt | None]] = {
     "depthwise-int32-sm_100a.cu": (DEPTHWISE, WHOLE, "sm_100a", None),
     "body-et-vulkan-sm_90a.cu": (BODY, Quantization.of("et-vulkan", bias="float32", y_zero_point=True), "sm_90a", WIDE),
     "body-gelu-sm_90a.cu": (BODY, GELU, "sm_90a", WIDE),
+    "body-residual-sm_90a.cu": (BODY, ADDED, "sm_90a", WIDE),
     "body-gfx942.hip": (BODY, BIASED, "gfx942", WIDE),
     "stem-everything-gfx90a.hip": (STEM, EVERYTHING, "gfx90a", None),
     "grouped-float32-gfx1100.hip": (GROUPED, REAL, "gfx1100", None),

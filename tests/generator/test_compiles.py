@@ -21,6 +21,7 @@ EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
 WHOLE = Quantization("uint8", "uint8", "int32", x_zero_point=True, w_zero_point=True, per_channel=True)
 REAL = Quantization("int8", "uint8", "float32", w_zero_point=True, bias="int32")
+ADDED = Quantization.of("torch-onednn", y_zero_point=True, bias="float32", residual="uint8", residual_zero_point=True)
 CURVED = Quantization(out_type="bfloat16", per_channel=True, bias="float32", activation="gelu")
 
 GPUS = {name: target for name, target in TARGETS.items() if target.vendor != "cpu"}
@@ -29,6 +30,7 @@ TYPICAL = {
     "stem, bytes": Conv2d(1, 224, 224, 3, 64, 7, 7, stride=2, pad=3, quantization=HALF),
     "depthwise": Conv2d(1, 56, 56, 48, 48, 3, 3, pad=1, groups=48, quantization=WHOLE),
     "3x3, gelu": Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1, quantization=CURVED),
+    "3x3, residual": Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1, quantization=ADDED),
     "grouped, odd": Conv2d(2, 9, 5, 21, 33, 2, 5, dilation=(2, 1), pad=(0, 2, 1, 2), groups=3, quantization=REAL),
 }
 

@@ -22,7 +22,7 @@ from qconv.tune_db.measurement import Measurement
 
 PROBLEMS = (
     Conv2d(1, 7, 7, 16, 24, 3, 3, pad=(1, 1, 1, 1), quantization=Quantization(x_zero_point=True, bias="int32")),
-    Conv2d(1, 5, 5, 3, 10, 3, 3, quantization=Quantization(out_type="float16", per_channel=True)),
+    Conv2d(1, 5, 5, 3, 10, 3, 3, quantization=Quantization(out_type="float16", per_channel=True, residual="int8")),
 )
 
 

@@ -17,7 +17,7 @@ from qconv.dtypes import DATA_TYPES
 from qconv.mode import PRESETS
 from qconv.op import Problem
 from qconv.problem import LAYOUTS, Conv2d, parse
-from qconv.quantization import ACTIVATIONS, BIASES, X_TYPES, Quantization
+from qconv.quantization import ACTIVATIONS, BIASES, RESIDUALS, X_TYPES, Quantization
 
 Command = Callable[..., Any]
 
@@ -30,7 +30,7 @@ _SIZES = {
     "r": "filter height",
     "s": "filter width",
 }
-_ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point")
+_ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point")
 _ZERO_POINT_FLAGS = tuple(f"--{name.replace('_', '-')}" for name in _ZERO_POINTS)
 
 
@@ -103,6 +103,7 @@ def problem_options(command: Command) -> Command:
             help="The system whose arithmetic it is. Default: ort's.",
         ),
         click.option("--activation", type=click.Choice(ACTIVATIONS), help="Default none."),
+        click.option("--residual", type=click.Choice(RESIDUALS), help="Added before the activation. Default none."),
     ]
     decorators += [
         click.option("--shape", type=Extents(), help="Of the array that is converted: INT,INT,..."),
@@ -128,7 +129,10 @@ def problem_options(command: Command) -> Command:
 
 _GEOMETRY = ("stride", "dilation", "pad", "groups", "layout")
 _CONVERSION_OPTIONS = ("shape", "axis", "block", "fields")
-_QUANTIZATION_OPTIONS = ("mode", "x_type", "w_type", "out_type", "per_channel", "bias", "activation", *_ZERO_POINTS)
+_QUANTIZATION_OPTIONS = (
+    *("mode", "x_type", "w_type", "out_type", "per_channel", "bias", "activation", "residual"),
+    *_ZERO_POINTS,
+)
 
 
 def _problem(op: str, given: dict[str, Any]) -> Problem:
