@@ -44,7 +44,6 @@ def dimensions(problem: Conversion) -> tuple[Constant, ...]:
     """The array as the problem sees it. Counts are unsigned: a tile may begin past 2**31."""
     inner = problem.elements if problem.channels == 1 and not problem.block else problem.inner
     constants = [
-        Constant("ELEMENTS", problem.elements),
         Constant("CHANNELS", problem.channels),
         Constant("INNER", inner, "neighbours of one channel"),
     ]

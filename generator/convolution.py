@@ -31,7 +31,7 @@ def context(problem: Conv2d) -> dict[str, Any]:
         "steps": chosen,
         "epilogue_arguments": [argument for step in chosen for argument in step.arguments],
         "polynomials": {name: _literals(terms) for name, terms in POLYNOMIALS.items()},
-        "wants": {want for step in chosen for want in step.wants}
+        "wants": {"dot", *(want for step in chosen for want in step.wants)}
         | ({"shared_sum"} if problem.quantization.w_zero_point else set()),
     }
 

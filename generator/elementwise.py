@@ -50,7 +50,7 @@ def plan(problem: Quantize | Dequantize | Requantize, config: Elementwise, targe
         target=target,
         page="convert/elementwise.j2",
         constants={
-            "The problem.": dimensions(problem),
+            "The problem.": (Constant("ELEMENTS", problem.elements), *dimensions(problem)),
             "The config.": (
                 Constant("THREADS", config.threads),
                 Constant("VECTOR", config.vector, "neighbouring elements of a thread"),

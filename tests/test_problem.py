@@ -72,7 +72,7 @@ class TestKey:
     def test_random_text_raises_value_error_only(self) -> None:
         rng = random.Random(0)
         pieces = [*str(problems(0, 1)[0]).split(":"), "conv2d", "n=", "=", "n", ",", "pad=1,2", "n=1e9", "n=٣", "\0"]
-        pieces += ["rounding=rtz", "layout=nchw", "per_channel=1", "groups=0", "n=99999999999", "x_type=", "bias"]
+        pieces += ["rounding=rtz", "layout=chwn", "per_channel=1", "groups=0", "n=99999999999", "x_type=", "bias"]
         accepted = 0
         for _ in range(20_000):
             if rng.random() < 0.3:
@@ -133,7 +133,7 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"r": 9}, ["spans 9 along h", "only 8", "pad more"]),
     ({"s": 3, "dilation": (1, 4)}, ["spans 9 along w", "only 8"]),
     ({"pad": (2**31 - 5000, 0, 5000, 0)}, ["h with its padding", "at most"]),
-    ({"layout": "nchw"}, ["layout='nchw'", "nhwc"]),
+    ({"layout": "chwn"}, ["layout='chwn'", "nhwc, nchw"]),
     ({"quantization": None}, ["quantization=None", "Quantization"]),
     ({"n": 2**15, "h": 2**8, "w": 2**8}, ["the input has 8589934592 elements", "at most"]),
     ({"n": 2**15, "h": 2**6, "w": 2**6, "k": 64, "c": 1}, ["the output has", "at most", "split n or k"]),

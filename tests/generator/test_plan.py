@@ -64,9 +64,8 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
     assert problem.reduction % plan.alignment["w"] == 0
     assert problem.k_group * out_bytes % plan.alignment["y"] == 0
     assert plan.alignment["y"] % out_bytes == 0
-    assert (plan.fold is not None) == problem.quantization.x_zero_point
-    if plan.fold is not None:
-        assert plan.fold.grid == (problem.k, 1, 1)
+    assert len(plan.once) == problem.quantization.x_zero_point
+    assert all(fold.grid == (problem.k, 1, 1) for fold in plan.once)
 
 
 def test_the_struct_has_what_the_quantization_needs() -> None:

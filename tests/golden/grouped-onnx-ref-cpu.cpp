@@ -26,6 +26,7 @@ constexpr int DILATION_H = 1;
 constexpr int DILATION_W = 1;
 constexpr int PAD_TOP = 1;
 constexpr int PAD_LEFT = 1;
+constexpr bool PADDED = true;  // some windows reach beyond the image
 constexpr int PIXELS = 196;  // output pixels of all images
 constexpr int REDUCTION = 72;  // products in one output
 constexpr bool X_SIGNED = true;
@@ -92,6 +93,7 @@ __device__ __forceinline__ float maximum(float a, float b) { return a > b ? a : 
 __device__ __forceinline__ float minimum(float a, float b) { return a < b ? a : b; }
 // Half to even.
 __device__ __forceinline__ int round_to_int(float a) { return static_cast<int>(__builtin_rintf(a)); }
+__device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
 
 __device__ __forceinline__ double add(double a, float b) { return a + b; }
 __device__ __forceinline__ double multiply(double a, float b) { return a * b; }
@@ -120,6 +122,8 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
 __device__ __forceinline__ double clamp(double a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
+
+__device__ __forceinline__ int round_small(double a) { return round_to_int(a); }
 
 // int32 modulo 2**32: partial results of the zero point corrections may pass the range, their sum does not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
@@ -182,7 +186,7 @@ __device__ __forceinline__ Output finish(int acc, [[maybe_unused]] const Channel
     double value = static_cast<double>(acc);
     value = tile::multiply(value, channel.multiplier);
     value = tile::add(value, channel.y_zero);
-    result = static_cast<Output>(tile::round_to_int(tile::clamp(value, -128.0f, 127.0f)));
+    result = static_cast<Output>(tile::round_small(tile::clamp(value, -128.0f, 127.0f)));
     return result;
 }
 
@@ -231,7 +235,7 @@ __device__ __forceinline__ const X* locate(const Window& window, int index) {
     const int tap = index / C_GROUP;
     const int row = window.row + tap / S * DILATION_H;
     const int column = window.column + tap % S * DILATION_W;
-    const bool inside = row >= 0 && row < IN_H && column >= 0 && column < IN_W;
+    const bool inside = !PADDED || (row >= 0 && row < IN_H && column >= 0 && column < IN_W);
     return inside ? window.image + (row * IN_W + column) * C + index % C_GROUP : nullptr;
 }
 
@@ -377,7 +381,8 @@ __device__ __forceinline__ void store(
         }
 #pragma unroll
         for (int i = 0; i < THREAD_M; ++i) {
-            const int pixel = pixel_first + i / VECTOR_M * (TILE_M / (THREAD_M / VECTOR_M)) + i % VECTOR_M;
+            const int at = i / VECTOR_M * (TILE_M / (THREAD_M / VECTOR_M)) + i % VECTOR_M;
+            const int pixel = pixel_first + at;
             if (pixel >= PIXELS) continue;
             OutputVector outputs;
 #pragma unroll

@@ -27,6 +27,7 @@ constexpr int DILATION_H = 2;
 constexpr int DILATION_W = 1;
 constexpr int PAD_TOP = 0;
 constexpr int PAD_LEFT = 2;
+constexpr bool PADDED = true;  // some windows reach beyond the image
 constexpr int PIXELS = 48;  // output pixels of all images
 constexpr int REDUCTION = 70;  // products in one output
 constexpr bool X_SIGNED = true;
@@ -98,6 +99,7 @@ __device__ __forceinline__ float maximum(float a, float b) { return __builtin_fm
 __device__ __forceinline__ float minimum(float a, float b) { return __builtin_fminf(a, b); }
 // Half to even.
 __device__ __forceinline__ int round_to_int(float a) { return static_cast<int>(__builtin_rintf(a)); }
+__device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
 
 __device__ __forceinline__ unsigned short to_half(float a) {
     return __builtin_bit_cast(unsigned short, static_cast<_Float16>(a));
@@ -226,7 +228,7 @@ __device__ __forceinline__ const X* locate(const Window& window, int index) {
     const int tap = index / C_GROUP;
     const int row = window.row + tap / S * DILATION_H;
     const int column = window.column + tap % S * DILATION_W;
-    const bool inside = row >= 0 && row < IN_H && column >= 0 && column < IN_W;
+    const bool inside = !PADDED || (row >= 0 && row < IN_H && column >= 0 && column < IN_W);
     return inside ? window.image + (row * IN_W + column) * C + index % C_GROUP : nullptr;
 }
 
@@ -372,7 +374,8 @@ __device__ __forceinline__ void store(
         }
 #pragma unroll
         for (int i = 0; i < THREAD_M; ++i) {
-            const int pixel = pixel_first + i / VECTOR_M * (TILE_M / (THREAD_M / VECTOR_M)) + i % VECTOR_M;
+            const int at = i / VECTOR_M * (TILE_M / (THREAD_M / VECTOR_M)) + i % VECTOR_M;
+            const int pixel = pixel_first + at;
             if (pixel >= PIXELS) continue;
             OutputVector outputs;
 #pragma unroll

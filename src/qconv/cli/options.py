@@ -71,14 +71,12 @@ def problem_options(command: Command) -> Command:
 
     def wrapped(op: str, **options: Any) -> Any:
         names = (*_SIZES, *_GEOMETRY, *_QUANTIZATION_OPTIONS, *_CONVERSION_OPTIONS)
-        given = {name: value for name in names if (value := options.pop(name)) is not None}
+        given = {name: value for name in names if (value := options.pop(name)) not in (None, ())}
         given |= {name: _zero_point(name, given[name]) for name in _ZERO_POINTS if name in given}
         fixed = {name: given[name] for name in _ZERO_POINTS if given.get(name, True) is not True}
         return command(problem=_problem(op, given), fixed=fixed, **options)
 
-    decorators: list[Callable[[Command], Command]] = [
-        click.argument("op", metavar=f"conv2d|{'|'.join(CONVERSIONS)}|KEY")
-    ]
+    decorators: list[Callable[[Command], Command]] = [click.argument("op", metavar="OP|KEY")]
     decorators += [click.option(f"--{name}", type=int, help=says) for name, says in _SIZES.items()]
     decorators += [
         click.option("--stride", type=Extents(), help="One, or vertical,horizontal. Default 1."),
