@@ -31,14 +31,13 @@ def context(problem: Conv2d) -> dict[str, Any]:
         "steps": chosen,
         "epilogue_arguments": [argument for step in chosen for argument in step.arguments],
         "polynomials": {name: _literals(terms) for name, terms in POLYNOMIALS.items()},
-        "wants": {"dot", *(want for step in chosen for want in step.wants)}
-        | ({"shared_sum"} if problem.quantization.w_zero_point else set()),
+        "wants": {"dot", *(want for step in chosen for want in step.wants)},
     }
 
 
 def _what_finish_sees(q: Quantization) -> str:
     """The arguments between the accumulator and the channel."""
-    return "x_sum, " * q.w_zero_point + "residual, " * (q.residual != "none")
+    return "x_sum[i], " * q.w_zero_point + "residual, " * (q.residual != "none")
 
 
 def _literals(terms: tuple[float, ...]) -> str:

@@ -77,8 +77,9 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
     smem_bytes = config.stages * config.tile_k * (config.tile_m + 4 + config.tile_n + 4)
     # Along the reduction, the bytes of NCHW lie apart.
     x_bytes = _load_bytes(problem.c_group, config.tile_k) if problem.layout == "nhwc" else 1
+    x_parts = config.tile_k // max(x_bytes, 4)
     if problem.quantization.w_zero_point:
-        smem_bytes += 4 * config.tile_m
+        smem_bytes += 4 * config.tile_m * x_parts
     _at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
 
     # Tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly narrow.
@@ -107,6 +108,9 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
     alignment = {"x": x_bytes, "w": w_bytes, "y": vector_out * DATA_TYPES[problem.quantization.out_type].bytes}
     if problem.quantization.residual != "none":
         alignment["residual"] = vector_out * DATA_TYPES[problem.quantization.residual].bytes
+    zero_point_constants: tuple[Constant, ...] = ()
+    if problem.quantization.w_zero_point:
+        zero_point_constants = (Constant("X_PARTS", x_parts, "threads that carry a row of x"),)
     constants = {
         "The problem.": problem_constants(problem),
         "The config.": (
@@ -125,6 +129,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
             Constant("VECTOR_N", vector_n, "neighbours among a thread's channels"),
             Constant("X_BYTES", x_bytes, "one load of x (1: byte by byte)"),
             Constant("X_RUNS", x_runs, "words or vectors of x a thread has in flight"),
+            *zero_point_constants,
             Constant("W_BYTES", w_bytes, "one load of w (1: byte by byte)"),
             Constant("W_RUNS", w_runs, "words or vectors of w a thread has in flight"),
             Constant("SMEM_BYTES", smem_bytes),

@@ -79,7 +79,7 @@ def test_a_bound_instance_in_a_cuda_graph(instance: Instance) -> None:
 def test_refolded_after_new_weights(instance: Instance) -> None:
     x, w = instance.device.upload(DRAWN.arrays[0]), instance.device.upload(DRAWN.arrays[1])
     bound = instance.bind(x, w, **DRAWN.parameters)
-    other = sample.draw(PROBLEM, 4).w
+    other = sample.draw(PROBLEM, 4).arrays[1]
     w.set(other)
     bound.refold()
     want = reference.conv2d(PROBLEM, DRAWN.arrays[0], other, PROBLEM.checked(DRAWN.parameters))

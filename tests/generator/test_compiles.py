@@ -72,8 +72,6 @@ SMALL = {
 
 # ptxas sometimes takes fewer registers than it may and spills a few words; the tuner sees what that costs.
 ACCEPTED = {"nvidia": 64, "amd": 0}
-# Of a default: two words, on sm_100a alone.
-ACCEPTED_OF_A_DEFAULT = {"nvidia": 8, "amd": 0}
 
 
 @lru_cache(maxsize=64)
@@ -114,7 +112,7 @@ def test_the_default_compiles(problem: Conv2d, target: Target) -> None:
     if reason := why_not(target):
         pytest.skip(reason)
     plan = generator.default(problem, target)
-    assert complaint(plan, ACCEPTED_OF_A_DEFAULT[target.vendor]) is None, f"{problem} {plan.config}"
+    assert complaint(plan) is None, f"{problem} {plan.config}"
 
 
 @pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)

@@ -372,8 +372,7 @@ __device__ __forceinline__ void store(
         }
 #pragma unroll
         for (int i = 0; i < THREAD_M; ++i) {
-            const int at = i / VECTOR_M * (TILE_M / (THREAD_M / VECTOR_M)) + i % VECTOR_M;
-            const int pixel = pixel_first + at;
+            const int pixel = pixel_first + i / VECTOR_M * (TILE_M / (THREAD_M / VECTOR_M)) + i % VECTOR_M;
             if (pixel >= PIXELS) continue;
             OutputVector outputs;
 #pragma unroll
