@@ -60,6 +60,7 @@ def main() -> None:
                 "tops": problem.operations / time_us / 1e6,
                 "default_us": outcome.default.median_us if outcome.default else None,
                 "config": outcome.best.config.as_dict(),
+                "trials": options.trials,
                 "verified": True,
             }
             for name in ("floor_us", "best_peer_us"):
