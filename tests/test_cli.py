@@ -288,3 +288,48 @@ def test_a_bad_database_is_refused_by_name_and_left_as_it_is(db: Path, tmp_path:
         assert "Traceback" not in answer.stderr
     assert bad.read_bytes() == before
     assert not Path("pwned").exists()
+
+
+CONVERSIONS = [
+    (
+        "quantize --shape 8,16,7 --axis 1 --set zero_point --mode torch-fbgemm",
+        "channels=16:inner=7",
+        "zero_point_add=before_round",
+    ),
+    ("dequantize --shape 64,32 --axis 1 --block 8 --x-type uint8 --out-type float16", "block=8", "out_type=float16"),
+    ("requantize --shape 64 --set order=multiply_divide", "inner=64", "order=multiply_divide"),
+    ("choose --shape 64,32 --axis token --set eps=0.001", "channels=64:inner=32", "eps=0.001"),
+    ("dynamic --shape 64,32 --axis token --mode ort", "channels=64:inner=32", "rule=onnx"),
+]
+
+
+@pytest.mark.parametrize(("flags", "sizes", "flag"), CONVERSIONS, ids=[flags.split()[0] for flags, _, _ in CONVERSIONS])
+def test_the_conversions(flags: str, sizes: str, flag: str) -> None:
+    answer = document("run", *flags.split(), "--device", "cpu", "--verify")
+    assert answer["verified"] is True
+    assert sizes in answer["problem"]
+    assert flag in answer["problem"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("quantize", "quantize needs --shape"),
+        ("quantize --shape 4,4 --stride 2", "--stride does not belong to quantize"),
+        ("quantize --shape 4,4 --axis 5", "axis=5 must be between -2 and 1"),
+        ("quantize --shape 4,4 --axis a", "--axis 'a' is not an integer"),
+        ("quantize --shape 4,0", "so no element"),
+        ("quantize --shape 4,4 --set nope=3", "unknown field 'nope'"),
+        ("quantize --shape 4,4 --set zero_point=3", "takes no value"),
+        ("quantize --shape 4,4 --set low=x", "must be an integer"),
+        ("quantize --shape 4,4 --mode ck", "that system has none"),
+        ("dequantize --shape 4,4 --x-type float32", "is not one of int8"),
+        ("choose --shape 4,4 --axis 1 --block 2", "scales are chosen per channel"),
+        ("conv2d --shape 4,4", "--shape belongs to quantize"),
+    ],
+)
+def test_a_malformed_conversion_is_refused(flags: str, says: str) -> None:
+    done = cli("lookup", *flags.split(), "--device", "cpu")
+    assert done.returncode == 2
+    assert says in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr

@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
+from qconv.conversion import FLAGS
 from qconv.conversion import OPS as CONVERSIONS
 from qconv.conversion.presets import SYSTEMS
 from qconv.conversion.view import view_of
 from qconv.dtypes import DATA_TYPES
 from qconv.mode import PRESETS
-from qconv.op import Problem
+from qconv.op import Problem, read_key
 from qconv.problem import LAYOUTS, Conv2d, parse
 from qconv.quantization import ACTIVATIONS, BIASES, RESIDUALS, X_TYPES, Quantization
 
@@ -167,18 +168,13 @@ def _conversion(op: str, given: dict[str, Any]) -> Problem:
         axis = [_integer("axis", part) for part in axis.split(",")]
     view = view_of((shape,) if isinstance(shape, int) else shape, axis, block)
     mode, fields = given.pop("mode", None), given.pop("fields", ())
-    values: dict[str, Any] = {name: given.pop(name) for name in ("x_type", "out_type") if name in given}
+    kind = CONVERSIONS[op]
+    _, told = read_key(":".join((op, *fields)), FLAGS)
+    spec = view.sizes | {name: given.pop(name) for name in ("x_type", "out_type") if name in given} | kind.values(told)
     if given:
         name = next(iter(given)).replace("_", "-")
         raise click.UsageError(f"--{name} does not belong to {op}; --set NAME=VALUE sets any field of its key")
-    # As the fields of a key, which know their own types.
-    key = ":".join([op, *(f"{name}={value}" for name, value in view.sizes.items()), *fields])
-    named = {f"{name}={value}" for name, value in values.items()}
-    if mode is None:
-        return parse(":".join([key, *sorted(named)]))
-    told = {name.partition("=")[0]: name.partition("=")[2] or True for name in fields}
-    spec = {name: _integer(name, text) if name in ("low", "high") else text for name, text in told.items()}
-    return CONVERSIONS[op].of(mode, **view.sizes, **values, **spec)
+    return kind(**spec) if mode is None else kind.of(mode, **spec)
 
 
 def _integer(name: str, text: Any) -> int:

@@ -152,16 +152,22 @@ class Conversion(Problem):
     @classmethod
     def read(cls, given: dict[str, str | bool]) -> Self:
         """The problem that a key names, from what `op.read_key` found behind the op."""
+        values = cls.values(given)
+        for name in ("outer", "channels", "inner"):
+            if name not in values:
+                raise ValueError(f"a key of {cls.op} has no {name}; it needs outer, channels and inner")
+        return cls(**values)
+
+    @classmethod
+    def values(cls, given: dict[str, str | bool]) -> dict[str, Any]:
+        """Fields as a key spells them, by name and in their types."""
         known = [entry.name for entry in fields(cls) if entry.init]
         values: dict[str, Any] = {}
         for name, text in given.items():
             if name not in known:
                 raise ValueError(f"unknown field {name!r} in a key of {cls.op}; it has {', '.join(known)}")
             values[name] = read_integer(name, text) if name in _NUMBERS else _real(text) if name == "eps" else text
-        for name in ("outer", "channels", "inner"):
-            if name not in values:
-                raise ValueError(f"a key of {cls.op} has no {name}; it needs outer, channels and inner")
-        return cls(**values)
+        return values
 
     @classmethod
     def of(cls, mode: str, **spec: Any) -> Self:
