@@ -99,6 +99,8 @@ def test_a_tuner_that_is_stopped_leaves_every_finished_trial(tmp_path: Path, how
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Where the tests run in the background of a shell, it has told them to ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
     seen = 0
