@@ -58,7 +58,11 @@ class Packed:
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None) -> Any:
         """One call on the caller's stream (by default the current one); returns the output."""
         with self.instance.device.on(stream):
-            return self._bind(inputs, out)(stream)
+            return self.launch_once(inputs, out, stream)
+
+    def launch_once(self, inputs: Sequence[Any], out: Any, stream: Any) -> Any:
+        """The call itself, for who is on the stream already."""
+        return self._bind(inputs, out)(stream)
 
     def bind(self, *inputs: Any, out: Any = None) -> Bound:
         bound = self._bind(inputs, out)
@@ -172,7 +176,7 @@ class Instance:
         """One call on the caller's stream (by default the current one); returns the output."""
         with self.device.on(stream):
             packed, rest = self._split(inputs, parameters, stream)
-            return packed(*rest, out=out, stream=stream)
+            return packed.launch_once(rest, out, stream)
 
     def _split(self, inputs: Sequence[Any], named: dict[str, Any], stream: Any) -> tuple[Packed, list[Any]]:
         """Arrays may be given in order or by name; the weights among them are packed."""
