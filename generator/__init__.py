@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,24 +25,25 @@ class Family:
     ops: tuple[str, ...]
     config: type[Config]
     choices: dict[str, tuple[int, ...]]
-    configs: Callable[[], Iterator[Config]]
     plan: Callable[[Any, Any, Target], Plan]
     cost: Callable[[Plan], float]
 
+    def configs(self) -> Iterator[Config]:
+        """Every combination of the choices, feasible or not."""
+        for values in itertools.product(*self.choices.values()):
+            yield self.config(**dict(zip(self.choices, values, strict=True)))
+
 
 FAMILIES: dict[str, Family] = {
-    "simt": Family(("conv2d",), simt.Simt, simt.CHOICES, simt.configs, simt.plan, simt.cost),
+    "simt": Family(("conv2d",), simt.Simt, simt.CHOICES, simt.plan, simt.cost),
     "elementwise": Family(
         ("quantize", "dequantize", "requantize"),
         elementwise.Elementwise,
         elementwise.CHOICES,
-        elementwise.configs,
         elementwise.plan,
         elementwise.cost,
     ),
-    "choosing": Family(
-        ("choose", "dynamic"), choosing.Choosing, choosing.CHOICES, choosing.configs, choosing.plan, choosing.cost
-    ),
+    "choosing": Family(("choose", "dynamic"), choosing.Choosing, choosing.CHOICES, choosing.plan, choosing.cost),
 }
 
 

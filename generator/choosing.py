@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,8 +9,8 @@ from qconv.conversion import Choose, Dynamic
 from qconv.conversion.choice import choice_real
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convert import aliases, argument_fields, at_most, ceil_div, dimensions
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan
+from qconv.generator.convert import aliases, argument_fields, dimensions
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.target import Target
 
 MOST_BYTES = 256  # of x that a thread has in flight
@@ -39,9 +37,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 def plan(problem: Choose, config: Choosing, target: Target) -> Plan:
-    for name, choices in CHOICES.items():
-        if getattr(config, name) not in choices:
-            raise Infeasible(f"{name}={getattr(config, name)} is not one of {', '.join(map(str, choices))}")
+    check_choices(config, CHOICES)
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
     at_most(config.team, config.threads, "threads of a team (a block has no more)")
     count = problem.outer * problem.inner
@@ -122,11 +118,6 @@ def plan(problem: Choose, config: Choosing, target: Target) -> Plan:
         | ({"y": min(16, config.vector * DATA_TYPES[problem.out_type].bytes)} if isinstance(problem, Dynamic) else {}),
         aliases=aliases(problem),
     )
-
-
-def configs() -> Iterator[Choosing]:
-    for values in itertools.product(*CHOICES.values()):
-        yield Choosing(**dict(zip(CHOICES, values, strict=True)))
 
 
 def cost(plan: Plan) -> float:

@@ -10,8 +10,7 @@ from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, 
 from qconv.conversion.choice import choice_real, choice_steps
 from qconv.conversion.steps import prepared, steps
 from qconv.dtypes import DATA_TYPES
-from qconv.errors import Infeasible
-from qconv.generator.plan import Constant, Field
+from qconv.generator.plan import ROUNDINGS, Constant, Field
 from qconv.op import Tensor
 
 ALIASES = {"x": "X", "y": "Output", "scale": "Scale", "x_scale": "Scale", "y_scale": "Scale"}
@@ -86,9 +85,6 @@ def _as_real(problem: Choose) -> tuple[str, set[str]]:
     return "element", set()
 
 
-ROUNDINGS = {"rne": "round_half_to_even", "half_away": "round_half_away_from_zero", "rtz": "truncate"}
-
-
 def _what_it_computes(problem: Conversion) -> list[str]:
     if isinstance(problem, Dynamic):
         return [*_chosen(problem), *_what_it_computes(problem.quantize)]
@@ -120,12 +116,3 @@ def _what_it_computes(problem: Conversion) -> list[str]:
 def _chosen(problem: Choose) -> list[str]:
     of = "the whole array" if problem.channels == 1 else "each channel"
     return [f"  scale and zero_point of {of}, {problem.mapping}, by the rule of {problem.rule}"]
-
-
-def at_most(value: int, limit: int, message: str) -> None:
-    if value > limit:
-        raise Infeasible(f"{message}: {value}; at most {limit}", excess=value / limit - 1)
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)

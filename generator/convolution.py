@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from qconv.activation import POLYNOMIALS
 from qconv.epilogue import steps
-from qconv.generator.plan import Constant, Field
+from qconv.generator.plan import ROUNDINGS, Constant, Field
 from qconv.problem import Conv2d
 from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
 from qconv.step import Argument
@@ -30,7 +31,7 @@ def context(problem: Conv2d) -> dict[str, Any]:
         "says": _what_it_computes(problem),
         "steps": chosen,
         "epilogue_arguments": [argument for step in chosen for argument in step.arguments],
-        "polynomials": {name: _literals(terms) for name, terms in POLYNOMIALS.items()},
+        "polynomials": _polynomials(),
         "wants": {"dot", *(want for step in chosen for want in step.wants)},
     }
 
@@ -38,6 +39,11 @@ def context(problem: Conv2d) -> dict[str, Any]:
 def _what_finish_sees(q: Quantization) -> str:
     """The arguments between the accumulator and the channel."""
     return "x_sum[i], " * q.w_zero_point + "residual, " * (q.residual != "none")
+
+
+@lru_cache(maxsize=1)
+def _polynomials() -> dict[str, str]:
+    return {name: _literals(terms) for name, terms in POLYNOMIALS.items()}
 
 
 def _literals(terms: tuple[float, ...]) -> str:
@@ -124,9 +130,6 @@ def _what_it_computes(problem: Conv2d) -> list[str]:
     zero = " + y_zero" if q.y_zero_point else ""
     inside, outside = (zero, "") if mode.zero_point_add == "before_round" else ("", zero)
     return [*lines, f"  y   = clamp({ROUNDINGS[mode.rounding]}({value}{inside}){outside}) as {q.out_type}"]
-
-
-ROUNDINGS = {"rne": "round_half_to_even", "half_away": "round_half_away_from_zero", "rtz": "truncate"}
 
 
 def _residual(q: Quantization) -> str:

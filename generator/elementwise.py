@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from qconv.conversion import Dequantize, Quantize, Requantize
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convert import aliases, argument_fields, at_most, ceil_div, dimensions
-from qconv.generator.plan import Config, Constant, Launch, Plan
+from qconv.generator.convert import aliases, argument_fields, dimensions
+from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.target import Target
 
 MOST_BYTES = 256  # of x that a thread has in flight
@@ -33,9 +31,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 def plan(problem: Quantize | Dequantize | Requantize, config: Elementwise, target: Target) -> Plan:
-    for name, choices in CHOICES.items():
-        if getattr(config, name) not in choices:
-            raise Infeasible(f"{name}={getattr(config, name)} is not one of {', '.join(map(str, choices))}")
+    check_choices(config, CHOICES)
     x_bytes, y_bytes = DATA_TYPES[problem.x_type].bytes, DATA_TYPES[problem.out_type].bytes
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
     at_most(config.vector * config.unroll * max(x_bytes, y_bytes), MOST_BYTES, "bytes a thread has in flight")
@@ -77,11 +73,6 @@ def _is_shared(problem: Quantize | Dequantize | Requantize, vector: int) -> bool
 def alignment(problem: Quantize | Dequantize | Requantize, vector: int) -> dict[str, int]:
     sizes = {t.name: DATA_TYPES[t.dtype].bytes for t in (*problem.inputs, *problem.outputs)}
     return sizes | {name: min(16, vector * sizes[name]) for name in ("x", "y")}
-
-
-def configs() -> Iterator[Elementwise]:
-    for values in itertools.product(*CHOICES.values()):
-        yield Elementwise(**dict(zip(CHOICES, values, strict=True)))
 
 
 def cost(plan: Plan) -> float:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from qconv.errors import Infeasible
 from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.step import Argument
@@ -121,3 +122,22 @@ class Plan:
     def argument_bytes(self) -> int:
         """sizeof(Arguments): pointers come first, and the end is padded to their alignment."""
         return 8 * -(-sum(8 if field.is_pointer else 4 for field in self.fields) // 8)
+
+
+def check_choices(config: Config, choices: dict[str, tuple[int, ...]]) -> None:
+    for name, values in choices.items():
+        if getattr(config, name) not in values:
+            raise Infeasible(f"{name}={getattr(config, name)} is not one of {', '.join(map(str, values))}")
+
+
+def at_most(value: int, limit: int, message: str) -> None:
+    if value > limit:
+        raise Infeasible(f"{message}: {value}; at most {limit}", excess=value / limit - 1)
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+# The roundings in words, for the math in a source's header.
+ROUNDINGS = {"rne": "round_half_to_even", "half_away": "round_half_away_from_zero", "rtz": "truncate"}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import aliases, argument_fields, problem_constants
-from qconv.generator.plan import Config, Constant, Launch, Plan
+from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -42,24 +40,13 @@ CHOICES: dict[str, tuple[int, ...]] = {
 MOST_THREADS = 256
 
 
-def _ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
-
-
 def _load_bytes(aligned_to: int, tile_k: int) -> int:
     """The widest load that every row start and every offset in it allows."""
     return next((width for width in (16, 8, 4) if aligned_to % width == 0 and tile_k % width == 0), 1)
 
 
-def _at_most(value: int, limit: int, message: str) -> None:
-    if value > limit:
-        raise Infeasible(f"{message}: {value}; at most {limit}", excess=value / limit - 1)
-
-
 def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
-    for name, choices in CHOICES.items():
-        if getattr(config, name) not in choices:
-            raise Infeasible(f"{name}={getattr(config, name)} is not one of {', '.join(map(str, choices))}")
+    check_choices(config, CHOICES)
     for tile, thread in (("tile_m", "thread_m"), ("tile_n", "thread_n")):
         whole, part = getattr(config, tile), getattr(config, thread)
         if whole % part:
@@ -73,14 +60,14 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         raise Infeasible(
             f"{threads} threads are not whole warps of {target.warp_size}; change tile_m, tile_n, thread_m or thread_n"
         )
-    _at_most(threads, min(target.threads_per_block, MOST_THREADS), "threads of a block")
+    at_most(threads, min(target.threads_per_block, MOST_THREADS), "threads of a block")
     smem_bytes = config.stages * config.tile_k * (config.tile_m + 4 + config.tile_n + 4)
     # Along the reduction, the bytes of NCHW lie apart.
     x_bytes = _load_bytes(problem.c_group, config.tile_k) if problem.layout == "nhwc" else 1
     x_parts = config.tile_k // max(x_bytes, 4)
     if problem.quantization.w_zero_point:
         smem_bytes += 4 * config.tile_m * x_parts
-    _at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
 
     # Tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly narrow.
     for name, size in (
@@ -88,20 +75,20 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         ("tile_n", problem.k_group),
         ("tile_k", problem.reduction),
     ):
-        _at_most(getattr(config, name), max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
+        at_most(getattr(config, name), max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
     for name, size, least in (("tile_n", problem.k_group, 16), ("tile_k", problem.reduction, 32)):
         if size >= 2 * least > 2 * getattr(config, name):
             raise Infeasible(f"{name}={getattr(config, name)} is too narrow for the problem's {size}: at least {least}")
 
     w_bytes = _load_bytes(problem.reduction, config.tile_k)
-    x_runs = _ceil_div(config.tile_m * config.tile_k, max(x_bytes, 4) * threads)
-    w_runs = _ceil_div(config.tile_n * config.tile_k, max(w_bytes, 4) * threads)
-    _at_most(x_runs, MOST_RUNS, f"loads of x a thread has in flight at {x_bytes} bytes each")
-    _at_most(w_runs, MOST_RUNS, f"loads of w a thread has in flight at {w_bytes} bytes each")
+    x_runs = ceil_div(config.tile_m * config.tile_k, max(x_bytes, 4) * threads)
+    w_runs = ceil_div(config.tile_n * config.tile_k, max(w_bytes, 4) * threads)
+    at_most(x_runs, MOST_RUNS, f"loads of x a thread has in flight at {x_bytes} bytes each")
+    at_most(w_runs, MOST_RUNS, f"loads of w a thread has in flight at {w_bytes} bytes each")
 
-    tiles_n = _ceil_div(problem.k_group, config.tile_n)
-    grid = (_ceil_div(problem.pixels, config.tile_m), tiles_n * problem.groups, 1)
-    _at_most(grid[1], target.grid_y_max, f"blocks along y on {target.name}")
+    tiles_n = ceil_div(problem.k_group, config.tile_n)
+    grid = (ceil_div(problem.pixels, config.tile_m), tiles_n * problem.groups, 1)
+    at_most(grid[1], target.grid_y_max, f"blocks along y on {target.name}")
     vector_m, vector_n = min(4, config.thread_m), min(4, config.thread_n)
     # What lies as the output is read and written in vectors of channels where all of them exist.
     vector_out = vector_n if problem.layout == "nhwc" and problem.k_group % vector_n == 0 else 1
@@ -123,7 +110,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         ),
         "What follows.": (
             Constant("THREADS", threads),
-            Constant("STEPS", _ceil_div(problem.reduction, config.tile_k), "along the reduction"),
+            Constant("STEPS", ceil_div(problem.reduction, config.tile_k), "along the reduction"),
             Constant("TILES_N", tiles_n, "along the channels of a group"),
             Constant("VECTOR_M", vector_m, "neighbours among a thread's pixels"),
             Constant("VECTOR_N", vector_n, "neighbours among a thread's channels"),
@@ -153,12 +140,6 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
     )
 
 
-def configs() -> Iterator[Simt]:
-    """Every combination of the choices, feasible or not."""
-    for values in itertools.product(*CHOICES.values()):
-        yield Simt(**dict(zip(CHOICES, values, strict=True)))
-
-
 def cost(plan: Plan) -> float:
     """About how long the launch takes, in dot products of one multiprocessor: where an untuned device starts, and the
     order in which a search would try configs."""
@@ -185,6 +166,6 @@ def cost(plan: Plan) -> float:
         ),
     )
     # A GPU is about 128 multiprocessors, each busy with what it holds; fewer than 16 warps do not hide latency.
-    held = min(resident, _ceil_div(blocks, 128))
+    held = min(resident, ceil_div(blocks, 128))
     idle = math.sqrt(max(1.0, 16 * 32 / (held * threads)))
-    return _ceil_div(blocks, 128 * held) * held * work * idle
+    return ceil_div(blocks, 128 * held) * held * work * idle

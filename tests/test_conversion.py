@@ -12,7 +12,6 @@ from qconv.conversion.presets import SYSTEMS
 from qconv.conversion.problem import (
     CHOICES,
     FLAGS,
-    INTEGERS,
     OPS,
     REALS,
     Choose,
@@ -22,6 +21,7 @@ from qconv.conversion.problem import (
     Quantize,
     Requantize,
 )
+from qconv.dtypes import INTEGERS
 from qconv.op import read_key
 
 SIZE: dict[str, Any] = {"outer": 2, "channels": 6, "inner": 5}

@@ -41,3 +41,4 @@ DATA_TYPES = {
     )
 }
 RANGES = {name: data_type.limits for name, data_type in DATA_TYPES.items() if data_type.limits is not None}
+INTEGERS = tuple(RANGES)

@@ -128,7 +128,8 @@ def read_key(key: str, flags: tuple[str, ...]) -> tuple[str, dict[str, str | boo
 
 
 def read_integer(name: str, text: str | bool) -> int:
-    if not isinstance(text, str) or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 11:
+    digits = text.removeprefix("-") if isinstance(text, str) else ""
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 10:
         raise ValueError(f"{name}={text!r} in a problem key must be an integer of at most ten digits")
     return int(text)
 

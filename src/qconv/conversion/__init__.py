@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from qconv.conversion.problem import (
     FLAGS,
-    INTEGERS,
     OPS,
     REALS,
     Choose,
@@ -14,6 +13,7 @@ from qconv.conversion.problem import (
     Quantize,
     Requantize,
 )
+from qconv.dtypes import INTEGERS
 
 __all__ = [
     "FLAGS",

@@ -6,6 +6,8 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
+from qconv.dtypes import INTEGERS
+
 Values = tuple[str, ...]
 
 
@@ -41,17 +43,14 @@ _TORCH_CPU: _Ops = {
     "dynamic": {"rule": ("fbgemm",), **_FUSED},
 }
 _SYMMETRIES = ("asymmetric", "symmetric", "symmetric_no_clip")
-_ALL_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 
 SYSTEMS: dict[str, System] = {
-    "ort": System(
-        "ONNX Runtime on the CPU", _ONNX, ("float32", "float16"), ("int8", "uint8", "int16", "uint16", "int32")
-    ),
+    "ort": System("ONNX Runtime on the CPU", _ONNX, ("float32", "float16"), INTEGERS),
     "onnx-ref": System(
         "the ReferenceEvaluator of the onnx package",
         _ONNX,
         ("float32", "float16", "bfloat16"),
-        ("int8", "uint8", "int16", "uint16", "int32"),
+        INTEGERS,
         own_precision=True,
         eps=1 / 255,
     ),
@@ -90,7 +89,7 @@ SYSTEMS: dict[str, System] = {
             },
         },
         ("float32", "float16", "bfloat16", "float64"),
-        _ALL_INTEGERS,
+        INTEGERS,
     ),
     "decomposed-token": System(
         "torch.ops.quantized_decomposed, per token: the zero point is added before the rounding",
@@ -111,7 +110,7 @@ SYSTEMS: dict[str, System] = {
             },
         },
         ("float32", "float16", "bfloat16", "float64"),
-        _ALL_INTEGERS,
+        INTEGERS,
     ),
     "migraphx": System(
         "MIGraphX quantizelinear and dequantizelinear",

@@ -9,12 +9,11 @@ from typing import Any, ClassVar, Self
 
 from qconv.conversion.presets import system_flags
 from qconv.conversion.rules import EPS, check_added, check_eps, check_fma, check_mapping, check_precision, check_range
-from qconv.dtypes import DATA_TYPES, RANGES
+from qconv.dtypes import DATA_TYPES, INTEGERS, RANGES
 from qconv.mode import MODE_VALUES
 from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, read_integer
 
 REALS = ("float32", "float16", "bfloat16", "float64")
-INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 WIDE = ("float32", "float64")
 FULL = 2**22  # elements that fill any device
 LONG_RUN = 2**10
