@@ -121,7 +121,7 @@ def main() -> None:
     figures: dict[str, Any] = {"device": device.facts(), "python": sys.version.split()[0]}
     figures["warm_lookup_ns"] = per_call_ns(lambda: qconv.lookup(PROBLEM, device.spec), lambda: None, 1000)
     figures |= cold(device)
-    if device.spec != "cpu":
+    if device.target.vendor != "cpu":
         figures |= launches(device)
         figures["launch_over_bare_ns"] = figures["bound_ns"] - figures["bare_driver_ns"]
     for name, value in figures.items():

@@ -177,7 +177,7 @@ def test_the_second_to_publish_gets_what_the_first_published(root: Path, plan: P
     assert [entry.name for entry in first.path.parent.parent.iterdir()] == [first.path.parent.name]
 
 
-@pytest.mark.parametrize(("target", "device"), [("cpu", "cpu"), ("sm_90a", "cuda")])
+@pytest.mark.parametrize(("target", "device"), [("cpu", "cpu"), ("cpu.gfx942", "cpu.gfx942"), ("sm_90a", "cuda")])
 def test_no_compile_names_the_command(root: Path, target: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QCONV_NO_COMPILE", "1")
     forbid_compiling(monkeypatch)

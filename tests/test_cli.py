@@ -70,6 +70,16 @@ def test_run(more: list[str]) -> None:
     assert ("output_sha256" in answer) is not bool(more)
 
 
+def test_a_cpu_device_that_emulates_is_looked_up_tuned_and_sanitized(tmp_path: Path) -> None:
+    flags = ["--device", "cpu.gfx942", "--db", tmp_path / "t.sqlite"]
+    assert document("tune", *CONV, *flags, "--trials", 1)["measured"] == 1
+    found = document("lookup", *CONV, *flags)
+    assert (found["target"], found["origin"]) == ("cpu.gfx942", "exact")
+    assert found["device"].startswith("cpu.gfx942 ")
+    answer = document("run", *CONV, *flags, "--verify", "--sanitize", "address")
+    assert (answer["verified"], answer["clean"]) == (True, True)
+
+
 def test_bench_reports_what_it_verified(db: Path) -> None:
     answer = document("bench", *CONV, "--device", "cpu", "--db", db)
     assert answer["verified"] is True

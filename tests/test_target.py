@@ -12,24 +12,31 @@ import pytest
 from qconv.instruction_tables import MFMA_32X32X16, MMA_M8N8K16
 from qconv.target import TARGETS, target, target_of_compute_capability, target_of_gcn_arch
 
-# warp size, shared memory per block, registers per thread, registers per SM, threads per SM, dot4
+# warp size, shared memory per block, registers per thread, registers per SM, threads per SM, dot4, SMs
 PUBLISHED = {
-    "sm_75": (32, 65536, 255, 65536, 1024, "dp4a"),
-    "sm_80": (32, 166912, 255, 65536, 2048, "dp4a"),
-    "sm_86": (32, 101376, 255, 65536, 1536, "dp4a"),
-    "sm_89": (32, 101376, 255, 65536, 1536, "dp4a"),
-    "sm_90a": (32, 232448, 255, 65536, 2048, "dp4a"),
-    "sm_100a": (32, 232448, 255, 65536, 2048, "dp4a"),
-    "sm_120": (32, 101376, 255, 65536, 1536, "dp4a"),
-    "gfx906": (64, 65536, 256, 65536, 2560, "sdot4"),
-    "gfx908": (64, 65536, 256, 65536, 2560, "sdot4"),
-    "gfx90a": (64, 65536, 512, 131072, 2048, "sdot4"),
-    "gfx942": (64, 65536, 512, 131072, 2048, "sdot4"),
-    "gfx950": (64, 163840, 512, 131072, 2048, "sdot4"),
-    "gfx1030": (32, 65536, 256, 65536, 1024, "sdot4"),
-    "gfx1100": (32, 65536, 256, 98304, 1024, "sudot4"),
-    "gfx1201": (32, 65536, 256, 98304, 1024, "sudot4"),
-    "cpu": (32, 232448, 512, 131072, 2560, "plain"),
+    "sm_75": (32, 65536, 255, 65536, 1024, "dp4a", 40),
+    "sm_80": (32, 166912, 255, 65536, 2048, "dp4a", 108),
+    "sm_86": (32, 101376, 255, 65536, 1536, "dp4a", 84),
+    "sm_89": (32, 101376, 255, 65536, 1536, "dp4a", 142),
+    "sm_90a": (32, 232448, 255, 65536, 2048, "dp4a", 132),
+    "sm_100a": (32, 232448, 255, 65536, 2048, "dp4a", 148),
+    "sm_120": (32, 101376, 255, 65536, 1536, "dp4a", 170),
+    "gfx906": (64, 65536, 256, 65536, 2560, "sdot4", 60),
+    "gfx908": (64, 65536, 256, 65536, 2560, "sdot4", 120),
+    "gfx90a": (64, 65536, 512, 131072, 2048, "sdot4", 104),
+    "gfx942": (64, 65536, 512, 131072, 2048, "sdot4", 304),
+    "gfx950": (64, 163840, 512, 131072, 2048, "sdot4", 256),
+    "gfx1030": (32, 65536, 256, 65536, 1024, "sdot4", 80),
+    "gfx1100": (32, 65536, 256, 98304, 1024, "sudot4", 96),
+    "gfx1201": (32, 65536, 256, 98304, 1024, "sudot4", 64),
+    "cpu.sm_75": (32, 65536, 255, 65536, 1024, "plain", 4),
+    "cpu.sm_80": (32, 166912, 255, 65536, 2048, "plain", 4),
+    "cpu.gfx908": (64, 65536, 256, 65536, 2560, "plain", 4),
+    "cpu.gfx942": (64, 65536, 512, 131072, 2048, "plain", 4),
+    "cpu.gfx950": (64, 163840, 512, 131072, 2048, "plain", 4),
+    "cpu.gfx1100": (32, 65536, 256, 98304, 1024, "plain", 4),
+    "cpu.gfx1201": (32, 65536, 256, 98304, 1024, "plain", 4),
+    "cpu": (32, 232448, 512, 131072, 2560, "plain", 4),
 }
 
 
@@ -48,8 +55,31 @@ def test_limits_are_the_published_ones(name: str) -> None:
         entry.registers_per_sm,
         entry.threads_per_sm,
         entry.dot4,
+        entry.processors,
     ) == PUBLISHED[name]
     assert (entry.threads_per_block, entry.grid_y_max) == (1024, 65535)
+
+
+def test_what_runs_asynchronously() -> None:
+    copies = {name for name, entry in TARGETS.items() if entry.async_copies}
+    assert copies == {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120", "cpu.sm_80"}
+    assert {name for name, entry in TARGETS.items() if entry.overlaps_launches} == {"sm_90a", "sm_100a", "sm_120"}
+
+
+def test_the_cpu_emulates_every_instruction() -> None:
+    """What a GPU has and no emulation does would go untested where there is no such GPU."""
+    emulated = {i.name for entry in TARGETS.values() if entry.vendor == "cpu" for i in entry.instructions}
+    assert {i.name for entry in TARGETS.values() for i in entry.instructions} == emulated
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name.startswith("cpu.")])
+def test_an_emulation_has_the_limits_of_its_architecture(name: str) -> None:
+    entry, emulated = target(name), target(name.removeprefix("cpu."))
+    assert entry.vendor == "cpu"
+    assert (
+        replace(entry, name=emulated.name, vendor=emulated.vendor, dot4=emulated.dot4, processors=emulated.processors)
+        == emulated
+    )
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"])
@@ -118,7 +148,7 @@ def test_an_amd_device_is_known_by_its_arch_without_features(arch: str, name: st
     assert target_of_gcn_arch(arch) is TARGETS[name]
 
 
-@pytest.mark.parametrize("arch", ["gfx1101", "gfx900:xnack-", "cpu", "sm_80", ""])
+@pytest.mark.parametrize("arch", ["gfx1101", "gfx900:xnack-", "cpu", "cpu.gfx942", "sm_80", ""])
 def test_an_unknown_amd_arch_is_refused(arch: str) -> None:
     with pytest.raises(ValueError, match=r"is unknown: no code of gfx906, .*gfx1201 runs there"):
         target_of_gcn_arch(arch)
@@ -140,7 +170,14 @@ def test_a_name_like_no_other_gets_no_hint() -> None:
     [
         ({"vendor": "intel"}, "vendor 'intel'"),
         ({"name": "hopper"}, "target name 'hopper': nvidia names match"),
+        ({"vendor": "cpu", "name": "cpu.hopper"}, r"target name 'cpu.hopper': cpu names match"),
+        ({"vendor": "cpu", "name": "cpu.sm_90a", "dot4": "plain"}, "only CUDA has programmatic dependent launch"),
+        (
+            {"vendor": "amd", "name": "gfx90a", "dot4": "sdot4", "overlaps_launches": False},
+            "async_copies=True: no kernel here has them on AMD",
+        ),
         ({"warp_size": 16}, "warp_size=16"),
+        ({"processors": 0}, "processors=0: limits are positive"),
         ({"smem_bytes": 0}, "smem_bytes=0: limits are positive"),
         (
             {"smem_bytes": 300000},

@@ -34,7 +34,7 @@ WALL_CLOCK = TimingProtocol("one input set, wall clock", 0, 9)
 
 
 def protocol_for(device: Device) -> TimingProtocol:
-    return WALL_CLOCK if device.spec == "cpu" else COLD_GRAPH
+    return WALL_CLOCK if device.target.vendor == "cpu" else COLD_GRAPH
 
 
 def time_us(instance: Instance, sample: Sample, protocol: TimingProtocol) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from qconv.instruction import MatrixInstruction
@@ -35,7 +35,8 @@ DOT4_OF_VENDOR: dict[str, tuple[str, ...]] = {
     "amd": ("sdot4", "sudot4"),
     "cpu": ("plain",),
 }
-NAME_OF_VENDOR = {"nvidia": r"sm_\d{2,3}a?", "amd": r"gfx[0-9a-f]{3,4}", "cpu": r"cpu"}
+NAME_OF_VENDOR = {"nvidia": r"sm_\d{2,3}a?", "amd": r"gfx[0-9a-f]{3,4}"}
+NAME_OF_VENDOR["cpu"] = rf"cpu(\.({NAME_OF_VENDOR['nvidia']}|{NAME_OF_VENDOR['amd']}))?"
 
 KIB = 1024
 
@@ -52,8 +53,11 @@ class Target:
     registers_per_thread: int  # the most that a thread can address
     registers_per_sm: int  # 32-bit registers, counted per lane
     threads_per_sm: int
+    processors: int  # SMs of the largest part that is common
     dot4: Dot4
     instructions: tuple[MatrixInstruction, ...] = field(default=(), repr=False)
+    async_copies: bool = False  # from device to shared memory, past the registers
+    overlaps_launches: bool = False  # a kernel may start while the one before it in the stream ends
     threads_per_block: int = 1024
     grid_y_max: int = 65535
 
@@ -72,6 +76,7 @@ class Target:
             "registers_per_sm",
             "threads_per_block",
             "threads_per_sm",
+            "processors",
             "grid_y_max",
         ):
             if getattr(self, limit) < 1:
@@ -97,6 +102,12 @@ class Target:
                 f"{self.name}: dot4={self.dot4!r}: {self.vendor} has "
                 f"{' or '.join(DOT4_OF_VENDOR[self.vendor])}; use that"
             )
+        if self.overlaps_launches and self.vendor != "nvidia":
+            raise ValueError(
+                f"{self.name}: overlaps_launches=True: only CUDA has programmatic dependent launch; leave it out"
+            )
+        if self.async_copies and self.vendor == "amd":
+            raise ValueError(f"{self.name}: async_copies=True: no kernel here has them on AMD; leave it out")
         names = [instruction.name for instruction in self.instructions]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.name}: instructions {names}: each is listed once; drop the repeated one")
@@ -109,7 +120,15 @@ class Target:
 
 
 def _nvidia(
-    name: str, smem_kib: int, smem_kib_per_sm: int, threads_per_sm: int, instruction: MatrixInstruction
+    name: str,
+    processors: int,
+    smem_kib: int,
+    smem_kib_per_sm: int,
+    threads_per_sm: int,
+    instruction: MatrixInstruction,
+    *,
+    async_copies: bool = True,
+    overlaps_launches: bool = False,
 ) -> Target:
     return Target(
         name=name,
@@ -120,13 +139,17 @@ def _nvidia(
         registers_per_thread=255,
         registers_per_sm=65536,
         threads_per_sm=threads_per_sm,
+        processors=processors,
         dot4="dp4a",
         instructions=(instruction,),
+        async_copies=async_copies,
+        overlaps_launches=overlaps_launches,
     )
 
 
 def _amd(
     name: str,
+    processors: int,
     warp_size: int,
     lds_kib: int,
     vgpr_file_kib: int,
@@ -144,37 +167,40 @@ def _amd(
         registers_per_thread=registers_per_thread,
         registers_per_sm=vgpr_file_kib * KIB // 4,
         threads_per_sm=threads_per_sm,
+        processors=processors,
         dot4=dot4,
         instructions=instructions,
     )
 
 
 # NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities".
-# An SM keeps 1 KiB of shared memory per block for itself from 8.0 on, hence 163 of 164 KiB.
+# An SM keeps 1 KiB of shared memory per block for itself from 8.0 on, hence 163 of 164 KiB. The SMs are those of the
+# T4, A100, A10, L40S, H200, B200 and RTX 5090. Programmatic dependent launch is there from 9.0 on, cp.async from 8.0.
 _NVIDIA = (
-    _nvidia("sm_75", 64, 64, 1024, MMA_M8N8K16),
-    _nvidia("sm_80", 163, 164, 2048, MMA_M16N8K32),
-    _nvidia("sm_86", 99, 100, 1536, MMA_M16N8K32),
-    _nvidia("sm_89", 99, 100, 1536, MMA_M16N8K32),
-    _nvidia("sm_90a", 227, 228, 2048, MMA_M16N8K32),
-    _nvidia("sm_100a", 227, 228, 2048, MMA_M16N8K32),
-    _nvidia("sm_120", 99, 100, 1536, MMA_M16N8K32),
+    _nvidia("sm_75", 40, 64, 64, 1024, MMA_M8N8K16, async_copies=False),
+    _nvidia("sm_80", 108, 163, 164, 2048, MMA_M16N8K32),
+    _nvidia("sm_86", 84, 99, 100, 1536, MMA_M16N8K32),
+    _nvidia("sm_89", 142, 99, 100, 1536, MMA_M16N8K32),
+    _nvidia("sm_90a", 132, 227, 228, 2048, MMA_M16N8K32, overlaps_launches=True),
+    _nvidia("sm_100a", 148, 227, 228, 2048, MMA_M16N8K32, overlaps_launches=True),
+    _nvidia("sm_120", 170, 99, 100, 1536, MMA_M16N8K32, overlaps_launches=True),
 )
 
 # AMD: ROCm's "GPU hardware specifications" for LDS and the VGPR file, rocminfo for threads, LLVM's AMDGPU
 # usage for the dot product and for addressable VGPRs. gfx90a, gfx942 and gfx950 address accumulation
 # registers and VGPRs as one file of 512; on gfx908 the 256 KiB of accumulation registers are apart and not
 # counted. RDNA counts a compute unit, half of a work-group processor: 64 of its 128 KiB of LDS, which is also
-# the most that a block can have.
+# the most that a block can have. The compute units are those of the MI50, MI100, one die of the MI250X at 104, MI300X,
+# MI355X, RX 6900 XT, RX 7900 XTX and RX 9070 XT.
 _AMD = (
-    _amd("gfx906", 64, 64, 256, 256, 2560, "sdot4"),
-    _amd("gfx908", 64, 64, 256, 256, 2560, "sdot4", MFMA_32X32X8, MFMA_16X16X16),
-    _amd("gfx90a", 64, 64, 512, 512, 2048, "sdot4", MFMA_32X32X8, MFMA_16X16X16),
-    _amd("gfx942", 64, 64, 512, 512, 2048, "sdot4", MFMA_32X32X16, MFMA_16X16X32),
-    _amd("gfx950", 64, 160, 512, 512, 2048, "sdot4", MFMA_32X32X32, MFMA_16X16X64, MFMA_32X32X16, MFMA_16X16X32),
-    _amd("gfx1030", 32, 64, 256, 256, 1024, "sdot4"),
-    _amd("gfx1100", 32, 64, 384, 256, 1024, "sudot4", WMMA_GFX11),
-    _amd("gfx1201", 32, 64, 384, 256, 1024, "sudot4", WMMA_GFX12),
+    _amd("gfx906", 60, 64, 64, 256, 256, 2560, "sdot4"),
+    _amd("gfx908", 120, 64, 64, 256, 256, 2560, "sdot4", MFMA_32X32X8, MFMA_16X16X16),
+    _amd("gfx90a", 104, 64, 64, 512, 512, 2048, "sdot4", MFMA_32X32X8, MFMA_16X16X16),
+    _amd("gfx942", 304, 64, 64, 512, 512, 2048, "sdot4", MFMA_32X32X16, MFMA_16X16X32),
+    _amd("gfx950", 256, 64, 160, 512, 512, 2048, "sdot4", MFMA_32X32X32, MFMA_16X16X64, MFMA_32X32X16, MFMA_16X16X32),
+    _amd("gfx1030", 80, 32, 64, 256, 256, 1024, "sdot4"),
+    _amd("gfx1100", 96, 32, 64, 384, 256, 1024, "sudot4", WMMA_GFX11),
+    _amd("gfx1201", 64, 32, 64, 384, 256, 1024, "sudot4", WMMA_GFX12),
 )
 
 # The CPU runs generated kernels in tests. As large as the largest GPU, it turns no config of theirs away.
@@ -187,14 +213,30 @@ _CPU = Target(
     registers_per_thread=512,
     registers_per_sm=131072,
     threads_per_sm=2560,
+    processors=4,
     dot4="plain",
 )
 
-TARGETS: dict[str, Target] = {entry.name: entry for entry in (*_NVIDIA, *_AMD, _CPU)}
+
+def _emulation(entry: Target) -> Target:
+    """The CPU device with the matrix instructions, the copies and the limits of another architecture, so that kernels
+    which use them run, and fail, where there is no such GPU."""
+    name = f"{_CPU.name}.{entry.name}"
+    return replace(entry, name=name, vendor="cpu", processors=_CPU.processors, dot4=_CPU.dot4, overlaps_launches=False)
+
+
+# One architecture for each set of matrix instructions; sm_75 has no asynchronous copies and sm_80 has.
+_EMULATED = tuple(
+    _emulation(entry)
+    for entry in (*_NVIDIA, *_AMD)
+    if entry.name in ("sm_75", "sm_80", "gfx908", "gfx942", "gfx950", "gfx1100", "gfx1201")
+)
+
+TARGETS: dict[str, Target] = {entry.name: entry for entry in (*_NVIDIA, *_AMD, *_EMULATED, _CPU)}
 
 
 def target(name: str) -> Target:
-    """The target called `name`, as in "sm_90a", "gfx942" or "cpu"."""
+    """The target called `name`, as in "sm_90a", "gfx942", "cpu" or "cpu.gfx942"."""
     if name in TARGETS:
         return TARGETS[name]
     near = difflib.get_close_matches(name, TARGETS, n=1, cutoff=0.5)

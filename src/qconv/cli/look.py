@@ -126,4 +126,4 @@ def devices(as_json: bool) -> None:
     for facts in found:
         click.echo("  ".join(f"{name}={value}" if name != "device" else f"{value:<8}" for name, value in facts.items()))
     for name, toolchain in targets.items():
-        click.echo(f"target {name:<8} {toolchain}")
+        click.echo(f"target {name:<11} {toolchain}")

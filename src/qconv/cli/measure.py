@@ -175,7 +175,7 @@ def run(
     if sanitize is not None:
         from qconv.tuner import sanitized
 
-        if instance.device.spec != "cpu":
+        if instance.device.target.vendor != "cpu":
             raise click.UsageError(
                 f"--sanitize runs on the CPU device, not on {instance.device.spec}: add --device cpu"
             )

@@ -192,7 +192,11 @@ def _zero_point(name: str, text: str) -> int | bool:
     return int(text)
 
 
-device_option = click.option("--device", help="cpu, cuda:N or hip:N. Default: the first GPU, else cpu.")
+device_option = click.option(
+    "--device",
+    help="cpu, cuda:N, hip:N, or cpu.ARCH, which executes ARCH's matrix instructions on the CPU. "
+    "Default: the first GPU, else cpu.",
+)
 database_option = click.option(
     "--db", "database", help="A SQLite file or SQLAlchemy URL. Default: QCONV_DB, or the cache."
 )

@@ -1,6 +1,7 @@
 """Where kernels run. This package is the only one that imports cupy.
 
 `open_device("cpu")`, `open_device("cuda:1")`, or `open_device(None)` for the first GPU, else the CPU device.
+`open_device("cpu.gfx942")` is the CPU device as well, executing the matrix instructions of that architecture.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from qconv.device.cache import Binary
 from qconv.errors import DeviceError
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
-from qconv.target import Target
+from qconv.target import TARGETS, Target
 
 
 class Kernel(Protocol):
@@ -60,13 +61,14 @@ def open_device(spec: str | None = None) -> Device:
 
 @lru_cache(maxsize=64)
 def _open(spec: str) -> Device:
-    if spec == "cpu":
+    cpus = {name: target for name, target in TARGETS.items() if target.vendor == "cpu"}
+    if spec in cpus:
         from qconv.device.cpu import CpuDevice
 
-        return CpuDevice()
+        return CpuDevice(cpus[spec])
     kind, _, index = spec.partition(":")
     if kind not in ("cuda", "hip") or not (index.isascii() and index.isdigit()):
-        raise DeviceError(f"the device {spec!r} is not known; use cpu, cuda, cuda:N, hip or hip:N")
+        raise DeviceError(f"the device {spec!r} is not known; use {', '.join(cpus)}, cuda, cuda:N, hip or hip:N")
     from qconv.device.gpu import GpuDevice
 
     return GpuDevice(kind, int(index))

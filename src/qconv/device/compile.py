@@ -45,7 +45,7 @@ def build(plan: Plan, toolchain: str | None = None) -> Binary:
     if found is not None:
         return found
     if os.environ.get("QCONV_NO_COMPILE", "0") not in ("", "0"):
-        device = "cpu" if plan.target.vendor == "cpu" else "cuda"
+        device = plan.target.name if plan.target.vendor == "cpu" else "cuda"
         raise KernelMissing(
             f"no binary of this kernel for {plan.target.name} is in {cache.cache_root()}, and QCONV_NO_COMPILE forbids "
             f"compiling one; run beforehand, without QCONV_NO_COMPILE:\n"

@@ -18,7 +18,7 @@ from qconv.device import cpu_runtime
 from qconv.device.cache import Binary, cache_root
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
-from qconv.target import TARGETS, Target
+from qconv.target import Target
 
 
 def runtime_cache() -> Path:
@@ -49,20 +49,24 @@ class CpuKernel:
 
 
 class CpuDevice:
-    spec = "cpu"
+    """The machine's own CPU, or with a target such as cpu.gfx942 as well what that architecture's matrix instructions
+    compute; both execute any plan made for the CPU."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    @property
+    def spec(self) -> str:
+        return self.target.name
 
     @cached_property
     def name(self) -> str:
-        return f"cpu {_model()}, {os.cpu_count()} cores"
-
-    @property
-    def target(self) -> Target:
-        return TARGETS["cpu"]
+        return f"{self.target.name} {_model()}, {os.cpu_count()} cores"
 
     def facts(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "target": "cpu",
+            "target": self.target.name,
             "system": platform.system(),
             "machine": platform.machine(),
         }
