@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qconv.errors import Infeasible
-from qconv.generator import choosing, elementwise, simt
+from qconv.generator import choosing, elementwise, mma, simt
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
@@ -27,15 +27,20 @@ class Family:
     choices: dict[str, tuple[int, ...]]
     plan: Callable[[Any, Any, Target], Plan]
     cost: Callable[[Plan], float]
+    promising: Callable[[Any, Target], Iterator[Config]] | None = None  # where there are too many combinations
 
-    def configs(self) -> Iterator[Config]:
-        """Every combination of the choices, feasible or not."""
+    def configs(self, problem: Problem, target: Target) -> Iterator[Config]:
+        """Combinations of the choices, feasible or not: all of them, or those that the family does not rule out."""
+        if self.promising is not None:
+            yield from self.promising(problem, target)
+            return
         for values in itertools.product(*self.choices.values()):
             yield self.config(**dict(zip(self.choices, values, strict=True)))
 
 
 FAMILIES: dict[str, Family] = {
     "simt": Family(("conv2d",), simt.Simt, simt.CHOICES, simt.plan, simt.cost),
+    "mma": Family(("conv2d",), mma.Mma, mma.CHOICES, mma.plan, mma.cost, mma.configs),
     "elementwise": Family(
         ("quantize", "dequantize", "requantize"),
         elementwise.Elementwise,
@@ -72,7 +77,7 @@ def space(problem: Problem, target: Target) -> tuple[list[Plan], list[Rejected]]
     feasible: list[tuple[float, Plan]] = []
     rejected: list[Rejected] = []
     for family in families(problem).values():
-        for config in family.configs():
+        for config in family.configs(problem, target):
             try:
                 made = family.plan(problem, config, target)
             except Infeasible as reason:

@@ -9,10 +9,12 @@ import numpy as np
 
 from qconv.activation import POLYNOMIALS
 from qconv.epilogue import steps
-from qconv.generator.plan import ROUNDINGS, Constant, Field
+from qconv.generator.plan import ROUNDINGS, Constant, Field, Launch
 from qconv.problem import Conv2d
 from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
 from qconv.step import Argument
+
+FOLD_THREADS = 128
 
 
 def aliases(problem: Conv2d) -> dict[str, str]:
@@ -32,7 +34,7 @@ def context(problem: Conv2d) -> dict[str, Any]:
         "steps": chosen,
         "epilogue_arguments": [argument for step in chosen for argument in step.arguments],
         "polynomials": _polynomials(),
-        "wants": {"dot", *(want for step in chosen for want in step.wants)},
+        "wants": {want for step in chosen for want in step.wants},
     }
 
 
@@ -84,7 +86,12 @@ def argument_fields(problem: Conv2d) -> tuple[Field, ...]:
 X_ZERO = Argument("x_zero", "int", False, "the input zero point", lambda q, parameters: parameters.x_zero_point)
 
 
-def problem_constants(problem: Conv2d) -> tuple[Constant, ...]:
+def fold_launch(problem: Conv2d) -> Launch:
+    """What follows from x_zero_point and the weights alone."""
+    return Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "a set of weights")
+
+
+def problem_constants(problem: Conv2d, filter_rows: bool = False) -> tuple[Constant, ...]:
     return (
         Constant("IN_H", problem.h),
         Constant("IN_W", problem.w),
@@ -94,7 +101,7 @@ def problem_constants(problem: Conv2d) -> tuple[Constant, ...]:
         Constant("OUT_W", problem.ow),
         Constant("K", problem.k),
         Constant("K_GROUP", problem.k_group, "output channels of a group"),
-        *((Constant("R", problem.r, "filter height"),) if problem.layout == "nchw" else ()),
+        *((Constant("R", problem.r, "filter height"),) if problem.layout == "nchw" or filter_rows else ()),
         Constant("S", problem.s, "filter width"),
         Constant("STRIDE_H", problem.stride[0]),
         Constant("STRIDE_W", problem.stride[1]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,6 +104,8 @@ class Plan:
     fields: tuple[Field, ...]
     alignment: dict[str, int]  # of the caller's arrays, in bytes
     aliases: dict[str, str]  # what the source calls X, W, ... and its type
+    roles: dict[str, Any] = field(default_factory=dict)  # what else the page reads: which files fill its roles
+    wants: tuple[str, ...] = ()  # what the prelude has to bring for the page
 
     @property
     def once(self) -> tuple[Launch, ...]:

@@ -8,12 +8,11 @@ from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convolution import aliases, argument_fields, problem_constants
+from qconv.generator.convolution import FOLD_THREADS, aliases, argument_fields, fold_launch, problem_constants
 from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-FOLD_THREADS = 128
 # More runs than this per operand and thread only spill: each is an address and up to four words in registers.
 MOST_RUNS = 16
 
@@ -125,8 +124,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
     launches: tuple[Launch, ...] = (Launch("conv2d_simt", grid, threads, smem_bytes),)
     if problem.quantization.x_zero_point:
         constants["What follows."] += (Constant("FOLD_THREADS", FOLD_THREADS),)
-        fold = Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "a set of weights")
-        launches = (fold, *launches)
+        launches = (fold_launch(problem), *launches)
     return Plan(
         problem=problem,
         config=config,
@@ -137,12 +135,13 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         fields=argument_fields(problem),
         alignment=alignment,
         aliases=aliases(problem),
+        wants=("dot",),
     )
 
 
 def cost(plan: Plan) -> float:
-    """About how long the launch takes, in dot products of one multiprocessor: where an untuned device starts, and the
-    order in which a search would try configs."""
+    """About how long the launch takes, in clocks of a multiprocessor that does 64 dot products in one: where an untuned
+    device starts, and the order in which a search would try configs."""
     config = plan.config
     assert isinstance(config, Simt)
     constant = {c.name: c.value for c in plan.constants["What follows."]}
@@ -155,7 +154,7 @@ def cost(plan: Plan) -> float:
     threads, blocks = plan.main.threads, plan.main.grid[0] * plan.main.grid[1]
     work = threads * (constant["STEPS"] * step + 20 * config.thread_m * config.thread_n)
     if plan.target.vendor == "cpu":  # one thread after the other
-        return blocks * work
+        return blocks * work / 64
     registers = 48 + config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
     resident = max(
         1,
@@ -168,4 +167,4 @@ def cost(plan: Plan) -> float:
     # A GPU is about 128 multiprocessors, each busy with what it holds; fewer than 16 warps do not hide latency.
     held = min(resident, ceil_div(blocks, 128))
     idle = math.sqrt(max(1.0, 16 * 32 / (held * threads)))
-    return ceil_div(blocks, 128 * held) * held * work * idle
+    return ceil_div(blocks, 128 * held) * held * work * idle / 64

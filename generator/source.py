@@ -13,7 +13,6 @@ from qconv.conversion import Conversion
 from qconv.dtypes import DATA_TYPES
 from qconv.generator import convert, convolution
 from qconv.generator.plan import Plan
-from qconv.op import Problem
 from qconv.problem import Conv2d
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
@@ -59,18 +58,21 @@ def render(plan: Plan) -> Source:
             dot=f"dot/{plan.target.dot4}.j2",
             sliced=len(plan.each) > 1,
             cpu=plan.target.vendor == "cpu",
-            **_context(plan.problem),
+            **plan.roles,
+            **_context(plan),
         )
     )
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     return Source(text, digest, SUFFIXES[plan.target.vendor])
 
 
-def _context(problem: Problem) -> dict[str, Any]:
+def _context(plan: Plan) -> dict[str, Any]:
+    problem = plan.problem
     if isinstance(problem, Conversion):
         return convert.context(problem)
     assert isinstance(problem, Conv2d)
-    return convolution.context(problem)
+    pieces = convolution.context(problem)
+    return pieces | {"wants": {*plan.wants, *pieces["wants"]}}
 
 
 def _wrapped(key: str) -> list[str]:

@@ -58,6 +58,7 @@ class Target:
     instructions: tuple[MatrixInstruction, ...] = field(default=(), repr=False)
     async_copies: bool = False  # from device to shared memory, past the registers
     overlaps_launches: bool = False  # a kernel may start while the one before it in the stream ends
+    clusters: bool = False  # blocks may read each other's shared memory
     threads_per_block: int = 1024
     grid_y_max: int = 65535
 
@@ -129,6 +130,7 @@ def _nvidia(
     *,
     async_copies: bool = True,
     overlaps_launches: bool = False,
+    clusters: bool = False,
 ) -> Target:
     return Target(
         name=name,
@@ -144,6 +146,7 @@ def _nvidia(
         instructions=(instruction,),
         async_copies=async_copies,
         overlaps_launches=overlaps_launches,
+        clusters=clusters,
     )
 
 
@@ -181,9 +184,9 @@ _NVIDIA = (
     _nvidia("sm_80", 108, 163, 164, 2048, MMA_M16N8K32),
     _nvidia("sm_86", 84, 99, 100, 1536, MMA_M16N8K32),
     _nvidia("sm_89", 142, 99, 100, 1536, MMA_M16N8K32),
-    _nvidia("sm_90a", 132, 227, 228, 2048, MMA_M16N8K32, overlaps_launches=True),
-    _nvidia("sm_100a", 148, 227, 228, 2048, MMA_M16N8K32, overlaps_launches=True),
-    _nvidia("sm_120", 170, 99, 100, 1536, MMA_M16N8K32, overlaps_launches=True),
+    _nvidia("sm_90a", 132, 227, 228, 2048, MMA_M16N8K32, overlaps_launches=True, clusters=True),
+    _nvidia("sm_100a", 148, 227, 228, 2048, MMA_M16N8K32, overlaps_launches=True, clusters=True),
+    _nvidia("sm_120", 170, 99, 100, 1536, MMA_M16N8K32, overlaps_launches=True, clusters=True),
 )
 
 # AMD: ROCm's "GPU hardware specifications" for LDS and the VGPR file, rocminfo for threads, LLVM's AMDGPU
@@ -222,7 +225,7 @@ def _emulation(entry: Target) -> Target:
     """The CPU device with the matrix instructions, the copies and the limits of another architecture, so that kernels
     which use them run, and fail, where there is no such GPU."""
     name = f"{_CPU.name}.{entry.name}"
-    return replace(entry, name=name, vendor="cpu", processors=_CPU.processors, dot4=_CPU.dot4, overlaps_launches=False)
+    return replace(entry, name=name, vendor="cpu", processors=_CPU.processors, dot4=_CPU.dot4, overlaps_launches=False, clusters=False)
 
 
 # One architecture for each set of matrix instructions; sm_75 has no asynchronous copies and sm_80 has.

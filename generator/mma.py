@@ -1,0 +1,392 @@
+"""The `mma` family: implicit GEMM on matrix instructions. One page; the instruction, the way to shared memory, the
+division of the work and the way of the outputs are roles that the plan chooses."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.dtypes import DATA_TYPES
+from qconv.epilogue import steps as epilogue_steps
+from qconv.errors import Infeasible
+from qconv.generator.convolution import FOLD_THREADS, aliases, argument_fields, fold_launch, problem_constants
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.instruction import MatrixInstruction
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+
+@dataclass(frozen=True)
+class Mma(Config):
+    family: ClassVar[str] = "mma"
+    instruction: int  # which of the target's matrix instructions
+    tile_m: int  # output pixels of a block
+    tile_n: int  # output channels of a block
+    tile_k: int  # bytes of the reduction in a step
+    warp_m: int  # output pixels of a warp
+    warp_n: int  # output channels of a warp
+    stages: int  # steps in shared memory: one is multiplied, the others are on their way
+    split: int  # blocks that share a tile, each a part of the reduction
+    stream: int  # 0: a block a tile; else blocks a multiprocessor, with equal shares of all steps of all tiles
+    band: int  # tiles of pixels that are worked on together, so that their weights are read once
+    staged: int  # 1: the outputs go through shared memory, to be written in whole rows
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "instruction": (0, 1, 2, 3),
+    "tile_m": (16, 32, 64, 128, 256),
+    "tile_n": (8, 16, 32, 64, 128, 256),
+    "tile_k": (32, 64, 128),
+    "warp_m": (16, 32, 64, 128),
+    "warp_n": (8, 16, 32, 64, 128),
+    "stages": (2, 3, 4, 6),
+    "split": (1, 2, 4, 8, 16),
+    "stream": (0, 1, 2),
+    "band": (1, 8),
+    "staged": (0, 1),
+}
+MOST_WARPS = 8
+# Accumulators of a lane. More leave no registers for the operands.
+MOST_SUMS = 128
+# The most blocks of a cluster on every part that has them.
+MOST_IN_CLUSTER = 8
+# Bits of the mask that says which filter rows and columns of a window fall inside the image.
+MOST_ROWS_AND_COLUMNS = 32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A tile and how the warps and the instruction divide it: what the rest of a config cannot mend."""
+
+    instruction: MatrixInstruction
+    atom_m: int
+    atom_n: int
+    block_k: int  # bytes of the reduction in a fragment
+    warps: int
+    threads: int
+    x_bytes: int
+    w_bytes: int
+    tiles_m: int
+    tiles_n: int
+    steps: int
+
+    @property
+    def lane_channels(self) -> int:
+        """Of one instruction."""
+        d = self.instruction.d
+        return math.prod(digit.size for digit in d.element if digit.axis == self.channel_axis)
+
+    @property
+    def channel_axis(self) -> str:
+        return "n" if self.is_nvidia else "m"
+
+    @property
+    def is_nvidia(self) -> bool:
+        return self.instruction.name.startswith("mma_")
+
+
+def _shape(
+    problem: Conv2d, target: Target, number: int, tile: tuple[int, int, int], warp: tuple[int, int]
+) -> Shape:
+    q = problem.quantization
+    if number >= len(target.instructions):
+        has = f"{len(target.instructions)} matrix instructions" if target.instructions else "no matrix instruction"
+        raise Infeasible(f"instruction={number}, but {target.name} has {has}: the family simt serves it")
+    instruction = target.instructions[number]
+    tile_m, tile_n, tile_k = tile
+    warp_m, warp_n = warp
+    if problem.r + problem.s > MOST_ROWS_AND_COLUMNS and any(problem.pad):
+        raise Infeasible(
+            f"a padded filter of {problem.r}x{problem.s}: rows and columns together may be {MOST_ROWS_AND_COLUMNS}; "
+            "the family simt serves larger ones"
+        )
+    is_nvidia = instruction.name.startswith("mma_")
+    if is_nvidia:
+        atom_m, atom_n, block_k = instruction.m, instruction.n, instruction.k
+    else:
+        groups = math.prod(digit.size for digit in instruction.b.lane if digit.axis == "k")
+        atom_m, atom_n, block_k = instruction.n, instruction.m, 16 * groups
+    if not is_nvidia and not instruction.accepts(q.w_type, q.x_type) or not instruction.accepts(q.x_type, q.w_type):
+        raise Infeasible(f"{instruction.name} does not multiply {q.x_type} by {q.w_type}: the family simt does")
+    for name, whole, part, atom in (("m", tile_m, warp_m, atom_m), ("n", tile_n, warp_n, atom_n)):
+        if whole % part or part % atom:
+            raise Infeasible(
+                f"tile_{name}={whole} must be a multiple of warp_{name}={part}, and that of {atom}, the size of "
+                f"{instruction.name}"
+            )
+    if tile_k % block_k:
+        raise Infeasible(f"tile_k={tile_k} must be a multiple of {block_k}, which {instruction.name} reads at a time")
+    warps = (tile_m // warp_m) * (tile_n // warp_n)
+    at_most(warps, MOST_WARPS, "warps of a block")
+    at_most(warp_m * warp_n // target.warp_size, MOST_SUMS, "sums of a lane")
+    at_most(max(warp_m, warp_n) // min(warp_m, warp_n), 8, "the longer side of a warp's tile over the shorter")
+    threads = warps * target.warp_size
+
+    # Tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly narrow.
+    sizes = (("tile_m", tile_m, problem.pixels), ("tile_n", tile_n, problem.k_group))
+    for name, side, size in (*sizes, ("tile_k", tile_k, problem.reduction)):
+        at_most(side, max(min(CHOICES[name]), atom_m, block_k, 2 * size - 1), f"{name} (the problem has {size})")
+    for name, side, size in sizes:
+        if size >= 64 > 2 * side:
+            raise Infeasible(f"{name}={side} is too narrow for the problem's {size}: at least 32")
+    nhwc = problem.layout == "nhwc"
+    x_bytes = _load_bytes(problem.c_group) if nhwc else 1
+    w_bytes = _load_bytes(problem.reduction)
+    for name, rows, width in (("x", tile_m, x_bytes), ("w", tile_n, w_bytes)):
+        pieces = ceil_div(rows * tile_k, max(width, 4) * threads)
+        at_most(pieces, 16, f"loads of {name} a thread has in flight at {width} bytes each")
+    return Shape(
+        instruction,
+        atom_m,
+        atom_n,
+        block_k,
+        warps,
+        threads,
+        x_bytes,
+        w_bytes,
+        ceil_div(problem.pixels, tile_m),
+        ceil_div(problem.k_group, tile_n),
+        ceil_div(problem.reduction, tile_k),
+    )
+
+
+def _load_bytes(aligned_to: int) -> int:
+    """The widest copy that every start of a row and every offset in it allows."""
+    return next((width for width in (16, 8, 4) if aligned_to % width == 0), 1)
+
+
+def configs(problem: Conv2d, target: Target) -> Iterator[Mma]:
+    """What may be feasible: tiles that are not are left out with all that could be done with them."""
+    tiles = itertools.product(CHOICES["tile_m"], CHOICES["tile_n"], CHOICES["tile_k"])
+    warps = tuple(itertools.product(CHOICES["warp_m"], CHOICES["warp_n"]))
+    rest = tuple(itertools.product(*(CHOICES[name] for name in ("stages", "split", "stream", "band", "staged"))))
+    for tile in tiles:
+        for number, warp in itertools.product(range(len(target.instructions)), warps):
+            try:
+                shape = _shape(problem, target, number, tile, warp)
+                for stages, split, stream, band, staged in rest:
+                    config = Mma(number, *tile, *warp, stages, split, stream, band, staged)
+                    try:
+                        _check_rest(problem, config, target, shape)
+                    except Infeasible:
+                        continue
+                    yield config
+            except Infeasible:
+                continue
+
+
+def _check_rest(problem: Conv2d, config: Mma, target: Target, shape: Shape) -> None:
+    tiles = shape.tiles_m * shape.tiles_n * problem.groups
+    if not target.async_copies and config.stages != 2:
+        raise Infeasible(f"stages={config.stages}: {target.name} copies through registers, which takes 2")
+    if config.stages > 2:
+        at_most(config.stages, shape.steps + 1, f"stages (the reduction has {shape.steps} steps)")
+    if config.split > 1 and config.stream:
+        raise Infeasible(f"split={config.split} and stream={config.stream} divide the same work: one of them is off")
+    if config.split > 1:
+        at_most(config.split, shape.steps, f"split (the reduction has {shape.steps} steps)")
+        # Enough blocks for four rounds of all multiprocessors need no more of them.
+        at_most(tiles * config.split, max(4 * target.processors, 2 * tiles), f"blocks at split={config.split}")
+    if config.stream:
+        blocks = config.stream * target.processors
+        at_most(blocks, tiles * shape.steps, "blocks that share the steps of all tiles")
+        at_most(tiles, 16 * blocks, f"tiles at stream={config.stream}: many tiles need no equal shares")
+        if tiles % blocks == 0:
+            raise Infeasible(f"stream={config.stream}: {tiles} tiles are equal shares already")
+    if config.band > 1 and (shape.tiles_n == 1 or shape.tiles_m == 1):
+        raise Infeasible(f"band={config.band} changes nothing with {shape.tiles_m}x{shape.tiles_n} tiles")
+    if config.staged:
+        out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
+        if problem.layout != "nhwc" or problem.k_group * out_bytes % 16:
+            raise Infeasible(
+                f"staged=1 writes 16 bytes of channels at once; {problem.k_group} channels a group of {out_bytes} "
+                f"bytes in {problem.layout} do not allow it"
+            )
+        if config.split > 1 and target.clusters and config.split <= MOST_IN_CLUSTER:
+            raise Infeasible(f"staged=1: with split={config.split}, the blocks of a cluster write vectors as they come")
+        if config.tile_n == config.warp_n:
+            raise Infeasible(f"staged=1: a warp of {config.warp_n} channels writes whole rows already")
+
+
+def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
+    check_choices(config, CHOICES)
+    tile, warp = (config.tile_m, config.tile_n, config.tile_k), (config.warp_m, config.warp_n)
+    shape = _shape(problem, target, config.instruction, tile, warp)
+    _check_rest(problem, config, target, shape)
+    q, steps = problem.quantization, shape.steps
+    tiles = shape.tiles_m * shape.tiles_n * problem.groups
+    vector_n = _vector(problem, config, shape)
+    combine = _combine(config, target)
+    smem_bytes = _smem_bytes(problem, config, shape, combine, vector_n)
+    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    blocks = config.stream * target.processors or tiles * config.split
+    at_most(blocks, 2**31 - 1, "blocks")
+    fields = argument_fields(problem)
+    if combine == "scratch":
+        sums = tiles * config.tile_m * config.tile_n
+        if q.w_zero_point:
+            sums += tiles * config.tile_m * shape.atom_n * (config.tile_n // config.warp_n)
+        at_most(4 * sums, 2**30, "bytes of scratch memory")
+        fields = (
+            *(field for field in fields if field.is_pointer),
+            Field("sums", "int*", "scratch", "of tiles that several blocks share", None, sums),
+            Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, tiles),
+            *(field for field in fields if not field.is_pointer),
+        )
+    alignment = {"x": shape.x_bytes, "w": shape.w_bytes}
+    alignment["y"] = 16 if config.staged else vector_n * DATA_TYPES[q.out_type].bytes
+    if q.residual != "none":
+        alignment["residual"] = vector_n * DATA_TYPES[q.residual].bytes
+    constants = {
+        "The problem.": problem_constants(problem, filter_rows=True),
+        "The config.": (
+            Constant("TILE_M", config.tile_m, "output pixels of a block"),
+            Constant("TILE_N", config.tile_n, "output channels of a block"),
+            Constant("TILE_K", config.tile_k, "bytes of the reduction in a step"),
+            Constant("WARP_M", config.warp_m, "output pixels of a warp"),
+            Constant("WARP_N", config.warp_n, "output channels of a warp"),
+            Constant("STAGES", config.stages, "steps in shared memory: one is multiplied, the others on their way"),
+            *((Constant("SPLIT", config.split, "blocks that share a tile"),) if config.split > 1 else ()),
+            Constant("BAND", config.band, "tiles of pixels that are worked on together"),
+        ),
+        "What follows.": (
+            Constant("WARP_SIZE", target.warp_size),
+            Constant("THREADS", shape.threads),
+            Constant("ATOM_M", shape.atom_m, "output pixels of one instruction"),
+            Constant("ATOM_N", shape.atom_n, "output channels of one instruction"),
+            Constant("ATOM_K", shape.instruction.k, "bytes of the reduction in one instruction"),
+            Constant("K_BLOCK", shape.block_k, "bytes of the reduction in one fragment"),
+            Constant("STEPS", steps, "along the reduction"),
+            Constant("TAIL", problem.reduction % config.tile_k != 0, "the last step reaches beyond the reduction"),
+            Constant("TILES_M", shape.tiles_m, "along the pixels"),
+            Constant("TILES_N", shape.tiles_n, "along the channels of a group"),
+            *((Constant("TILES", tiles), Constant("BLOCKS", blocks)) if config.stream else ()),
+            Constant("X_BYTES", shape.x_bytes, "one copy of x (1: byte by byte)"),
+            Constant("W_BYTES", shape.w_bytes, "one copy of w (1: byte by byte)"),
+            Constant("VECTOR_N", vector_n, "channels that are written at once"),
+            Constant("SMEM_BYTES", smem_bytes),
+        ),
+    }
+    launches: tuple[Launch, ...] = (Launch("conv2d_mma", (blocks, 1, 1), shape.threads, smem_bytes),)
+    if q.x_zero_point:
+        constants["What follows."] += (Constant("FOLD_THREADS", FOLD_THREADS),)
+        launches = (fold_launch(problem), *launches)
+    return Plan(
+        problem=problem,
+        config=config,
+        target=target,
+        page="conv2d/mma.j2",
+        constants=constants,
+        launches=launches,
+        fields=fields,
+        alignment=alignment,
+        aliases=aliases(problem),
+        roles=_roles(problem, config, target, shape, combine),
+        wants=_wants(target, shape, combine),
+    )
+
+
+def _combine(config: Mma, target: Target) -> str:
+    """How the parts of a tile become one: within a cluster, or in device memory."""
+    if config.split > 1 and config.split <= MOST_IN_CLUSTER and target.clusters:
+        return "cluster"
+    return "scratch" if config.split > 1 or config.stream else "none"
+
+
+def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: str) -> dict[str, object]:
+    name, q = shape.instruction.name, problem.quantization
+    # One file an instruction of NVIDIA's; AMD's share what their layouts have in common.
+    atom = name if shape.is_nvidia else "mfma" if name.startswith("mfma") else f"wmma_{name.rpartition('_')[2]}"
+    operation = "emulated" if target.vendor == "cpu" else atom if shape.is_nvidia else atom.partition("_")[0]
+    return {
+        "instruction": shape.instruction,
+        "spelled": shape.instruction.spell(q.x_type, q.w_type),
+        "atom": atom,
+        "operation": f"instruction/{operation}.j2",
+        "loader": "async" if target.async_copies else "registers",
+        "combine": combine,
+        "split": config.split,
+        "schedule": "stream" if config.stream else "tile",
+        "staged": bool(config.staged),
+        "store": "staged" if config.staged else "direct",
+        "overlaps": target.overlaps_launches,
+        "channel_arguments": _channel_arguments(problem),
+    }
+
+
+def _channel_arguments(problem: Conv2d) -> list[object]:
+    return [a for step in epilogue_steps(problem.quantization) for a in step.arguments if a.per_channel]
+
+
+def _wants(target: Target, shape: Shape, combine: str) -> tuple[str, ...]:
+    wants = ["warp"]
+    if target.async_copies:
+        wants.append("copies")
+    if shape.is_nvidia:
+        wants.append("matrices")
+    if combine != "none":
+        wants.append({"cluster": "cluster", "scratch": "atomics"}[combine])
+    if target.overlaps_launches:
+        wants.append("overlap")
+    return tuple(wants)
+
+
+def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
+    """Channels that a lane writes at once: neighbours of one pixel, all of which exist or none."""
+    lane = config.warp_n // shape.atom_n * shape.lane_channels
+    widest = min(lane, 16 // DATA_TYPES[problem.quantization.out_type].bytes)
+    return math.gcd(widest, problem.k_group)
+
+
+def _smem_bytes(problem: Conv2d, config: Mma, shape: Shape, combine: str, vector_n: int) -> int:
+    q = problem.quantization
+    channels = 4 * config.tile_n * len(_channel_arguments(problem))
+    phases = [config.stages * config.tile_k * (config.tile_m + config.tile_n)]
+    if config.staged:
+        phases.append(config.tile_m * (config.tile_n * DATA_TYPES[q.out_type].bytes + 16))
+    if combine == "cluster":
+        lane_pixels = config.warp_m * config.warp_n // (
+            shape.threads // shape.warps * (config.warp_n // shape.atom_n * shape.lane_channels)
+        )
+        phases.append(4 * config.tile_m * config.tile_n + 4 * shape.threads * lane_pixels * q.w_zero_point)
+    return ceil_div(channels, 16) * 16 + max(phases) + 16 * (combine == "scratch")
+
+
+def cost(plan: Plan) -> float:
+    """About how long the launch takes, in clocks of a multiprocessor."""
+    config, problem, target = plan.config, plan.problem, plan.target
+    assert isinstance(config, Mma)
+    assert isinstance(problem, Conv2d)
+    constant = {c.name: c.value for c in plan.constants["What follows."]}
+    threads, steps = plan.main.threads, constant["STEPS"]
+    warps = threads // target.warp_size
+    tile_bytes = (config.tile_m + config.tile_n) * config.tile_k
+    # 2048 products, 128 bytes of shared memory and 28 bytes of the second-level cache a clock.
+    multiply = config.tile_m * config.tile_n * config.tile_k / 2048
+    shared = (warps * (config.warp_m + config.warp_n) * config.tile_k + tile_bytes) / 128
+    narrow = 16 / max(1, constant["X_BYTES"])
+    fetch = tile_bytes / 28 * max(1.0, narrow / 4)
+    registers = min(255, 40 + config.warp_m * config.warp_n * 3 // (2 * target.warp_size))
+    resident = max(
+        1,
+        min(
+            target.registers_per_sm // (registers * threads),
+            target.smem_bytes_per_sm // (plan.main.smem_bytes + 1024),
+            target.threads_per_sm // threads,
+        ),
+    )
+    blocks = plan.main.grid[0]
+    total_steps = steps * blocks / config.split if not config.stream else steps * constant["TILES"]
+    held = min(resident, ceil_div(blocks, target.processors))
+    # A step takes what the busiest unit needs, or its share of the latency that the stages hide.
+    step = max(held * max(multiply, shared, fetch), 700 / (config.stages - 1), 60.0)
+    epilogue = config.tile_m * config.tile_n * 8 / 128
+    rounds = ceil_div(blocks, held * target.processors)
+    each = total_steps / blocks * step + held * epilogue + 1800
+    combined = 0.0
+    if config.split > 1 or config.stream:
+        combined = 600.0 + config.split * 20 if target.clusters and config.split <= MOST_IN_CLUSTER else 3000.0
+    return rounds * each + combined
