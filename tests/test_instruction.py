@@ -13,42 +13,16 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from fragments import BY_NAME, INSTRUCTIONS, gather, places, scatter
 
-from qconv import instruction_tables
 from qconv.instruction import Digit, Fragment, MatrixInstruction
 
-INSTRUCTIONS = [value for value in vars(instruction_tables).values() if isinstance(value, MatrixInstruction)]
-BY_NAME = {instruction.name: instruction for instruction in INSTRUCTIONS}
 TYPED = [
     pytest.param(instruction, a_type, b_type, id=f"{instruction.name}-{a_type}-{b_type}")
     for instruction in INSTRUCTIONS
     for a_type in instruction.a_types
     for b_type in instruction.b_types
 ]
-
-
-def places(fragment: Fragment) -> list[list[tuple[int, int]]]:
-    """The coordinates that each lane holds, element by element."""
-    return [
-        [fragment.coordinates(lane, element) for element in range(fragment.elements)] for lane in range(fragment.lanes)
-    ]
-
-
-def scatter(tile: np.ndarray[Any, Any], fragment: Fragment) -> np.ndarray[Any, Any]:
-    """The 32-bit registers of each lane, elements packed from the lowest bits on, as hardware holds them."""
-    held = np.array([[tile[place] for place in lane] for lane in places(fragment)], dtype=tile.dtype)
-    return held.view(np.dtype("<u4"))
-
-
-def gather(registers: np.ndarray[Any, Any], fragment: Fragment, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The tile that the registers hold; copies must agree and no element may be missing."""
-    held = registers.view(dtype)
-    tile: dict[tuple[int, int], int] = {}
-    for lane, row in enumerate(places(fragment)):
-        for element, place in enumerate(row):
-            assert tile.setdefault(place, held[lane, element]) == held[lane, element]
-    rows, columns = fragment.shape
-    return np.array([[tile[i, j] for j in range(columns)] for i in range(rows)], dtype=np.int64)
 
 
 @pytest.mark.parametrize(("instruction", "a_type", "b_type"), TYPED)

@@ -140,11 +140,11 @@ def unpack(data: bytes) -> list[int]:
 
 
 class Runner:
-    """Launches the kernels above in this process."""
+    """Launches kernels, by default those above, in this process."""
 
-    def __init__(self, cache: Path) -> None:
+    def __init__(self, cache: Path, text: str = "".join([REDUCE, WARP, INDICES, DIVERGENT, MISSING_BARRIER])) -> None:
         cpu_runtime.runtime_library(cache)
-        source = "".join([PRELUDE, REDUCE, WARP, INDICES, DIVERGENT, MISSING_BARRIER])
+        source = PRELUDE + text
         flags = [*cpu_runtime.KERNEL_FLAGS, "-Wall", "-Werror", "-fvisibility=hidden"]
         source = source.replace('extern "C" void name', 'extern "C" __attribute__((visibility("default"))) void name')
         self.library = ctypes.CDLL(str(cpu_runtime.build({"kernel.cpp": source}, [*flags, "-shared"], ".so", cache)))
@@ -183,6 +183,7 @@ def sanitized(
     grid: tuple[int, int, int] = (1, 1, 1),
     threads: int = 64,
     shared_bytes: int = 0,
+    warp_size: int = 32,
     workers: int = 2,
     seed: int = 0,
 ) -> SanitizerReport:
@@ -196,6 +197,7 @@ def sanitized(
         grid=grid,
         threads=threads,
         shared_bytes=shared_bytes,
+        warp_size=warp_size,
         workers=workers,
         seed=seed,
         cache=cache,

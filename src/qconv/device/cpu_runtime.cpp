@@ -85,6 +85,10 @@ const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int 
     return worker->exchange(value, bytes, line);
 }
 
+void qconv_cpu_fail(const char* what, int line) { worker->fail(what, line); }
+
+int qconv_cpu_defers_copies(void) { return worker->defers_copies(); }
+
 int qconv_cpu_launch(qconv_cpu_entry_t entry, const void* arguments, const unsigned grid[3], unsigned threads,
                      unsigned long shared_bytes, unsigned warp_size, unsigned workers, unsigned seed,
                      char* message, unsigned long message_bytes) {

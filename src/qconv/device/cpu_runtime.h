@@ -32,13 +32,21 @@ void qconv_cpu_barrier(int line);
 // of lanes that do not exist are unspecified.
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
 
+// Ends the launch with a message: what this thread did wrong at this line, where a GPU would not say anything.
+// Does not return.
+void qconv_cpu_fail(const char* what, int line);
+
+// Whether an asynchronous copy happens no earlier than the wait for it, and otherwise at once: the two ends of
+// what a GPU may do. It is the same for all of a launch.
+int qconv_cpu_defers_copies(void);
+
 // Runs a grid and returns when all blocks are done.
 //   threads    per block, 1..1024
 //   warp_size  32 or 64
 //   workers    blocks in flight; 0: one per core
 //   seed       the order of threads between two barriers. 0: ascending, each as far as it can; 1: descending,
-//   and the
-//              blocks too; others: a pseudo-random order per phase, the same for the same seed and block
+//              and the blocks too; others: a pseudo-random order per phase, the same for the same seed and
+//              block. Even: asynchronous copies are deferred; odd: they happen at once
 // Returns 0, or nonzero with a readable `message` when the request is invalid, memory is short, or threads
 // diverged: the block's threads (or a warp's lanes) wait at different lines, or some have returned while
 // others wait. After a divergence no further block is started, the fibers of that block are abandoned where

@@ -86,6 +86,8 @@ class Worker {
     void run(Launch& launch);
     void barrier(int line);
     const void* exchange(const void* value, size_t bytes, int line);
+    [[noreturn]] void fail(const char* what, int line);
+    bool defers_copies() const { return launch_->seed % 2 == 0; }
     void run_threads();  // on a fiber: the threads that its stack serves, one after the other
 
     unsigned current = 0;  // the thread whose turn it is
@@ -296,6 +298,12 @@ inline const void* Worker::exchange(const void* value, size_t bytes, int line) {
     suspend();
     happens_after(deposits);
     return deposits;
+}
+
+void Worker::fail(const char* what, int line) {
+    launch_->fail("line " + std::to_string(line) + ", thread " + std::to_string(current) + " of block " +
+                  position() + ": " + what);
+    abandon_block();
 }
 
 void Worker::abandon_block() {

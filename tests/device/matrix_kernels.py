@@ -1,0 +1,55 @@
+"""Kernels made of what the templates give the CPU device for matrix instructions, and the data they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from fragments import scatter
+from numpy.typing import NDArray
+
+from qconv.generator.source import _environment
+from qconv.instruction import Fragment, MatrixInstruction
+
+Array = NDArray[Any]
+
+# The miniature prelude of the other kernels is a macro of this name.
+_NO_MACRO = "#undef barrier\n"
+
+
+def prelude(wants: Iterable[str], **constants: int) -> str:
+    """The CPU prelude with these parts, behind the constants that a plan emits."""
+    lines = [f"constexpr int {name} = {value};\n" for name, value in constants.items()]
+    template = _environment().from_string('//% include "prelude/cpu.j2"\n')
+    return _NO_MACRO + "".join(lines) + template.render(wants=set(wants))
+
+
+def multiply_kernel(name: str, instruction: MatrixInstruction, a_type: str, b_type: str) -> str:
+    """A kernel that adds one product: every thread's registers of a, b and d are its input, those of d its output."""
+    sizes = {"A": instruction.a.registers, "B": instruction.b.registers, "D": instruction.d.registers}
+    signed = {"A": a_type == "int8", "B": b_type == "int8"}
+    page = _environment().from_string('//% include "instruction/emulated.j2"\n').render(instruction=instruction)
+    return f"""
+namespace in_{name} {{
+constexpr bool {", ".join(f"{operand}_SIGNED = {str(is_signed).lower()}" for operand, is_signed in signed.items())};
+constexpr int {", ".join(f"{operand}_REGISTERS = {count}" for operand, count in sizes.items())};
+{page}
+}}
+KERNEL({name}) {{
+    unsigned a[{sizes["A"]}], b[{sizes["B"]}];
+    int d[{sizes["D"]}];
+    const int* mine = input + t * {sum(sizes.values())};
+    for (auto& word : a) word = static_cast<unsigned>(*mine++);
+    for (auto& word : b) word = static_cast<unsigned>(*mine++);
+    for (auto& word : d) word = *mine++;
+    in_{name}::multiply_add(a, b, d);
+    for (int i = 0; i < {sizes["D"]}; ++i) output[t * {sizes["D"]} + i] = d[i];
+}}
+"""
+
+
+def registers(tiles: Sequence[Array], fragments: Sequence[Fragment]) -> list[int]:
+    """What the kernel above reads."""
+    held = [scatter(tile, fragment) for tile, fragment in zip(tiles, fragments, strict=True)]
+    return [int(word) for word in np.concatenate(held, axis=1).view(np.int32).ravel()]

@@ -1,0 +1,155 @@
+"""The CPU device executes every matrix instruction in its documented layout, and no other layout gives its result."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cpu_kernels import Runner, sanitized, unpack
+from fragments import BY_NAME, INSTRUCTIONS, places, scatter
+from matrix_kernels import Array, multiply_kernel, prelude, registers
+
+from qconv.device import cpu_runtime
+from qconv.errors import LaunchError
+from qconv.instruction import Fragment, MatrixInstruction
+
+TYPED = [
+    pytest.param(instruction, a_type, b_type, id=f"{instruction.name}-{a_type}-{b_type}")
+    for instruction in INSTRUCTIONS
+    for a_type in instruction.a_types
+    for b_type in instruction.b_types
+]
+
+
+def kernel_name(instruction: MatrixInstruction, a_type: str, b_type: str) -> str:
+    return f"{instruction.name}_{a_type}_{b_type}"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def runners(cache: Path) -> dict[int, Runner]:
+    """By the lanes of a warp: all the instructions of so many."""
+    found = {}
+    for lanes in (32, 64):
+        cases = [case.values for case in TYPED if case.values[0].lanes == lanes]
+        kernels = [multiply_kernel(kernel_name(*case), *case) for case in cases]
+        found[lanes] = Runner(cache, prelude({"warp"}, WARP_SIZE=lanes) + "".join(kernels))
+    return found
+
+
+def draw(instruction: MatrixInstruction, a_type: str, b_type: str, seed: int) -> list[Array]:
+    """A, B and what their product is added to, all of their types' whole range."""
+    rng = np.random.default_rng(seed)
+    m, n, k = instruction.m, instruction.n, instruction.k
+    wanted = (((m, k), np.dtype(a_type)), ((k, n), np.dtype(b_type)), ((m, n), np.dtype(np.int32)))
+    return [
+        rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True) for shape, dtype in wanted
+    ]
+
+
+def expected(a: Array, b: Array, c: Array) -> Array:
+    return (a.astype(np.int64) @ b.astype(np.int64) + c).astype(np.int32)  # the sum wraps
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+@pytest.mark.parametrize(("instruction", "a_type", "b_type"), TYPED)
+def test_two_warps_multiply(
+    runners: dict[int, Runner], instruction: MatrixInstruction, a_type: str, b_type: str, seed: int
+) -> None:
+    fragments = (instruction.a, instruction.b, instruction.d)
+    tiles = [draw(instruction, a_type, b_type, warp) for warp in range(2)]
+    result = runners[instruction.lanes](
+        kernel_name(instruction, a_type, b_type),
+        [word for warp in tiles for word in registers(warp, fragments)],
+        2 * instruction.lanes * instruction.d.registers,
+        0,
+        threads=2 * instruction.lanes,
+        warp_size=instruction.lanes,
+        seed=seed,
+    )
+    assert result == [word for warp in tiles for word in scatter(expected(*warp), instruction.d).view("i4").ravel()]
+
+
+def alterations(fragment: Fragment) -> Iterator[Fragment]:
+    """The fragment with two of its digits exchanged, wherever that is a layout and moves an element."""
+    digits, lanes = (*fragment.lane, *fragment.element), len(fragment.lane)
+    for first, second in itertools.combinations(range(len(digits)), 2):
+        across = first < lanes <= second
+        if across and (digits[first].size != digits[second].size or digits[first].axis == "copy"):
+            continue
+        exchanged = list(digits)
+        exchanged[first], exchanged[second] = digits[second], digits[first]
+        altered = replace(fragment, lane=tuple(exchanged[:lanes]), element=tuple(exchanged[lanes:]))
+        if places(altered) != places(fragment):
+            yield altered
+
+
+ALTERED = [
+    pytest.param(instruction, operand, altered, id=f"{instruction.name}-{operand}-{index}")
+    for instruction in INSTRUCTIONS
+    for operand in "abd"
+    for index, altered in enumerate(alterations(getattr(instruction, operand)))
+]
+
+
+@pytest.mark.parametrize(("instruction", "operand", "altered"), ALTERED)
+def test_a_wrong_layout_shows(
+    runners: dict[int, Runner], instruction: MatrixInstruction, operand: str, altered: Fragment
+) -> None:
+    """The operand is held in a layout that differs in two digits; its type and shape are right."""
+    tiles = draw(instruction, "int8", "int8", seed=3)
+    words = registers(tiles, [altered if name == operand else getattr(instruction, name) for name in "abd"])
+    name, sums = kernel_name(instruction, "int8", "int8"), instruction.lanes * instruction.d.registers
+
+    def multiplied() -> list[int]:
+        run = runners[instruction.lanes]
+        return run(name, words, sums, 0, threads=instruction.lanes, warp_size=instruction.lanes)
+
+    original = getattr(instruction, operand)
+    if [digit.axis == "copy" for digit in altered.lane] != [digit.axis == "copy" for digit in original.lane]:
+        with pytest.raises(LaunchError, match="two lanes that hold copies of an operand differ"):
+            multiplied()
+    else:
+        assert multiplied() != list(scatter(expected(*tiles), instruction.d).view("i4").ravel())
+
+
+def test_every_operand_was_altered() -> None:
+    assert {(case.values[0].name, case.values[1]) for case in ALTERED} == {
+        (name, operand) for name in BY_NAME for operand in "abd"
+    }
+
+
+def test_copies_that_differ_are_reported(runners: dict[int, Runner]) -> None:
+    instruction = BY_NAME["wmma_i32_16x16x16_iu8_gfx11"]
+    words = registers(draw(instruction, "int8", "int8", 0), (instruction.a, instruction.b, instruction.d))
+    words[16 * 16 + 5] ^= 1  # lane 16, second word of B: lane 0 has the same
+    with pytest.raises(LaunchError, match=r"line \d+, thread \d+ of block \(0,0,0\): two lanes.* differ"):
+        runners[32](kernel_name(instruction, "int8", "int8"), words, 32 * 8, 0, threads=32)
+
+
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+@pytest.mark.parametrize("name", ["mma_m16n8k32", "mfma_i32_32x32x16_i8", "wmma_i32_16x16x16_iu8_gfx11"])
+def test_the_sanitizers_find_nothing(cache: Path, name: str, sanitizer: cpu_runtime.Sanitizer) -> None:
+    instruction = BY_NAME[name]
+    tiles = draw(instruction, "int8", "int8", 0)
+    report = sanitized(
+        cache,
+        "multiply",
+        prelude({"warp"}, WARP_SIZE=instruction.lanes) + multiply_kernel("multiply", instruction, "int8", "int8"),
+        sanitizer,
+        registers(tiles, (instruction.a, instruction.b, instruction.d)),
+        instruction.lanes * instruction.d.registers,
+        0,
+        threads=instruction.lanes,
+        warp_size=instruction.lanes,
+    )
+    assert (report.kind, report.text) == ("clean", "")
+    assert unpack(report.outputs[0]) == list(scatter(expected(*tiles), instruction.d).view("i4").ravel())
