@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 import qconv
-from qconv.device import default_spec, open_device
+from qconv.device import default_spec, extended, open_device
+from qconv.generator.plan import Launch
 
 PROBLEM = qconv.Conv2d(1, 8, 8, 16, 16, 1, 1)
 
@@ -81,8 +82,11 @@ def launches(device: Any) -> dict[str, float]:
     def cupy_raw() -> None:
         raw((1,), (64,), (x, w, bound.y, np.float32(1)))
 
+    plain = Launch("one", (1, 1, 1), 64, 0)
+    extended_launch = extended.launcher(function, plain, address, extended.attributes_of(plain, overlap=False))
     measured: dict[str, Callable[[], Any]] = {
         "bare_driver_ns": bare,
+        "extended_ns": lambda: extended_launch(0),
         "bound_ns": bound,
         "bound_given_stream_ns": lambda: bound(stream.ptr),
         "cupy_rawkernel_ns": cupy_raw,

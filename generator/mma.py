@@ -31,6 +31,7 @@ class Mma(Config):
     stages: int  # steps in shared memory: one is multiplied, the others are on their way
     split: int  # blocks that share a tile, each a part of the reduction
     stream: int  # 0: a block a tile; else blocks a multiprocessor, with equal shares of all steps of all tiles
+    taps: int  # 1: all taps of a run of channels before the next run, so that a step finds what the last one fetched
     band: int  # tiles of pixels that are worked on together, so that their weights are read once
     staged: int  # 1: the outputs go through shared memory, to be written in whole rows
 
@@ -45,9 +46,12 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "stages": (2, 3, 4, 6),
     "split": (1, 2, 4, 8, 16),
     "stream": (0, 1, 2),
+    "taps": (0, 1),
     "band": (1, 8),
     "staged": (0, 1),
 }
+# What is chosen once the tile is: see `Shape`.
+REST = ("stages", "split", "stream", "taps", "band", "staged")
 MOST_WARPS = 8
 # Accumulators of a lane. More leave no registers for the operands.
 MOST_SUMS = 128
@@ -162,13 +166,13 @@ def configs(problem: Conv2d, target: Target) -> Iterator[Mma]:
     """What may be feasible: tiles that are not are left out with all that could be done with them."""
     tiles = itertools.product(CHOICES["tile_m"], CHOICES["tile_n"], CHOICES["tile_k"])
     warps = tuple(itertools.product(CHOICES["warp_m"], CHOICES["warp_n"]))
-    rest = tuple(itertools.product(*(CHOICES[name] for name in ("stages", "split", "stream", "band", "staged"))))
+    rest = tuple(itertools.product(*(CHOICES[name] for name in REST)))
     for tile in tiles:
         for number, warp in itertools.product(range(len(target.instructions)), warps):
             try:
                 shape = _shape(problem, target, number, tile, warp)
-                for stages, split, stream, band, staged in rest:
-                    config = Mma(number, *tile, *warp, stages, split, stream, band, staged)
+                for chosen in rest:
+                    config = Mma(number, *tile, *warp, *chosen)
                     try:
                         _check_rest(problem, config, target, shape)
                     except Infeasible:
@@ -196,6 +200,14 @@ def _check_rest(problem: Conv2d, config: Mma, target: Target, shape: Shape) -> N
         at_most(tiles, 16 * blocks, f"tiles at stream={config.stream}: many tiles need no equal shares")
         if tiles % blocks == 0:
             raise Infeasible(f"stream={config.stream}: {tiles} tiles are equal shares already")
+    if config.taps:
+        if problem.layout != "nhwc" or problem.c_group % config.tile_k or problem.r * problem.s == 1:
+            raise Infeasible(
+                f"taps=1 takes runs of tile_k={config.tile_k} channels tap by tap; {problem.r}x{problem.s} taps of "
+                f"{problem.c_group} channels in {problem.layout} do not allow it"
+            )
+        if problem.c_group == config.tile_k:
+            raise Infeasible(f"taps=1 changes nothing with one run of tile_k={config.tile_k} channels")
     if config.band > 1 and (shape.tiles_n == 1 or shape.tiles_m == 1):
         raise Infeasible(f"band={config.band} changes nothing with {shape.tiles_m}x{shape.tiles_n} tiles")
     if config.staged:
@@ -267,6 +279,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
             Constant("X_BYTES", shape.x_bytes, "one copy of x (1: byte by byte)"),
             Constant("W_BYTES", shape.w_bytes, "one copy of w (1: byte by byte)"),
             Constant("VECTOR_N", vector_n, "channels that are written at once"),
+            *_copies_in_flight(config, target, shape),
             Constant("SMEM_BYTES", smem_bytes),
         ),
     }
@@ -286,7 +299,17 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
         aliases=aliases(problem),
         roles=_roles(problem, config, target, shape, combine),
         wants=_wants(target, shape, combine),
+        overlaps=target.overlaps_launches,
     )
+
+
+def _copies_in_flight(config: Mma, target: Target, shape: Shape) -> tuple[Constant, ...]:
+    """The CPU device keeps a thread's copies in a queue."""
+    if target.vendor != "cpu" or not target.async_copies:
+        return ()
+    rows = ((config.tile_m, shape.x_bytes), (config.tile_n, shape.w_bytes))
+    pieces = sum(ceil_div(side * config.tile_k, max(width, 4) * shape.threads) for side, width in rows)
+    return (Constant("COPIES_IN_FLIGHT", config.stages * pieces, "of a thread"),)
 
 
 def _combine(config: Mma, target: Target) -> str:
@@ -307,12 +330,14 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
         "atom": atom,
         "operation": f"instruction/{operation}.j2",
         "loader": "async" if target.async_copies else "registers",
+        "gathers_x": shape.x_bytes == 1,
+        "gathers_w": shape.w_bytes == 1,
         "combine": combine,
         "split": config.split,
         "schedule": "stream" if config.stream else "tile",
+        "taps_first": bool(config.taps),
         "staged": bool(config.staged),
         "store": "staged" if config.staged else "direct",
-        "overlaps": target.overlaps_launches,
         "channel_arguments": _channel_arguments(problem),
     }
 

@@ -55,7 +55,10 @@ class Field:
 
     name: str
     ctype: str
-    role: str  # the name of the caller's array; workspace: written by an earlier launch; value: from the parameters
+    # The name of the caller's array; workspace: written by an earlier launch; value: from the parameters;
+    # scratch: int32 zeros before the launches of a call, and again after them; calls that may run at the same time
+    # must not share it.
+    role: str
     says: str
     argument: Argument | None = None
     elements: int = 1  # what a pointer that is not the caller's points at
@@ -87,10 +90,12 @@ class Launch:
     threads: int
     smem_bytes: int
     once: str = EACH
+    cluster: int = 1  # blocks, neighbours along z, that run at the same time and see each other's shared memory
 
     def __str__(self) -> str:
         grid = "x".join(map(str, self.grid))
-        return f"{self.kernel}<<<{grid}, {self.threads}, {self.smem_bytes} B>>>, once {self.once}"
+        cluster = f", clusters of 1x1x{self.cluster}" if self.cluster > 1 else ""
+        return f"{self.kernel}<<<{grid}, {self.threads}, {self.smem_bytes} B{cluster}>>>, once {self.once}"
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,10 @@ class Plan:
     aliases: dict[str, str]  # what the source calls X, W, ... and its type
     roles: dict[str, Any] = field(default_factory=dict)  # what else the page reads: which files fill its roles
     wants: tuple[str, ...] = ()  # what the prelude has to bring for the page
+    # The main kernel executes griddepcontrol: before it reads activations, or writes anything, it waits for what was
+    # launched before it; and what is launched next may begin before it ends. Until it waits it reads weights and
+    # parameters alone.
+    overlaps: bool = False
 
     @property
     def once(self) -> tuple[Launch, ...]:
@@ -119,6 +128,10 @@ class Plan:
     @property
     def main(self) -> Launch:
         return self.launches[-1]
+
+    @property
+    def scratch(self) -> tuple[Field, ...]:
+        return tuple(field for field in self.fields if field.role == "scratch")
 
     @property
     def argument_bytes(self) -> int:

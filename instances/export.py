@@ -13,6 +13,7 @@ from qconv import generator
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator import Plan, Source
+from qconv.generator.plan import Field
 from qconv.target import target
 
 if TYPE_CHECKING:
@@ -90,12 +91,29 @@ def _entry(kernel: Exported) -> dict[str, Any]:
                 "threads": launch.threads,
                 "smem_bytes": launch.smem_bytes,
                 "once": launch.once,
+                **({"cluster": (1, 1, launch.cluster)} if launch.cluster > 1 else {}),
             }
             for launch in plan.launches
         ],
-        "arguments": [{"name": f.name, "type": _c_type(plan, f.ctype), "says": f.says} for f in plan.fields],
+        "arguments": [_argument(plan, field) for field in plan.fields],
         "alignment": plan.alignment,
     }
+
+
+def _argument(plan: Plan, field: Field) -> dict[str, Any]:
+    entry = {"name": field.name, "type": _c_type(plan, field.ctype), "says": field.says}
+    return entry | ({"role": field.role, "bytes": 4 * field.elements} if field.role in _OWN else {})
+
+
+# What the caller allocates beside his arrays, and what he has to know of it.
+_OWN = {
+    "workspace": "written by the launch before",
+    "scratch": "zero before the first launch; each leaves it so. One for each launch that may run at the same time",
+}
+
+
+def _says(field: Field) -> str:
+    return f"{field.says}; {4 * field.elements} bytes, {_OWN[field.role]}" if field.role in _OWN else field.says
 
 
 def _c_type(plan: Plan, ctype: str) -> str:
@@ -121,12 +139,14 @@ def _header(kernels: list[Exported]) -> str:
             f"// {row.median_us:.2f} us on {row.device} ({row.target})",
             "typedef struct {",
         ]
-        lines += [f"    {_c_type(plan, field.ctype)} {field.name};  // {field.says}" for field in plan.fields]
+        lines += [f"    {_c_type(plan, field.ctype)} {field.name};  // {_says(field)}" for field in plan.fields]
         lines += [f"}} {prefix}_arguments;", "enum {"]
         for launch in plan.launches:
             symbol = kernel.symbol(launch.kernel)
             x, y, z = launch.grid
             lines.append(f"    {symbol}_grid_x = {x}, {symbol}_grid_y = {y}, {symbol}_grid_z = {z},")
             lines.append(f"    {symbol}_threads = {launch.threads}, {symbol}_smem_bytes = {launch.smem_bytes},")
+            if launch.cluster > 1:
+                lines.append(f"    {symbol}_cluster_z = {launch.cluster},")
         lines.append("};")
     return "\n".join(lines) + "\n"

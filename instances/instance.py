@@ -22,6 +22,9 @@ class Bound:
 
     The parameters and what was folded from the weights are as they were when it was made; `refold()` after writing new
     weights into the same array.
+
+    Its launches follow each other on one stream, since they share what the kernel keeps its partial sums in: for two at
+    the same time, bind twice. Keep it for as long as a launch of it, or a graph with it, may run.
     """
 
     __slots__ = ("_kept", "_packed", "launch", "y")
@@ -44,7 +47,7 @@ class Packed:
     """An instance with what stays the same from call to call: the weights, in the layout that the kernel reads, the
     parameters, and what is folded from both. Pack once, run many."""
 
-    def __init__(self, instance: Instance, weights: dict[str, Any], values: Any, stream: Any) -> None:
+    def __init__(self, instance: Instance, weights: dict[str, Any], values: Any, turned: bool, stream: Any) -> None:
         self.instance = instance
         self.weights = {name: array for name, (array, _) in weights.items()}
         self.values = values
@@ -53,27 +56,43 @@ class Packed:
         self._pieces = self._content({name: address for name, (_, address) in weights.items()})
         arguments = self._arguments({})
         self._folds = [instance.kernel.bind(launch, arguments) for launch in instance.plan.once]
-        self.refold(stream)
+        self._scratch = [(field.name, (field.elements,)) for field in instance.plan.scratch]
+        self._fence = instance.device.empty((1,), "int32") if instance.plan.overlaps else None
+        self.computed = turned or bool(self._folds)  # some of what the kernel reads
+        self.fold(stream)
 
-    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None) -> Any:
-        """One call on the caller's stream (by default the current one); returns the output."""
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False) -> Any:
+        """One call on the caller's stream (by default the current one); returns the output. `overlap`: see `bind`."""
         with self.instance.device.on(stream):
-            return self.launch_once(inputs, out, stream)
+            return self.launch_once(inputs, out, stream, overlap)
 
-    def launch_once(self, inputs: Sequence[Any], out: Any, stream: Any) -> Any:
+    def launch_once(self, inputs: Sequence[Any], out: Any, stream: Any, overlap: bool = False) -> Any:
         """The call itself, for who is on the stream already."""
-        return self._bind(inputs, out)(stream)
+        # What it allocates goes back to the pool of that stream, whose next user comes after the launch.
+        return self._bind(inputs, out, overlap)(stream)
 
-    def bind(self, *inputs: Any, out: Any = None) -> Bound:
-        bound = self._bind(inputs, out)
-        # What was uploaded and folded must be there for launches on any stream.
+    def bind(self, *inputs: Any, out: Any = None, overlap: bool = False) -> Bound:
+        """What launches with nothing left to do. `overlap`: see `Instance.bind`."""
+        bound = self._bind(inputs, out, overlap)
+        # What was uploaded, folded and cleared must be there for launches on any stream.
         self.instance.device.synchronize()
         return bound
 
     def refold(self, stream: Any = None) -> None:
         """After writing new weights into the same array."""
+        self.fold(stream)
+        self.settle(stream)
+
+    def fold(self, stream: Any) -> None:
         for fold in self._folds:
             fold(stream)
+
+    def settle(self, stream: Any) -> None:
+        """A launch that overlaps reads weights, and what was folded from them, before the kernel in front of it has
+        ended. It waits for what is no kernel: behind this, the weights are as they were written."""
+        if self._fence is not None:
+            with self.instance.device.on(stream):
+                self.instance.device.fill(self._fence, 0)
 
     def unpack(self, **layouts: str) -> dict[str, Any]:
         """The weights, in the layout asked for, and the parameters as they were checked: what pack was given."""
@@ -85,9 +104,15 @@ class Packed:
             unpacked[name] = array if inverse is None else self.instance.device.contiguous(array.transpose(inverse))
         return unpacked | (vars(self.values) if self.values is not None else {})
 
-    def _bind(self, inputs: Sequence[Any], out: Any) -> Bound:
+    def _bind(self, inputs: Sequence[Any], out: Any, overlap: bool) -> Bound:
         instance = self.instance
-        problem = instance.problem
+        problem, plan, device = instance.problem, instance.plan, instance.device
+        if overlap and not plan.overlaps:
+            raise ValueError(
+                f"overlap=True was given, but a {plan.config.family} kernel for {plan.target.name} does not wait by "
+                "itself for what was launched before it: leave it out. NVIDIA targets from sm_90a on have kernels that "
+                "do; instance.plan.overlaps tells"
+            )
         wanted = [tensor for tensor in problem.inputs if tensor.name not in problem.packed]
         if len(inputs) != len(wanted):
             names = ", ".join(tensor.name for tensor in wanted)
@@ -99,19 +124,23 @@ class Packed:
             raise ValueError(f"out has {len(outs)} arrays; this problem writes {len(problem.outputs)}")
         for i, tensor in enumerate(problem.outputs):
             if outs[i] is None:
-                outs[i] = instance.device.empty(tensor.shape, tensor.dtype)
+                outs[i] = device.empty(tensor.shape, tensor.dtype)
             shown = Tensor(f"out[{i}]" if several else "out", tensor.shape, tensor.dtype)
             arrays[tensor.name] = instance.array(shown, outs[i], tensor.name)
+        for name, shape in self._scratch:
+            arrays[name] = device.adopt(name, device.zeros(shape, "int32"))
         arguments = self._arguments({name: address for name, (_, address) in arrays.items()})
-        launches = [instance.kernel.bind(launch, arguments) for launch in instance.plan.each]
+        launches = [instance.kernel.bind(each, arguments, overlap and each is plan.main) for each in plan.each]
         return Bound(tuple(outs) if several else outs[0], _in_order(launches), self, tuple(arrays.values()))
 
     def _content(self, addresses: dict[str, int]) -> list[bytes | str]:
-        """The argument struct in pieces; a name stands for the address of a caller's array."""
+        """The argument struct in pieces; a name stands for the address of what each call has of its own."""
         device, problem = self.instance.device, self.instance.problem
         pieces: list[bytes | str] = []
         for field in self.instance.plan.fields:
-            if field.role not in ("workspace", "value"):
+            if field.role == "scratch":
+                pieces.append(field.name)
+            elif field.role not in ("workspace", "value"):
                 pieces.append(struct.pack("Q", addresses[field.role]) if field.role in addresses else field.role)
             elif not field.is_pointer:
                 pieces.append(field.value(problem, self.values))
@@ -157,6 +186,13 @@ class Instance:
     def pack(self, *weights: Any, stream: Any = None, **named: Any) -> Packed:
         """Check the weights and the parameters, and fold what follows from both. What is given in another layout
         (`w_layout`) is copied; what is not is read where it lies."""
+        with self.device.on(stream):
+            packed = self._pack(weights, named, stream)
+            packed.settle(stream)
+        return packed
+
+    def _pack(self, weights: Sequence[Any], named: dict[str, Any], stream: Any) -> Packed:
+        """For who is on the stream already, and sees to it that nothing overlaps with what this launches."""
         problem = self.problem
         relaid = problem.relayout(named)
         wanted = [tensor for tensor in problem.inputs if tensor.name in problem.packed]
@@ -165,18 +201,29 @@ class Instance:
             raise ValueError(f"{len(weights)} arrays were given to pack; it takes {', '.join(problem.packed)}")
         values = problem.checked({name: self.device.download(value) for name, value in named.items()})
         packed = {t.name: self.array(t, a, axes=relaid.get(t.name)) for t, a in zip(wanted, weights, strict=True)}
-        return Packed(self, packed, values, stream)
+        return Packed(self, packed, values, bool(relaid), stream)
 
-    def bind(self, *inputs: Any, out: Any = None, **parameters: Any) -> Bound:
-        """Check everything once and pack the arguments; the result launches with nothing left to do."""
+    def bind(self, *inputs: Any, out: Any = None, overlap: bool = False, **parameters: Any) -> Bound:
+        """Check everything once and pack the arguments; the result launches with nothing left to do.
+
+        `overlap` (where `plan.overlaps`): each launch may begin before the kernel in front of it on the stream has
+        ended, to hide the time between two kernels; in a CUDA graph as well. Until that kernel has ended it reads
+        weights and parameters, so that kernel must not write them: `refold()` comes between. Activations, the residual
+        and the outputs are safe: they are read and written after the wait.
+        """
         packed, rest = self._split(inputs, parameters, None)
-        return packed.bind(*rest, out=out)
+        return packed.bind(*rest, out=out, overlap=overlap)
 
-    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, **parameters: Any) -> Any:
-        """One call on the caller's stream (by default the current one); returns the output."""
+    def __call__(
+        self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False, **parameters: Any
+    ) -> Any:
+        """One call on the caller's stream (by default the current one); returns the output. `overlap`: as for `bind`,
+        but where the call itself folds or turns weights, it waits for that: pack them once."""
         with self.device.on(stream):
             packed, rest = self._split(inputs, parameters, stream)
-            return packed.launch_once(rest, out, stream)
+            if overlap and packed.computed:
+                packed.settle(stream)
+            return packed.launch_once(rest, out, stream, overlap)
 
     def _split(self, inputs: Sequence[Any], named: dict[str, Any], stream: Any) -> tuple[Packed, list[Any]]:
         """Arrays may be given in order or by name; the weights among them are packed."""
@@ -187,7 +234,7 @@ class Instance:
             names = ", ".join(tensor.name for tensor in tensors)
             raise ValueError(f"{max(len(inputs), len(given))} arrays were given; this problem takes {names}")
         weights = [given.pop(name) for name in self.problem.packed]
-        return self.pack(*weights, stream=stream, **named), list(given.values())
+        return self._pack(weights, named, stream), list(given.values())
 
     def array(
         self, tensor: Tensor, array: Any, role: str | None = None, axes: tuple[int, ...] | None = None

@@ -1,12 +1,16 @@
-"""What every test relies on: a cache of its own, and no settings of the person who runs them."""
+"""What every test relies on: a cache of its own, no settings of who runs them, and a GPU where it asks for one."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from qconv.device import Device
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,6 +29,24 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     os.environ["QCONV_CACHE"] = tempfile.mkdtemp(prefix="qconv-tests-")
     config.stash[CACHE] = os.environ["QCONV_CACHE"]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the fixtures of the test, which may need the GPU."""
+    if item.get_closest_marker("gpu") is not None:
+        # Not above: nothing of the package is imported before its settings are gone.
+        from qconv.device import gpu_specs
+
+        if not gpu_specs():
+            pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
+
+
+@pytest.fixture(scope="session")
+def gpu() -> Device:
+    """The first GPU, for tests marked `gpu`."""
+    from qconv.device import gpu_specs, open_device
+
+    return open_device(gpu_specs()[0])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

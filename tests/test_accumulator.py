@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from qconv import Conv2d, Quantization, generator, sample
-from qconv.device import Device, gpu_specs, open_device
+from qconv.device import Device, open_device
 from qconv.instances.lookup import load
 from qconv.tuner.verify import mismatch
 
@@ -59,10 +59,8 @@ def test_the_longest_sum(x_type: str, w_type: str, zero_points: bool) -> None:
 @pytest.mark.parametrize("zero_points", [False, True], ids=["symmetric", "zero points"])
 @pytest.mark.parametrize("w_type", EXTREMES)
 @pytest.mark.parametrize("x_type", EXTREMES)
-def test_the_longest_sum_on_a_gpu(x_type: str, w_type: str, zero_points: bool) -> None:
-    if not gpu_specs():
-        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    check(longest(x_type, w_type, zero_points), open_device(gpu_specs()[0]))
+def test_the_longest_sum_on_a_gpu(x_type: str, w_type: str, zero_points: bool, gpu: Device) -> None:
+    check(longest(x_type, w_type, zero_points), gpu)
 
 
 def test_a_deep_3x3_of_extremes() -> None:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from qconv import Conv2d, Parameters, Quantization, activation, generator, parse, reference, sample
-from qconv.device import Device, gpu_specs, open_device
+from qconv.device import Device, open_device
 from qconv.dtypes import DATA_TYPES, RANGES
 from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
@@ -138,14 +138,11 @@ def test_every_value_gives_the_same_bits(name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_on_a_gpu(name: str) -> None:
-    if not gpu_specs():
-        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    device = open_device(gpu_specs()[0])
+def test_on_a_gpu(name: str, gpu: Device) -> None:
     for out_type in SCALED_TYPES:
-        check_against_the_oracle(name, out_type, device)
+        check_against_the_oracle(name, out_type, gpu)
     if name in (*CURVES, "leaky_relu"):
-        check_values(name, device)
+        check_values(name, gpu)
 
 
 @pytest.mark.parametrize("out_type", ["int8", "uint8"])

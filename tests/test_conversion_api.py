@@ -11,7 +11,7 @@ import pytest
 import qconv
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.reference import compute
-from qconv.device import gpu_specs, open_device
+from qconv.device import Device
 
 SHAPE = (3, 4, 5, 6)
 # axis, block -> (outer, channels, inner), and the shape of the scales
@@ -207,16 +207,10 @@ def test_what_does_not_fit_is_refused(call: Any, says: str) -> None:
         call()
 
 
-@pytest.fixture(scope="module")
-def upload() -> Any:
-    if not gpu_specs():
-        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    return open_device(gpu_specs()[0]).upload
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("view", VIEWS)
-def test_on_a_gpu_scales_may_lie_on_either_side(view: str, upload: Any) -> None:
+def test_on_a_gpu_scales_may_lie_on_either_side(view: str, gpu: Device) -> None:
+    upload = gpu.upload
     given, _, shape = sizes(view)
     x, scale, zero = real(), scales(shape), zeros(shape)
     want = qconv.quantize(x, scale, zero, **given)
@@ -233,7 +227,8 @@ def test_on_a_gpu_scales_may_lie_on_either_side(view: str, upload: Any) -> None:
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_nothing_waits_between_choosing_and_quantizing(upload: Any) -> None:
+def test_on_a_gpu_nothing_waits_between_choosing_and_quantizing(gpu: Device) -> None:
+    upload = gpu.upload
     x = real()
     wanted = qconv.quantize_dynamic(x, axis="token")
     for got, want in zip(qconv.quantize_dynamic(upload(x), axis="token"), wanted, strict=True):

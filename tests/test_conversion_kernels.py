@@ -11,7 +11,7 @@ from random_conversions import conversions
 from qconv import generator, parse, sample
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize
 from qconv.conversion.problem import CHOICES
-from qconv.device import Device, gpu_specs, open_device
+from qconv.device import Device, open_device
 from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.generator.choosing import Choosing
@@ -35,12 +35,6 @@ def check(problem: Conversion, device: Device, seed: int) -> None:
         assert mismatch(instance, sample.draw(problem, seed)) is None, f"{problem} {plan.config}"
 
 
-def gpu() -> Device:
-    if not gpu_specs():
-        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    return open_device(gpu_specs()[0])
-
-
 @pytest.mark.parametrize("first", range(0, 40, 5))
 def test_random_conversions(first: int) -> None:
     for index, problem in enumerate(conversions(1, 40)[first : first + 5], first):
@@ -56,10 +50,9 @@ def test_many_random_conversions(first: int) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("first", range(0, 300, 10))
-def test_many_random_conversions_on_a_gpu(first: int) -> None:
-    device = gpu()
+def test_many_random_conversions_on_a_gpu(first: int, gpu: Device) -> None:
     for index, problem in enumerate(conversions(2, 300)[first : first + 10], first):
-        check(problem, device, index)
+        check(problem, gpu, index)
 
 
 def test_the_random_conversions_have_everything() -> None:

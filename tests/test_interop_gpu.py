@@ -9,7 +9,7 @@ import pytest
 
 import qconv
 from qconv import reference, sample
-from qconv.device import gpu_specs, open_device
+from qconv.device import Device, open_device
 from qconv.instances.instance import Instance
 
 pytestmark = pytest.mark.gpu
@@ -21,10 +21,8 @@ WANT = reference.conv2d(PROBLEM, *DRAWN.arrays, PROBLEM.checked(DRAWN.parameters
 
 
 @pytest.fixture(scope="module")
-def instance() -> Instance:
-    if not gpu_specs():
-        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    return qconv.lookup(PROBLEM, gpu_specs()[0])
+def instance(gpu: Device) -> Instance:
+    return qconv.lookup(PROBLEM, gpu.spec)
 
 
 @pytest.fixture(scope="module")

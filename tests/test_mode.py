@@ -14,7 +14,7 @@ import pytest
 from scalar_requantize import Case, requantize
 
 from qconv import Conv2d, Quantization, generator, parse, reference, sample
-from qconv.device import Device, gpu_specs, open_device
+from qconv.device import Device, open_device
 from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
 from qconv.mode import MODE_VALUES, PRESETS, Mode
@@ -90,10 +90,8 @@ def test_stored_vectors(mode: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", PRESETS)
-def test_stored_vectors_on_a_gpu(mode: str) -> None:
-    if not gpu_specs():
-        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    check_vectors(mode, open_device(gpu_specs()[0]))
+def test_stored_vectors_on_a_gpu(mode: str, gpu: Device) -> None:
+    check_vectors(mode, gpu)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +212,5 @@ def test_random_modes_on_random_problems(seed: int) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("seed", range(16))
-def test_random_modes_on_a_gpu(seed: int) -> None:
-    if not gpu_specs():
-        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    check_random_modes(seed, open_device(gpu_specs()[0]))
+def test_random_modes_on_a_gpu(seed: int, gpu: Device) -> None:
+    check_random_modes(seed, gpu)

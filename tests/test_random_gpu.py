@@ -7,22 +7,15 @@ from exactness import check, random_plan
 from random_problems import problems
 
 from qconv import generator
-from qconv.device import Device, gpu_specs, open_device
+from qconv.device import Device
 
 PROBLEMS = problems(seed=2, count=300)
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(scope="module")
-def device() -> Device:
-    if not gpu_specs():
-        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    return open_device(None)
-
-
 @pytest.mark.parametrize("first", range(0, len(PROBLEMS), 10))
-def test_the_default_and_a_random_config(first: int, device: Device) -> None:
+def test_the_default_and_a_random_config(first: int, gpu: Device) -> None:
     for index, problem in enumerate(PROBLEMS[first : first + 10], first):
-        check(generator.default(problem, device.target), device, seed=index)
-        check(random_plan(problem, device, index), device, seed=index)
+        check(generator.default(problem, gpu.target), gpu, seed=index)
+        check(random_plan(problem, gpu, index), gpu, seed=index)

@@ -20,9 +20,10 @@ def run(
     """The first report that is not clean, or the last one with the outputs. `source` replaces the generated text."""
     text = generator.render(plan).text if source is None else source
     buffers, arguments = _arguments(plan, drawn)
+    names = [field.name for field in plan.fields if field.is_pointer]
     roles = [field.role for field in plan.fields if field.is_pointer]
     outputs = [tensor.name for tensor in plan.problem.outputs]
-    written = [index for index, role in enumerate(roles) if role in ("workspace", *outputs)]
+    written = [index for index, role in enumerate(roles) if role in ("workspace", "scratch", *outputs)]
     for launch in plan.launches:
         report = cpu_runtime.run_sanitized(
             text,
@@ -42,6 +43,10 @@ def run(
             return report, []
         for index, content in zip(written, report.outputs, strict=True):
             buffers[index] = content
+    for name, role, content in zip(names, roles, buffers, strict=True):
+        if role == "scratch" and any(content):
+            text = f"{plan.main.kernel} leaves {name} other than zero: the next launch begins with what is left"
+            return SanitizerReport(False, "dirty scratch", text, ()), []
     content_of = dict(zip(roles, buffers, strict=True))
     return report, [np.frombuffer(content_of[t.name], t.dtype).reshape(t.shape) for t in plan.problem.outputs]
 
@@ -71,8 +76,8 @@ def _arguments(plan: Plan, drawn: Sample) -> tuple[list[bytes], Arguments]:
             scalars.append((offset, field.value(problem, values)))
             offset += 4
             continue
-        if field.role == "workspace":
-            content = poison * (4 * field.elements)
+        if field.role in ("workspace", "scratch"):
+            content = (poison if field.role == "workspace" else b"\0") * (4 * field.elements)
         else:
             content = given[field.role] if field.argument is None else field.value(problem, values)
         pointers.append(Pointer(offset, len(buffers)))

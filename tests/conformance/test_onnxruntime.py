@@ -19,7 +19,7 @@ from random_problems import FLAGS, Decks, problems
 from scales import near_ties, ties
 
 from qconv import Conv2d, Quantization, generator, sample
-from qconv.device import Device, gpu_specs, open_device
+from qconv.device import Device, open_device
 from qconv.instances.lookup import load
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'qconv-tune[test]'")
@@ -140,10 +140,8 @@ def test_the_kernels_on_the_cpu(first: int, narrow: bool) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("first", FIRSTS)
-def test_the_kernels_on_a_gpu(first: int, narrow: bool) -> None:
-    if not gpu_specs():
-        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    check_kernels(first, narrow, open_device(None))
+def test_the_kernels_on_a_gpu(first: int, narrow: bool, gpu: Device) -> None:
+    check_kernels(first, narrow, gpu)
 
 
 def test_what_the_models_cover() -> None:

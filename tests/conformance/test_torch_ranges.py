@@ -19,7 +19,7 @@ from scales import VARIANTS
 from torch_engine import chosen, infer, is_compiled, narrowed, saturates
 
 from qconv import Conv2d, Quantization, generator, sample
-from qconv.device import Device, gpu_specs, open_device
+from qconv.device import Device, open_device
 
 MOST_OPERATIONS = 12_000_000
 CHANNELS = (2, 4, 5, 8, 16, 32)
@@ -112,10 +112,8 @@ def test_more_kernels(preset: str, seed: int) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("preset", KERNEL_PRESETS)
-def test_the_kernels_on_a_gpu(preset: str, seed: int) -> None:
-    if not gpu_specs():
-        pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    check_kernels(preset, open_device(None), 12, seed)
+def test_the_kernels_on_a_gpu(preset: str, seed: int, gpu: Device) -> None:
+    check_kernels(preset, gpu, 12, seed)
 
 
 @pytest.fixture(params=ENGINES)

@@ -21,8 +21,10 @@ from qconv.target import TARGETS, Target
 class Kernel(Protocol):
     """A binary loaded onto a device."""
 
-    def bind(self, launch: Launch, arguments: bytes) -> Callable[[Any], None]:
-        """The launch with its arguments packed: call it with a stream of the device's kind, or None for the current."""
+    def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
+        """The launch with its arguments packed: call it with a stream of the device's kind, or None for the current.
+
+        `overlap`: it may begin before what was launched before it has ended; only of a kernel that waits by itself."""
         ...
 
 
@@ -44,6 +46,7 @@ class Device(Protocol):
     def download(self, array: Any) -> Any: ...
     def contiguous(self, array: Any) -> Any: ...  # a copy where it is not
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any: ...
+    def zeros(self, shape: tuple[int, ...], dtype: str) -> Any: ...
     def fill(self, array: Any, byte: int) -> None: ...
     def on(self, stream: Any) -> AbstractContextManager[Any]: ...  # allocations and copies in this stream's order
     def synchronize(self) -> None: ...

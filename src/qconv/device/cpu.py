@@ -36,7 +36,8 @@ class CpuKernel:
         self._library = library
         self._warp_size = plan.target.warp_size
 
-    def bind(self, launch: Launch, arguments: bytes) -> Callable[[Any], None]:
+    def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
+        """No kernel of this target overlaps: a launch returns when it is done."""
         packed = ctypes.create_string_buffer(arguments, len(arguments))
         entry, warp_size = self._entries[launch.kernel], self._warp_size
 
@@ -104,6 +105,9 @@ class CpuDevice:
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         return np.empty(shape, dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return np.zeros(shape, dtype)
 
     def fill(self, array: Any, byte: int) -> None:
         array.view(np.uint8)[...] = byte

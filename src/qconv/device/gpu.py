@@ -13,6 +13,7 @@ import numpy as np
 from cupy.cuda.function import Module
 from cupy_backends.cuda.api import driver, runtime
 
+from qconv.device import extended
 from qconv.device.cache import Binary
 from qconv.errors import DeviceError, LaunchError
 from qconv.generator import Plan
@@ -42,40 +43,48 @@ class GpuKernel:
                 if launch.smem_bytes > DEFAULT_LIMIT and KIND == "cuda":
                     pointer = self._functions[launch.kernel].ptr
                     driver.funcSetAttribute(pointer, MAX_DYNAMIC_SHARED, launch.smem_bytes)
+                if launch.cluster > extended.PORTABLE_CLUSTER:
+                    driver.funcSetAttribute(self._functions[launch.kernel].ptr, extended.NON_PORTABLE_CLUSTER, 1)
 
-    def bind(self, launch: Launch, arguments: bytes) -> Callable[[Any], None]:
+    def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
         """Everything that can be done ahead is done here: a launch is one call of the driver."""
         packed = ctypes.create_string_buffer(arguments, len(arguments))
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
-        # HIP kernels hold their shared memory statically.
-        smem_bytes = 0 if KIND == "hip" else launch.smem_bytes
-        fixed = (self._functions[launch.kernel].ptr, *launch.grid, launch.threads, 1, 1, smem_bytes)
-        return _launcher(
-            fixed,
-            ctypes.addressof(pointers),
-            self._device.only,
-            self._device.current,
-            (self, packed, pointers),
-        )
+        function, attributes = self._functions[launch.kernel].ptr, extended.attributes_of(launch, overlap)
+        run = _plain(function, launch, ctypes.addressof(pointers))
+        if attributes:
+            run = _extended(extended.launcher(function, launch, ctypes.addressof(pointers), attributes))
+        current = self._device.current
+
+        def run_there(stream: Any = None) -> None:
+            with current:
+                run(stream)
+
+        chosen = run if self._device.only else run_there
+        chosen.kept = (self, packed, pointers)  # type: ignore[attr-defined] # the addresses must outlive the launcher
+        return chosen
 
 
-def _launcher(
-    fixed: tuple[int, ...], pointers: int, only: bool, current: Any, kept: tuple[object, ...]
-) -> Callable[[Any], None]:
+def _plain(function: int, launch: Launch, pointers: int) -> Callable[[Any], None]:
     launch_kernel, get_stream = driver.launchKernel, cupy.cuda.get_current_stream
-    function, grid_x, grid_y, grid_z, threads, one, _, smem_bytes = fixed
+    (grid_x, grid_y, grid_z), threads, one = launch.grid, launch.threads, 1
+    # HIP kernels hold their shared memory statically.
+    smem_bytes = 0 if KIND == "hip" else launch.smem_bytes
 
-    def launch(stream: Any = None) -> None:
+    def run(stream: Any = None) -> None:
         address = get_stream().ptr if stream is None else stream if type(stream) is int else stream_address(stream)
         launch_kernel(function, grid_x, grid_y, grid_z, threads, one, one, smem_bytes, address, pointers, 0)
 
-    def launch_there(stream: Any = None) -> None:
-        with current:
-            launch(stream)
+    return run
 
-    chosen = launch if only else launch_there
-    chosen.kept = kept  # type: ignore[attr-defined] # the addresses above must outlive the launcher
-    return chosen
+
+def _extended(launch_on: Callable[[int], None]) -> Callable[[Any], None]:
+    get_stream = cupy.cuda.get_current_stream
+
+    def run(stream: Any = None) -> None:
+        launch_on(get_stream().ptr if stream is None else stream if type(stream) is int else stream_address(stream))
+
+    return run
 
 
 def stream_address(stream: Any) -> int:
@@ -180,6 +189,10 @@ class GpuDevice:
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         with self.current:
             return cupy.empty(shape, dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: str) -> Any:
+        with self.current:
+            return cupy.zeros(shape, dtype)
 
     def fill(self, array: Any, byte: int) -> None:
         with self.current:

@@ -1,0 +1,91 @@
+"""Launches with attributes: cuLaunchKernelEx, which CuPy's driver module lacks, through ctypes. NVIDIA only."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from qconv.errors import LaunchError
+from qconv.generator.plan import Launch
+
+NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+PORTABLE_CLUSTER = 8  # blocks: what every architecture with clusters has room for
+CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
+
+class Value(ctypes.Union):
+    """CUlaunchAttributeValue: 64 bytes at an address of 8."""
+
+    _fields_: ClassVar[Any] = [
+        ("whole", ctypes.c_uint64 * 8),
+        ("cluster", ctypes.c_uint * 3),
+        ("allowed", ctypes.c_int),
+    ]
+
+
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute"""
+
+    _fields_: ClassVar[Any] = [("id", ctypes.c_int), ("value", Value)]
+
+
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig"""
+
+    _fields_: ClassVar[Any] = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("smem_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(Attribute)),
+        ("attribute_count", ctypes.c_uint),
+    ]
+
+
+def attributes_of(launch: Launch, overlap: bool) -> list[Attribute]:
+    """What a plain launch cannot say; none: a plain launch does."""
+    attributes = []
+    if launch.cluster > 1:
+        attributes.append(Attribute(CLUSTER_DIMENSION, Value(cluster=(1, 1, launch.cluster))))
+    if overlap:
+        attributes.append(Attribute(PROGRAMMATIC_STREAM_SERIALIZATION, Value(allowed=1)))
+    return attributes
+
+
+@lru_cache(maxsize=1)
+def _driver() -> Any:
+    """The one that CuPy has loaded. Its calls leave the GIL to others, as CuPy's do."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def launcher(function: int, launch: Launch, pointers: int, attributes: list[Attribute]) -> Callable[[int], None]:
+    """Call it with the address of a stream.
+
+    The driver reads the stream out of a struct: each stream has one of its own, so that two threads may launch on two
+    streams. After the first launch on a stream, what is left is one dictionary hit and one foreign call with nothing to
+    convert: about half a microsecond beside what the driver takes (`extended_ns` of bench/host_cost.py)."""
+    launch_kernel, address, extra = _driver().cuLaunchKernelEx, ctypes.c_void_p(function), ctypes.c_void_p(None)
+    parameters = ctypes.c_void_p(pointers)
+    held = (Attribute * len(attributes))(*attributes)
+    configs: dict[int, Any] = {}
+
+    def config_for(stream: int) -> Any:
+        config = LaunchConfig(launch.grid, (launch.threads, 1, 1), launch.smem_bytes, stream, held, len(attributes))
+        # The reference keeps the struct alive, and the struct its attributes.
+        return configs.setdefault(stream, ctypes.byref(config))
+
+    def run(stream: int) -> None:
+        status = launch_kernel(configs.get(stream) or config_for(stream), address, parameters, extra)
+        if status:
+            raise LaunchError(f"{launch} was refused: {_reason(status)}")
+
+    return run
+
+
+def _reason(status: int) -> str:
+    text = ctypes.c_char_p()
+    _driver().cuGetErrorString(status, ctypes.byref(text))
+    return f"CUDA error {status}, {(text.value or b'unknown').decode()}"
