@@ -28,6 +28,8 @@ class Mma(Config):
     tile_k: int  # bytes of the reduction in a step
     warp_m: int  # output pixels of a warp
     warp_n: int  # output channels of a warp
+    ahead: int  # 1: the next fragments are read from shared memory while these are multiplied
+    resident: int  # blocks that the registers of a multiprocessor have to be enough for
     stages: int  # steps in shared memory: one is multiplied, the others are on their way
     split: int  # blocks that share a tile, each a part of the reduction
     stream: int  # 0: a block a tile; else blocks a multiprocessor, with equal shares of all steps of all tiles
@@ -43,6 +45,8 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "tile_k": (32, 64, 128),
     "warp_m": (16, 32, 64, 128),
     "warp_n": (8, 16, 32, 64, 128),
+    "ahead": (0, 1),
+    "resident": (1, 2),
     "stages": (2, 3, 4, 6),
     "split": (1, 2, 4, 8, 16),
     "stream": (0, 1, 2),
@@ -51,7 +55,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "staged": (0, 1),
 }
 # What is chosen once the tile is: see `Shape`.
-REST = ("stages", "split", "stream", "taps", "band", "staged")
+REST = ("ahead", "resident", "stages", "split", "stream", "taps", "band", "staged")
 MOST_WARPS = 8
 # Accumulators of a lane. More leave no registers for the operands.
 MOST_SUMS = 128
@@ -186,6 +190,14 @@ def _check_rest(problem: Conv2d, config: Mma, target: Target, shape: Shape) -> N
     tiles = shape.tiles_m * shape.tiles_n * problem.groups
     if not target.async_copies and config.stages != 2:
         raise Infeasible(f"stages={config.stages}: {target.name} copies through registers, which takes 2")
+    if not target.async_copies and config.ahead:
+        raise Infeasible(f"ahead=1: on {target.name} the fragments follow what comes through registers")
+    if config.resident > 1:
+        if target.vendor != "nvidia":
+            raise Infeasible(f"resident={config.resident} is a word to NVIDIA's compiler; {target.name} takes 1")
+        sums = config.warp_m * config.warp_n // target.warp_size
+        least = config.resident * shape.threads * (sums + 32)
+        at_most(least, target.registers_per_sm, f"registers of {config.resident} blocks on a multiprocessor")
     if config.stages > 2:
         at_most(config.stages, shape.steps + 1, f"stages (the reduction has {shape.steps} steps)")
     if config.split > 1 and config.stream:
@@ -262,6 +274,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
             Constant("WARP_N", config.warp_n, "output channels of a warp"),
             Constant("STAGES", config.stages, "steps in shared memory: one is multiplied, the others on their way"),
             *((Constant("SPLIT", config.split, "blocks that share a tile"),) if config.split > 1 else ()),
+            *((Constant("RESIDENT", config.resident, "blocks that a multiprocessor's registers are enough for"),) * (config.resident > 1)),
             Constant("BAND", config.band, "tiles of pixels that are worked on together"),
         ),
         "What follows.": (
@@ -335,6 +348,8 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
         "combine": combine,
         "split": config.split,
         "schedule": "stream" if config.stream else "tile",
+        "ahead": bool(config.ahead),
+        "resident": config.resident,
         "taps_first": bool(config.taps),
         "staged": bool(config.staged),
         "store": "staged" if config.staged else "direct",
