@@ -6,11 +6,15 @@ import pytest
 from exactness import check, random_plan
 from random_problems import problems
 
-from qconv import generator
+from qconv import Conv2d, generator
 from qconv.device import open_device
+from qconv.errors import DeviceError
+from qconv.target import TARGETS
 
 FAST = problems(seed=1, count=60)
 LONG = problems(seed=2, count=300)
+SMALL = Conv2d(1, 5, 4, 8, 12, 3, 3, pad=1)
+EMULATIONS = [name for name, target in TARGETS.items() if target.vendor == "cpu" and name != "cpu"]
 
 
 @pytest.mark.parametrize("first", range(0, len(FAST), 5))
@@ -18,6 +22,22 @@ def test_a_random_config(first: int) -> None:
     device = open_device("cpu")
     for index, problem in enumerate(FAST[first : first + 5], first):
         check(random_plan(problem, device, index), device, seed=index)
+
+
+@pytest.mark.parametrize("spec", EMULATIONS)
+def test_an_emulated_architecture(spec: str) -> None:
+    """The device has the architecture's target; the plain one executes its plans as well."""
+    device, index = open_device(spec), EMULATIONS.index(spec)
+    assert (device.spec, device.target, device.name.split()[0]) == (spec, TARGETS[spec], spec)
+    assert open_device(spec) is device
+    plan = generator.default(SMALL, device.target)
+    check(plan, device, seed=index)
+    check(plan, open_device("cpu"), seed=index)
+
+
+def test_an_architecture_that_nothing_emulates_is_refused() -> None:
+    with pytest.raises(DeviceError, match=r"'cpu.sm_90a' is not known; use cpu.sm_75, .*, cpu, cuda, cuda:N, hip or"):
+        open_device("cpu.sm_90a")
 
 
 @pytest.mark.slow

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from qconv.errors import LaunchError
 from qconv.instruction import Fragment, MatrixInstruction
 
 TYPED = [
-    pytest.param(instruction, a_type, b_type, id=f"{instruction.name}-{a_type}-{b_type}")
+    (instruction, a_type, b_type)
     for instruction in INSTRUCTIONS
     for a_type in instruction.a_types
     for b_type in instruction.b_types
@@ -39,7 +39,7 @@ def runners(cache: Path) -> dict[int, Runner]:
     """By the lanes of a warp: all the instructions of so many."""
     found = {}
     for lanes in (32, 64):
-        cases = [case.values for case in TYPED if case.values[0].lanes == lanes]
+        cases = [case for case in TYPED if case[0].lanes == lanes]
         kernels = [multiply_kernel(kernel_name(*case), *case) for case in cases]
         found[lanes] = Runner(cache, prelude({"warp"}, WARP_SIZE=lanes) + "".join(kernels))
     return found
@@ -60,7 +60,7 @@ def expected(a: Array, b: Array, c: Array) -> Array:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7])
-@pytest.mark.parametrize(("instruction", "a_type", "b_type"), TYPED)
+@pytest.mark.parametrize(("instruction", "a_type", "b_type"), TYPED, ids=[kernel_name(*case) for case in TYPED])
 def test_two_warps_multiply(
     runners: dict[int, Runner], instruction: MatrixInstruction, a_type: str, b_type: str, seed: int
 ) -> None:
@@ -81,7 +81,7 @@ def test_two_warps_multiply(
 def alterations(fragment: Fragment) -> Iterator[Fragment]:
     """The fragment with two of its digits exchanged, wherever that is a layout and moves an element."""
     digits, lanes = (*fragment.lane, *fragment.element), len(fragment.lane)
-    for first, second in itertools.combinations(range(len(digits)), 2):
+    for first, second in combinations(range(len(digits)), 2):
         across = first < lanes <= second
         if across and (digits[first].size != digits[second].size or digits[first].axis == "copy"):
             continue
@@ -93,14 +93,16 @@ def alterations(fragment: Fragment) -> Iterator[Fragment]:
 
 
 ALTERED = [
-    pytest.param(instruction, operand, altered, id=f"{instruction.name}-{operand}-{index}")
+    (instruction, operand, altered)
     for instruction in INSTRUCTIONS
     for operand in "abd"
-    for index, altered in enumerate(alterations(getattr(instruction, operand)))
+    for altered in alterations(getattr(instruction, operand))
 ]
 
 
-@pytest.mark.parametrize(("instruction", "operand", "altered"), ALTERED)
+@pytest.mark.parametrize(
+    ("instruction", "operand", "altered"), ALTERED, ids=[f"{case[0].name}-{case[1]}" for case in ALTERED]
+)
 def test_a_wrong_layout_shows(
     runners: dict[int, Runner], instruction: MatrixInstruction, operand: str, altered: Fragment
 ) -> None:
@@ -122,9 +124,7 @@ def test_a_wrong_layout_shows(
 
 
 def test_every_operand_was_altered() -> None:
-    assert {(case.values[0].name, case.values[1]) for case in ALTERED} == {
-        (name, operand) for name in BY_NAME for operand in "abd"
-    }
+    assert {(instruction.name, operand) for instruction, operand, _ in ALTERED} == set(product(BY_NAME, "abd"))
 
 
 def test_copies_that_differ_are_reported(runners: dict[int, Runner]) -> None:

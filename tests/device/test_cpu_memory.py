@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cpu_kernels import Runner, distinct, line_of, sanitized, unpack
@@ -184,7 +185,7 @@ class TestCopies:
 
     @pytest.mark.parametrize("seed", [0, 1])
     def test_without_a_barrier_are_a_race(self, cache: Path, seed: int) -> None:
-        options = {"shared_bytes": 256, "workers": 1, "seed": seed}
+        options: dict[str, Any] = {"shared_bytes": 256, "workers": 1, "seed": seed}
         report = sanitized(cache, "never_meets", TEXT, "thread", distinct(64), 64, 64, **options)
         assert report.kind == "data race"
         assert line_of(TEXT, "output[t] = shared[(t + 32) % width];") in report.text
@@ -222,7 +223,7 @@ class TestMatrices:
     @pytest.mark.parametrize("count", [1, 2, 4])
     def test_give_each_lane_a_word_of_each(self, run: Runner, count: int, width: int, seed: int) -> None:
         values = distinct(8 * count * width)
-        shared = {"shared_bytes": 4 * len(values), "seed": seed}
+        shared: dict[str, Any] = {"shared_bytes": 4 * len(values), "seed": seed}
         result = run(f"matrices_{count}", values, 32 * count, width, threads=32, **shared)
         assert result == [
             values[(8 * matrix + lane // 4) * width + lane % 4] for lane in range(32) for matrix in range(count)
@@ -235,7 +236,7 @@ class TestMatrices:
 
     @pytest.mark.parametrize("sanitizer", ["address", "thread"])
     def test_under_the_sanitizers(self, cache: Path, sanitizer: cpu_runtime.Sanitizer) -> None:
-        options = {"threads": 32, "shared_bytes": 4 * 32 * 4}
+        options: dict[str, Any] = {"threads": 32, "shared_bytes": 4 * 32 * 4}
         report = sanitized(cache, "matrices_4", TEXT, sanitizer, distinct(128), 128, 4, **options)
         assert (report.kind, report.text) == ("clean", "")
 
@@ -248,14 +249,14 @@ class TestAtomics:
     @pytest.mark.parametrize("workers", [1, 3])
     def test_the_last_block_to_arrive_takes_the_sums(self, run: Runner, workers: int, seed: int) -> None:
         values = distinct(8 * 64)
-        options = {"threads": 64, "shared_bytes": 4, "workers": workers, "seed": seed}
+        options: dict[str, Any] = {"threads": 64, "shared_bytes": 4, "workers": workers, "seed": seed}
         result = run("last_block", values, 2 + 128, 64, grid=(8, 1, 1), **options)
         assert result == [0, 8] + [0] * 64 + [sum(values[t::64]) for t in range(64)]
 
     @pytest.mark.parametrize("workers", [1, 3])
     def test_under_the_thread_sanitizer(self, cache: Path, workers: int) -> None:
         values = distinct(8 * 64)
-        options = {"grid": (8, 1, 1), "shared_bytes": 4, "workers": workers}
+        options: dict[str, Any] = {"grid": (8, 1, 1), "shared_bytes": 4, "workers": workers}
         report = sanitized(cache, "last_block", TEXT, "thread", values, 2 + 128, 64, **options)
         assert (report.kind, report.text) == ("clean", "")
 
