@@ -9,7 +9,6 @@ LAYERS.csv has the columns of peers_h200.csv or of layers.csv: see workload.py. 
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import peers
 from report import Report
 from roofline import floor_us
 from table import means, show
-from timing import Runner, described, interleaved_us, runner_of
+from timing import Runner, described, interleaved_us, release, runner_of
 from workload import Layer, distinct, read
 
 import qconv
@@ -88,15 +87,6 @@ def measured(
     if len(layers) > 1:
         row["layers"] = [layer.name for layer in layers]
     return row | first.published
-
-
-def release() -> None:
-    """The arrays of the last layer: CuPy's and PyTorch's pools do not know of each other."""
-    gc.collect()
-    if (cupy := sys.modules.get("cupy")) is not None:
-        cupy.get_default_memory_pool().free_all_blocks()
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.cuda.empty_cache()
 
 
 def model_totals(rows: list[Row], layers: list[Layer]) -> Row:

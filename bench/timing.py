@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,3 +47,12 @@ def interleaved_us(runners: Mapping[str, Runner], protocol: TimingProtocol, roun
 
 def described(protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, Any]:
     return protocol.as_dict() | {"statistic": "median", "order": f"interleaved, in {rounds} rounds"}
+
+
+def release() -> None:
+    """The arrays of the last problem: CuPy's and PyTorch's pools do not know of each other."""
+    gc.collect()
+    if (cupy := sys.modules.get("cupy")) is not None:
+        cupy.get_default_memory_pool().free_all_blocks()
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.cuda.empty_cache()

@@ -33,8 +33,9 @@ def prepare(case: Case) -> Peer:
 
     stream = torch.cuda.Stream()
     with torch.no_grad(), torch.cuda.stream(stream):
-        for _ in range(3):  # cuDNN tries its algorithms, which must not happen inside the graph
-            convolve(*sets[0])
+        # cuDNN tries its algorithms here: inside the graph it must not.
+        for x, w in sets:
+            convolve(x, w)
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.no_grad(), torch.cuda.graph(graph, stream=stream):
