@@ -22,21 +22,18 @@ STYLES = {
     "cutlass_sm90": ("<", "tab:pink"),
     "simt": ("x", "tab:gray"),
 }
+# Peers that are not measured here: the csv's figures, of another run by the same protocol.
+ELSEWHERE = ("cutlass_sm80", "cutlass_sm90")
 OTHER = ("D", "lightgray")
 
 
 def series(rows: list[dict[str, Any]]) -> dict[str, list[float | None]]:
     """Name -> a time for each row, or None where it has none; what no row has is left out."""
-    names = ["floor", "ours", *dict.fromkeys(name for row in rows for name in row.get("peers", {}))]
-    # Of another run, by the same protocol: the csv's.
-    names += [name for name in ("cutlass_sm80", "cutlass_sm90") if any(row.get(f"{name}_us") for row in rows)]
-
-    def time_of(name: str, row: dict[str, Any]) -> float | None:
-        if name == "ours":
-            return row["time_us"]
-        return row.get("peers", {}).get(name) or row.get(f"{name}_us")
-
-    found = {name: [time_of(name, row) for row in rows] for name in names}
+    found = {"floor": [row.get("floor_us") for row in rows], "ours": [row["time_us"] for row in rows]}
+    for name in dict.fromkeys(name for row in rows for name in row.get("peers", {})):
+        found[name] = [row.get("peers", {}).get(name) for row in rows]
+    for name in ELSEWHERE:
+        found[name] = [row.get(f"{name}_us") for row in rows]
     return {name: values for name, values in found.items() if any(value is not None for value in values)}
 
 
@@ -54,9 +51,12 @@ def draw(document: dict[str, Any], folder: Path) -> list[Path]:
     for name, values in series(rows).items():
         marker, colour = STYLES.get(name, OTHER)
         shown = [(value, place) for value, place in zip(values, at, strict=True) if value is not None]
-        size = {"floor": 11, "ours": 8}.get(name, 6)
-        line = {"marker": marker, "color": colour, "markersize": size, "zorder": 3 if name == "ours" else 2}
-        axes.plot(*zip(*shown, strict=True), linestyle="", label=name, **line)
+        size = {"floor": 11, "ours": 9}.get(name, 5)
+        # A ring, so that a peer in the same place is seen in it.
+        ring = {"fillstyle": "none", "markeredgewidth": 1.8, "zorder": 3} if name == "ours" else {}
+        label = f"{name} (another run)" if name in ELSEWHERE else name
+        line = {"marker": marker, "color": colour, "markersize": size, "label": label, "linestyle": ""}
+        axes.plot(*zip(*shown, strict=True), **(line | ring))
     axes.set_yticks(at, [row["name"] for row in rows], fontsize=8)
     axes.invert_yaxis()
     axes.set_xscale("log")
@@ -65,7 +65,7 @@ def draw(document: dict[str, Any], folder: Path) -> list[Path]:
     axes.grid(axis="both", color="0.9")
     axes.set_axisbelow(True)
     axes.set_title(f"{document['suite']} on {document['device']['name']}", fontsize=10)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=8, frameon=False)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{document['suite']}.{kind}" for kind in ("png", "svg")]
     for path in paths:

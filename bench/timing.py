@@ -46,7 +46,8 @@ def interleaved_us(runners: Mapping[str, Runner], protocol: TimingProtocol, roun
 
 
 def described(protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, Any]:
-    return protocol.as_dict() | {"statistic": "median", "order": f"interleaved, in {rounds} rounds"}
+    order = "one after the other" if rounds == 1 else f"interleaved, in {rounds} rounds"
+    return protocol.as_dict() | {"statistic": "median", "order": order}
 
 
 def release() -> None:
