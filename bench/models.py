@@ -103,7 +103,7 @@ def summary(rows: list[Row], layers: list[Layer]) -> Row:
     models: Row = {}
     for layer in done:
         row = by_name[layer.name]
-        total = models.setdefault(layer.model, {"layers": 0, "verified": 0, "time_us": 0.0, "floor_us": 0.0})
+        total = models.setdefault(str(layer.model), {"layers": 0, "verified": 0, "time_us": 0.0, "floor_us": 0.0})
         total["layers"] += 1
         total["verified"] += row["verified"]
         for name in ("time_us", "floor_us"):
