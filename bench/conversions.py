@@ -18,7 +18,7 @@ from typing import Any
 
 import cupy
 import numpy as np
-from report import write
+from report import Report
 
 import qconv
 from qconv import reference, sample
@@ -179,6 +179,8 @@ def main() -> None:
     parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
     options = parser.parse_args()
     device = open_device(None)
+    protocol = {"name": "1 launch a graph, inputs larger than any cache, events, median", "repeats": REPEATS}
+    report = Report(options.out, "quantize", device, protocol, options.commit)
     results: list[dict[str, Any]] = []
     for name, make in CASES.items():
         if options.only not in name:
@@ -215,6 +217,7 @@ def main() -> None:
             "verified": verified,
         }
         results.append(row)
+        report.write(results)
         against = f"{100 * row['of_copy']:5.1f} % of a copy ({row['copy_gb_per_s']:.0f} GB/s)"
         chosen = f"{instance.origin}: {instance.plan.config}"
         print(f"{name:<28}{time_us:10.1f} us {row['gb_per_s']:7.0f} GB/s {against}  {chosen}", flush=True)
@@ -222,8 +225,6 @@ def main() -> None:
             sys.exit(f"{name}: the output differs from the oracle")
         del arrays, bound, outputs
         cupy.get_default_memory_pool().free_all_blocks()
-    protocol = {"name": "1 launch a graph, inputs larger than any cache, events, median", "repeats": REPEATS}
-    write(options.out, "quantize", device, protocol, options.commit, results)
 
 
 if __name__ == "__main__":

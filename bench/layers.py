@@ -1,75 +1,168 @@
-"""Tune, verify and time a list of layers; writes bench/results rows.
+"""Tune, verify and time a list of layers beside its peers in the same run; writes one suite.
 
-    python bench/layers.py LAYERS.csv --suite simt --trials 24 --db tune.sqlite --out bench/results/nvidia-h200
+    python bench/layers.py LAYERS.csv --suite dense --trials 200 --db tune.sqlite --out bench/results/nvidia-h200
 
-LAYERS.csv needs the columns name, N, H, W, C, K, R, S, stride, pad, groups; `floor_us` and `best_peer_us` are
-copied where it has them. `--only` takes a regular expression over the names.
+LAYERS.csv has the columns of peers_h200.csv or of layers.csv: see workload.py. Times that the csv holds (columns
+`*_us`) go into the rows as they are. With --no-tune, the kernels are those that `qconv.lookup` gives.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from report import write
+import peers
+from report import Report
+from roofline import floor_us
+from table import means, show
+from timing import Runner, described, interleaved_us, release, runner_of
+from workload import Layer, distinct, read
 
 import qconv
-from qconv.device import open_device
+from qconv import sample
+from qconv.device import Device, open_device
 from qconv.tune_db.database import Database
-from qconv.tuner.protocol import protocol_for
+from qconv.tuner.protocol import TimingProtocol, protocol_for
 from qconv.tuner.tune import tune
+from qconv.tuner.verify import mismatch
+
+Row = dict[str, Any]
 
 
-def problem_of(row: dict[str, str]) -> qconv.Conv2d:
-    n, h, w, c, k, r, s, stride, pad, groups = (
-        int(row[name]) for name in ("N", "H", "W", "C", "K", "R", "S", "stride", "pad", "groups")
-    )
-    return qconv.Conv2d(n, h, w, c, k, r, s, stride=(stride, stride), pad=(pad,) * 4, groups=groups)
+def tuned(problem: qconv.Conv2d, device: Device, db: str, trials: int) -> Row:
+    """What the row says of the search."""
+    with Database.open(db) as database:
+        outcome = tune(problem, device, database, trials=trials)
+    if outcome.best is None:
+        raise RuntimeError(f"no config worked: {outcome.failures}")
+    default = outcome.default.median_us if outcome.default else None
+    return {"trials": outcome.measured + outcome.known, "default_us": default, "failures": outcome.failures}
 
 
-def main() -> None:
+def measured(
+    layers: list[Layer],
+    device: Device,
+    protocol: TimingProtocol,
+    db: str | None,
+    names: list[str],
+    limit_s: float | None,
+) -> Row:
+    """One row for layers of the same problem."""
+    first, problem = layers[0], layers[0].problem
+    qconv.forget()
+    instance = qconv.lookup(problem, device.spec, db)
+    drawn = sample.draw(problem, 1)
+    wrong = mismatch(instance, drawn)
+    output = instance(*(device.upload(array) for array in drawn.arrays), **drawn.parameters)
+    device.synchronize()
+    case = peers.Case(problem, drawn, output, device, protocol, db, limit_s)
+    ready, missing = peers.prepare(names, case)
+    runners: dict[str, Runner] = {"ours": runner_of(instance, drawn, protocol)}
+    times = interleaved_us(runners | {name: peer.run for name, peer in ready.items()}, protocol)
+    time_us = times.pop("ours")
+    others = {name: value for name, value in times.items() if name in peers.OTHERS}
+    best = min(others, key=others.__getitem__) if others else None
+    floor = floor_us(problem, device.name)
+    row: Row = {
+        "name": first.name,
+        "problem": str(problem),
+        "time_us": time_us,
+        "floor_us": floor,
+        "tops": problem.operations / time_us / 1e6,
+        "of_floor": floor / time_us if floor else None,
+        "peers": times,
+        "best_peer": best,
+        "best_peer_us": others[best] if best else None,
+        "over_best_peer": others[best] / time_us if best else None,
+        "missing": missing,
+        "peer_facts": {name: peer.facts for name, peer in ready.items()},
+        "config": instance.plan.config.as_dict(),
+        "origin": instance.origin,
+        "verified": wrong is None,
+    }
+    if wrong is not None:
+        row["mismatch"] = wrong
+    if len(layers) > 1:
+        row["layers"] = [layer.name for layer in layers]
+    return row | first.published
+
+
+def model_totals(rows: list[Row], layers: list[Layer]) -> Row:
+    """What the layers of each model take one after the other, ours and the best peers'."""
+    by_problem = {row["problem"]: row for row in rows}
+    totals: Row = {}
+    for layer in layers:
+        row = by_problem.get(str(layer.problem))
+        if row is None or layer.model is None:
+            continue
+        total = totals.setdefault(layer.model, {"layers": 0, "time_us": 0.0, "floor_us": 0.0, "best_peer_us": 0.0})
+        total["layers"] += 1
+        for name in ("time_us", "floor_us", "best_peer_us"):
+            # One layer without a peer, and the sum would compare unlike things.
+            known = total[name] is not None and row.get(name) is not None
+            total[name] = total[name] + row[name] if known else None
+    return totals
+
+
+def summary(rows: list[Row], layers: list[Layer]) -> Row:
+    said: Row = {
+        "rows": len(rows),
+        "verified": sum(row["verified"] for row in rows),
+        "geometric_means": means(rows),
+        "slower_than_best_peer": [row["name"] for row in rows if (row["over_best_peer"] or 1.0) < 1.0],
+    }
+    compared = [row for row in rows if row.get("cutlass_sm80_us")]
+    if compared:
+        said["slower_than_cutlass_sm80"] = [row["name"] for row in compared if row["time_us"] > row["cutlass_sm80_us"]]
+    models = model_totals(rows, layers)
+    return said | ({"models": models} if models else {})
+
+
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("layers", type=Path)
     parser.add_argument("--suite", required=True)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the layers")
+    parser.add_argument("--models", default="", metavar="REGEX", help="over the names of the models")
+    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
     parser.add_argument("--trials", type=int, default=24)
+    parser.add_argument("--no-tune", action="store_true")
+    parser.add_argument("--peers", default=",".join(peers.PEERS), metavar="NAMES", help="default: %(default)s")
+    parser.add_argument(
+        "--peer-seconds", type=float, help="how long a peer may try its plans for one layer; default: all"
+    )
     parser.add_argument("--device")
-    parser.add_argument("--db", required=True)
+    parser.add_argument("--db", help="needed to tune")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    if options.db is None and not options.no_tune:
+        parser.error("--db says where the measurements go; or give --no-tune")
+    names = [name for name in options.peers.split(",") if name]
+    if unknown := set(names) - set(peers.PEERS):
+        parser.error(f"--peers {','.join(sorted(unknown))}: not known; use some of {','.join(peers.PEERS)}")
     device = open_device(options.device)
-    results: list[dict[str, Any]] = []
-    with Database.open(options.db) as database, options.layers.open() as lines:
-        for layer in csv.DictReader(lines):
-            if not re.search(options.only, layer["name"]):
-                continue
-            problem = problem_of(layer)
-            outcome = tune(problem, device, database, trials=options.trials)
-            if outcome.best is None or outcome.best.median_us is None:
-                sys.exit(f"{layer['name']}: no config worked: {outcome.failures}")
-            time_us = outcome.best.median_us
-            row: dict[str, Any] = {
-                "name": layer["name"],
-                "problem": str(problem),
-                "time_us": time_us,
-                "tops": problem.operations / time_us / 1e6,
-                "default_us": outcome.default.median_us if outcome.default else None,
-                "config": outcome.best.config.as_dict(),
-                "trials": options.trials,
-                "verified": True,
-            }
-            for name in ("floor_us", "best_peer_us"):
-                if layer.get(name):
-                    row[name] = float(layer[name])
-            results.append(row)
-            print(f"{row['name']:<18}{time_us:10.2f} us{row['tops']:8.1f} TOPS  {outcome.best.config}", flush=True)
-    protocol = protocol_for(device).as_dict()
-    write(options.out, options.suite, device, protocol, options.commit, results)
+    protocol = protocol_for(device)
+    layers = read(options.layers, only=options.only, models=options.models, batch=options.batch)
+    report = Report(options.out, options.suite, device, described(protocol), options.commit)
+    rows: list[Row] = []
+    for problem, same in distinct(layers).items():
+        searched = {} if options.no_tune else tuned(problem, device, options.db, options.trials)
+        row = measured(same, device, protocol, options.db, names, options.peer_seconds) | searched
+        release()
+        rows.append(row)
+        report.write(rows, summary(rows, layers))
+        shown = ", ".join(f"{name} {value:.2f}" for name, value in row["peers"].items())
+        print(
+            f"{row['name']:<24}{row['time_us']:10.2f} us{row['tops']:8.1f} TOPS  {shown}", file=sys.stderr, flush=True
+        )
+    show(f"{options.suite} on {device.name}", rows)
+    for model, total in summary(rows, layers).get("models", {}).items():
+        print(f"{model:<32}{total['layers']:4} layers {total['time_us']:10.1f} us")
+    if wrong := [row["name"] for row in rows if not row["verified"]]:
+        sys.exit(f"these differ from the oracle: {', '.join(wrong)}")
 
 
 if __name__ == "__main__":

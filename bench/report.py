@@ -1,15 +1,21 @@
-"""What every suite writes: device, toolchain, protocol, commit and rows, as bench/results/<device>/<suite>.json."""
+"""What every suite writes: device, driver, toolchain, clocks, protocol, commit and rows, as
+bench/results/<device>/<suite>.json."""
 
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from qconv.device import Device
 from qconv.device.compile import compiler_for
+
+# What a figure may depend on, where it is installed.
+PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "torch", "nvidia-cudnn-cu13", "nvidia-cudnn-frontend")
 
 
 def head() -> str | None:
@@ -21,17 +27,52 @@ def head() -> str | None:
     return answer.stdout.strip() or None
 
 
-def write(
-    folder: Path, suite: str, device: Device, protocol: dict[str, Any], commit: str | None, rows: list[dict[str, Any]]
-) -> None:
-    document = {
-        "suite": suite,
-        "device": device.facts(),
-        "toolchain": compiler_for(device.target).toolchain,
-        "protocol": protocol,
-        "commit": commit or head(),
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": rows,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{suite}.json").write_text(json.dumps(document, indent=1) + "\n")
+def driver_version() -> str | None:
+    """As the vendor numbers it; None without nvidia-ml-py (the bench extra) or an NVIDIA driver."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        version = pynvml.nvmlSystemGetDriverVersion()
+        return version.decode() if isinstance(version, bytes) else str(version)
+    except Exception:  # a fact for the reader: whatever the reason, it is missing
+        return None
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+class Report:
+    """One suite's results. Make it before the first measurement: it notes the clock then and at every write."""
+
+    def __init__(
+        self, folder: Path, suite: str, device: Device, protocol: dict[str, Any], commit: str | None = None
+    ) -> None:
+        self.path = folder / f"{suite}.json"
+        self._device = device
+        facts = device.facts()
+        self._first_mhz = facts.pop("clock_now_mhz", None)
+        self._constant = {
+            "suite": suite,
+            "device": facts,
+            "driver": driver_version(),
+            "toolchain": compiler_for(device.target).toolchain,
+            "packages": versions(),
+            "protocol": protocol,
+            "commit": commit or head(),
+        }
+
+    def write(self, rows: list[dict[str, Any]], summary: dict[str, Any] | None = None) -> None:
+        """May be called after every row: what was measured before an interruption is kept."""
+        clocks = {"sm_before_mhz": self._first_mhz, "sm_after_mhz": self._device.facts().get("clock_now_mhz")}
+        document = self._constant | {"clocks": clocks, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+        document |= {"summary": summary} if summary else {}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(document | {"rows": rows}, indent=1) + "\n")

@@ -1,0 +1,59 @@
+"""Kernels of many problems, chosen and compiled in processes: both are the host's work, a second a problem."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from qconv import generator
+from qconv.device import Device
+from qconv.device.compile import build
+from qconv.generator import Plan, config_from_json
+from qconv.instances.lookup import choose, open_layers
+from qconv.op import Problem
+from qconv.problem import parse
+from qconv.target import Target
+
+
+@dataclass(frozen=True)
+class Place:
+    """All that choosing a kernel asks of a device: a process that only compiles opens none."""
+
+    name: str
+    target: Target
+
+
+@dataclass(frozen=True)
+class Choice:
+    plan: Plan
+    origin: str  # exact, nearest, default: as lookup says it
+    reason: str
+    toolchain: str | None
+
+
+def chosen(problems: Sequence[Problem], device: Device, db: str | None) -> Iterator[Choice | str]:
+    """In the order of the problems, what `qconv.lookup` would load, its binary in the cache; or what went wrong."""
+    place = Place(device.name, device.target)
+    # Forked, a child would inherit the parent's GPU context.
+    context = multiprocessing.get_context("spawn")
+    workers = min(len(problems), os.cpu_count() or 1)
+    with ProcessPoolExecutor(max(1, workers), mp_context=context) as pool:
+        jobs = [pool.submit(_choose, str(problem), place, db) for problem in problems]
+        for problem, job in zip(problems, jobs, strict=True):
+            try:
+                config, origin, reason, toolchain = job.result()
+            except Exception as error:  # no kernel, one that does not compile, or a process that died: that layer's row
+                yield f"{type(error).__name__}: {error}"
+            else:
+                plan = generator.plan(problem, config_from_json(config), device.target)
+                yield Choice(plan, origin, reason, toolchain)
+
+
+def _choose(key: str, place: Place, db: str | None) -> tuple[str, str, str, str | None]:
+    with open_layers(db, place) as layers:  # type: ignore[arg-type]
+        plan, origin, reason, toolchain = choose(parse(key), place, layers)  # type: ignore[arg-type]
+    build(plan, toolchain)
+    return plan.config.as_json(), origin, reason, toolchain

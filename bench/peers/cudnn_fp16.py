@@ -1,0 +1,63 @@
+"""cuDNN's fp16 convolution through PyTorch, channels last, benchmark mode on: what a layer costs unquantized."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from timing import input_sets
+
+from peers.case import Case, Peer, Unavailable
+
+
+def prepare(case: Case) -> Peer:
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        raise Unavailable(f"PyTorch is not installed ({error})") from None
+    problem = case.problem
+    if not torch.cuda.is_available():
+        raise Unavailable("PyTorch sees no GPU")
+    if problem.layout != "nhwc" or problem.pad[:2] != problem.pad[2:]:
+        raise Unavailable("PyTorch pads both sides alike, and these inputs are NHWC")
+    torch.backends.cudnn.benchmark = True
+    # Twice the bytes: half the sets rotate over as much memory.
+    sets = [
+        # int8 times int8 overflows fp16; a smaller weight has the same bits in its mantissa.
+        (_fp16(torch, x), _fp16(torch, w) / 256)
+        for x, w in input_sets(case.device, case.drawn, 2 * problem.io_bytes, case.protocol)
+    ]
+    torch.cuda.synchronize()
+
+    def convolve(x: Any, w: Any) -> Any:
+        return torch.nn.functional.conv2d(x, w, None, problem.stride, problem.pad[:2], problem.dilation, problem.groups)
+
+    stream = torch.cuda.Stream()
+    with torch.no_grad(), torch.cuda.stream(stream):
+        # cuDNN tries its algorithms here: inside the graph it must not.
+        for x, w in sets:
+            convolve(x, w)
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph, stream=stream):
+        # Kept, so that every launch writes memory of its own, as our kernels do.
+        outputs = [convolve(x, w) for x, w in sets]
+
+    def run(repeats: int) -> tuple[float, ...]:
+        times = []
+        with torch.cuda.stream(stream):
+            graph.replay()
+            for _ in range(repeats):
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                graph.replay()
+                end.record()
+                end.synchronize()
+                times.append(begin.elapsed_time(end) * 1e3 / len(outputs))
+        return tuple(times)
+
+    return Peer(run, {"cudnn": torch.backends.cudnn.version(), "sets": len(sets)})
+
+
+def _fp16(torch: Any, array: Any) -> Any:
+    """NHWC as PyTorch sees it: NCHW in channels-last order."""
+    return torch.from_dlpack(array).permute(0, 3, 1, 2).to(torch.float16)

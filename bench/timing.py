@@ -1,0 +1,59 @@
+"""The tuner's protocol with its input sets kept: what is compared is timed again and again, in turns."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from qconv.device import Device
+from qconv.instances.instance import Instance
+from qconv.sample import Sample
+from qconv.tuner.protocol import MOST_SETS, TimingProtocol
+
+Runner = Callable[[int], tuple[float, ...]]  # so many replays -> one figure each, in microseconds a launch
+
+ROUNDS = 3
+
+
+def input_sets(device: Device, drawn: Sample, io_bytes: int, protocol: TimingProtocol) -> list[list[Any]]:
+    """As many copies of the sample as the protocol rotates over: rolled, so that no two are alike and all are
+    full-range. Made on the device: the host would need most of a run's time for it."""
+    count = min(MOST_SETS, max(1, -(-protocol.rotated_bytes // io_bytes)))
+    first = [device.upload(array) for array in drawn.arrays]
+    # np.roll of a CuPy array is CuPy's.
+    return [first, *([np.roll(array, i) for array in first] for i in range(1, count))]
+
+
+def runner_of(instance: Instance, drawn: Sample, protocol: TimingProtocol) -> Runner:
+    device = instance.device
+    sets = input_sets(device, drawn, instance.problem.io_bytes, protocol)
+    bounds = [instance.bind(*arrays, **drawn.parameters) for arrays in sets]
+    return lambda repeats: device.time_us([bound.launch for bound in bounds], repeats)
+
+
+def interleaved_us(runners: Mapping[str, Runner], protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, float]:
+    """The median over the protocol's replays, in rounds: what the clock does meanwhile, it does to all."""
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    for _ in range(rounds):
+        for name, run in runners.items():
+            times[name] += run(-(-protocol.repeats // rounds))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def described(protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, Any]:
+    order = "one after the other" if rounds == 1 else f"interleaved, in {rounds} rounds"
+    return protocol.as_dict() | {"statistic": "median", "order": order}
+
+
+def release() -> None:
+    """The arrays of the last problem: CuPy's and PyTorch's pools do not know of each other."""
+    gc.collect()
+    if (cupy := sys.modules.get("cupy")) is not None:
+        cupy.get_default_memory_pool().free_all_blocks()
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.cuda.empty_cache()
