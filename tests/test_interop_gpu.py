@@ -57,23 +57,6 @@ def test_parameters_may_lie_on_the_gpu(instance: Instance) -> None:
     assert np.array_equal(instance.device.download(y), WANT)
 
 
-def test_a_bound_instance_in_a_cuda_graph(instance: Instance) -> None:
-    cupy = pytest.importorskip("cupy")
-    bound = instance.bind(
-        instance.device.upload(DRAWN.arrays[0]), instance.device.upload(DRAWN.arrays[1]), **DRAWN.parameters
-    )
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        stream.begin_capture()
-        bound()
-        graph = stream.end_capture()
-    bound.y.fill(0)
-    instance.device.synchronize()
-    graph.launch(stream)
-    stream.synchronize()
-    assert np.array_equal(instance.device.download(bound.y), WANT)
-
-
 def test_refolded_after_new_weights(instance: Instance) -> None:
     x, w = instance.device.upload(DRAWN.arrays[0]), instance.device.upload(DRAWN.arrays[1])
     bound = instance.bind(x, w, **DRAWN.parameters)
