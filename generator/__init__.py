@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qconv.errors import Infeasible
@@ -27,11 +27,14 @@ class Family:
     choices: dict[str, tuple[int, ...]]
     plan: Callable[[Any, Any, Target], Plan]
     cost: Callable[[Plan], float]
+    # Fewer choices for some fields: among these `default` looks first, for a cold lookup waits for it.
+    likely: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def configs(self) -> Iterator[Config]:
+    def configs(self, likely: bool = False) -> Iterator[Config]:
         """Every combination of the choices, feasible or not."""
-        for values in itertools.product(*self.choices.values()):
-            yield self.config(**dict(zip(self.choices, values, strict=True)))
+        choices = self.choices | (self.likely if likely else {})
+        for values in itertools.product(*choices.values()):
+            yield self.config(**dict(zip(choices, values, strict=True)))
 
 
 FAMILIES: dict[str, Family] = {
@@ -67,12 +70,13 @@ def plan(problem: Problem, config: Config, target: Target) -> Plan:
     return family.plan(problem, config, target)
 
 
-def space(problem: Problem, target: Target) -> tuple[list[Plan], list[Rejected]]:
-    """Every config of the op's families: the feasible ones as plans, cheapest first, and why the others are not."""
+def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[Plan], list[Rejected]]:
+    """Every config (or every likely one) of the op's families: the feasible ones as plans, cheapest first, and why the
+    others are not."""
     feasible: list[tuple[float, Plan]] = []
     rejected: list[Rejected] = []
     for family in families(problem).values():
-        for config in family.configs():
+        for config in family.configs(likely):
             try:
                 made = family.plan(problem, config, target)
             except Infeasible as reason:
@@ -84,11 +88,12 @@ def space(problem: Problem, target: Target) -> tuple[list[Plan], list[Rejected]]
 
 
 def default(problem: Problem, target: Target) -> Plan:
-    """What is used where nothing was tuned: the cheapest by the cost model."""
-    feasible, rejected = space(problem, target)
-    if not feasible:
-        raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
-    return feasible[0]
+    """What is used where nothing was tuned: the cheapest by the cost model, among the likely where any of them serves."""
+    for likely in (True, False):
+        feasible, rejected = space(problem, target, likely)
+        if feasible:
+            return feasible[0]
+    raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
 
 
 def config_from_json(text: str) -> Config:
