@@ -88,7 +88,7 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
 
 
 def default(problem: Problem, target: Target) -> Plan:
-    """What is used where nothing was tuned: the cheapest by the cost model, among the likely where any of them serves."""
+    """What is used where nothing was tuned: the cheapest by the cost model; of the likely, where any of them serves."""
     for likely in (True, False):
         feasible, rejected = space(problem, target, likely)
         if feasible:
