@@ -153,7 +153,7 @@ class SpaceSampler(BaseSampler):
         across = self._alike(pool, basis, reach)
         explained = np.einsum("ij,ji->i", across, np.linalg.solve(alike, across.T))
         own = 1.0 + SLOPE * self._tilt(pool) ** 2 + FAMILY
-        spread = float(np.sqrt(np.mean((measured - centre) ** 2))) or 1.0
+        spread = math.sqrt(max(float((measured - centre) @ weights), 1e-12) / len(known))
         optimistic: Floats = expected - BOLDNESS * spread * np.sqrt(np.maximum(own - explained, 0.0))
         return optimistic
 
