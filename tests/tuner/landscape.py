@@ -61,7 +61,7 @@ def artificial() -> tuple[list[Config], list[float]]:
 
 
 def rugged_us(
-    configs: Sequence[Config], costs: Sequence[float], seed: int, choices: dict[str, tuple[int, ...]]
+    configs: Sequence[Config], costs: Sequence[float], seed: int, choices: Mapping[str, Sequence[int]]
 ) -> Times:
     """Part of the cost, the effect of each field and of pairs of fields, cliffs, and what nobody can explain."""
     rng = np.random.default_rng(seed)
