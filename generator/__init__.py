@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qconv.errors import Infeasible
@@ -27,15 +27,19 @@ class Family:
     choices: dict[str, tuple[int, ...]]
     plan: Callable[[Any, Any, Target], Plan]
     cost: Callable[[Plan], float]
-    promising: Callable[[Any, Target], Iterator[Config]] | None = None  # where there are too many combinations
+    # Where there are too many combinations: those that may be feasible.
+    promising: Callable[[Any, Target, dict[str, tuple[int, ...]]], Iterator[Config]] | None = None
+    # Fewer choices for some fields: among these `default` looks first, for a cold lookup waits for it.
+    likely: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def configs(self, problem: Problem, target: Target) -> Iterator[Config]:
+    def configs(self, problem: Problem, target: Target, likely: bool = False) -> Iterator[Config]:
         """Combinations of the choices, feasible or not: all of them, or those that the family does not rule out."""
+        choices = self.choices | (self.likely if likely else {})
         if self.promising is not None:
-            yield from self.promising(problem, target)
+            yield from self.promising(problem, target, choices)
             return
-        for values in itertools.product(*self.choices.values()):
-            yield self.config(**dict(zip(self.choices, values, strict=True)))
+        for values in itertools.product(*choices.values()):
+            yield self.config(**dict(zip(choices, values, strict=True)))
 
 
 FAMILIES: dict[str, Family] = {
@@ -72,12 +76,13 @@ def plan(problem: Problem, config: Config, target: Target) -> Plan:
     return family.plan(problem, config, target)
 
 
-def space(problem: Problem, target: Target) -> tuple[list[Plan], list[Rejected]]:
-    """Every config of the op's families: the feasible ones as plans, cheapest first, and why the others are not."""
+def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[Plan], list[Rejected]]:
+    """Every config (or every likely one) of the op's families: the feasible ones as plans, cheapest first, and why the
+    others are not."""
     feasible: list[tuple[float, Plan]] = []
     rejected: list[Rejected] = []
     for family in families(problem).values():
-        for config in family.configs(problem, target):
+        for config in family.configs(problem, target, likely):
             try:
                 made = family.plan(problem, config, target)
             except Infeasible as reason:
@@ -89,11 +94,12 @@ def space(problem: Problem, target: Target) -> tuple[list[Plan], list[Rejected]]
 
 
 def default(problem: Problem, target: Target) -> Plan:
-    """What is used where nothing was tuned: the cheapest by the cost model."""
-    feasible, rejected = space(problem, target)
-    if not feasible:
-        raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
-    return feasible[0]
+    """What is used where nothing was tuned: the cheapest by the cost model; of the likely, where any of them serves."""
+    for likely in (True, False):
+        feasible, rejected = space(problem, target, likely)
+        if feasible:
+            return feasible[0]
+    raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
 
 
 def config_from_json(text: str) -> Config:

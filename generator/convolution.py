@@ -17,6 +17,7 @@ from qconv.step import Argument
 FOLD_THREADS = 128
 
 
+@lru_cache(maxsize=256)
 def aliases(problem: Conv2d) -> dict[str, str]:
     q = problem.quantization
     residual = {} if q.residual == "none" else {"Residual": q.residual}
@@ -54,6 +55,7 @@ def _literals(terms: tuple[float, ...]) -> str:
     return ",\n".join(", ".join(spelled[at : at + 4]) for at in range(0, len(spelled), 4))
 
 
+@lru_cache(maxsize=256)
 def argument_fields(problem: Conv2d) -> tuple[Field, ...]:
     """The argument struct: pointers first, so that it has no holes."""
     quantization, channels_last = problem.quantization, problem.layout == "nhwc"
@@ -91,6 +93,7 @@ def fold_launch(problem: Conv2d) -> Launch:
     return Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "a set of weights")
 
 
+@lru_cache(maxsize=256)
 def problem_constants(problem: Conv2d, filter_rows: bool = False) -> tuple[Constant, ...]:
     return (
         Constant("IN_H", problem.h),

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
@@ -28,12 +29,11 @@ class Mma(Config):
     tile_k: int  # bytes of the reduction in a step
     warp_m: int  # output pixels of a warp
     warp_n: int  # output channels of a warp
-    ahead: int  # 1: the next fragments are read from shared memory while these are multiplied
-    resident: int  # blocks that the registers of a multiprocessor have to be enough for
     stages: int  # steps in shared memory: one is multiplied, the others are on their way
+    ahead: int  # 1: the next fragments are read from shared memory while these are multiplied
     split: int  # blocks that share a tile, each a part of the reduction
-    stream: int  # 0: a block a tile; else blocks a multiprocessor, with equal shares of all steps of all tiles
-    taps: int  # 1: all taps of a run of channels before the next run, so that a step finds what the last one fetched
+    persist: int  # 0: a block a tile; else blocks a multiprocessor, each one tile after the other
+    stream: int  # 1: they get equal shares of the steps of all tiles, not whole tiles
     band: int  # tiles of pixels that are worked on together, so that their weights are read once
     staged: int  # 1: the outputs go through shared memory, to be written in whole rows
 
@@ -45,17 +45,16 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "tile_k": (32, 64, 128),
     "warp_m": (16, 32, 64, 128),
     "warp_n": (8, 16, 32, 64, 128),
-    "ahead": (0, 1),
-    "resident": (1, 2),
     "stages": (2, 3, 4, 6),
+    "ahead": (0, 1),
     "split": (1, 2, 4, 8, 16),
-    "stream": (0, 1, 2),
-    "taps": (0, 1),
+    "persist": (0, 1, 2),
+    "stream": (0, 1),
     "band": (1, 8),
     "staged": (0, 1),
 }
 # What is chosen once the tile is: see `Shape`.
-REST = ("ahead", "resident", "stages", "split", "stream", "taps", "band", "staged")
+REST = ("stages", "ahead", "split", "persist", "stream", "band", "staged")
 MOST_WARPS = 8
 # Accumulators of a lane. More leave no registers for the operands.
 MOST_SUMS = 128
@@ -69,6 +68,8 @@ MOST_ROWS_AND_COLUMNS = 32
 class Shape:
     """A tile and how the warps and the instruction divide it: what the rest of a config cannot mend."""
 
+    tile: tuple[int, int, int]
+    warp_n: int
     instruction: MatrixInstruction
     atom_m: int
     atom_n: int
@@ -130,7 +131,7 @@ def _shape(
     warps = (tile_m // warp_m) * (tile_n // warp_n)
     at_most(warps, MOST_WARPS, "warps of a block")
     at_most(warp_m * warp_n // target.warp_size, MOST_SUMS, "sums of a lane")
-    at_most(max(warp_m, warp_n) // min(warp_m, warp_n), 8, "the longer side of a warp's tile over the shorter")
+    at_most(max(warp_m, warp_n) // min(warp_m, warp_n), 4, "the longer side of a warp's tile over the shorter")
     threads = warps * target.warp_size
 
     # Tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly narrow.
@@ -140,6 +141,12 @@ def _shape(
     for name, side, size in sizes:
         if size >= 64 > 2 * side:
             raise Infeasible(f"{name}={side} is too narrow for the problem's {size}: at least 32")
+    if tile_k == min(CHOICES["tile_k"]) and problem.c_group % (2 * tile_k) == 0:
+        raise Infeasible(f"tile_k={tile_k} halves the work between barriers; {problem.c_group} channels allow more")
+    if tile_m * tile_n >= 64 * 64 and (warps < 4 or warp_m * warp_n < 32 * 32):
+        raise Infeasible(
+            f"{warps} warps of {warp_m}x{warp_n}: a tile of {tile_m}x{tile_n} takes at least 4, of at least 32x32"
+        )
     nhwc = problem.layout == "nhwc"
     x_bytes = _load_bytes(problem.c_group) if nhwc else 1
     w_bytes = _load_bytes(problem.reduction)
@@ -147,6 +154,8 @@ def _shape(
         pieces = ceil_div(rows * tile_k, max(width, 4) * threads)
         at_most(pieces, 16, f"loads of {name} a thread has in flight at {width} bytes each")
     return Shape(
+        tile,
+        warp_n,
         instruction,
         atom_m,
         atom_n,
@@ -166,87 +175,85 @@ def _load_bytes(aligned_to: int) -> int:
     return next((width for width in (16, 8, 4) if aligned_to % width == 0), 1)
 
 
-def configs(problem: Conv2d, target: Target) -> Iterator[Mma]:
+def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Mma]:
     """What may be feasible: tiles that are not are left out with all that could be done with them."""
-    tiles = itertools.product(CHOICES["tile_m"], CHOICES["tile_n"], CHOICES["tile_k"])
-    warps = tuple(itertools.product(CHOICES["warp_m"], CHOICES["warp_n"]))
-    rest = tuple(itertools.product(*(CHOICES[name] for name in REST)))
-    for tile in tiles:
-        for number, warp in itertools.product(range(len(target.instructions)), warps):
+    warps = tuple(itertools.product(choices["warp_m"], choices["warp_n"]))
+    numbers = [number for number in choices["instruction"] if number < len(target.instructions)]
+    for tile in itertools.product(choices["tile_m"], choices["tile_n"], choices["tile_k"]):
+        for number, warp in itertools.product(numbers, warps):
             try:
                 shape = _shape(problem, target, number, tile, warp)
-                for chosen in rest:
-                    config = Mma(number, *tile, *warp, *chosen)
-                    try:
-                        _check_rest(problem, config, target, shape)
-                    except Infeasible:
-                        continue
-                    yield config
             except Infeasible:
                 continue
+            left = [[v for v in choices[name] if not _why_not(problem, target, shape, name, v)] for name in REST]
+            for rest in itertools.product(*left):
+                config = Mma(number, *tile, *warp, *rest)
+                if not _contradiction(problem, target, shape, config):
+                    yield config
 
 
-def _check_rest(problem: Conv2d, config: Mma, target: Target, shape: Shape) -> None:
+def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: int) -> str | None:
+    """What stands against one choice, whatever the others are; None where nothing does."""
+    tile_m, tile_n, tile_k = shape.tile
+    if name == "stages":
+        if not target.async_copies:
+            return f"{target.name} copies through registers, which takes 2" if value != 2 else None
+        return f"the reduction has {shape.steps} steps" if value > max(2, shape.steps + 1) else None
+    if value == min(CHOICES[name]):
+        return None
     tiles = shape.tiles_m * shape.tiles_n * problem.groups
-    if not target.async_copies and config.stages != 2:
-        raise Infeasible(f"stages={config.stages}: {target.name} copies through registers, which takes 2")
-    if not target.async_copies and config.ahead:
-        raise Infeasible(f"ahead=1: on {target.name} the fragments follow what comes through registers")
-    if config.resident > 1:
-        if target.vendor != "nvidia":
-            raise Infeasible(f"resident={config.resident} is a word to NVIDIA's compiler; {target.name} takes 1")
-        sums = config.warp_m * config.warp_n // target.warp_size
-        least = config.resident * shape.threads * (sums + 32)
-        at_most(least, target.registers_per_sm, f"registers of {config.resident} blocks on a multiprocessor")
-    if config.stages > 2:
-        at_most(config.stages, shape.steps + 1, f"stages (the reduction has {shape.steps} steps)")
-    if config.split > 1 and config.stream:
-        raise Infeasible(f"split={config.split} and stream={config.stream} divide the same work: one of them is off")
-    if config.split > 1:
-        at_most(config.split, shape.steps, f"split (the reduction has {shape.steps} steps)")
-        # Enough blocks for four rounds of all multiprocessors need no more of them.
-        at_most(tiles * config.split, max(4 * target.processors, 2 * tiles), f"blocks at split={config.split}")
-    if config.stream:
-        blocks = config.stream * target.processors
-        at_most(blocks, tiles * shape.steps, "blocks that share the steps of all tiles")
-        at_most(tiles, 16 * blocks, f"tiles at stream={config.stream}: many tiles need no equal shares")
-        if tiles % blocks == 0:
-            raise Infeasible(f"stream={config.stream}: {tiles} tiles are equal shares already")
-    if config.taps:
-        if problem.layout != "nhwc" or problem.c_group % config.tile_k or problem.r * problem.s == 1:
-            raise Infeasible(
-                f"taps=1 takes runs of tile_k={config.tile_k} channels tap by tap; {problem.r}x{problem.s} taps of "
-                f"{problem.c_group} channels in {problem.layout} do not allow it"
-            )
-        if problem.c_group == config.tile_k:
-            raise Infeasible(f"taps=1 changes nothing with one run of tile_k={config.tile_k} channels")
-    if config.band > 1 and (shape.tiles_n == 1 or shape.tiles_m == 1):
-        raise Infeasible(f"band={config.band} changes nothing with {shape.tiles_m}x{shape.tiles_n} tiles")
-    if config.staged:
+    if name == "ahead" and not target.async_copies:
+        return f"on {target.name} the fragments follow what comes through registers"
+    if name == "split" and value > shape.steps:
+        return f"the reduction has {shape.steps} steps"
+    if name == "split" and (tiles > 2 * target.processors or tiles * value > 4 * target.processors):
+        return f"{tiles} tiles keep the {target.processors} multiprocessors busy with fewer parts"
+    if name == "persist" and tiles <= value * target.processors:
+        return f"{tiles} tiles have a place of their own at {value} blocks a multiprocessor"
+    if name == "band" and (shape.tiles_n == 1 or shape.tiles_m < 2 * value or problem.k * problem.reduction < 2**19):
+        return f"the weights of {shape.tiles_m}x{shape.tiles_n} tiles stay in the cache"
+    if name == "staged":
         out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
         if problem.layout != "nhwc" or problem.k_group * out_bytes % 16:
-            raise Infeasible(
-                f"staged=1 writes 16 bytes of channels at once; {problem.k_group} channels a group of {out_bytes} "
-                f"bytes in {problem.layout} do not allow it"
-            )
-        if config.split > 1 and target.clusters and config.split <= MOST_IN_CLUSTER:
-            raise Infeasible(f"staged=1: with split={config.split}, the blocks of a cluster write vectors as they come")
-        if config.tile_n == config.warp_n:
-            raise Infeasible(f"staged=1: a warp of {config.warp_n} channels writes whole rows already")
+            return f"{problem.k_group} channels of {out_bytes} bytes in {problem.layout} are no whole rows of 16 bytes"
+        if tile_n == shape.warp_n:
+            return f"a warp of {tile_n} channels writes whole rows already"
+    return None
+
+
+def _contradiction(problem: Conv2d, target: Target, shape: Shape, config: Mma) -> str | None:
+    """Choices that do not go together."""
+    tiles, places = shape.tiles_m * shape.tiles_n * problem.groups, config.persist * target.processors
+    if config.persist and config.stream and (tiles % places == 0 or tiles > 8 * places):
+        return f"stream=1: {tiles} tiles are about equal shares of {places} blocks already"
+    if config.persist and not config.stream and tiles < 2 * places:
+        return f"persist={config.persist}: {tiles} tiles are fewer than two for each of {places} blocks"
+    if config.stream and not config.persist:
+        return "stream=1 shares the steps among blocks that persist: persist must be 1 or more"
+    if config.split > 1 and config.persist:
+        return f"split={config.split} and persist={config.persist} divide the same work: one of them is off"
+    if config.staged and _in_cluster(config, target):
+        return f"staged=1: with split={config.split}, the blocks of a cluster write vectors as they come"
+    return None
 
 
 def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
     check_choices(config, CHOICES)
     tile, warp = (config.tile_m, config.tile_n, config.tile_k), (config.warp_m, config.warp_n)
     shape = _shape(problem, target, config.instruction, tile, warp)
-    _check_rest(problem, config, target, shape)
+    for name in REST:
+        value = getattr(config, name)
+        if (reason := _why_not(problem, target, shape, name, value)) is not None:
+            raise Infeasible(f"{name}={value}: {reason}")
+    if (reason := _contradiction(problem, target, shape, config)) is not None:
+        raise Infeasible(reason)
     q, steps = problem.quantization, shape.steps
     tiles = shape.tiles_m * shape.tiles_n * problem.groups
     vector_n = _vector(problem, config, shape)
-    combine = _combine(config, target)
+    combine = "cluster" if _in_cluster(config, target) else "scratch" if config.split > 1 or config.stream else "none"
     smem_bytes = _smem_bytes(problem, config, shape, combine, vector_n)
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    blocks = config.stream * target.processors or tiles * config.split
+    blocks = config.persist * target.processors or tiles * config.split
     at_most(blocks, 2**31 - 1, "blocks")
     fields = argument_fields(problem)
     if combine == "scratch":
@@ -274,7 +281,6 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
             Constant("WARP_N", config.warp_n, "output channels of a warp"),
             Constant("STAGES", config.stages, "steps in shared memory: one is multiplied, the others on their way"),
             *((Constant("SPLIT", config.split, "blocks that share a tile"),) if config.split > 1 else ()),
-            *((Constant("RESIDENT", config.resident, "blocks that a multiprocessor's registers are enough for"),) * (config.resident > 1)),
             Constant("BAND", config.band, "tiles of pixels that are worked on together"),
         ),
         "What follows.": (
@@ -288,7 +294,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
             Constant("TAIL", problem.reduction % config.tile_k != 0, "the last step reaches beyond the reduction"),
             Constant("TILES_M", shape.tiles_m, "along the pixels"),
             Constant("TILES_N", shape.tiles_n, "along the channels of a group"),
-            *((Constant("TILES", tiles), Constant("BLOCKS", blocks)) if config.stream else ()),
+            *((Constant("TILES", tiles), Constant("BLOCKS", blocks)) if config.persist else ()),
             Constant("X_BYTES", shape.x_bytes, "one copy of x (1: byte by byte)"),
             Constant("W_BYTES", shape.w_bytes, "one copy of w (1: byte by byte)"),
             Constant("VECTOR_N", vector_n, "channels that are written at once"),
@@ -325,11 +331,9 @@ def _copies_in_flight(config: Mma, target: Target, shape: Shape) -> tuple[Consta
     return (Constant("COPIES_IN_FLIGHT", config.stages * pieces, "of a thread"),)
 
 
-def _combine(config: Mma, target: Target) -> str:
-    """How the parts of a tile become one: within a cluster, or in device memory."""
-    if config.split > 1 and config.split <= MOST_IN_CLUSTER and target.clusters:
-        return "cluster"
-    return "scratch" if config.split > 1 or config.stream else "none"
+def _in_cluster(config: Mma, target: Target) -> bool:
+    """Whether the parts of a tile become one within a cluster, and not in device memory."""
+    return 1 < config.split <= MOST_IN_CLUSTER and target.clusters
 
 
 def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: str) -> dict[str, object]:
@@ -347,16 +351,24 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
         "gathers_w": shape.w_bytes == 1,
         "combine": combine,
         "split": config.split,
-        "schedule": "stream" if config.stream else "tile",
+        "persist": bool(config.persist),
+        "stream": bool(config.stream),
+        "schedule": "persist" if config.persist else "tile",
         "ahead": bool(config.ahead),
-        "resident": config.resident,
-        "taps_first": bool(config.taps),
+        # All taps of a run of channels before the next run: a step finds most of its input where the last one left it.
+        "taps_first": (
+            problem.layout == "nhwc"
+            and problem.c_group % config.tile_k == 0
+            and problem.r * problem.s > 1
+            and problem.c_group > config.tile_k
+        ),
         "staged": bool(config.staged),
         "store": "staged" if config.staged else "direct",
         "channel_arguments": _channel_arguments(problem),
     }
 
 
+@lru_cache(maxsize=256)
 def _channel_arguments(problem: Conv2d) -> list[object]:
     return [a for step in epilogue_steps(problem.quantization) for a in step.arguments if a.per_channel]
 
@@ -383,16 +395,20 @@ def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
 
 def _smem_bytes(problem: Conv2d, config: Mma, shape: Shape, combine: str, vector_n: int) -> int:
     q = problem.quantization
-    channels = 4 * config.tile_n * len(_channel_arguments(problem))
+    known = ceil_div(4 * config.tile_n * len(_channel_arguments(problem)), 16) * 16 * (2 if config.persist else 1)
     phases = [config.stages * config.tile_k * (config.tile_m + config.tile_n)]
     if config.staged:
-        phases.append(config.tile_m * (config.tile_n * DATA_TYPES[q.out_type].bytes + 16))
+        staged = config.tile_m * (config.tile_n * DATA_TYPES[q.out_type].bytes + 16)
+        if config.persist:
+            known += staged
+        else:
+            phases.append(staged)
     if combine == "cluster":
         lane_pixels = config.warp_m * config.warp_n // (
             shape.threads // shape.warps * (config.warp_n // shape.atom_n * shape.lane_channels)
         )
         phases.append(4 * config.tile_m * config.tile_n + 4 * shape.threads * lane_pixels * q.w_zero_point)
-    return ceil_div(channels, 16) * 16 + max(phases) + 16 * (combine == "scratch")
+    return known + max(phases) + 16 * (combine == "scratch")
 
 
 def cost(plan: Plan) -> float:
@@ -419,14 +435,16 @@ def cost(plan: Plan) -> float:
         ),
     )
     blocks = plan.main.grid[0]
-    total_steps = steps * blocks / config.split if not config.stream else steps * constant["TILES"]
+    tiles = constant["TILES_M"] * constant["TILES_N"] * problem.groups
+    total_steps = steps * tiles
     held = min(resident, ceil_div(blocks, target.processors))
     # A step takes what the busiest unit needs, or its share of the latency that the stages hide.
-    step = max(held * max(multiply, shared, fetch), 700 / (config.stages - 1), 60.0)
+    exposed = 0.0 if config.ahead else 60 / held
+    step = max(held * max(multiply, shared, fetch) + exposed, 700 / (config.stages - 1), 60.0)
     epilogue = config.tile_m * config.tile_n * 8 / 128
     rounds = ceil_div(blocks, held * target.processors)
     each = total_steps / blocks * step + held * epilogue + 1800
     combined = 0.0
-    if config.split > 1 or config.stream:
-        combined = 600.0 + config.split * 20 if target.clusters and config.split <= MOST_IN_CLUSTER else 3000.0
+    if config.split > 1 or config.stream:  # sums go through a cluster, or through device memory and back
+        combined = 600.0 + config.split * 20 if _in_cluster(config, target) else 3000.0
     return rounds * each + combined

@@ -47,13 +47,22 @@ class Packed:
     """An instance with what stays the same from call to call: the weights, in the layout that the kernel reads, the
     parameters, and what is folded from both. Pack once, run many."""
 
-    def __init__(self, instance: Instance, weights: dict[str, Any], values: Any, turned: bool, stream: Any) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        weights: dict[str, Any],
+        values: Any,
+        turned: bool,
+        stream: Any,
+        like: Packed | None = None,
+    ) -> None:
+        """`like` was packed with the same parameters: what was uploaded of them is shared."""
         self.instance = instance
         self.weights = {name: array for name, (array, _) in weights.items()}
         self.values = values
         self.folded: dict[str, Any] = {}  # what the kernel of the weights writes, by its name in the source
-        self._kept: list[Any] = []
-        self._pieces = self._content({name: address for name, (_, address) in weights.items()})
+        self._kept: list[Any] = [] if like is None else like._kept
+        self._pieces = self._content({name: address for name, (_, address) in weights.items()}, like)
         arguments = self._arguments({})
         self._folds = [instance.kernel.bind(launch, arguments) for launch in instance.plan.once]
         self._scratch = [(field.name, (field.elements,)) for field in instance.plan.scratch]
@@ -69,11 +78,18 @@ class Packed:
     def launch_once(self, inputs: Sequence[Any], out: Any, stream: Any, overlap: bool = False) -> Any:
         """The call itself, for who is on the stream already."""
         # What it allocates goes back to the pool of that stream, whose next user comes after the launch.
-        return self._bind(inputs, out, overlap)(stream)
+        return self.prepare(inputs, out, overlap)(stream)
+
+    def beside(self, *weights: Any) -> Packed:
+        """Other weights with the same parameters."""
+        names = self.instance.problem.packed
+        tensors = {tensor.name: tensor for tensor in self.instance.problem.inputs}
+        packed = {n: self.instance.array(tensors[n], array) for n, array in zip(names, weights, strict=True)}
+        return Packed(self.instance, packed, self.values, False, None, like=self)
 
     def bind(self, *inputs: Any, out: Any = None, overlap: bool = False) -> Bound:
         """What launches with nothing left to do. `overlap`: see `Instance.bind`."""
-        bound = self._bind(inputs, out, overlap)
+        bound = self.prepare(inputs, out, overlap)
         # What was uploaded, folded and cleared must be there for launches on any stream.
         self.instance.device.synchronize()
         return bound
@@ -104,7 +120,8 @@ class Packed:
             unpacked[name] = array if inverse is None else self.instance.device.contiguous(array.transpose(inverse))
         return unpacked | (vars(self.values) if self.values is not None else {})
 
-    def _bind(self, inputs: Sequence[Any], out: Any, overlap: bool) -> Bound:
+    def prepare(self, inputs: Sequence[Any], out: Any, overlap: bool = False) -> Bound:
+        """For who synchronizes himself before he launches on another stream."""
         instance = self.instance
         problem, plan, device = instance.problem, instance.plan, instance.device
         if overlap and not plan.overlaps:
@@ -133,15 +150,17 @@ class Packed:
         launches = [instance.kernel.bind(each, arguments, overlap and each is plan.main) for each in plan.each]
         return Bound(tuple(outs) if several else outs[0], _in_order(launches), self, tuple(arrays.values()))
 
-    def _content(self, addresses: dict[str, int]) -> list[bytes | str]:
+    def _content(self, addresses: dict[str, int], like: Packed | None) -> list[bytes | str]:
         """The argument struct in pieces; a name stands for the address of what each call has of its own."""
         device, problem = self.instance.device, self.instance.problem
         pieces: list[bytes | str] = []
-        for field in self.instance.plan.fields:
+        for i, field in enumerate(self.instance.plan.fields):
             if field.role == "scratch":
                 pieces.append(field.name)
             elif field.role not in ("workspace", "value"):
                 pieces.append(struct.pack("Q", addresses[field.role]) if field.role in addresses else field.role)
+            elif like is not None and field.argument is not None:
+                pieces.append(like._pieces[i])
             elif not field.is_pointer:
                 pieces.append(field.value(problem, self.values))
             else:

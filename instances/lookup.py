@@ -19,6 +19,7 @@ from qconv.generator import Plan
 from qconv.instances.instance import Instance
 from qconv.op import Problem
 from qconv.target import Target
+from qconv.tune_db.measurement import ranked
 
 if TYPE_CHECKING:
     from qconv.tune_db.layered import Layered
@@ -88,7 +89,7 @@ def choose(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, str
         return plan, "exact", reason, row.toolchain
     for apart, neighbour in _neighbours(problem, layers.problems(device.name, target.name)):
         rows = layers.measurements(problem=neighbour, device=device.name, target=target.name)
-        for row in sorted((row for row in rows if row.correct), key=lambda row: row.median_us or 0.0):
+        for row in ranked(rows):
             # The winner of a larger problem may be too large a tile for this one; then its best that fits.
             fitting = _planned(problem, row, target)
             if fitting is not None:
@@ -108,7 +109,7 @@ def _exact(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, Mea
     if planned is not None and generator.render(planned).digest == best.digest:
         return planned, best, ""
     rows = layers.measurements(problem=problem, device=device.name, target=target.name)
-    for row in sorted((row for row in rows if row.correct), key=lambda row: row.median_us or 0.0):
+    for row in ranked(rows):
         plan = _planned(problem, row, target)
         if plan is not None and generator.render(plan).digest == row.digest:
             return plan, row, ""

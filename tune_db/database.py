@@ -165,7 +165,7 @@ class Database:
         return self._read(_ROWS.where(*_among(problem, device, target)).order_by(MeasurementRow.id))
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
-        """The fastest correct row; ties within noise go to the simpler config."""
+        """The fastest correct row, of those measured in full if any; ties within noise go to the simpler config."""
         names = {"problem": str(problem), "device": device, "target": target}
         near: list[Measurement] = []
         limit = math.inf
@@ -174,11 +174,13 @@ class Database:
                 m = self._checked(row, problem)
                 if m.median_us is None or (m.problem, m.device, m.target) != (problem, device, target):
                     raise self._refused(row["id"], "the index finds it where it does not belong")
-                # Sorted by their medians: past the noise, nothing can be the best.
+                # Sorted by their medians: past the noise, nothing can be the best. What was only screened sets no
+                # limit, for it is the best only where nothing else is.
                 if m.median_us > limit:
                     break
                 near.append(m)
-                limit = min(limit, m.median_us * (1 + NOISE))
+                if not m.screened:
+                    limit = min(limit, m.median_us * (1 + NOISE))
         return best_of(near)
 
     def best_per_problem(self, device: str | None = None) -> list[Measurement]:

@@ -18,6 +18,8 @@ from qconv.problem import parse
 OUTCOMES = ("correct", "constraints", "compile", "runtime", "timeout", "correctness")
 # Two medians closer than this are a tie: runs of one kernel differ as much.
 NOISE = 0.01
+# What a timing protocol says of a row whose few repeats only told that it is far from the best.
+SCREENED = "screened"
 # Every database holds an integer of this size.
 INT_MAX = 2**31 - 1
 
@@ -111,15 +113,27 @@ class Measurement:
     def correct(self) -> bool:
         return self.outcome == "correct"
 
+    @property
+    def screened(self) -> bool:
+        """Timed by a few repeats only, for it looked far slower than the best."""
+        return self.protocol is not None and self.protocol.get("stage") == SCREENED
+
 
 def complexity(config: Config) -> int:
     """The product of the config's integers: smaller tiles, fewer stages and fewer splits are simpler."""
     return math.prod(max(1, value) for value in config.as_dict().values() if isinstance(value, int))
 
 
+def ranked(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """The correct ones, the fastest first. What was only screened comes after all that was measured in full: few
+    repeats can be lucky."""
+    return sorted((m for m in measurements if m.correct), key=lambda m: (m.screened, m.median_us))
+
+
 def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
-    """The fastest correct one; ties within noise go to the simpler config."""
-    timed = [(m.median_us, m) for m in measurements if m.median_us is not None]
+    """The first by rank; ties within noise go to the simpler config."""
+    order = ranked(measurements)
+    timed = [(m.median_us, m) for m in order if m.median_us is not None and m.screened == order[0].screened]
     if not timed:
         return None
     limit = min(median for median, _ in timed) * (1 + NOISE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import selectors
 import subprocess
@@ -20,6 +21,8 @@ from qconv.tune_db.measurement import Measurement
 from qconv.tune_db.text import from_dict
 from qconv.tuner.evaluate import failure
 from qconv.tuner.protocol import TimingProtocol
+
+log = logging.getLogger("qconv")
 
 # Importing the GPU's libraries and making a context on a busy machine.
 START_S = 120.0
@@ -54,32 +57,30 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    @property
-    def toolchain(self) -> str:
-        self._start()
-        assert self._toolchain is not None
-        return self._toolchain
-
-    def measure(self, problem: Problem, config: Config) -> Measurement:
+    def measure(self, problem: Problem, config: Config, best_us: float | None = None) -> Measurement:
         """A row in any case: what kills the worker is a row as well."""
-        self._start()
-        request = {
-            "problem": str(problem),
-            "config": config.as_json(),
-            "protocol": self._protocol.as_dict(),
-            "seed": secrets.randbits(63),
-        }
+        toolchain = self._ready()
         try:
-            reply = self._ask(request, self._timeout_s)
+            return self._rows(problem, [config], best_us=best_us, race=False)[0]
         except TimedOut:
             reason = f"no answer within {self._timeout_s:g} s, the time allowed for one config"
-            return failure(problem, config, self._device, self.toolchain, "timeout", reason)
+            return failure(problem, config, self._device, toolchain, "timeout", reason)
         except Died as how:
-            return failure(problem, config, self._device, self.toolchain, "runtime", str(how))
-        row = from_dict(reply["measurement"], "the answer of the worker")
-        if row.outcome == "runtime":
-            self.stop()
-        return row
+            return failure(problem, config, self._device, toolchain, "runtime", str(how))
+
+    def race(self, problem: Problem, configs: Sequence[Config]) -> list[Measurement]:
+        """Each timed again, in turn with the others; no rows where that kills the worker."""
+        self._ready()
+        try:
+            return self._rows(problem, configs, best_us=None, race=True)
+        except (TimedOut, Died) as how:
+            log.warning("%s: the fastest were not raced: %s", problem, how)
+            return []
+
+    def start(self) -> None:
+        """The worker imports its libraries while the caller does something else; what it says is read when needed."""
+        if self._process is None:
+            self._spawn()
 
     def stop(self) -> None:
         process, self._process = self._process, None
@@ -92,9 +93,22 @@ class Child:
                 pipe.close()
         self._errors.close()
 
-    def _start(self) -> None:
-        if self._process is not None:
-            return
+    def _rows(self, problem: Problem, configs: Sequence[Config], **how: Any) -> list[Measurement]:
+        request = {
+            "problem": str(problem),
+            "configs": [config.as_json() for config in configs],
+            "protocol": self._protocol.as_dict(),
+            "seed": secrets.randbits(63),
+            **how,
+        }
+        reply = self._ask(request, self._timeout_s * len(configs))
+        rows = [from_dict(row, "the answer of the worker") for row in reply["measurements"]]
+        if any(row.outcome == "runtime" for row in rows):
+            self.stop()
+        return rows
+
+    def _spawn(self) -> None:
+        self._toolchain = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
         self._buffer = b""
         self._process = subprocess.Popen(
@@ -104,6 +118,12 @@ class Child:
             stderr=self._errors,
             start_new_session=True,
         )
+
+    def _ready(self) -> str:
+        """Waits for the worker's first words; returns the toolchain that it tells."""
+        self.start()
+        if self._toolchain is not None:
+            return self._toolchain
         try:
             hello = self._read(START_S)
         except (TimedOut, Died) as how:
@@ -111,7 +131,8 @@ class Child:
         if "error" in hello:
             self.stop()
             raise DeviceError(hello["error"])
-        self._toolchain = hello["toolchain"]
+        self._toolchain = str(hello["toolchain"])
+        return self._toolchain
 
     def _ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         assert self._process is not None

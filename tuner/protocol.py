@@ -1,31 +1,49 @@
-"""How a kernel is timed: a value that is stored with every row."""
+"""How a kernel is timed: a value that is stored with every row.
+
+A tuner does not spend as much on every candidate. Each is *screened* by a few repeats; only where that comes near the
+best so far is it timed in full, *alone*; at the end the fastest few are *raced*, one repeat of each in turn, until the
+fastest of all rows is one that was raced. So the winner is no accident of when it was measured, and a row that was
+screened lost by more than repeats differ. Should the rows that it lost to be gone, it still comes after every row timed
+in full.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from qconv.device import Device
 from qconv.instances.instance import Instance
 from qconv.sample import Sample
+from qconv.tune_db.measurement import SCREENED
+from qconv.tuner.workload import Workload
 
-MOST_SETS = 2048
+SCREENING_REPEATS = 3
+# How many times slower than the best: up to here a candidate is timed in full, from there on one replay is enough.
+NEAR, HOPELESS = 1.25, 5.0
+ALONE, RACED = "alone", "raced"
 
 
 @dataclass(frozen=True)
 class TimingProtocol:
     """`rotated_bytes`: the launches of one repeat go round input sets of at least this size in total, so that no set is
     still in the cache when its turn comes again. A repeat gives one figure, the mean over its launches; the median
-    over the repeats is what rows are compared by."""
+    over the repeats is what rows are compared by. `stage` is screened, alone or raced, as above."""
 
     name: str
     rotated_bytes: int
     repeats: int
+    stage: str = ALONE
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def screening(self, repeats: int) -> TimingProtocol:
+        return replace(self, repeats=repeats, stage=SCREENED)
+
+    @property
+    def race(self) -> TimingProtocol:
+        return replace(self, stage=RACED)
 
 
 # 200 MB is more than three times the last-level cache of any GPU listed.
@@ -39,12 +57,6 @@ def protocol_for(device: Device) -> TimingProtocol:
 
 def time_us(instance: Instance, sample: Sample, protocol: TimingProtocol) -> tuple[float, ...]:
     """One figure a repeat, in microseconds a launch."""
-    bounds = [instance.bind(*arrays, **sample.parameters) for arrays in _input_sets(instance, sample, protocol)]
-    return instance.device.time_us([bound.launch for bound in bounds], protocol.repeats)
-
-
-def _input_sets(instance: Instance, sample: Sample, protocol: TimingProtocol) -> list[list[Any]]:
-    """Copies of the sample; rolled along the channels, so that no two are alike and all are full-range."""
-    count = min(MOST_SETS, max(1, -(-protocol.rotated_bytes // instance.problem.io_bytes)))
-    upload = instance.device.upload
-    return [[upload(np.roll(array, i)) for array in sample.arrays] for i in range(count)]
+    again = Workload(instance.problem, instance.device, sample, protocol.rotated_bytes).replay(instance)
+    again()
+    return tuple(again() for _ in range(protocol.repeats))

@@ -7,15 +7,20 @@ from dataclasses import dataclass
 
 from qconv import generator
 from qconv.device import Device
-from qconv.generator import Config
+from qconv.device.compile import compiler_for
+from qconv.generator import Config, Plan
 from qconv.instances.lookup import choose
 from qconv.op import Problem
 from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered
-from qconv.tune_db.measurement import Measurement, best_of
+from qconv.tune_db.measurement import Measurement, best_of, ranked
+from qconv.tuner.ahead import Ahead
 from qconv.tuner.child import Child
+from qconv.tuner.evaluate import failure
 from qconv.tuner.protocol import protocol_for
 from qconv.tuner.search import Search
+
+FINALISTS = 4  # how many are raced at a time
 
 
 @dataclass(frozen=True)
@@ -59,20 +64,30 @@ def tune(
     """
     layers = Layered([database, *([shipped] if shipped is not None else [])])
     start = generator.default(problem, device.target).config
-    with Child(device, protocol_for(device), timeout_s) as child:
-        rows = _known(problem, device, database, child.toolchain)
+    toolchain = compiler_for(device.target).toolchain
+    with Child(device, protocol_for(device), timeout_s) as child, Ahead(toolchain) as ahead:
+        child.start()
+        plans, _ = generator.space(problem, device.target)
+        rows = _known(plans, device, database, toolchain)
         first = [start, choose(problem, device, layers)[0].config]
-        search = Search(problem, device.target, first, {c: row.median_us for c, row in rows.items()}, seed)
-        known, total = len(rows), min(trials, search.size)
-        while len(rows) < total:
-            config = search.ask()
-            if config is None:
+        search = Search(plans, first, {c: row.median_us for c, row in rows.items()}, seed)
+        known, total = len(rows), min(trials, len(plans))
+        while True:
+            while not ahead.full and len(rows) + len(ahead) < total and (proposed := search.ask()) is not None:
+                ahead.submit(proposed)
+            if not ahead:
                 break
-            row = child.measure(problem, config)
+            plan, refused = ahead.next()
+            if refused is not None:
+                row = failure(problem, plan.config, device, toolchain, "compile", str(refused))
+            else:
+                row = child.measure(problem, plan.config, _best_us(rows))
             database.add(row)
-            rows[config] = row
-            search.tell(config, row.median_us)
+            rows[plan.config] = row
+            search.tell(plan.config, row.median_us)
             watch(Progress(len(rows), total, row, best_of(rows.values())))
+        if len(rows) > known:
+            _race(problem, child, database, rows)
     failures: dict[str, int] = {}
     for row in rows.values():
         if row.outcome != "correct":
@@ -81,7 +96,7 @@ def tune(
         problem=problem,
         device=device.name,
         target=device.target.name,
-        space=search.size,
+        space=len(plans),
         measured=len(rows) - known,
         known=known,
         failures=failures,
@@ -91,13 +106,38 @@ def tune(
     )
 
 
-def _known(problem: Problem, device: Device, database: Database, toolchain: str) -> dict[Config, Measurement]:
+def _known(plans: list[Plan], device: Device, database: Database, toolchain: str) -> dict[Config, Measurement]:
     """Rows of an earlier run that still hold: same toolchain, same source. A time-out is tried again."""
-    plans, _ = generator.space(problem, device.target)
-    rows = database.measurements(problem=problem, device=device.name, target=device.target.name)
+    rows = database.measurements(problem=plans[0].problem, device=device.name, target=device.target.name)
     current = {row.config: row for row in rows if row.toolchain == toolchain and row.outcome != "timeout"}
     return {
         plan.config: current[plan.config]
         for plan in plans
         if plan.config in current and generator.render(plan).digest == current[plan.config].digest
     }
+
+
+def _best_us(rows: dict[Config, Measurement]) -> float | None:
+    """Of what was timed in full, which a candidate is compared with."""
+    first = next(iter(ranked(rows.values())), None)
+    return None if first is None or first.screened else first.median_us
+
+
+def _race(problem: Problem, child: Child, database: Database, rows: dict[Config, Measurement]) -> None:
+    """Until the fastest of all rows is one that was raced: see `protocol`."""
+    raced: list[Config] = []
+    while True:
+        fastest = sorted((row for row in rows.values() if row.correct), key=lambda row: row.median_us or 0.0)
+        order = [row.config for row in fastest]
+        if len(order) < 2 or order[0] in raced:
+            return
+        # The best of an earlier race runs again: times of two races say little of each other.
+        leader = [config for config in order if config in raced][:1]
+        entrants = leader + [config for config in order if config not in raced][:FINALISTS]
+        results = child.race(problem, entrants)
+        if not results:
+            return
+        for row in results:
+            database.add(row)
+            rows[row.config] = row
+        raced += entrants

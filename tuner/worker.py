@@ -1,4 +1,4 @@
-"""The child process of one device: a request a line on stdin, a measurement a line on stdout.
+"""The child process of one device: a request a line on stdin, measurements a line on stdout.
 
 An illegal address is sticky and kills the context, and a kernel may hang: this process is expendable. It ends when its
 stdin does, so that it does not outlive a tuner that was killed.
@@ -10,14 +10,16 @@ import json
 import os
 import sys
 
+from qconv import sample
 from qconv.device import open_device
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, DeviceError
 from qconv.generator import config_from_json
 from qconv.problem import parse
 from qconv.tune_db.text import as_dict
-from qconv.tuner.evaluate import evaluate
+from qconv.tuner.evaluate import evaluate, race
 from qconv.tuner.protocol import TimingProtocol
+from qconv.tuner.workload import Workload
 
 
 def main() -> None:
@@ -35,17 +37,22 @@ def main() -> None:
         answer({"error": str(error)})
         return
     answer({"toolchain": toolchain})
+    workload = None
     for line in sys.stdin:
         request = json.loads(line)
-        row = evaluate(
-            parse(request["problem"]),
-            config_from_json(request["config"]),
-            device,
-            TimingProtocol(**request["protocol"]),
-            request["seed"],
-        )
-        answer({"measurement": as_dict(row)})
-        if row.outcome == "runtime":
+        protocol = TimingProtocol(**request["protocol"])
+        problem = parse(request["problem"])
+        if workload is None or workload.problem != problem:
+            workload = None  # its arrays make room
+            drawn = sample.draw(problem, request["seed"])
+            workload = Workload(problem, device, drawn, protocol.rotated_bytes)
+        configs = [config_from_json(config) for config in request["configs"]]
+        if request["race"]:
+            rows = race(configs, workload, protocol)
+        else:
+            rows = [evaluate(config, workload, protocol, request["best_us"]) for config in configs]
+        answer({"measurements": [as_dict(row) for row in rows]})
+        if any(row.outcome == "runtime" for row in rows):
             return
 
 

@@ -156,3 +156,14 @@ def test_the_space_is_sorted_by_the_cost_model_and_the_default_is_its_first() ->
     assert plans[0] == generator.default(PROBLEMS["3x3"], TARGETS["sm_90a"])
     again, _ = generator.space(parse(str(PROBLEMS["3x3"])), TARGETS["sm_90a"])
     assert again == plans
+
+
+def test_the_default_is_a_likely_one_where_any_of_them_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, simt = TARGETS["sm_90a"], generator.FAMILIES["simt"]
+    for likely, among in (({"tile_m": (16,)}, {16}), ({"thread_m": (3,)}, set(simt.choices["tile_m"]))):
+        monkeypatch.setitem(generator.FAMILIES, "simt", replace(simt, likely=likely))
+        config = generator.default(PROBLEMS["3x3"], target).config
+        assert isinstance(config, Simt)
+        assert config.tile_m in among
+    # What is searched stays whole.
+    assert {plan.config.as_dict()["tile_m"] for plan in generator.space(PROBLEMS["3x3"], target)[0]} != {16}

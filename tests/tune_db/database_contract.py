@@ -82,6 +82,14 @@ class DatabaseContract:
         assert best is not None
         assert best.config == large
 
+    def test_best_was_measured_in_full_if_any_was(self, database: Database, make: Make, problem: Conv2d) -> None:
+        screened = make(0, median_us=1.0, protocol={"stage": "screened"})
+        database.add(screened)
+        assert database.best(problem, screened.device, screened.target) == screened
+        for number, median_us in ((1, 20.0), (2, 10.0)):
+            database.add(make(number, median_us=median_us))
+        assert database.best(problem, screened.device, screened.target) == make(2, median_us=10.0)
+
     def test_best_per_problem(self, database: Database, make: Make, problem: Conv2d, other_problem: Conv2d) -> None:
         for p in (other_problem, problem):
             for number, median in ((0, 12.0), (1, 8.0)):

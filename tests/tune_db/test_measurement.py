@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from qconv.problem import Conv2d
-from qconv.tune_db.measurement import NOISE, Measurement, best_of, best_of_each, complexity
+from qconv.tune_db.measurement import NOISE, Measurement, best_of, best_of_each, complexity, ranked
 
 Make = Callable[..., Measurement]
 
@@ -92,6 +92,15 @@ def test_best_is_simple_among_the_fastest(make: Make) -> None:
     assert best_of([fast, slower]) == fast
     assert best_of([make(outcome="runtime"), slower]) == slower
     assert best_of([make(outcome="runtime")]) is best_of([]) is None
+
+
+def test_what_was_only_screened_is_the_best_only_where_nothing_else_is(make: Make) -> None:
+    lucky = make(0, median_us=1.0, protocol={"stage": "screened"})
+    luckier = make(1, median_us=0.9, protocol={"stage": "screened"})
+    full = make(2, median_us=10.0)
+    assert best_of([lucky, full, luckier]) == full
+    assert best_of([lucky, luckier]) == luckier
+    assert ranked([lucky, make(outcome="runtime"), full, luckier]) == [full, luckier, lucky]
 
 
 def test_best_does_not_depend_on_the_order(make: Make) -> None:

@@ -122,18 +122,20 @@ def test_a_tuner_that_is_stopped_leaves_every_finished_trial(tmp_path: Path, how
 
 def test_a_kernel_that_computes_wrong_is_never_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check can fail: with an oracle that is off by one, every config is refused."""
-    from qconv import generator, reference
+    from qconv import generator, reference, sample
     from qconv.device import open_device
     from qconv.problem import Conv2d
     from qconv.tuner.evaluate import evaluate
     from qconv.tuner.protocol import WALL_CLOCK
+    from qconv.tuner.workload import Workload
 
     problem, cpu = Conv2d(1, 3, 3, 4, 4, 1, 1), open_device("cpu")
     config = generator.default(problem, cpu.target).config
-    assert evaluate(problem, config, cpu, WALL_CLOCK, 1).outcome == "correct"
+    drawn = sample.draw(problem, 1)
+    assert evaluate(config, Workload(problem, cpu, drawn), WALL_CLOCK).outcome == "correct"
     honest = reference.conv2d
     monkeypatch.setattr(reference, "conv2d", lambda *given: honest(*given) ^ 1)
-    row = evaluate(problem, config, cpu, WALL_CLOCK, 1)
+    row = evaluate(config, Workload(problem, cpu, drawn), WALL_CLOCK)
     assert row.outcome == "correctness"
     assert row.median_us is None
     assert row.reason is not None

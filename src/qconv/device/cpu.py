@@ -112,23 +112,34 @@ class CpuDevice:
     def fill(self, array: Any, byte: int) -> None:
         array.view(np.uint8)[...] = byte
 
+    def rolled(self, array: Any, by: int) -> Any:
+        return np.roll(array, by)
+
+    def same(self, one: Any, other: Any) -> bool:
+        return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))
+
     def on(self, stream: Any) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
     def synchronize(self) -> None:
         return
 
-    def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]:
-        """The launches one after the other, by the wall clock; per launch, one figure a repeat."""
-        for launch in launches:  # once untimed, as the graph on a GPU is
-            launch(None)
-        times = []
-        for _ in range(repeats):
+    def replay(self, launches: Sequence[Callable[[Any], Any]]) -> Callable[[], float]:
+        """One after the other, by the wall clock."""
+
+        def again() -> float:
             begin = time.perf_counter_ns()
             for launch in launches:
                 launch(None)
-            times.append((time.perf_counter_ns() - begin) / 1e3 / len(launches))
-        return tuple(times)
+            return (time.perf_counter_ns() - begin) / 1e3 / len(launches)
+
+        return again
+
+    def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]:
+        """One figure a repeat; once untimed before."""
+        again = self.replay(launches)
+        again()
+        return tuple(again() for _ in range(repeats))
 
 
 def _model() -> str:

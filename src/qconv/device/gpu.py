@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import cupy
@@ -30,6 +30,23 @@ def specs() -> list[str]:
         return [f"{KIND}:{index}" for index in range(runtime.getDeviceCount())]
     except runtime.CUDARuntimeError:
         return []
+
+
+COMPARED = 256  # threads of a block of the kernel below
+
+
+@lru_cache(maxsize=1)
+def _differ() -> Any:
+    """Whether two arrays differ in any byte: comparing on the host would take longer than what is compared."""
+    text = """
+extern "C" __global__ void differ(const unsigned char* a, const unsigned char* b, unsigned long long bytes,
+                                  unsigned* differs) {
+  unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+  for (unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x; i < bytes; i += step)
+    if (a[i] != b[i]) *differs = 1;
+}
+"""
+    return cupy.RawKernel(text, "differ")
 
 
 class GpuKernel:
@@ -198,6 +215,23 @@ class GpuDevice:
         with self.current:
             array.data.memset_async(byte, array.nbytes)
 
+    def rolled(self, array: Any, by: int) -> Any:
+        """By copies of memory alone: CuPy's own kernels need the CUDA headers, which need not be there."""
+        with self.current:
+            made = cupy.empty(array.shape, array.dtype)
+            tail = by % max(1, array.size) * array.itemsize
+            head = array.nbytes - tail
+            made.data.copy_from_device_async(array.data + head, tail)
+            (made.data + tail).copy_from_device_async(array.data, head)
+        return made
+
+    def same(self, one: Any, other: Any) -> bool:
+        with self.current:
+            differs = cupy.zeros(1, "uint32")
+            blocks = min(8 * self._properties["multiProcessorCount"], -(-one.nbytes // COMPARED) or 1)
+            _differ()((blocks,), (COMPARED,), (one, other, np.uint64(one.nbytes), differs))
+            return not differs.get()[0]
+
     @contextmanager
     def on(self, stream: Any) -> Iterator[None]:
         with self.current:
@@ -215,8 +249,8 @@ class GpuDevice:
         except runtime.CUDARuntimeError as error:
             raise LaunchError(f"a kernel on {self.spec} failed: {error}") from None
 
-    def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]:
-        """The launches back to back in one graph, replayed; per launch, one figure a replay."""
+    def replay(self, launches: Sequence[Callable[[Any], Any]]) -> Callable[[], float]:
+        """In one graph, by events around it."""
         with self.current:
             stream = cupy.cuda.Stream(non_blocking=True)
             with stream:
@@ -225,13 +259,21 @@ class GpuDevice:
                     launch(stream.ptr)
                 graph = stream.end_capture()
                 graph.upload(stream)
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+
+        def again() -> float:
+            with self.current:
+                begin.record(stream)
                 graph.launch(stream)
-                times = []
-                for _ in range(repeats):
-                    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-                    begin.record(stream)
-                    graph.launch(stream)
-                    end.record(stream)
-                    end.synchronize()
-                    times.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3 / len(launches))
-        return tuple(times)
+                end.record(stream)
+                end.synchronize()
+                # What the launches read must stay as long as the graph: they hold it.
+                return float(cupy.cuda.get_elapsed_time(begin, end)) * 1e3 / len(launches)
+
+        return again
+
+    def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]:
+        """One figure a repeat; once untimed before."""
+        again = self.replay(launches)
+        again()
+        return tuple(again() for _ in range(repeats))

@@ -1,0 +1,165 @@
+"""How much a candidate is timed, and that luck does not win: with times that are told, not measured."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qconv import generator, sample
+from qconv.device import open_device
+from qconv.device.cache import Binary
+from qconv.errors import CompileError, KernelMissing
+from qconv.generator import Config, Plan
+from qconv.instances.instance import Instance
+from qconv.op import Problem
+from qconv.problem import Conv2d
+from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import Measurement
+from qconv.tuner import ahead, tune
+from qconv.tuner.evaluate import evaluate, race
+from qconv.tuner.protocol import WALL_CLOCK
+from qconv.tuner.workload import Workload
+
+PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1)
+CPU = open_device("cpu")
+CONFIG = generator.default(PROBLEM, CPU.target).config
+
+
+class Told(Workload):
+    """Takes its times from a list."""
+
+    def __init__(self, *times: float) -> None:
+        super().__init__(PROBLEM, CPU, sample.draw(PROBLEM, 1))
+        self.times = list(times)
+
+    def replay(self, instance: Instance) -> Callable[[], float]:
+        return lambda: self.times.pop(0)
+
+
+def told(*times: float, best_us: float | None) -> Measurement:
+    workload = Told(*times)
+    row = evaluate(CONFIG, workload, WALL_CLOCK, best_us)
+    assert workload.times == []
+    assert row.protocol is not None
+    assert row.protocol["repeats"] == len(row.times_us)
+    assert row.screened == (row.protocol["stage"] == "screened")
+    return row
+
+
+def test_what_is_near_the_best_is_timed_in_full() -> None:
+    assert told(99.0, *range(1, 10), best_us=None).median_us == 5.0
+    assert told(49.0, 12.0, 12.0, 12.0, *range(1, 10), best_us=10.0).median_us == 5.0
+
+
+def test_what_is_far_from_the_best_is_screened_only() -> None:
+    row = told(30.0, 12.0, 14.0, 13.0, best_us=10.0)
+    assert row.screened
+    assert row.median_us == 13.0
+
+
+def test_what_is_hopeless_is_given_up_after_one_replay() -> None:
+    row = told(51.0, best_us=10.0)
+    assert row.screened
+    assert row.times_us == (51.0,)
+
+
+def test_a_race_takes_turns() -> None:
+    configs = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
+    rows = race(configs, Told(99.0, 99.0, *itertools.chain(*zip(range(1, 10), range(11, 20), strict=True))), WALL_CLOCK)
+    assert [(row.config, row.median_us) for row in rows] == [(configs[0], 5.0), (configs[1], 15.0)]
+    assert all(row.protocol is not None and row.protocol["stage"] == "raced" for row in rows)
+
+
+class Recorded:
+    """In place of the worker: alone, one config in three is lucky by a tenth; in a race, all show their true times."""
+
+    def __init__(self, *_: object) -> None:
+        self.raced: list[Config] = []
+
+    def __enter__(self) -> Recorded:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def start(self) -> None: ...
+
+    def measure(self, problem: Problem, config: Config, best_us: float | None = None) -> Measurement:
+        us = true_us(config)
+        return self._row(config, us * 0.9 if len(str(config)) % 3 == 0 else us, "alone")
+
+    def race(self, problem: Problem, configs: Sequence[Config]) -> list[Measurement]:
+        return [self._row(config, true_us(config), "raced") for config in configs]
+
+    def _row(self, config: Config, us: float, stage: str) -> Measurement:
+        return Measurement(
+            problem=PROBLEM,
+            config=config,
+            device=CPU.name,
+            target="cpu",
+            toolchain="told",
+            digest=generator.render(generator.plan(PROBLEM, config, CPU.target)).digest,
+            outcome="correct",
+            times_us=(us,),
+            median_us=us,
+            protocol={"stage": stage},
+            created_at=datetime.now(UTC),
+        )
+
+
+def true_us(config: Config) -> float:
+    values = [value for value in config.as_dict().values() if isinstance(value, int)]
+    return 100.0 + sum(value * weight for value, weight in zip(values, (0.11, 0.23, 0.05, 1.7, 2.9, 0.7), strict=True))
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "Child", Recorded)
+    monkeypatch.setattr(ahead, "build", lambda plan, toolchain: None)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_the_winner_is_raced_and_no_accident(tmp_path: Path) -> None:
+    size = len(generator.space(PROBLEM, CPU.target)[0])
+    with Database.open(tmp_path / "t.sqlite") as database:
+        outcome = tune.tune(PROBLEM, CPU, database, trials=1000)
+        assert outcome.measured == outcome.space == size
+        rows = database.measurements()
+        assert database.best(PROBLEM, CPU.name, "cpu") == outcome.best
+    assert outcome.best is not None
+    assert outcome.best.protocol == {"stage": "raced"}
+    truth = min(true_us(row.config) for row in rows)
+    assert outcome.best.median_us == pytest.approx(truth, rel=0.01)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_compile_failure_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = generator.space(PROBLEM, CPU.target)[0][1].config
+
+    def build(plan: Plan, toolchain: str) -> Binary | None:
+        if plan.config == refused:
+            raise CompileError("line 7: no")
+        return None
+
+    monkeypatch.setattr(ahead, "build", build)
+    seen: list[Any] = []
+    with Database.open(tmp_path / "t.sqlite") as database:
+        outcome = tune.tune(PROBLEM, CPU, database, trials=1000, watch=seen.append)
+        failed = [row for row in database.measurements() if not row.correct]
+    assert outcome.failures == {"compile": 1}
+    assert [(row.config, row.outcome, row.reason) for row in failed] == [(refused, "compile", "line 7: no")]
+    assert [progress.done for progress in seen] == list(range(1, outcome.space + 1))
+
+
+def test_where_compiling_is_forbidden_nothing_is_compiled_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune, "Child", Recorded)
+    monkeypatch.setenv("QCONV_NO_COMPILE", "1")
+    monkeypatch.setenv("QCONV_CACHE", str(tmp_path))
+    with Database.open(tmp_path / "t.sqlite") as database, pytest.raises(KernelMissing, match="QCONV_NO_COMPILE"):
+        tune.tune(PROBLEM, CPU, database, trials=5)

@@ -1,0 +1,55 @@
+"""What all candidates of a problem share: the rolled input sets, the poisoned output, the comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qconv import Quantization, generator, reference, sample
+from qconv.device import Device, gpu_specs, open_device
+from qconv.instances.lookup import load
+from qconv.problem import Conv2d
+from qconv.sample import Sample
+from qconv.tuner.workload import Workload
+
+PROBLEM = Conv2d(
+    *(1, 6, 6, 16, 16, 3, 3),
+    pad=1,
+    quantization=Quantization(x_zero_point=True, w_zero_point=True, per_channel=True, bias="int32"),
+)
+
+
+@pytest.fixture(
+    params=["cpu", pytest.param("gpu", marks=[pytest.mark.gpu, pytest.mark.skipif(not gpu_specs(), reason="no GPU")])]
+)
+def device(request: pytest.FixtureRequest) -> Device:
+    return open_device("cpu" if request.param == "cpu" else gpu_specs()[0])
+
+
+def test_a_device_rolls_and_compares(device: Device) -> None:
+    array = np.arange(-60, 60, dtype=np.int32).reshape(2, 60)
+    there = device.upload(array)
+    for by in (0, 1, 59, 121):
+        assert np.array_equal(device.download(device.rolled(there, by)), np.roll(array, by))
+    assert device.same(there, device.upload(array))
+    for place in ((0, 0), (1, 59)):
+        other = array.copy()
+        other[place] ^= 1 << 30
+        assert not device.same(there, device.upload(other))
+    zeros = np.zeros(3, np.float32)
+    assert not device.same(device.upload(zeros), device.upload(-zeros))
+
+
+def test_every_set_is_another_call_with_its_own_weights(device: Device) -> None:
+    drawn = sample.draw(PROBLEM, 7)
+    instance = load(generator.default(PROBLEM, device.target), device, "default", "a test")
+    workload = Workload(PROBLEM, device, drawn, 3 * PROBLEM.io_bytes)
+    assert workload.mismatch(instance) is None
+    assert workload.replay(instance)() > 0
+    assert len(workload._sets) == 3
+    for i, (arrays, outs) in enumerate(workload._sets):
+        rolled = tuple(np.roll(array, i) for array in drawn.arrays)
+        for array, want in zip(arrays, rolled, strict=True):
+            assert np.array_equal(device.download(array), want)
+        (want,) = reference.compute(PROBLEM, Sample(rolled, drawn.parameters))
+        assert np.array_equal(device.download(outs[0]), want)
