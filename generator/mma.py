@@ -55,6 +55,21 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "band": (1, 8),
     "staged": (0, 1),
 }
+# Where the default is looked for.
+LIKELY: dict[str, tuple[int, ...]] = {
+    "instruction": (0, 1),
+    "tile_m": (32, 64, 128, 256),
+    "tile_n": (8, 32, 64, 128),
+    "warp_m": (16, 32, 64),
+    "warp_n": (8, 32, 64),
+    "stages": (2, 4),
+    "split": (1, 4, 8),
+    "tail": (0,),
+    "persist": (0,),
+    "stream": (0,),
+    "band": (1,),
+    "staged": (0,),
+}
 # What is chosen once the tile is: see `Shape`.
 REST = ("stages", "ahead", "split", "tail", "persist", "stream", "band", "staged")
 MOST_WARPS = 8
