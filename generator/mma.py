@@ -317,7 +317,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
             Constant("STAGES", config.stages, "steps in shared memory: one is multiplied, the others on their way"),
             *((Constant("SPLIT", config.split, "blocks that share a tile"),) if config.split > 1 else ()),
             *((Constant("WHOLE", whole, "tiles that are not shared"),) if config.tail else ()),
-            Constant("BAND", config.band, "tiles of pixels that are worked on together"),
+            *((Constant("BAND", config.band, "tiles of pixels that are worked on together"),) * (config.band > 1)),
         ),
         "What follows.": (
             Constant("WARP_SIZE", target.warp_size),
@@ -388,6 +388,7 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
         "combine": combine,
         "split": config.split,
         "tail": bool(config.tail),
+        "band": config.band,
         "persist": bool(config.persist),
         "stream": bool(config.stream),
         "schedule": "persist" if config.persist else "tile",
