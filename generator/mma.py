@@ -447,7 +447,7 @@ def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, comb
         of_lane = config.warp_m * config.warp_n // target.warp_size
         slots = ceil_div(of_lane // vector_n, config.split)
         known += config.split * slots * shape.threads * 4 * (vector_n + q.w_zero_point)
-    return known + max(phases) + 16 * (combine == "scratch")
+    return known + max(phases) + 16 * (combine != "none")
 
 
 def cost(plan: Plan) -> float:
