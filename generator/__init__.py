@@ -44,7 +44,7 @@ class Family:
 
 FAMILIES: dict[str, Family] = {
     "simt": Family(("conv2d",), simt.Simt, simt.CHOICES, simt.plan, simt.cost),
-    "mma": Family(("conv2d",), mma.Mma, mma.CHOICES, mma.plan, mma.cost, mma.configs),
+    "mma": Family(("conv2d",), mma.Mma, mma.CHOICES, mma.plan, mma.cost, mma.configs, mma.LIKELY),
     "elementwise": Family(
         ("quantize", "dequantize", "requantize"),
         elementwise.Elementwise,

@@ -53,6 +53,19 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "band": (1, 8),
     "staged": (0, 1),
 }
+# Where nothing was tuned: by the cost model, the best of these is within a tenth of the best of all on most layers.
+LIKELY: dict[str, tuple[int, ...]] = {
+    "tile_m": (32, 64, 128),
+    "tile_n": (16, 32, 64, 128),
+    "warp_m": (32,),
+    "warp_n": (16, 32, 64),
+    "stages": (2, 4),
+    "split": (1, 4),
+    "persist": (0, 1),
+    "stream": (0,),
+    "band": (1,),
+    "staged": (0,),
+}
 # What is chosen once the tile is: see `Shape`.
 REST = ("stages", "ahead", "split", "persist", "stream", "band", "staged")
 MOST_WARPS = 8
