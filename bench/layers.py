@@ -24,17 +24,20 @@ import qconv
 from qconv import sample
 from qconv.device import Device, open_device
 from qconv.tune_db.database import Database
+from qconv.tuner.child import Child
 from qconv.tuner.protocol import TimingProtocol, protocol_for
 from qconv.tuner.tune import tune
 from qconv.tuner.verify import mismatch
 
 Row = dict[str, Any]
 
+TIMEOUT_S = 60.0  # of one config
 
-def tuned(problem: qconv.Conv2d, device: Device, db: str, trials: int) -> Row:
+
+def tuned(problem: qconv.Conv2d, device: Device, db: str, trials: int, child: Child) -> Row:
     """What the row says of the search."""
     with Database.open(db) as database:
-        outcome = tune(problem, device, database, trials=trials)
+        outcome = tune(problem, device, database, trials=trials, child=child)
     if outcome.best is None:
         raise RuntimeError(f"no config worked: {outcome.failures}")
     default = outcome.default.median_us if outcome.default else None
@@ -148,8 +151,9 @@ def main(arguments: list[str] | None = None) -> None:
     layers = read(options.layers, only=options.only, models=options.models, batch=options.batch)
     report = Report(options.out, options.suite, device, described(protocol), options.commit)
     rows: list[Row] = []
+    child = Child(device, protocol, TIMEOUT_S)
     for problem, same in distinct(layers).items():
-        searched = {} if options.no_tune else tuned(problem, device, options.db, options.trials)
+        searched = {} if options.no_tune else tuned(problem, device, options.db, options.trials, child)
         row = measured(same, device, protocol, options.db, names, options.peer_seconds) | searched
         release()
         rows.append(row)
@@ -158,6 +162,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(
             f"{row['name']:<24}{row['time_us']:10.2f} us{row['tops']:8.1f} TOPS  {shown}", file=sys.stderr, flush=True
         )
+    child.stop()
     show(f"{options.suite} on {device.name}", rows)
     for model, total in summary(rows, layers).get("models", {}).items():
         print(f"{model:<32}{total['layers']:4} layers {total['time_us']:10.1f} us")

@@ -32,7 +32,7 @@ from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
 from qconv.sample import Sample
 from qconv.tuner.protocol import TimingProtocol, protocol_for
-from qconv.tuner.verify import POISON
+from qconv.tuner.workload import POISON
 
 Row = dict[str, Any]
 UNSIGNED_SHARE = 0.25

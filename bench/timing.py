@@ -13,7 +13,8 @@ import numpy as np
 from qconv.device import Device
 from qconv.instances.instance import Instance
 from qconv.sample import Sample
-from qconv.tuner.protocol import MOST_SETS, TimingProtocol
+from qconv.tuner.protocol import TimingProtocol
+from qconv.tuner.workload import MOST_SETS
 
 Runner = Callable[[int], tuple[float, ...]]  # so many replays -> one figure each, in microseconds a launch
 

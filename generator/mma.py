@@ -32,6 +32,7 @@ class Mma(Config):
     stages: int  # steps in shared memory: one is multiplied, the others are on their way
     ahead: int  # 1: the next fragments are read from shared memory while these are multiplied
     split: int  # blocks that share a tile, each a part of the reduction
+    tail: int  # 0: every tile is split; else only those that leave a last round of so many blocks a multiprocessor unfilled
     persist: int  # 0: a block a tile; else blocks a multiprocessor, each one tile after the other
     stream: int  # 1: they get equal shares of the steps of all tiles, not whole tiles
     band: int  # tiles of pixels that are worked on together, so that their weights are read once
@@ -48,31 +49,36 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "stages": (2, 3, 4, 6),
     "ahead": (0, 1),
     "split": (1, 2, 4, 8, 16),
+    "tail": (0, 1, 2, 3),
     "persist": (0, 1, 2),
     "stream": (0, 1),
     "band": (1, 8),
     "staged": (0, 1),
 }
-# Where nothing was tuned: by the cost model, the best of these is within a tenth of the best of all on most layers.
+# Where the default is looked for.
 LIKELY: dict[str, tuple[int, ...]] = {
-    "tile_m": (32, 64, 128),
-    "tile_n": (16, 32, 64, 128),
-    "warp_m": (32,),
-    "warp_n": (16, 32, 64),
+    "instruction": (0, 1),
+    "tile_m": (32, 64, 128, 256),
+    "tile_n": (8, 32, 64, 128),
+    "warp_m": (16, 32, 64),
+    "warp_n": (8, 32, 64),
     "stages": (2, 4),
-    "split": (1, 4),
-    "persist": (0, 1),
+    "split": (1, 4, 8),
+    "tail": (0,),
+    "persist": (0,),
     "stream": (0,),
     "band": (1,),
     "staged": (0,),
 }
 # What is chosen once the tile is: see `Shape`.
-REST = ("stages", "ahead", "split", "persist", "stream", "band", "staged")
+REST = ("stages", "ahead", "split", "tail", "persist", "stream", "band", "staged")
 MOST_WARPS = 8
 # Accumulators of a lane. More leave no registers for the operands.
 MOST_SUMS = 128
 # The most blocks of a cluster on every part that has them.
 MOST_IN_CLUSTER = 8
+# Parts of a tile of the last round.
+MOST_IN_TAIL = 4
 # Bits of the mask that says which filter rows and columns of a window fall inside the image.
 MOST_ROWS_AND_COLUMNS = 32
 
@@ -219,8 +225,8 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
         return f"on {target.name} the fragments follow what comes through registers"
     if name == "split" and value > shape.steps:
         return f"the reduction has {shape.steps} steps"
-    if name == "split" and (tiles > 2 * target.processors or tiles * value > 4 * target.processors):
-        return f"{tiles} tiles keep the {target.processors} multiprocessors busy with fewer parts"
+    if name == "tail" and not 0 < tiles % (value * target.processors) < tiles:
+        return f"{tiles} tiles on {target.processors} multiprocessors have no last round that is unfilled"
     if name == "persist" and tiles <= value * target.processors:
         return f"{tiles} tiles have a place of their own at {value} blocks a multiprocessor"
     if name == "band" and (shape.tiles_n == 1 or shape.tiles_m < 2 * value or problem.k * problem.reduction < 2**19):
@@ -243,11 +249,25 @@ def _contradiction(problem: Conv2d, target: Target, shape: Shape, config: Mma) -
         return f"persist={config.persist}: {tiles} tiles are fewer than two for each of {places} blocks"
     if config.stream and not config.persist:
         return "stream=1 shares the steps among blocks that persist: persist must be 1 or more"
+    if config.tail:
+        whole, parts = _whole(config, target, tiles), config.tail * target.processors
+        if config.split == 1 or config.split > MOST_IN_TAIL or (tiles - whole) * config.split > parts * 5 // 4:
+            return f"tail={config.tail}: split={config.split} does not fill the round of {tiles - whole} tiles"
+    elif config.split > 1 and (tiles > 2 * target.processors or tiles * config.split > 4 * target.processors):
+        return f"split={config.split}: {tiles} tiles keep the {target.processors} multiprocessors busy with fewer parts"
     if config.split > 1 and config.persist:
         return f"split={config.split} and persist={config.persist} divide the same work: one of them is off"
     if config.staged and _in_cluster(config, target):
         return f"staged=1: with split={config.split}, the blocks of a cluster write vectors as they come"
     return None
+
+
+def _whole(config: Mma, target: Target, tiles: int) -> int:
+    """How many tiles are not split: those that fill rounds, and whole clusters."""
+    if not config.tail:
+        return 0
+    places = config.tail * target.processors
+    return tiles // places * places // config.split * config.split
 
 
 def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
@@ -266,18 +286,20 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
     combine = "cluster" if _in_cluster(config, target) else "scratch" if config.split > 1 or config.stream else "none"
     smem_bytes = _smem_bytes(problem, config, shape, combine, vector_n)
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    blocks = config.persist * target.processors or tiles * config.split
+    whole = _whole(config, target, tiles)
+    blocks = config.persist * target.processors or whole + (tiles - whole) * config.split
     at_most(blocks, 2**31 - 1, "blocks")
     fields = argument_fields(problem)
     if combine == "scratch":
-        sums = tiles * config.tile_m * config.tile_n
+        shared = tiles - whole
+        sums = shared * config.tile_m * config.tile_n
         if q.w_zero_point:
-            sums += tiles * config.tile_m * shape.atom_n * (config.tile_n // config.warp_n)
+            sums += shared * config.tile_m * shape.atom_n * (config.tile_n // config.warp_n)
         at_most(4 * sums, 2**30, "bytes of scratch memory")
         fields = (
             *(field for field in fields if field.is_pointer),
             Field("sums", "int*", "scratch", "of tiles that several blocks share", None, sums),
-            Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, tiles),
+            Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, shared),
             *(field for field in fields if not field.is_pointer),
         )
     alignment = {"x": shape.x_bytes, "w": shape.w_bytes}
@@ -294,6 +316,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
             Constant("WARP_N", config.warp_n, "output channels of a warp"),
             Constant("STAGES", config.stages, "steps in shared memory: one is multiplied, the others on their way"),
             *((Constant("SPLIT", config.split, "blocks that share a tile"),) if config.split > 1 else ()),
+            *((Constant("WHOLE", whole, "tiles that are not shared"),) if config.tail else ()),
             Constant("BAND", config.band, "tiles of pixels that are worked on together"),
         ),
         "What follows.": (
@@ -364,6 +387,7 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
         "gathers_w": shape.w_bytes == 1,
         "combine": combine,
         "split": config.split,
+        "tail": bool(config.tail),
         "persist": bool(config.persist),
         "stream": bool(config.stream),
         "schedule": "persist" if config.persist else "tile",
@@ -455,8 +479,11 @@ def cost(plan: Plan) -> float:
     exposed = 0.0 if config.ahead else 60 / held
     step = max(held * max(multiply, shared, fetch) + exposed, 700 / (config.stages - 1), 60.0)
     epilogue = config.tile_m * config.tile_n * 8 / 128
-    rounds = ceil_div(blocks, held * target.processors)
-    each = total_steps / blocks * step + held * epilogue + 1800
+    rounds: float = ceil_div(blocks, held * target.processors)
+    of_block = total_steps / blocks
+    if config.tail:
+        rounds, of_block = tiles // (held * target.processors) + 1 / config.split, steps
+    each = of_block * step + held * epilogue + 1800
     combined = 0.0
     if config.split > 1 or config.stream:  # sums go through a cluster, or through device memory and back
         combined = 600.0 + config.split * 20 if _in_cluster(config, target) else 3000.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -55,17 +56,20 @@ def tune(
     timeout_s: float = 60.0,
     seed: int = 0,
     shipped: Layered | None = None,
+    child: Child | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Outcome:
     """Bring the number of configs measured for this problem up to `trials`; what an earlier run measured counts.
 
     The default and the config that lookup would use now are measured first, so that a tuned answer never loses to not
-    tuning. A row is written the moment it is known: interrupting loses nothing.
+    tuning. A row is written the moment it is known: interrupting loses nothing. `child` is one that goes on to the next
+    problem: starting it takes seconds.
     """
     layers = Layered([database, *([shipped] if shipped is not None else [])])
     start = generator.default(problem, device.target).config
     toolchain = compiler_for(device.target).toolchain
-    with Child(device, protocol_for(device), timeout_s) as child, Ahead(toolchain) as ahead:
+    own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
+    with own as child, Ahead(toolchain) as ahead:
         child.start()
         plans, _ = generator.space(problem, device.target)
         rows = _known(plans, device, database, toolchain)

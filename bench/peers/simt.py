@@ -11,7 +11,7 @@ from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.instances.lookup import load, open_layers
 from qconv.op import Problem
-from qconv.tuner.verify import POISON
+from qconv.tuner.workload import POISON
 
 
 def known(problem: Problem, device: Device, database: str | None) -> tuple[Plan, str]:
