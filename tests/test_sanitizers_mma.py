@@ -36,6 +36,7 @@ BASE = Mma(
     stages=3,
     ahead=0,
     split=1,
+    tail=0,
     persist=0,
     stream=0,
     band=1,
@@ -167,7 +168,7 @@ PLANTED: dict[str, Planted] = {
         seeds=(2,),
     ),
     "chunks are put where nobody looks for them": Planted(
-        "tile", "place(row(i) / 8 * 8, row(i) % 8, byte() / 16)", "place(row(i), 0, byte() / 16)", "address", WRONG
+        "tile", "place(first / 8 * 8, first % 8, byte() / 16)", "place(first, 0, byte() / 16)", "address", WRONG
     ),
     "chunks are looked for where nobody put them": Planted(
         "mfma 32x32", "lane_row / 8 * 8, lane_row % 8, chunk)", "lane_row, 0, chunk)", "address", WRONG
@@ -190,7 +191,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "the scratch keeps its count": Planted(
         "stream",
-        "    if (tile::thread() == 0) tile::take(args.arrived + share.tile);\n",
+        "    if (tile::thread() == 0) tile::take(args.arrived + index);\n",
         "",
         "address",
         "dirty scratch",
