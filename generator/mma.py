@@ -284,7 +284,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
     tiles = shape.tiles_m * shape.tiles_n * problem.groups
     vector_n = _vector(problem, config, shape)
     combine = "cluster" if _in_cluster(config, target) else "scratch" if config.split > 1 or config.stream else "none"
-    smem_bytes = _smem_bytes(problem, config, shape, combine, vector_n)
+    smem_bytes = _smem_bytes(problem, config, target, shape, combine, vector_n)
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     whole = _whole(config, target, tiles)
     blocks = config.persist * target.processors or whole + (tiles - whole) * config.split
@@ -317,7 +317,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
             Constant("STAGES", config.stages, "steps in shared memory: one is multiplied, the others on their way"),
             *((Constant("SPLIT", config.split, "blocks that share a tile"),) if config.split > 1 else ()),
             *((Constant("WHOLE", whole, "tiles that are not shared"),) if config.tail else ()),
-            Constant("BAND", config.band, "tiles of pixels that are worked on together"),
+            *((Constant("BAND", config.band, "tiles of pixels that are worked on together"),) * (config.band > 1)),
         ),
         "What follows.": (
             Constant("WARP_SIZE", target.warp_size),
@@ -388,6 +388,7 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
         "combine": combine,
         "split": config.split,
         "tail": bool(config.tail),
+        "band": config.band,
         "persist": bool(config.persist),
         "stream": bool(config.stream),
         "schedule": "persist" if config.persist else "tile",
@@ -398,6 +399,8 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
             and problem.c_group % config.tile_k == 0
             and problem.r * problem.s > 1
             and problem.c_group > config.tile_k
+            # The few steps of a part read runs of the weights instead, which come from device memory.
+            and (config.split == 1 or config.tail > 0)
         ),
         "staged": bool(config.staged),
         "store": "staged" if config.staged else "direct",
@@ -430,7 +433,7 @@ def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
     return math.gcd(widest, problem.k_group)
 
 
-def _smem_bytes(problem: Conv2d, config: Mma, shape: Shape, combine: str, vector_n: int) -> int:
+def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: str, vector_n: int) -> int:
     q = problem.quantization
     known = ceil_div(4 * config.tile_n * len(_channel_arguments(problem)), 16) * 16 * (2 if config.persist else 1)
     phases = [config.stages * config.tile_k * (config.tile_m + config.tile_n)]
@@ -441,10 +444,9 @@ def _smem_bytes(problem: Conv2d, config: Mma, shape: Shape, combine: str, vector
         else:
             phases.append(staged)
     if combine == "cluster":
-        lane_pixels = config.warp_m * config.warp_n // (
-            shape.threads // shape.warps * (config.warp_n // shape.atom_n * shape.lane_channels)
-        )
-        phases.append(4 * config.tile_m * config.tile_n + 4 * shape.threads * lane_pixels * q.w_zero_point)
+        of_lane = config.warp_m * config.warp_n // target.warp_size
+        slots = ceil_div(of_lane // vector_n, config.split)
+        known += config.split * slots * shape.threads * 4 * (vector_n + q.w_zero_point)
     return known + max(phases) + 16 * (combine == "scratch")
 
 

@@ -29,7 +29,7 @@ RANDOM = 128  # of the pool: any untried
 WARM_UP = 6
 EXPLORE = 0.08  # of the proposals are random
 # A family this much slower than another one, after so many trials of each, is not proposed any more.
-FAR_SLOWER, TRIED_ENOUGH = 2.0, 12
+FAR_SLOWER, TRIED_ENOUGH = 1.5, 6
 # How fast configs grow unlike each other, a field of their choices at a time; the likeliest of these is used.
 REACHES = (1.0, 2.0, 4.0, 8.0)
 BOLDNESS = 1.0  # standard deviations that a proposal is granted for being unlike what is known
