@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> None:
     for problem, same in distinct(layers).items():
         searched = {} if options.no_tune else tuned(problem, device, options.db, options.trials, child)
         row = measured(same, device, protocol, options.db, names, options.peer_seconds) | searched
-        release()
+        release(device)
         rows.append(row)
         report.write(rows, summary(rows, layers))
         shown = ", ".join(f"{name} {value:.2f}" for name, value in row["peers"].items())

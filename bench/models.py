@@ -150,7 +150,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not row["verified"]:
             print(f"{row['name']}: {row['mismatch']}", file=sys.stderr, flush=True)
         if len(rows) % 50 == 0 or len(rows) == len(problems):
-            release()
+            release(device)
             report.write(rows, summary(rows, layers))
             print(f"{len(rows)} of {len(problems)} problems, {time.monotonic() - begin:.0f} s", file=sys.stderr)
     said = summary(rows, layers)

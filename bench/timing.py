@@ -51,9 +51,11 @@ def described(protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, Any]:
     return protocol.as_dict() | {"statistic": "median", "order": order}
 
 
-def release() -> None:
+def release(device: Device) -> None:
     """The arrays of the last problem: CuPy's and PyTorch's pools do not know of each other."""
     gc.collect()
+    if device.target.vendor == "cpu":  # CuPy, where it is installed, may have no GPU to ask
+        return
     if (cupy := sys.modules.get("cupy")) is not None:
         cupy.get_default_memory_pool().free_all_blocks()
     if (torch := sys.modules.get("torch")) is not None:

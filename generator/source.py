@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import textwrap
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -53,6 +54,7 @@ def render(plan: Plan) -> Source:
         .render(
             plan=plan,
             key_lines=_wrapped(str(plan.problem)),
+            config_lines=textwrap.wrap(str(plan.config), 97),
             ctypes={name: data_type.ctype for name, data_type in DATA_TYPES.items()},
             prelude=PRELUDES[plan.target.vendor],
             dot=f"dot/{plan.target.dot4}.j2",

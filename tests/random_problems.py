@@ -45,7 +45,7 @@ def problems(seed: int, count: int) -> list[Conv2d]:
 
 
 def _problem(rng: random.Random, decks: Decks) -> Conv2d:
-    quantization = _quantization(decks)
+    chosen = quantization(decks)
     groups, c, k = _channels(decks)
     r, s = decks.deal("filter", FILTERS)
     dilation = (decks.deal("dilation_h", (1, 1, 2, 3)), decks.deal("dilation_w", (1, 1, 2, 3)))
@@ -74,7 +74,7 @@ def _problem(rng: random.Random, decks: Decks) -> Conv2d:
             pad=pad,  # type: ignore[arg-type]
             groups=groups,
             layout=layout,
-            quantization=quantization,
+            quantization=chosen,
         )
         if problem.operations <= MOST_OPERATIONS:
             break
@@ -97,7 +97,7 @@ def _channels(decks: Decks) -> tuple[int, int, int]:
     )
 
 
-def _quantization(decks: Decks) -> Quantization:
+def quantization(decks: Decks) -> Quantization:
     """Dealt values that contradict each other are replaced by what the output type allows."""
     out_type = decks.deal("out_type", ("int8", "uint8", "int8", "uint8", *OUT_TYPES))
     scaled, requantizes = out_type != "int32", out_type in ("int8", "uint8")

@@ -8,10 +8,12 @@ from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Config, Plan
 from qconv.generator.choosing import Choosing
+from qconv.generator.mma import Mma
 from qconv.generator.simt import Simt
 from qconv.op import Problem
 from qconv.target import TARGETS
 
+POINTWISE = Conv2d(32, 28, 28, 512, 1024, 1, 1)
 STEM = Conv2d(1, 224, 224, 3, 64, 7, 7, stride=2, pad=3)
 BODY = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1)
 ODD = Conv2d(2, 9, 5, 21, 33, 2, 5, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=3)
@@ -37,12 +39,38 @@ ADDED = Quantization.of(
 )
 BIASED = Quantization(per_channel=True, bias="int32", activation="relu")
 
+# What MFMA multiplies.
+SIGNED = replace(EVERYTHING, x_type="int8")
+SIGNED_HALF = replace(HALF, w_type="int8")
+
 FUSED = Quantization.of("et-vulkan", bias="float32", y_zero_point=True)
 WIDER = Quantization.of("onnx-ref", bias="int32", y_zero_point=True)
 CHANNELS = {"outer": 8, "channels": 64, "inner": 196}
 
 WIDE = Simt(tile_m=128, tile_n=64, tile_k=64, thread_m=8, thread_n=4, stages=2)
+SQUARE = Simt(tile_m=64, tile_n=64, tile_k=32, thread_m=4, thread_n=4, stages=2)
+FEW = Simt(tile_m=16, tile_n=4, tile_k=32, thread_m=1, thread_n=1, stages=2)
 SLICED = Choosing(threads=256, team=256, vector=4, unroll=2, slices=16)
+
+
+BLOCK = Mma(
+    instruction=0,
+    tile_m=64,
+    tile_n=64,
+    tile_k=64,
+    warp_m=32,
+    warp_n=32,
+    stages=2,
+    ahead=0,
+    split=1,
+    tail=0,
+    persist=0,
+    stream=0,
+    band=1,
+    staged=0,
+)
+# Where there are asynchronous copies.
+DEEP = replace(BLOCK, stages=4, ahead=1)
 
 
 def conv(problem: Conv2d, quantization: Quantization) -> Conv2d:
@@ -52,22 +80,60 @@ def conv(problem: Conv2d, quantization: Quantization) -> Conv2d:
 # Name of the file -> problem, target and config (None: the default).
 CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "body-sm_90a.cu": (conv(BODY, BIASED), "sm_90a", WIDE),
-    "body-everything-sm_80.cu": (conv(BODY, EVERYTHING), "sm_80", None),
-    "stem-bytes-sm_75.cu": (STEM, "sm_75", None),
-    "stem-nchw-everything-sm_90a.cu": (replace(STEM, layout="nchw", quantization=EVERYTHING), "sm_90a", None),
-    "grouped-float16-sm_120.cu": (conv(GROUPED, HALF), "sm_120", None),
-    "depthwise-int32-sm_100a.cu": (conv(DEPTHWISE, WHOLE), "sm_100a", None),
+    "body-everything-sm_80.cu": (conv(BODY, EVERYTHING), "sm_80", Simt(32, 32, 64, 4, 4, 2)),
+    "stem-bytes-sm_75.cu": (STEM, "sm_75", SQUARE),
+    "stem-nchw-everything-sm_90a.cu": (replace(STEM, layout="nchw", quantization=EVERYTHING), "sm_90a", SQUARE),
+    "grouped-float16-sm_120.cu": (conv(GROUPED, HALF), "sm_120", FEW),
+    "depthwise-int32-sm_100a.cu": (conv(DEPTHWISE, WHOLE), "sm_100a", Simt(64, 4, 16, 2, 4, 2)),
     "body-et-vulkan-sm_90a.cu": (conv(BODY, FUSED), "sm_90a", WIDE),
     "body-gelu-sm_90a.cu": (conv(BODY, GELU), "sm_90a", WIDE),
     "body-residual-sm_90a.cu": (conv(BODY, ADDED), "sm_90a", WIDE),
     "body-gfx942.hip": (conv(BODY, BIASED), "gfx942", WIDE),
-    "stem-everything-gfx90a.hip": (conv(STEM, EVERYTHING), "gfx90a", None),
-    "grouped-float32-gfx1100.hip": (conv(GROUPED, REAL), "gfx1100", None),
-    "odd-float16-gfx1100.hip": (conv(ODD, HALF), "gfx1100", None),
+    "stem-everything-gfx90a.hip": (conv(STEM, EVERYTHING), "gfx90a", SQUARE),
+    "grouped-float32-gfx1100.hip": (conv(GROUPED, REAL), "gfx1100", FEW),
+    "odd-float16-gfx1100.hip": (conv(ODD, HALF), "gfx1100", FEW),
     "body-everything-cpu.cpp": (conv(BODY, EVERYTHING), "cpu", WIDE),
     "odd-int32-cpu.cpp": (conv(ODD, WHOLE), "cpu", None),
     "grouped-onnx-ref-cpu.cpp": (conv(GROUPED, WIDER), "cpu", None),
     "depthwise-float16-cpu.cpp": (conv(DEPTHWISE, HALF), "cpu", None),
+    "mma-body-sm_90a.cu": (conv(BODY, BIASED), "sm_90a", replace(DEEP, tile_m=128, tile_n=128, warp_n=64)),
+    "mma-cluster-residual-sm_90a.cu": (conv(BODY, ADDED), "sm_90a", replace(DEEP, tile_m=128, split=4)),
+    "mma-tail-everything-sm_120.cu": (
+        conv(BODY, EVERYTHING),
+        "sm_120",
+        replace(DEEP, stages=3, ahead=0, split=4, tail=1),
+    ),
+    "mma-persist-staged-sm_100a.cu": (conv(POINTWISE, BIASED), "sm_100a", replace(DEEP, persist=1, band=8, staged=1)),
+    "mma-stream-everything-sm_80.cu": (conv(BODY, EVERYTHING), "sm_80", replace(DEEP, persist=1, stream=1)),
+    "mma-scratch-float16-sm_86.cu": (conv(BODY, HALF), "sm_86", replace(DEEP, tile_m=128, split=2, ahead=0)),
+    "mma-nchw-everything-sm_89.cu": (
+        replace(STEM, layout="nchw", quantization=EVERYTHING),
+        "sm_89",
+        replace(DEEP, tile_k=32),
+    ),
+    "mma-stem-bytes-sm_75.cu": (STEM, "sm_75", replace(BLOCK, tile_k=32)),
+    "mma-32x32x8-everything-gfx908.hip": (conv(BODY, SIGNED), "gfx908", BLOCK),
+    "mma-16x16x16-scratch-gfx90a.hip": (
+        conv(BODY, SIGNED_HALF),
+        "gfx90a",
+        replace(BLOCK, instruction=1, tile_m=128, tile_n=128, warp_m=64, warp_n=64, split=4),
+    ),
+    "mma-32x32x16-stream-gfx942.hip": (
+        conv(BODY, BIASED),
+        "gfx942",
+        replace(BLOCK, tile_m=32, tile_n=32, persist=1, stream=1),
+    ),
+    "mma-16x16x32-staged-gfx942.hip": (conv(BODY, BIASED), "gfx942", replace(BLOCK, instruction=1, staged=1)),
+    "mma-32x32x32-gfx950.hip": (conv(BODY, BIASED), "gfx950", BLOCK),
+    "mma-16x16x64-odd-gfx950.hip": (conv(ODD, SIGNED_HALF), "gfx950", replace(BLOCK, instruction=1)),
+    "mma-everything-gfx1100.hip": (conv(BODY, EVERYTHING), "gfx1100", BLOCK),
+    "mma-residual-gfx1201.hip": (conv(BODY, ADDED), "gfx1201", replace(BLOCK, tile_k=128, staged=1)),
+    "mma-odd-stream-cpu.sm_80.cpp": (
+        conv(ODD, EVERYTHING),
+        "cpu.sm_80",
+        replace(DEEP, tile_m=32, tile_n=16, tile_k=32, warp_m=16, warp_n=16, stages=2, persist=1, stream=1),
+    ),
+    "mma-bytes-cpu.gfx1100.cpp": (STEM, "cpu.gfx1100", replace(BLOCK, tile_k=32)),
     "quantize-tensor-sm_90a.cu": (Quantize(1, 1, 2**20, zero_point=True), "sm_90a", None),
     "quantize-channel-sm_80.cu": (Quantize.of("torch-fbgemm", zero_point=True, **CHANNELS), "sm_80", None),
     "dequantize-block-gfx942.hip": (Dequantize(64, 4096, 1, block=32, out_type="float16"), "gfx942", None),

@@ -11,6 +11,7 @@ import pytest
 from golden_cases import CASES, plan_of
 
 from qconv import generator
+from qconv.target import TARGETS
 
 FOLDER = Path(__file__).parent.parent / "golden"
 REMEDY = (
@@ -33,6 +34,26 @@ def test_the_source_is_the_reviewed_one(name: str, request: pytest.FixtureReques
             reviewed.splitlines(), source.text.splitlines(), "reviewed", "generated", n=1, lineterm=""
         )
         pytest.fail("\n".join([f"{name} differs:", *itertools.islice(diff, 40), REMEDY]), pytrace=False)
+
+
+def test_between_them_every_matrix_instruction_and_every_role() -> None:
+    plans = [plan for name in CASES if (plan := plan_of(name)).config.family == "mma"]
+    assert {plan.roles["instruction"].name for plan in plans} == {i.name for t in TARGETS.values() for i in t.instructions}
+    for role, values in {
+        "loader": {"async", "registers"},
+        "combine": {"none", "scratch", "cluster"},
+        "schedule": {"tile", "persist"},
+        "stream": {False, True},
+        "tail": {False, True},
+        "store": {"direct", "staged"},
+        "ahead": {False, True},
+        "taps_first": {False, True},
+        "gathers_x": {False, True},
+        "gathers_w": {False, True},
+    }.items():
+        assert {plan.roles[role] for plan in plans} == values, role
+    assert {plan.target.vendor for plan in plans} == {"nvidia", "amd", "cpu"}
+    assert {plan.problem.layout for plan in plans} == {"nhwc", "nchw"}
 
 
 def test_there_are_no_other_files() -> None:

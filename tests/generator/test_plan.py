@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 
 import pytest
+from random_matrix import constants, matrix_plan, matrix_problems
 from random_problems import problems
 
 from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
+from qconv.generator.mma import CHOICES, Mma
 from qconv.generator.simt import Simt
 from qconv.problem import parse
 from qconv.target import TARGETS, Target
@@ -25,6 +27,7 @@ PROBLEMS = {
     ),
     "one output": Conv2d(1, 1, 1, 1, 1, 1, 1, quantization=Quantization(out_type="float16")),
 }
+WARP_SUMS = 128  # of a lane, at most
 OUT_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -37,6 +40,7 @@ def test_every_feasible_config_keeps_the_limits(problem: Conv2d, target: Target)
     assert not {plan.config for plan in plans} & {rejection.config for rejection in rejected}
     for plan in plans:
         check(plan, problem, target)
+    for plan in plans[:: 1 + len(plans) // 300]:
         assert generator.plan(problem, plan.config, target) == plan
 
 
@@ -49,15 +53,11 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         assert all(extent > 0 for extent in launch.grid)
         assert launch.grid[0] < 2**31
         assert max(launch.grid[1:]) <= target.grid_y_max
-    config = plan.config
-    assert isinstance(config, Simt)
-    # Every output has a thread, and no block is without one.
-    along_m, along_n, one = plan.main.grid
-    assert (along_m - 1) * config.tile_m < problem.pixels <= along_m * config.tile_m
-    tiles_n = along_n // problem.groups
-    assert along_n == tiles_n * problem.groups
-    assert (tiles_n - 1) * config.tile_n < problem.k_group <= tiles_n * config.tile_n
-    assert one == 1
+    if isinstance(plan.config, Mma):
+        check_blocks_of_mma(plan, plan.config)
+    else:
+        assert isinstance(plan.config, Simt)
+        check_blocks_of_simt(plan, plan.config)
     # Every address that a load or a store of that width can begin at is a multiple of it.
     out_bytes = OUT_BYTES[problem.quantization.out_type]
     assert problem.c_group % plan.alignment["x"] == 0
@@ -66,6 +66,40 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
     assert plan.alignment["y"] % out_bytes == 0
     assert len(plan.once) == problem.quantization.x_zero_point
     assert all(fold.grid == (problem.k, 1, 1) for fold in plan.once)
+
+
+def check_blocks_of_simt(plan: Plan, config: Simt) -> None:
+    """Every output has a thread, and no block is without one."""
+    problem = plan.problem
+    assert isinstance(problem, Conv2d)
+    along_m, along_n, one = plan.main.grid
+    assert (along_m - 1) * config.tile_m < problem.pixels <= along_m * config.tile_m
+    tiles_n = along_n // problem.groups
+    assert along_n == tiles_n * problem.groups
+    assert (tiles_n - 1) * config.tile_n < problem.k_group <= tiles_n * config.tile_n
+    assert one == 1
+
+
+def check_blocks_of_mma(plan: Plan, config: Mma) -> None:
+    """Every step of every tile has a block, and every block has some."""
+    problem, known = plan.problem, constants(plan)
+    assert isinstance(problem, Conv2d)
+    assert (known["TILES_M"] - 1) * config.tile_m < problem.pixels <= known["TILES_M"] * config.tile_m
+    assert (known["TILES_N"] - 1) * config.tile_n < problem.k_group <= known["TILES_N"] * config.tile_n
+    assert (known["STEPS"] - 1) * config.tile_k < problem.reduction <= known["STEPS"] * config.tile_k
+    blocks, *others = plan.main.grid
+    assert others == [1, 1]
+    tiles = known["TILES_M"] * known["TILES_N"] * problem.groups
+    if config.persist:
+        assert blocks == config.persist * plan.target.processors <= tiles * (known["STEPS"] if config.stream else 1)
+    else:
+        whole = known.get("WHOLE", 0)
+        assert blocks == whole + (tiles - whole) * config.split
+        assert config.split <= known["STEPS"]
+        if plan.roles["combine"] == "cluster":
+            assert blocks % config.split == whole % config.split == 0
+    assert plan.main.threads * WARP_SUMS >= config.tile_m * config.tile_n
+    assert bool(plan.scratch) == (plan.roles["combine"] == "scratch")
 
 
 def test_the_struct_has_what_the_quantization_needs() -> None:
@@ -137,8 +171,8 @@ def test_every_rejection_says_a_number_and_by_how_much() -> None:
 
 def test_too_many_groups_for_the_grid_say_so() -> None:
     problem = Conv2d(1, 1, 1, 65536, 65536, 1, 1, groups=65536)
-    with pytest.raises(Infeasible, match=r"no kernel can serve conv2d:.* on sm_80; for instance: "):
-        generator.default(problem, TARGETS["sm_80"])
+    with pytest.raises(Infeasible, match=r"no kernel can serve conv2d:.* on gfx906; for instance: "):
+        generator.default(problem, TARGETS["gfx906"])
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
@@ -149,17 +183,19 @@ def test_there_is_always_a_default(target: Target) -> None:
         check(plan, problem, target)
 
 
-def test_the_space_is_sorted_by_the_cost_model_and_the_default_is_its_first() -> None:
+def test_the_space_is_sorted_by_the_cost_model_and_the_default_is_the_first_of_the_likely() -> None:
     plans, _ = generator.space(PROBLEMS["3x3"], TARGETS["sm_90a"])
     costs = [generator.FAMILIES[plan.config.family].cost(plan) for plan in plans]
     assert costs == sorted(costs)
-    assert plans[0] == generator.default(PROBLEMS["3x3"], TARGETS["sm_90a"])
+    likely, _ = generator.space(PROBLEMS["3x3"], TARGETS["sm_90a"], likely=True)
+    assert likely[0] == generator.default(PROBLEMS["3x3"], TARGETS["sm_90a"])
+    assert {plan.config for plan in likely} < {plan.config for plan in plans}
     again, _ = generator.space(parse(str(PROBLEMS["3x3"])), TARGETS["sm_90a"])
     assert again == plans
 
 
 def test_the_default_is_a_likely_one_where_any_of_them_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, simt = TARGETS["sm_90a"], generator.FAMILIES["simt"]
+    target, simt = TARGETS["gfx906"], generator.FAMILIES["simt"]
     for likely, among in (({"tile_m": (16,)}, {16}), ({"thread_m": (3,)}, set(simt.choices["tile_m"]))):
         monkeypatch.setitem(generator.FAMILIES, "simt", replace(simt, likely=likely))
         config = generator.default(PROBLEMS["3x3"], target).config
@@ -167,3 +203,100 @@ def test_the_default_is_a_likely_one_where_any_of_them_serves(monkeypatch: pytes
         assert config.tile_m in among
     # What is searched stays whole.
     assert {plan.config.as_dict()["tile_m"] for plan in generator.space(PROBLEMS["3x3"], target)[0]} != {16}
+
+
+@pytest.mark.parametrize("name", ["sm_75", "sm_90a", "gfx942", "gfx1201", "cpu.sm_80"])
+def test_no_feasible_config_is_left_out(name: str) -> None:
+    """Feasible configs lie beside each other: whatever `plan` accepts of a config's neighbours is in the space."""
+    target, mma = TARGETS[name], generator.FAMILIES["mma"]
+    for index, problem in enumerate(matrix_problems(10, 8, target)):
+        listed = set(mma.configs(problem, target))
+        for seed in range(6):
+            config = matrix_plan(problem, target, (index, seed)).config
+            for field, values in CHOICES.items():
+                for value in values:
+                    beside = replace(config, **{field: value})
+                    try:
+                        generator.plan(problem, beside, target)
+                    except Infeasible:
+                        continue
+                    assert beside in listed, f"{beside} for {problem}"
+
+
+@pytest.mark.parametrize("target", [t for t in TARGETS.values() if not t.instructions], ids=lambda target: target.name)
+def test_without_matrix_instructions_the_family_simt_serves_everything(target: Target) -> None:
+    """gfx906 and gfx1030 have dot products only, and the CPU itself has neither."""
+    assert {plan.config.family for plan in generator.space(LARGE, target)[0]} == {"simt"}
+    for problem in problems(seed=12, count=40):
+        assert generator.default(problem, target).config.family == "simt"
+    with pytest.raises(Infeasible, match=rf"{target.name} has no matrix instruction: the family simt serves it"):
+        generator.plan(LARGE, TILE, target)
+
+
+def test_matrix_instructions_can_be_left_unused() -> None:
+    """A search, or a target, that is restricted to the family simt."""
+    target = TARGETS["sm_90a"]
+    assert generator.default(LARGE, target).config.family == "mma"
+    assert {plan.config.family for plan in generator.space(LARGE, target)[0]} == {"simt", "mma"}
+    assert generator.default(LARGE, replace(target, instructions=())).config.family == "simt"
+
+
+TILE = Mma(
+    instruction=0,
+    tile_m=64,
+    tile_n=64,
+    tile_k=64,
+    warp_m=32,
+    warp_n=32,
+    stages=2,
+    ahead=0,
+    split=1,
+    tail=0,
+    persist=0,
+    stream=0,
+    band=1,
+    staged=0,
+)
+SIGNED, UNSIGNED = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1), Quantization("uint8", "int8")
+SM_75, GFX942 = TARGETS["sm_75"], TARGETS["gfx942"]
+REFUSED_OF_MMA: list[tuple[str, Conv2d, Target, dict[str, int], list[str]]] = [
+    ("an unknown value", SIGNED, SM_80, {"tile_m": 48}, ["tile_m=48", "16, 32, 64, 128, 256"]),
+    ("an instruction too many", SIGNED, SM_80, {"instruction": 1}, ["instruction=1", "sm_80 has 1", "simt"]),
+    (
+        "unsigned bytes",
+        replace(SIGNED, quantization=UNSIGNED),
+        GFX942,
+        {},
+        ["mfma_i32_32x32x16_i8 does not multiply uint8 by int8: the family simt does"],
+    ),
+    ("a huge filter", Conv2d(1, 32, 32, 3, 16, 20, 20, pad=1), SM_80, {"tile_n": 16}, ["20x20", "32", "simt"]),
+    ("a tile that warps do not divide", SIGNED, SM_80, {"tile_n": 32, "warp_n": 64}, ["tile_n=32", "warp_n=64"]),
+    ("a warp that instructions do not divide", SIGNED, GFX942, {"warp_n": 16}, ["warp_n=16", "32"]),
+    ("half a fragment", SIGNED, TARGETS["gfx942"], {"instruction": 1, "tile_k": 32}, ["tile_k=32", "64"]),
+    ("too many warps", SIGNED, SM_80, {"tile_m": 256, "tile_n": 128}, ["warps of a block: 32", "at most 8"]),
+    ("too many sums", SIGNED, SM_80, {"tile_m": 256, "tile_n": 256, "warp_m": 128, "warp_n": 64}, ["256", "128"]),
+    ("a long warp", SIGNED, SM_80, {"tile_m": 128, "warp_m": 128, "warp_n": 16}, ["8", "at most 4"]),
+    ("stages without copies", SIGNED, SM_75, {"stages": 3}, ["stages=3", "sm_75", "takes 2"]),
+    ("fragments ahead without copies", SIGNED, SM_75, {"ahead": 1}, ["ahead=1", "sm_75"]),
+    ("shared memory", SIGNED, replace(SM_80, smem_bytes=8192), {}, ["shared memory on sm_80: 16384", "at most 8192"]),
+    ("parts of enough tiles", replace(SIGNED, n=64), SM_80, {"split": 2}, ["split=2", "108"]),
+    ("persisting for one tile", SIGNED, SM_80, {"persist": 2}, ["persist=2", "196", "2"]),
+    ("a stream that ends", SIGNED, SM_80, {"stream": 1}, ["stream=1", "persist must be 1 or more"]),
+    ("two divisions of the work", SIGNED, SM_80, {"split": 2, "persist": 1, "stream": 1}, ["split=2", "persist=1"]),
+    ("planes that are staged", replace(SIGNED, layout="nchw"), SM_80, {"staged": 1}, ["nchw", "16"]),
+    ("a cluster that is staged", SIGNED, TARGETS["sm_90a"], {"split": 2, "staged": 1}, ["staged=1", "split=2"]),
+    ("a tail that is none", SIGNED, SM_80, {"tail": 1}, ["tail=1", "split=1", "88"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("problem", "target", "given", "says"), [row[1:] for row in REFUSED_OF_MMA], ids=[r[0] for r in REFUSED_OF_MMA]
+)
+def test_an_infeasible_config_of_mma_says_the_value_and_the_limit(
+    problem: Conv2d, target: Target, given: dict[str, int], says: list[str]
+) -> None:
+    with pytest.raises(Infeasible) as refused:
+        generator.plan(problem, replace(TILE, **given), target)
+    for part in says:
+        assert part in str(refused.value)
+    assert refused.value.excess > 0

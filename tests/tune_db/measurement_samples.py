@@ -9,10 +9,11 @@ from typing import Any
 
 from qconv.generator import FAMILIES, Config
 from qconv.problem import Conv2d
+from qconv.target import TARGETS
 from qconv.tune_db.measurement import Measurement
 
 PROBLEM = Conv2d(1, 14, 14, 64, 64, 3, 3, pad=(1, 1, 1, 1))
-CONFIGS: tuple[Config, ...] = tuple(itertools.islice(FAMILIES["simt"].configs(), 400))
+CONFIGS: tuple[Config, ...] = tuple(itertools.islice(FAMILIES["simt"].configs(PROBLEM, TARGETS["sm_90a"]), 400))
 Make = Callable[..., Measurement]
 
 

@@ -22,8 +22,8 @@ IN_FLIGHT = 16  # asked before the first is told, as where candidates are compil
 
 
 def simt() -> tuple[list[Config], list[float], Mapping[str, Sequence[int]]]:
-    plans, _ = generator.space(LAYER, target("sm_90a"))
     family = generator.FAMILIES["simt"]
+    plans = [plan for plan in generator.space(LAYER, target("sm_90a"))[0] if plan.config.family == "simt"]
     return [plan.config for plan in plans], [family.cost(plan) for plan in plans], family.choices
 
 

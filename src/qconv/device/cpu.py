@@ -26,7 +26,7 @@ def runtime_cache() -> Path:
 
 
 class CpuKernel:
-    def __init__(self, plan: Plan, binary: Binary) -> None:
+    def __init__(self, plan: Plan, binary: Binary, seed: int = 0) -> None:
         cpu_runtime.runtime_library(runtime_cache())
         library = ctypes.CDLL(str(binary.path))
         self._entries = {
@@ -35,26 +35,30 @@ class CpuKernel:
         }
         self._library = library
         self._warp_size = plan.target.warp_size
+        self._seed = seed
 
     def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
         """No kernel of this target overlaps: a launch returns when it is done."""
         packed = ctypes.create_string_buffer(arguments, len(arguments))
-        entry, warp_size = self._entries[launch.kernel], self._warp_size
+        entry = self._entries[launch.kernel]
+        shape = (launch.grid, launch.threads, launch.smem_bytes)
 
         def run(stream: Any = None) -> None:
             if stream is not None:
                 raise ValueError(f"stream={stream!r} was given, but the CPU device has no streams: leave it out")
-            cpu_runtime.launch(entry, packed, launch.grid, launch.threads, launch.smem_bytes, warp_size=warp_size)
+            cpu_runtime.launch(entry, packed, *shape, warp_size=self._warp_size, seed=self._seed)
 
         return run
 
 
 class CpuDevice:
     """The machine's own CPU, or with a target such as cpu.gfx942 as well what that architecture's matrix instructions
-    compute; both execute any plan made for the CPU."""
+    compute; both execute any plan made for the CPU. `seed`: the order of what a GPU leaves open, as `cpu_runtime.h` has
+    it; 0 is the fastest."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, seed: int = 0) -> None:
         self.target = target
+        self._seed = seed
 
     @property
     def spec(self) -> str:
@@ -73,7 +77,7 @@ class CpuDevice:
         }
 
     def load(self, plan: Plan, binary: Binary) -> CpuKernel:
-        return CpuKernel(plan, binary)
+        return CpuKernel(plan, binary, self._seed)
 
     def adopt(self, name: str, array: Any) -> tuple[Any, int]:
         if not isinstance(array, np.ndarray):
