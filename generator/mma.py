@@ -109,6 +109,7 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
     # One file an instruction of NVIDIA's; AMD's share what their layouts have in common.
     atom = name if shape.is_nvidia else "mfma" if name.startswith("mfma") else f"wmma_{name.rpartition('_')[2]}"
     operation = "emulated" if target.vendor == "cpu" else atom if shape.is_nvidia else atom.partition("_")[0]
+    one_tap = problem.r * problem.s == 1 and not any(problem.pad)
     return {
         "instruction": shape.instruction,
         "spelled": shape.instruction.spell(q.x_type, q.w_type),
@@ -126,6 +127,8 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
         "schedule": "persist" if config.persist else "tile",
         "ahead": bool(config.ahead),
         # All taps of a run of channels before the next run: a step finds most of its input where the last one left it.
+        "gemm": one_tap and problem.stride == (1, 1),
+        "one_tap": one_tap,
         "taps_first": (
             problem.layout == "nhwc"
             and problem.c_group % config.tile_k == 0
