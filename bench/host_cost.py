@@ -83,7 +83,7 @@ def launches(device: Any) -> dict[str, float]:
         raw((1,), (64,), (x, w, bound.y, np.float32(1)))
 
     plain = Launch("one", (1, 1, 1), 64, 0)
-    extended_launch = extended.launcher(function, plain, address, extended.attributes_of(plain, overlap=False))
+    extended_launch = extended.launcher(function, plain, address)
     measured: dict[str, Callable[[], Any]] = {
         "bare_driver_ns": bare,
         "extended_ns": lambda: extended_launch(0),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qconv.errors import Infeasible
-from qconv.generator import choosing, elementwise, mma, simt
+from qconv.generator import choosing, elementwise, mma, mma_space, simt
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
@@ -44,7 +44,9 @@ class Family:
 
 FAMILIES: dict[str, Family] = {
     "simt": Family(("conv2d",), simt.Simt, simt.CHOICES, simt.plan, simt.cost),
-    "mma": Family(("conv2d",), mma.Mma, mma.CHOICES, mma.plan, mma.cost, mma.configs, mma.LIKELY),
+    "mma": Family(
+        ("conv2d",), mma_space.Mma, mma_space.CHOICES, mma.plan, mma.cost, mma_space.configs, mma_space.LIKELY
+    ),
     "elementwise": Family(
         ("quantize", "dequantize", "requantize"),
         elementwise.Elementwise,

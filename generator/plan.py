@@ -90,12 +90,10 @@ class Launch:
     threads: int
     smem_bytes: int
     once: str = EACH
-    cluster: int = 1  # blocks, neighbours along z, that run at the same time and see each other's shared memory
 
     def __str__(self) -> str:
         grid = "x".join(map(str, self.grid))
-        cluster = f", clusters of 1x1x{self.cluster}" if self.cluster > 1 else ""
-        return f"{self.kernel}<<<{grid}, {self.threads}, {self.smem_bytes} B{cluster}>>>, once {self.once}"
+        return f"{self.kernel}<<<{grid}, {self.threads}, {self.smem_bytes} B>>>, once {self.once}"
 
 
 @dataclass(frozen=True)

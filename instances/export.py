@@ -91,7 +91,6 @@ def _entry(kernel: Exported) -> dict[str, Any]:
                 "threads": launch.threads,
                 "smem_bytes": launch.smem_bytes,
                 "once": launch.once,
-                **({"cluster": (1, 1, launch.cluster)} if launch.cluster > 1 else {}),
             }
             for launch in plan.launches
         ],
@@ -146,7 +145,5 @@ def _header(kernels: list[Exported]) -> str:
             x, y, z = launch.grid
             lines.append(f"    {symbol}_grid_x = {x}, {symbol}_grid_y = {y}, {symbol}_grid_z = {z},")
             lines.append(f"    {symbol}_threads = {launch.threads}, {symbol}_smem_bytes = {launch.smem_bytes},")
-            if launch.cluster > 1:
-                lines.append(f"    {symbol}_cluster_z = {launch.cluster},")
         lines.append("};")
     return "\n".join(lines) + "\n"

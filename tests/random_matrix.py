@@ -14,7 +14,7 @@ from random_problems import PADS, Decks, quantization
 
 from qconv.errors import Infeasible
 from qconv.generator import FAMILIES, Plan
-from qconv.generator.mma import CHOICES
+from qconv.generator.mma_space import CHOICES
 from qconv.problem import Conv2d
 from qconv.target import TARGETS, Target
 

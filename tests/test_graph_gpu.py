@@ -14,14 +14,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pytest
 from exactness import POISON, assert_same, expected
 
 from qconv import Conv2d, Instance, Quantization, generator, sample
 from qconv.device import Device
 from qconv.device.compile import compile_source
-from qconv.errors import LaunchError
 from qconv.generator import Plan, Source
 from qconv.instances.lookup import load
 from qconv.target import Target
@@ -48,7 +46,7 @@ def chosen(family: str, target: Target) -> list[Plan]:
         plans[:1],
         random.Random(f"graph {family}").sample(plans, min(1, len(plans))),
         [plan for plan in plans if plan.scratch][:1],
-        [plan for plan in plans if plan.main.cluster > 1 or plan.roles.get("combine") == "cluster"][:1],
+        [plan for plan in plans if plan.roles.get("combine") == "cluster"][:1],
         [plan for plan in plans if plan.roles.get("stream")][:1],
         [plan for plan in plans if plan.overlaps][:1],
     ]
@@ -263,37 +261,3 @@ def test_weights_written_on_the_stream_are_there_behind_refold(
         for out, layer in zip(outs, LAYERS, strict=True):
             wanted = expected(PROBLEM, replace(LAYERS[0], arrays=(X[0], layer.arrays[1])))
             assert_same(gpu.download(out), wanted, str(instance.plan.config))
-
-
-def clustered(gpu: Device, cluster: int, depth: int) -> Instance:
-    """Several blocks along z do the same: what is looked at is how they are launched."""
-    require_hopper(gpu)
-    plan = chosen("simt", gpu.target)[0]
-    main = replace(plan.main, grid=(*plan.main.grid[:2], depth), cluster=cluster)
-    plan = replace(plan, launches=(*plan.launches[:-1], main))
-    return load(plan, gpu, "test", "in clusters")
-
-
-@pytest.mark.parametrize("cluster", [2, 8, 16])
-def test_blocks_in_clusters(cluster: int, gpu: Device, cupy: Any) -> None:
-    if cluster > 8 and gpu.target.name not in ("sm_90a", "sm_100a"):
-        pytest.skip(f"clusters of {cluster} blocks are for sm_90a and sm_100a; this is {gpu.target.name}")
-    instance = clustered(gpu, cluster, depth=cluster)
-    bound = instance.bind(gpu.upload(X[0]), gpu.upload(LAYERS[0].arrays[1]), **LAYERS[0].parameters)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    graph = captured(stream, [bound.launch])
-    for launch in (bound, graph.launch):
-        gpu.fill(bound.y, POISON)
-        gpu.synchronize()
-        launch(stream)
-        stream.synchronize()
-        assert_same(gpu.download(bound.y), want(0, X[0]), str(instance.plan.main))
-
-
-def test_a_grid_that_is_not_whole_clusters_is_refused_by_the_driver(gpu: Device) -> None:
-    instance = clustered(gpu, cluster=2, depth=3)
-    bound = instance.bind(gpu.upload(X[0]), gpu.upload(LAYERS[0].arrays[1]), **LAYERS[0].parameters)
-    with pytest.raises(LaunchError, match=r"clusters of 1x1x2>>>, once a call was refused: CUDA error \d+"):
-        bound()
-    gpu.synchronize()
-    assert np.asarray(gpu.download(bound.y)).shape == PROBLEM.y_shape

@@ -14,7 +14,7 @@ from qconv import generator
 from qconv.device.cpu import CpuDevice
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.generator.mma import CHOICES
+from qconv.generator.mma_space import CHOICES
 from qconv.target import TARGETS, Target
 
 FAST, LONG = 20, 300

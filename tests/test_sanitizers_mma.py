@@ -14,7 +14,7 @@ from test_sanitizers import ADDED, EVERYTHING, HALF, check
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device.cpu_runtime import Sanitizer
 from qconv.generator import Plan
-from qconv.generator.mma import Mma
+from qconv.generator.mma_space import Mma
 from qconv.target import TARGETS
 from qconv.tuner.sanitized import run
 

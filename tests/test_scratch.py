@@ -192,9 +192,3 @@ def test_a_kernel_that_does_not_overlap_is_not_asked_to() -> None:
     for ask in (instance, instance.bind):
         with pytest.raises(ValueError, match=says):
             ask(x, w, overlap=True, **DRAWN.parameters)
-
-
-def test_a_launch_says_its_cluster_only_where_there_is_one() -> None:
-    launch = Launch("k", (2, 3, 4), 64, 128)
-    assert str(launch) == "k<<<2x3x4, 64, 128 B>>>, once a call"
-    assert str(replace(launch, cluster=2)) == "k<<<2x3x4, 64, 128 B, clusters of 1x1x2>>>, once a call"

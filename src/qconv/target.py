@@ -225,7 +225,15 @@ def _emulation(entry: Target) -> Target:
     """The CPU device with the matrix instructions, the copies and the limits of another architecture, so that kernels
     which use them run, and fail, where there is no such GPU."""
     name = f"{_CPU.name}.{entry.name}"
-    return replace(entry, name=name, vendor="cpu", processors=_CPU.processors, dot4=_CPU.dot4, overlaps_launches=False, clusters=False)
+    return replace(
+        entry,
+        name=name,
+        vendor="cpu",
+        processors=_CPU.processors,
+        dot4=_CPU.dot4,
+        overlaps_launches=False,
+        clusters=False,
+    )
 
 
 # One architecture for each set of matrix instructions; sm_75 has no asynchronous copies and sm_80 has.

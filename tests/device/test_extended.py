@@ -74,23 +74,16 @@ def test_the_structs_lie_as_the_driver_reads_them(library: ctypes.CDLL) -> None:
 
 
 def test_everything_arrives(seen: Any) -> None:
-    launch = Launch("k", (7, 5, 6), 96, 4096, cluster=2)
-    run = extended.launcher(0x1234_5678_9ABC, launch, 0x7FFF_1234_5678, extended.attributes_of(launch, overlap=True))
+    run = extended.launcher(0x1234_5678_9ABC, Launch("k", (7, 5, 6), 96, 4096), 0x7FFF_1234_5678)
     for stream in (0, 2, 0x5555_0000_1111, 0):
         run(stream)
-        assert seen[:12] == [7, 5, 6, 96, 1, 1, 4096, stream, 0x1234_5678_9ABC, 0x7FFF_1234_5678, 0, 2]
-        assert seen[12:16] == [extended.CLUSTER_DIMENSION, 1, 1, 2]
-        assert seen[16:18] == [extended.PROGRAMMATIC_STREAM_SERIALIZATION, 1]
-
-
-@pytest.mark.parametrize(("cluster", "overlap", "count"), [(1, False, 0), (1, True, 1), (4, False, 1), (4, True, 2)])
-def test_only_what_is_asked_for_is_an_attribute(cluster: int, overlap: bool, count: int) -> None:
-    assert len(extended.attributes_of(Launch("k", (1, 1, 4), 32, 0, cluster=cluster), overlap)) == count
+        assert seen[:12] == [7, 5, 6, 96, 1, 1, 4096, stream, 0x1234_5678_9ABC, 0x7FFF_1234_5678, 0, 1]
+        assert seen[12:14] == [extended.PROGRAMMATIC_STREAM_SERIALIZATION, 1]
 
 
 def test_a_refusal_is_an_error_that_says_which_launch(seen: Any) -> None:
     launch = Launch("k", (1, 1, 1), 32, 0)
-    run = extended.launcher(1, launch, 2, extended.attributes_of(launch, overlap=True))
+    run = extended.launcher(1, launch, 2)
     with pytest.raises(
         LaunchError, match=r"k<<<1x1x1, 32, 0 B>>>, once a call was refused: CUDA error 1, invalid argument"
     ):
@@ -110,7 +103,7 @@ def test_threads_that_launch_on_streams_of_their_own_do_not_mix_them_up(
 
     monkeypatch.setattr(extended, "_driver", Driver)
     launch = Launch("k", (1, 1, 1), 32, 0)
-    run = extended.launcher(1, launch, 2, extended.attributes_of(launch, overlap=True))
+    run = extended.launcher(1, launch, 2)
     # All of them at once, so that no identity is given twice.
     barrier = threading.Barrier(4)
 

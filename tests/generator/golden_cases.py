@@ -8,7 +8,7 @@ from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Config, Plan
 from qconv.generator.choosing import Choosing
-from qconv.generator.mma import Mma
+from qconv.generator.mma_space import Mma
 from qconv.generator.simt import Simt
 from qconv.op import Problem
 from qconv.target import TARGETS

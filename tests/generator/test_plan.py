@@ -12,7 +12,7 @@ from random_problems import problems
 from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.generator.mma import CHOICES, Mma
+from qconv.generator.mma_space import CHOICES, Mma
 from qconv.generator.simt import Simt
 from qconv.problem import parse
 from qconv.target import TARGETS, Target

@@ -70,26 +70,23 @@ def test_the_header_is_c_and_agrees_with_the_struct(tmp_path: Path) -> None:
     assert all(entry["measured_on_this_source"] for entry in manifest["kernels"])
 
 
-def test_it_says_what_to_allocate_and_clear_and_how_blocks_cluster(
+def test_it_says_what_to_allocate_and_clear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = winner(PROBLEMS[0], "sm_90a")
     plan = generator.plan(row.problem, row.config, target("sm_90a"))
     pointers = [field for field in plan.fields if field.is_pointer]
     fields = (*pointers, Field("counters", "int*", "scratch", "one a tile", None, 5), *plan.fields[len(pointers) :])
-    main = replace(plan.main, grid=(*plan.main.grid[:2], 4), cluster=4)
-    plan = replace(plan, fields=fields, launches=(*plan.launches[:-1], main))
+    plan = replace(plan, fields=fields)
     monkeypatch.setattr(generator, "plan", lambda *_: plan)
-    (kernel,) = export([row], tmp_path)
+    export([row], tmp_path)
     entry = json.loads((tmp_path / "manifest.json").read_text())["kernels"][0]
     arguments = {argument["name"]: argument for argument in entry["arguments"]}
     assert (arguments["counters"]["role"], arguments["counters"]["bytes"]) == ("scratch", 20)
     assert (arguments["offset"]["role"], arguments["offset"]["bytes"]) == ("workspace", 4 * 24)
     assert "role" not in arguments["x"]
-    assert [launch.get("cluster") for launch in entry["launches"]] == [None, [1, 1, 4]]
     header = (tmp_path / HEADER).read_text()
     assert "int32_t* counters;  // one a tile; 20 bytes, zero before the first launch" in header
-    assert f"{kernel.symbol('conv2d_simt')}_cluster_z = 4," in header
 
 
 def test_two_kernels_link_into_one_library(tmp_path: Path) -> None:

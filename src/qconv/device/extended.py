@@ -10,9 +10,6 @@ from typing import Any, ClassVar
 from qconv.errors import LaunchError
 from qconv.generator.plan import Launch
 
-NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-PORTABLE_CLUSTER = 8  # blocks: what every architecture with clusters has room for
-CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
 
@@ -21,7 +18,6 @@ class Value(ctypes.Union):
 
     _fields_: ClassVar[Any] = [
         ("whole", ctypes.c_uint64 * 8),
-        ("cluster", ctypes.c_uint * 3),
         ("allowed", ctypes.c_int),
     ]
 
@@ -45,35 +41,25 @@ class LaunchConfig(ctypes.Structure):
     ]
 
 
-def attributes_of(launch: Launch, overlap: bool) -> list[Attribute]:
-    """What a plain launch cannot say; none: a plain launch does."""
-    attributes = []
-    if launch.cluster > 1:
-        attributes.append(Attribute(CLUSTER_DIMENSION, Value(cluster=(1, 1, launch.cluster))))
-    if overlap:
-        attributes.append(Attribute(PROGRAMMATIC_STREAM_SERIALIZATION, Value(allowed=1)))
-    return attributes
-
-
 @lru_cache(maxsize=1)
 def _driver() -> Any:
     """The one that CuPy has loaded. Its calls leave the GIL to others, as CuPy's do."""
     return ctypes.CDLL("libcuda.so.1")
 
 
-def launcher(function: int, launch: Launch, pointers: int, attributes: list[Attribute]) -> Callable[[int], None]:
-    """Call it with the address of a stream.
+def launcher(function: int, launch: Launch, pointers: int) -> Callable[[int], None]:
+    """A launch that may begin before the one ahead of it has ended. Call it with the address of a stream.
 
     The driver reads the stream out of a struct: each stream has one of its own, so that two threads may launch on two
     streams. After the first launch on a stream, what is left is one dictionary hit and one foreign call with nothing to
     convert: about half a microsecond beside what the driver takes (`extended_ns` of bench/host_cost.py)."""
     launch_kernel, address, extra = _driver().cuLaunchKernelEx, ctypes.c_void_p(function), ctypes.c_void_p(None)
     parameters = ctypes.c_void_p(pointers)
-    held = (Attribute * len(attributes))(*attributes)
+    held = (Attribute * 1)(Attribute(PROGRAMMATIC_STREAM_SERIALIZATION, Value(allowed=1)))
     configs: dict[int, Any] = {}
 
     def config_for(stream: int) -> Any:
-        config = LaunchConfig(launch.grid, (launch.threads, 1, 1), launch.smem_bytes, stream, held, len(attributes))
+        config = LaunchConfig(launch.grid, (launch.threads, 1, 1), launch.smem_bytes, stream, held, 1)
         # The reference keeps the struct alive, and the struct its attributes.
         return configs.setdefault(stream, ctypes.byref(config))
 

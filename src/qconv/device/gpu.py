@@ -60,17 +60,13 @@ class GpuKernel:
                 if launch.smem_bytes > DEFAULT_LIMIT and KIND == "cuda":
                     pointer = self._functions[launch.kernel].ptr
                     driver.funcSetAttribute(pointer, MAX_DYNAMIC_SHARED, launch.smem_bytes)
-                if launch.cluster > extended.PORTABLE_CLUSTER:
-                    driver.funcSetAttribute(self._functions[launch.kernel].ptr, extended.NON_PORTABLE_CLUSTER, 1)
 
     def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
         """Everything that can be done ahead is done here: a launch is one call of the driver."""
         packed = ctypes.create_string_buffer(arguments, len(arguments))
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
-        function, attributes = self._functions[launch.kernel].ptr, extended.attributes_of(launch, overlap)
-        run = _plain(function, launch, ctypes.addressof(pointers))
-        if attributes:
-            run = _extended(extended.launcher(function, launch, ctypes.addressof(pointers), attributes))
+        function, address = self._functions[launch.kernel].ptr, ctypes.addressof(pointers)
+        run = _extended(extended.launcher(function, launch, address)) if overlap else _plain(function, launch, address)
         current = self._device.current
 
         def run_there(stream: Any = None) -> None:
