@@ -47,6 +47,7 @@ def chosen(family: str, target: Target) -> list[Plan]:
         random.Random(f"graph {family}").sample(plans, min(1, len(plans))),
         [plan for plan in plans if plan.scratch][:1],
         [plan for plan in plans if plan.roles.get("combine") == "cluster"][:1],
+        [plan for plan in plans if plan.roles.get("stream")][:1],
         [plan for plan in plans if plan.overlaps][:1],
     ]
     return list({str(plan.config): plan for pick in picks for plan in pick}.values())

@@ -80,7 +80,7 @@ WANTED: dict[str, tuple[Any, ...]] = {
     **CHOICES,
     "gathers_x": (False, True),
     "gathers_w": (False, True),
-    "combine": ("none", "scratch"),
+    "combine": ("none", "scratch", "cluster"),
     "schedule": ("tile", "persist"),
     "taps_first": (False, True),
     "store": ("direct", "staged"),
@@ -107,6 +107,7 @@ def wanted(target: Target) -> set[Feature]:
         "stages": () if target.async_copies else CHOICES["stages"][1:],
         "ahead": () if target.async_copies else (1,),
         "band": (8,),  # of large layers only: see `test_tiles_in_bands`
+        "combine": () if target.clusters else ("cluster",),
     }
     return {
         (name, value)

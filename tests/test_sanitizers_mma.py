@@ -131,8 +131,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "a stage is filled while it is multiplied": Planted(
         "tile",
-        "        loader.wait();\n        tile::barrier();\n        loader.begin(pipeline);",
-        "        loader.begin(pipeline);\n        loader.wait();\n        tile::barrier();",
+        "        loader.wait();\n        tile::barrier();\n        loader.begin<1>(pipeline, 0);",
+        "        loader.begin<1>(pipeline, 0);\n        loader.wait();\n        tile::barrier();",
         "thread",
         RACE,
         "accumulate",
@@ -152,8 +152,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "no commit": Planted(
         "tile",
-        "            stage = stage + 1 < STAGES ? stage + 1 : 0;\n        }\n        copies.commit();",
-        "            stage = stage + 1 < STAGES ? stage + 1 : 0;\n        }",
+        "        if (is_last) copies.commit();\n",
+        "",
         "address",
         "runtime error",
         "are not waited for",
@@ -161,8 +161,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "no commit of the first steps": Planted(
         "tile",
-        "            if (i < left) copy_x(pipeline.x[i]);\n            copies.commit();",
-        "            if (i < left) copy_x(pipeline.x[i]);",
+        "            if (i < left) copy_x<1>(pipeline.x[i], 0);\n            copies.commit();",
+        "            if (i < left) copy_x<1>(pipeline.x[i], 0);",
         "address",
         "runtime error",
         "are not waited for",
@@ -234,8 +234,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "two blocks write the same rows": Planted(
         "persist, ahead, staged",
-        "pixel_tile = (first + in_band % wide) * TILE_M;",
-        "pixel_tile = (first + in_band % wide) * (TILE_M / 2);",
+        "pixel_tile = m * TILE_M;",
+        "pixel_tile = m * (TILE_M / 2);",
         "thread",
         RACE,
         "write_tile",
@@ -247,7 +247,7 @@ PLANTED: dict[str, Planted] = {
         "tile", "(k < share.k_end ? k : share.k_end - 1)", "k", "address", OVERFLOW, READ
     ),
     "a row of the image too many": Planted(
-        "tile", "row >= 0 && row < IN_H", "row >= 0", "address", OVERFLOW, READ
+        "tile", "static_cast<unsigned>(row < IN_H)", "static_cast<unsigned>(row <= IN_H)", "address", OVERFLOW, READ
     ),
     "an element of the reduction too many": Planted(
         "stream, bytes", "if (index + j >= REDUCTION)", "if (index + j > REDUCTION)", "address", OVERFLOW, READ
@@ -263,8 +263,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "a copy that lies across two chunks": Planted(
         "tile",
-        "    static __device__ __forceinline__ int byte() { return tile::thread() % PER_ROW * WIDTH; }",
-        "    static __device__ __forceinline__ int byte() { return tile::thread() % PER_ROW * WIDTH + 4; }",
+        "return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;",
+        "return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH + 4;",
         "address",
         "runtime error",
         "that its size does not divide",

@@ -42,7 +42,6 @@ constexpr int TILE_K = 64;  // bytes of the reduction in a step
 constexpr int WARP_M = 32;  // output pixels of a warp
 constexpr int WARP_N = 32;  // output channels of a warp
 constexpr int STAGES = 2;  // steps in shared memory: one is multiplied, the others on their way
-constexpr int BAND = 1;  // tiles of pixels that are worked on together
 
 // What follows.
 constexpr int WARP_SIZE = 64;
@@ -89,8 +88,8 @@ __device__ __forceinline__ void barrier() {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
 }
 
-__device__ __forceinline__ int lane() { return thread() % WARP_SIZE; }
-__device__ __forceinline__ int warp() { return thread() / WARP_SIZE; }
+__device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
+__device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
@@ -251,8 +250,8 @@ __device__ __forceinline__ int pixel_of_lane(int) { return tile::lane() % ATOM_R
 __device__ __forceinline__ int channel_lane() { return tile::lane() / ATOM_ROWS; }
 constexpr __device__ int register_of(int, int channel) { return channel; }
 // Which of the groups holds a channel of the atom, and as which of its own.
-__device__ __forceinline__ int lane_of_channel(int channel) { return channel / 4 % CHANNEL_LANES; }
-__device__ __forceinline__ int place_of_channel(int channel) {
+__device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 4 % CHANNEL_LANES; }
+__device__ __forceinline__ int place_of_channel(unsigned channel) {
     return channel / (4 * CHANNEL_LANES) * 4 + channel % 4;
 }
 
@@ -265,8 +264,8 @@ static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vec
 
 // The channel that row `row` of the weights' tile holds. The rows of an atom are not neighbours: they are
 // such that a lane ends up with neighbouring channels of all its atoms.
-__device__ __forceinline__ int channel_of_row(int row) {
-    const int atom = row % WARP_N / ATOM_N;
+__device__ __forceinline__ int channel_of_row(unsigned row) {
+    const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
            place_of_channel(row % ATOM_N);
 }
@@ -281,17 +280,14 @@ struct Pipeline {
 struct Share {
     int tile, begin, end;  // `begin` and `end` in steps
     int pixel_tile, k_tile, k_end, group;
-    // Tiles that share pixels or weights run at about the same time: the channels of BAND tiles of pixels,
-    // then the next BAND.
-    __device__ __forceinline__ Share(int tile, int begin, int end)
+    // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
+    __device__ __forceinline__ Share(unsigned tile, int begin, int end)
         : tile(tile), begin(begin), end(end) {
+        const unsigned in_group = tile % (TILES_M * TILES_N);
+        const unsigned m = in_group / TILES_N, n = in_group % TILES_N;
         group = tile / (TILES_M * TILES_N);
-        const int in_group = tile % (TILES_M * TILES_N);
-        const int first = in_group / (BAND * TILES_N) * BAND;
-        const int wide = BAND < TILES_M - first ? BAND : TILES_M - first;
-        const int in_band = in_group - first * TILES_N;
-        pixel_tile = (first + in_band % wide) * TILE_M;
-        k_tile = group * K_GROUP + in_band / wide * TILE_N;
+        pixel_tile = m * TILE_M;
+        k_tile = group * K_GROUP + n * TILE_N;
         k_end = (group + 1) * K_GROUP;
     }
 };
@@ -304,10 +300,10 @@ __device__ __forceinline__ int output_index(int pixel, int k) { return pixel * K
 // may lie outside the image.
 struct Window { int offset, row, column; };
 
-__device__ __forceinline__ Window window_of(int pixel, int group) {
+__device__ __forceinline__ Window window_of(unsigned pixel, int group) {
     const int image = pixel / (OUT_H * OUT_W);
-    const int row = pixel / OUT_W % OUT_H * STRIDE_H - PAD_TOP;
-    const int column = pixel % OUT_W * STRIDE_W - PAD_LEFT;
+    const int row = static_cast<int>(pixel / OUT_W % OUT_H * STRIDE_H) - PAD_TOP;
+    const int column = static_cast<int>(pixel % OUT_W * STRIDE_W) - PAD_LEFT;
     return {((image * IN_H + row) * IN_W + column) * C + group * C_GROUP, row, column};
 }
 
@@ -317,7 +313,7 @@ struct Tap {
     int row, column, channel;
 
     Tap() = default;
-    __device__ __forceinline__ explicit Tap(int index)
+    __device__ __forceinline__ explicit Tap(unsigned index)
         : row(index / (C_GROUP * S)), column(index / C_GROUP % S), channel(index % C_GROUP) {}
 
     template <int BY>
@@ -363,15 +359,19 @@ struct Pieces {
     static constexpr int COUNT = (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
     static_assert(THREADS % PER_ROW == 0, "a thread stays in its column");
 
-    static __device__ __forceinline__ int byte() { return tile::thread() % PER_ROW * WIDTH; }
-    static __device__ __forceinline__ int row(int i) { return tile::thread() / PER_ROW + i * ROWS_AT_ONCE; }
+    static __device__ __forceinline__ unsigned byte() {
+        return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
+    }
+    static __device__ __forceinline__ unsigned row(int i) {
+        return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
+    }
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
     // Where a piece lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
     static __device__ __forceinline__ int place_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
-        const int first = SAME_ORDER ? row(0) : row(i);
+        const unsigned first = SAME_ORDER ? row(0) : row(i);
         return place(first / 8 * 8, first % 8, byte() / 16) + byte() % 16 +
                (SAME_ORDER ? i * (ROWS_AT_ONCE * TILE_K) : 0);
     }
@@ -389,20 +389,20 @@ __device__ __forceinline__ XRows x_rows(const Share& share) {
     XRows rows;
 #pragma unroll
     for (int i = 0; i < XPieces::COUNT; ++i) {
-        const int pixel = share.pixel_tile + XPieces::row(i);
+        const unsigned pixel = share.pixel_tile + XPieces::row(i);
         const Window window = window_of(pixel < PIXELS ? pixel : PIXELS - 1, share.group);
         rows.offset[i] = window.offset;
         unsigned inside = 0;
         if constexpr (PADDED) {
 #pragma unroll
             for (int r = 0; r < R; ++r) {
-                const int row = window.row + r * DILATION_H;
-                inside |= static_cast<unsigned>(row >= 0 && row < IN_H) << r;
+                const unsigned row = window.row + r * DILATION_H;  // what is negative is large
+                inside |= static_cast<unsigned>(row < IN_H) << r;
             }
 #pragma unroll
             for (int s = 0; s < S; ++s) {
-                const int column = window.column + s * DILATION_W;
-                inside |= static_cast<unsigned>(column >= 0 && column < IN_W) << (R + s);
+                const unsigned column = window.column + s * DILATION_W;
+                inside |= static_cast<unsigned>(column < IN_W) << (R + s);
             }
         }
         rows.inside[i] = inside;
@@ -433,7 +433,7 @@ __device__ __forceinline__ unsigned gather_x(
 struct WColumn {
     int at;
     WColumn() = default;
-    __device__ __forceinline__ explicit WColumn(int index) : at(index) {}
+    __device__ __forceinline__ explicit WColumn(unsigned index) : at(index) {}
     __device__ __forceinline__ int index() const { return at; }
     template <int BY>
     __device__ __forceinline__ void advance() { at += BY; }
@@ -484,26 +484,25 @@ struct Loader {
     Cargo<XPieces> x;
     Cargo<WPieces> w;
 
-    __device__ __forceinline__ Loader(const Arguments& args, const Share& share) : args(args) { aim(share); }
+    __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // From the first step of a share.
-    __device__ __forceinline__ void aim(const Share& share) {
-        rows = x_rows(share);
-        tap = Tap(share.begin * TILE_K + XPieces::byte());
-        column = WColumn(share.begin * TILE_K + WPieces::byte());
-#pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(share, i);
+    // The first step of a share.
+    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
         left = share.end - share.begin;
         stage = 0;
-    }
-
-    __device__ __forceinline__ void fill(Pipeline& pipeline) {
-        begin(pipeline);
+#pragma unroll
+        for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(share, i);
+        column = WColumn(share.begin * TILE_K + WPieces::byte());
+        rows = x_rows(share);
+        tap = Tap(share.begin * TILE_K + XPieces::byte());
+        begin<1>(pipeline, 0);
         end(pipeline);
     }
     __device__ __forceinline__ void wait() {}
 
-    __device__ __forceinline__ void begin(Pipeline&) {
+    template <int PARTS>
+    __device__ __forceinline__ void begin(Pipeline&, int) {
+        static_assert(PARTS == 1, "all of it, as early as possible");
         if (left <= 0) return;
         fetch_x();
         fetch_w();
@@ -688,7 +687,7 @@ __device__ __forceinline__ void accumulate(
     for (int step = share.begin; step < share.end; ++step) {
         loader.wait();
         tile::barrier();
-        loader.begin(pipeline);
+        loader.begin<1>(pipeline, 0);
 #pragma unroll
         for (int block = 0; block < BLOCKS_K; ++block) {
             Fragments fragments;
@@ -705,8 +704,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     const Share share(tile::block_x(), 0, STEPS);
-    Loader loader(args, share);
-    loader.fill(shared.pipeline);
+    Loader loader(args);
+    loader.fill(shared.pipeline, share);
     put_channels(args, shared, share);
     Accumulators acc = {};
     accumulate(shared.pipeline, loader, share, acc);

@@ -42,7 +42,6 @@ constexpr int TILE_K = 64;  // bytes of the reduction in a step
 constexpr int WARP_M = 32;  // output pixels of a warp
 constexpr int WARP_N = 32;  // output channels of a warp
 constexpr int STAGES = 4;  // steps in shared memory: one is multiplied, the others on their way
-constexpr int BAND = 1;  // tiles of pixels that are worked on together
 
 // What follows.
 constexpr int WARP_SIZE = 32;
@@ -76,8 +75,8 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
-__device__ __forceinline__ int lane() { return thread() % WARP_SIZE; }
-__device__ __forceinline__ int warp() { return thread() / WARP_SIZE; }
+__device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
+__device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
@@ -328,8 +327,8 @@ __device__ __forceinline__ int pixel_of_lane(int i) { return tile::lane() / 4 + 
 __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 // Which of the lanes holds a channel of the atom, and as which of its own.
-__device__ __forceinline__ int lane_of_channel(int channel) { return channel / 2; }
-__device__ __forceinline__ int place_of_channel(int channel) { return channel % 2; }
+__device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
+__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel % 2; }
 
 // One load brings up to four 8-row matrices of 16 bytes, each lane naming one row of one of them.
 template <class Fragment, int ATOMS>
@@ -363,8 +362,8 @@ static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vec
 
 // The channel that row `row` of the weights' tile holds. The rows of an atom are not neighbours: they are
 // such that a lane ends up with neighbouring channels of all its atoms.
-__device__ __forceinline__ int channel_of_row(int row) {
-    const int atom = row % WARP_N / ATOM_N;
+__device__ __forceinline__ int channel_of_row(unsigned row) {
+    const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
            place_of_channel(row % ATOM_N);
 }
@@ -380,17 +379,14 @@ struct Share {
     int tile, begin, end;  // `begin` and `end` in steps
     int pixel_tile, k_tile, k_end, group;
     int turn;  // of the block
-    // Tiles that share pixels or weights run at about the same time: the channels of BAND tiles of pixels,
-    // then the next BAND.
-    __device__ __forceinline__ Share(int tile, int begin, int end, int turn)
+    // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
+    __device__ __forceinline__ Share(unsigned tile, int begin, int end, int turn)
         : tile(tile), begin(begin), end(end), turn(turn) {
+        const unsigned in_group = tile % (TILES_M * TILES_N);
+        const unsigned m = in_group / TILES_N, n = in_group % TILES_N;
         group = tile / (TILES_M * TILES_N);
-        const int in_group = tile % (TILES_M * TILES_N);
-        const int first = in_group / (BAND * TILES_N) * BAND;
-        const int wide = BAND < TILES_M - first ? BAND : TILES_M - first;
-        const int in_band = in_group - first * TILES_N;
-        pixel_tile = (first + in_band % wide) * TILE_M;
-        k_tile = group * K_GROUP + in_band / wide * TILE_N;
+        pixel_tile = m * TILE_M;
+        k_tile = group * K_GROUP + n * TILE_N;
         k_end = (group + 1) * K_GROUP;
     }
 };
@@ -403,10 +399,10 @@ __device__ __forceinline__ int output_index(int pixel, int k) { return pixel * K
 // may lie outside the image.
 struct Window { int offset, row, column; };
 
-__device__ __forceinline__ Window window_of(int pixel, int group) {
+__device__ __forceinline__ Window window_of(unsigned pixel, int group) {
     const int image = pixel / (OUT_H * OUT_W);
-    const int row = pixel / OUT_W % OUT_H * STRIDE_H - PAD_TOP;
-    const int column = pixel % OUT_W * STRIDE_W - PAD_LEFT;
+    const int row = static_cast<int>(pixel / OUT_W % OUT_H * STRIDE_H) - PAD_TOP;
+    const int column = static_cast<int>(pixel % OUT_W * STRIDE_W) - PAD_LEFT;
     return {((image * IN_H + row) * IN_W + column) * C + group * C_GROUP, row, column};
 }
 
@@ -416,7 +412,7 @@ struct Tap {
     int row, column, channel;
 
     Tap() = default;
-    __device__ __forceinline__ explicit Tap(int index)
+    __device__ __forceinline__ explicit Tap(unsigned index)
         : row(index / TILE_K % (R * S) / S), column(index / TILE_K % S),
           channel(index / (TILE_K * R * S) * TILE_K + index % TILE_K) {
         static_assert(C_GROUP % TILE_K == 0, "a step is one tap");
@@ -460,15 +456,19 @@ struct Pieces {
     static constexpr int COUNT = (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
     static_assert(THREADS % PER_ROW == 0, "a thread stays in its column");
 
-    static __device__ __forceinline__ int byte() { return tile::thread() % PER_ROW * WIDTH; }
-    static __device__ __forceinline__ int row(int i) { return tile::thread() / PER_ROW + i * ROWS_AT_ONCE; }
+    static __device__ __forceinline__ unsigned byte() {
+        return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
+    }
+    static __device__ __forceinline__ unsigned row(int i) {
+        return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
+    }
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
     // Where a piece lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
     static __device__ __forceinline__ int place_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
-        const int first = SAME_ORDER ? row(0) : row(i);
+        const unsigned first = SAME_ORDER ? row(0) : row(i);
         return place(first / 8 * 8, first % 8, byte() / 16) + byte() % 16 +
                (SAME_ORDER ? i * (ROWS_AT_ONCE * TILE_K) : 0);
     }
@@ -486,20 +486,20 @@ __device__ __forceinline__ XRows x_rows(const Share& share) {
     XRows rows;
 #pragma unroll
     for (int i = 0; i < XPieces::COUNT; ++i) {
-        const int pixel = share.pixel_tile + XPieces::row(i);
+        const unsigned pixel = share.pixel_tile + XPieces::row(i);
         const Window window = window_of(pixel < PIXELS ? pixel : PIXELS - 1, share.group);
         rows.offset[i] = window.offset;
         unsigned inside = 0;
         if constexpr (PADDED) {
 #pragma unroll
             for (int r = 0; r < R; ++r) {
-                const int row = window.row + r * DILATION_H;
-                inside |= static_cast<unsigned>(row >= 0 && row < IN_H) << r;
+                const unsigned row = window.row + r * DILATION_H;  // what is negative is large
+                inside |= static_cast<unsigned>(row < IN_H) << r;
             }
 #pragma unroll
             for (int s = 0; s < S; ++s) {
-                const int column = window.column + s * DILATION_W;
-                inside |= static_cast<unsigned>(column >= 0 && column < IN_W) << (R + s);
+                const unsigned column = window.column + s * DILATION_W;
+                inside |= static_cast<unsigned>(column < IN_W) << (R + s);
             }
         }
         rows.inside[i] = inside;
@@ -527,28 +527,23 @@ struct Loader {
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
 
-    __device__ __forceinline__ Loader(const Arguments& args, const Share& share) : args(args) { aim(share); }
+    __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // From the first step of a share.
-    __device__ __forceinline__ void aim(const Share& share) {
-        rows = x_rows(share);
-        tap = Tap(share.begin * TILE_K + XPieces::byte());
-        column = WColumn(share.begin * TILE_K + WPieces::byte());
+    // The first steps of a share. The weights come first: they do not depend on the launch before.
+    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
+        left = share.end - share.begin;
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(share, i);
-        left = share.end - share.begin;
-        stage = 0;
-    }
-
-    // The first steps. The weights come first: they do not depend on the kernel before.
-    __device__ __forceinline__ void fill(Pipeline& pipeline) {
+        column = WColumn(share.begin * TILE_K + WPieces::byte());
 #pragma unroll
         for (int i = 0; i < STAGES - 1; ++i) {
-            if (i < left) copy_w(pipeline.w[i]);
+            if (i < left) copy_w<1>(pipeline.w[i], 0);
         }
+        rows = x_rows(share);
+        tap = Tap(share.begin * TILE_K + XPieces::byte());
 #pragma unroll
         for (int i = 0; i < STAGES - 1; ++i) {
-            if (i < left) copy_x(pipeline.x[i]);
+            if (i < left) copy_x<1>(pipeline.x[i], 0);
             copies.commit();
         }
         left -= STAGES - 1;
@@ -558,25 +553,31 @@ struct Loader {
     // Until the oldest step is there.
     __device__ __forceinline__ void wait() { copies.wait<STAGES - 2>(); }
 
-    // The next step, into the stage that was multiplied last.
-    __device__ __forceinline__ void begin(Pipeline& pipeline) {
+    // A part of the next step, into the stage that was multiplied last: the copies come a few at a time,
+    // between the products. The last part closes the group.
+    template <int PARTS>
+    __device__ __forceinline__ void begin(Pipeline& pipeline, int part) {
+        const bool is_last = part == PARTS - 1;
         if (left > 0) {
-            copy_x(pipeline.x[stage]);
-            copy_w(pipeline.w[stage]);
-            --left;
-            stage = stage + 1 < STAGES ? stage + 1 : 0;
+            copy_x<PARTS>(pipeline.x[stage], part);
+            copy_w<PARTS>(pipeline.w[stage], part);
+            if (is_last) {
+                --left;
+                stage = stage + 1 < STAGES ? stage + 1 : 0;
+            }
         }
-        copies.commit();
+        if (is_last) copies.commit();
     }
     __device__ __forceinline__ void end(Pipeline&) {}
 
-    __device__ __forceinline__ void copy_x(unsigned char* operand) {
+    template <int PARTS>
+    __device__ __forceinline__ void copy_x(unsigned char* operand, int part) {
         const auto to = tile::shared_address(operand);
         const int offset = tap.offset();
         [[maybe_unused]] const unsigned wanted = tap.wanted();
 #pragma unroll
         for (int i = 0; i < XPieces::COUNT; ++i) {
-            if (!XPieces::exists(i)) continue;
+            if (i % PARTS != part || !XPieces::exists(i)) continue;
             const bool inside = !PADDED || (rows.inside[i] & wanted) == wanted;
             if (!inside && tap.exists()) {
                 tile::fill<X_BYTES>(operand + XPieces::place_of(i), padding_word(args));
@@ -585,19 +586,20 @@ struct Loader {
             copies.copy<X_BYTES>(to + XPieces::place_of(i), args.x + (rows.offset[i] + offset),
                                  inside && tap.exists());
         }
-        tap.advance<TILE_K>();
+        if (part == PARTS - 1) tap.advance<TILE_K>();
     }
 
-    __device__ __forceinline__ void copy_w(unsigned char* operand) {
+    template <int PARTS>
+    __device__ __forceinline__ void copy_w(unsigned char* operand, int part) {
         const auto to = tile::shared_address(operand);
         const int index = column.index();
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) {
-            if (!WPieces::exists(i)) continue;
+            if (i % PARTS != part || !WPieces::exists(i)) continue;
             copies.copy<W_BYTES>(to + WPieces::place_of(i), args.w + (begin_w[i] + index),
                                  !TAIL || index < REDUCTION);
         }
-        column.advance<TILE_K>();
+        if (part == PARTS - 1) column.advance<TILE_K>();
     }
 };
 
@@ -790,6 +792,9 @@ __device__ __forceinline__ void accumulate(
     const int first_channel = tile::warp() % (TILE_N / WARP_N) * WARP_N;
     int stage = 0;
     // The next fragments are read from shared memory while these are multiplied, from step to step as well.
+    // Many copies come a few at a time, between the products.
+    constexpr bool MANY = XPieces::COUNT + WPieces::COUNT >= 8;
+    constexpr int PARTS = MANY && BLOCKS_K > 1 ? BLOCKS_K - 1 : 1;
     Fragments fragments[2];
     loader.wait();
     tile::barrier();
@@ -801,9 +806,9 @@ __device__ __forceinline__ void accumulate(
             Fragments& following = fragments[(block + 1) % 2];
             if (block + 1 < BLOCKS_K) {
                 load(pipeline, stage, block + 1, first_row, first_channel, following);
-                if (block == 0) loader.begin(pipeline);
+                if (block < PARTS) loader.begin<PARTS>(pipeline, block);
             } else {
-                if (block == 0) loader.begin(pipeline);
+                if (BLOCKS_K == 1) loader.begin<PARTS>(pipeline, 0);
                 loader.wait();
                 tile::barrier();
                 load(pipeline, next, 0, first_row, first_channel, following);
@@ -849,8 +854,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments
     Shared& shared = tile::shared_memory<Shared>();
     Work work;
     Share share = work.share();
-    Loader loader(args, share);
-    loader.fill(shared.pipeline);
+    Loader loader(args);
+    loader.fill(shared.pipeline, share);
     put_channels(args, shared, share);
     for (;;) {
         Accumulators acc = {};
@@ -862,8 +867,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments
         }
         const Share next = work.share();
         tile::barrier();  // everybody has multiplied the last step
-        loader.aim(next);
-        loader.fill(shared.pipeline);
+        loader.fill(shared.pipeline, next);
         put_channels(args, shared, next);
         finish_share(args, shared, share, acc);
         share = next;
