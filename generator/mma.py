@@ -200,7 +200,11 @@ def cost(plan: Plan) -> float:
     shared = (warps * (config.warp_m + config.warp_n) * config.tile_k + tile_bytes) / 128
     narrow = 16 / max(1, constant["X_BYTES"])
     fetch = tile_bytes / 28 * max(1.0, narrow / 4)
-    registers = min(255, 40 + config.warp_m * config.warp_n * 3 // (2 * target.warp_size))
+    registers = 40 + config.warp_m * config.warp_n * 3 // (2 * target.warp_size)
+    if not target.async_copies:  # what is fetched waits in registers
+        registers += tile_bytes // (4 * threads)
+    spilled = max(0, registers - 255)
+    registers = min(255, registers)
     resident = max(
         1,
         min(
@@ -225,4 +229,5 @@ def cost(plan: Plan) -> float:
     combined = 0.0
     if config.split > 1 or config.stream:  # sums go through a cluster, or through device memory and back
         combined = 600.0 + config.split * 20 if in_cluster(config, target) else 3000.0
-    return rounds * each + combined
+    # What a default spills is never worth it; a search may find otherwise.
+    return (rounds * each + combined) * (2 if spilled else 1)

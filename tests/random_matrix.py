@@ -13,8 +13,9 @@ from typing import Any
 from random_problems import PADS, Decks, quantization
 
 from qconv.errors import Infeasible
-from qconv.generator import FAMILIES, Plan
-from qconv.generator.mma_space import CHOICES
+from qconv.generator import Plan
+from qconv.generator.mma import plan
+from qconv.generator.mma_space import CHOICES, configs
 from qconv.problem import Conv2d
 from qconv.target import TARGETS, Target
 
@@ -98,12 +99,7 @@ def _smaller(problem: Conv2d) -> Conv2d:
 def matrix_plan(problem: Conv2d, target: Target, seed: object, **wanted: int) -> Plan:
     """A feasible one with these values: of the other fields, in random order, one is drawn of the values left."""
     rng = random.Random(f"config {seed} {problem} {target.name}")
-    family = FAMILIES["mma"]
-    left: list[Any] = [
-        config
-        for config in family.configs(problem, target)
-        if all(getattr(config, name) == value for name, value in wanted.items())
-    ]
+    left = list(configs(problem, target, CHOICES | {name: (value,) for name, value in wanted.items()}))
     while left:
         among = left
         for name in rng.sample(list(CHOICES), len(CHOICES)):
@@ -111,12 +107,12 @@ def matrix_plan(problem: Conv2d, target: Target, seed: object, **wanted: int) ->
             among = [config for config in among if getattr(config, name) == value]
         (config,) = among
         try:
-            return family.plan(problem, config, target)
+            return plan(problem, config, target)
         except Infeasible:  # by what only the whole config tells, such as shared memory
             left.remove(config)
     raise Infeasible(f"no config of mma with {wanted} can serve {problem} on {target.name}")
 
 
-def constants(plan: Plan) -> dict[str, int]:
+def constants(made: Plan) -> dict[str, int]:
     """What the source calls by these names."""
-    return {constant.name: constant.value for group in plan.constants.values() for constant in group}
+    return {constant.name: constant.value for group in made.constants.values() for constant in group}

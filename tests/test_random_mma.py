@@ -54,7 +54,10 @@ def test_tiles_in_bands(name: str) -> None:
 
 
 # What a plan is made of, beside its choices.
-ROLES = ("atom", "loader", "gathers_x", "gathers_w", "combine", "schedule", "stream", "ahead", "taps_first", "store")
+ROLES = (
+    *("atom", "loader", "gathers_x", "gathers_w", "combine", "schedule", "stream", "tail"),
+    *("ahead", "taps_first", "gemm", "store"),
+)
 WIDTHS = ("X_BYTES", "W_BYTES", "VECTOR_N", "TAIL", "PADDED")
 Feature = tuple[str, Any]
 
@@ -63,7 +66,7 @@ def features(plan: Plan) -> set[Feature]:
     known, q = constants(plan), plan.problem.quantization
     return {
         *((name, getattr(plan.config, name)) for name in CHOICES),
-        *((name, plan.roles[name]) for name in ROLES),
+        *((f"role {name}", plan.roles[name]) for name in ROLES),
         *((name, known[name]) for name in WIDTHS),
         (f"types of {plan.roles['atom']}", (q.x_type, q.w_type)),
         ("layout", plan.problem.layout),
@@ -78,12 +81,15 @@ def features(plan: Plan) -> set[Feature]:
 # On every architecture. What it lacks is left out below.
 WANTED: dict[str, tuple[Any, ...]] = {
     **CHOICES,
-    "gathers_x": (False, True),
-    "gathers_w": (False, True),
-    "combine": ("none", "scratch", "cluster"),
-    "schedule": ("tile", "persist"),
-    "taps_first": (False, True),
-    "store": ("direct", "staged"),
+    "role gathers_x": (False, True),
+    "role gathers_w": (False, True),
+    "role combine": ("none", "scratch", "cluster"),
+    "role schedule": ("tile", "persist"),
+    "role stream": (False, True),
+    "role tail": (False, True),
+    "role taps_first": (False, True),
+    "role gemm": (False, True),
+    "role store": ("direct", "staged"),
     "X_BYTES": (1, 4, 8, 16),
     "W_BYTES": (1, 4, 8, 16),
     "VECTOR_N": (1, 2, 4, 8, 16),
@@ -107,7 +113,7 @@ def wanted(target: Target) -> set[Feature]:
         "stages": () if target.async_copies else CHOICES["stages"][1:],
         "ahead": () if target.async_copies else (1,),
         "band": (8,),  # of large layers only: see `test_tiles_in_bands`
-        "combine": () if target.clusters else ("cluster",),
+        "role combine": () if target.clusters else ("cluster",),
     }
     return {
         (name, value)
@@ -129,8 +135,9 @@ def test_the_few_have_every_role_and_width() -> None:
     """All architectures together, as the whole tests do each of them."""
     chosen = [plan for name in EMULATIONS for plan in plans(name, FAST_SEED, FAST, 0, FAST)]
     seen = Counter(feature for plan in chosen for feature in features(plan))
-    everything = {feature for name in EMULATIONS for feature in wanted(TARGETS[name])}
-    everything |= {("loader", "registers"), ("loader", "async"), ("types of mfma", ("int8", "int8"))}
+    everything = {f for name in EMULATIONS for f in wanted(TARGETS[name]) if f[0] not in CHOICES}
+    everything |= {("role loader", "registers"), ("role loader", "async"), ("types of mfma", ("int8", "int8"))}
+    everything |= {("role ahead", False), ("role ahead", True)}
     for atom in ("mma_m8n8k16", "mma_m16n8k32", "wmma_gfx11", "wmma_gfx12"):
         everything |= {(f"types of {atom}", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
     missing = {feature for feature in everything if not seen[feature]}

@@ -21,6 +21,7 @@ from qconv.tuner.sanitized import run
 SIGNED = Quantization("int8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 WIDE = Conv2d(1, 7, 7, 64, 48, 3, 3, pad=1)
 TALL = Conv2d(1, 10, 10, 64, 48, 3, 3, pad=1)
+PRODUCT = Conv2d(2, 5, 5, 72, 40, 1, 1)
 BYTES = Conv2d(1, 9, 9, 11, 35, 3, 3, pad=1)
 PLANES = Conv2d(2, 6, 5, 24, 54, 2, 3, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=3, layout="nchw")
 GROUPED = Conv2d(1, 9, 9, 24, 64, 3, 3, pad=1, groups=2)
@@ -59,6 +60,7 @@ PLANS = {
     "stream": plan_of(SM_80, GROUPED, Quantization(), persist=1, stream=1, tile_k=32),
     "stream, bytes": plan_of(SM_80, BYTES, EVERYTHING, persist=1, stream=1, tile_k=32, stages=2),
     "tile, planes": plan_of(SM_80, PLANES, HALF, tile_k=32, ahead=1),
+    "matrix product": plan_of(SM_80, PRODUCT, EVERYTHING, tile_k=32, stages=2, ahead=1),
     "registers": plan_of(SM_75, WIDE, EVERYTHING, stages=2),
     "registers, stream, planes": plan_of(SM_75, PLANES, HALF, tile_k=32, stages=2, persist=1, stream=1),
     "registers, persist, staged": plan_of(SM_75, TALL, ADDED, stages=2, persist=1, staged=1),
@@ -84,6 +86,7 @@ def test_the_plans_have_every_role() -> None:
         "stream": {False, True},
         "store": {"direct", "staged"},
         "ahead": {False, True},
+        "gemm": {False, True},
         "gathers_x": {False, True},
         "gathers_w": {False, True},
         "atom": {"mma_m8n8k16", "mma_m16n8k32", "mfma", "wmma_gfx11", "wmma_gfx12"},

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import lru_cache
 
 import pytest
+from random_matrix import matrix_plan, served
 
 from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.device.binary import resources
 from qconv.device.compile import compiler_for
-from qconv.errors import CompileError
-from qconv.generator import Plan, config_from_json
+from qconv.errors import CompileError, Infeasible
+from qconv.generator import FAMILIES, Plan, config_from_json
+from qconv.generator.mma_space import CHOICES, Mma
 from qconv.problem import parse
 from qconv.target import TARGETS, Target
 
@@ -34,6 +38,12 @@ TYPICAL = {
     "3x3, residual": Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1, quantization=ADDED),
     "stem, NCHW": Conv2d(1, 224, 224, 3, 64, 7, 7, stride=2, pad=3, layout="nchw", quantization=EVERYTHING),
     "grouped, odd": Conv2d(2, 9, 5, 21, 33, 2, 5, dilation=(2, 1), pad=(0, 2, 1, 2), groups=3, quantization=REAL),
+}
+
+# What these have too few tiles, or too small weights, for.
+LARGE = {
+    "pointwise": Conv2d(32, 28, 28, 512, 1024, 1, 1),
+    "many tiles": Conv2d(4, 64, 64, 64, 160, 3, 3, pad=1, quantization=EVERYTHING),
 }
 
 # Every way of finding an element's scale, every width, every kernel of a choice.
@@ -72,6 +82,9 @@ SMALL = {
 
 # ptxas sometimes takes fewer registers than it may and spills a few words; the tuner sees what that costs.
 ACCEPTED = {"nvidia": 64, "amd": 0}
+# With so many sums a lane, or fewer, and with more.
+MODERATE_SUMS = 32
+ACCEPTED_OF_MMA = {"nvidia": (64, 1024), "amd": (256, 4096)}
 
 
 @lru_cache(maxsize=64)
@@ -118,6 +131,17 @@ def test_the_default_compiles(problem: Conv2d, target: Target) -> None:
 
 
 @pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)
+def test_the_first_of_simt_compiles(target: Target) -> None:
+    """What is used where matrix instructions are left alone."""
+    if reason := why_not(target):
+        pytest.skip(reason)
+    simt, problem = FAMILIES["simt"], TYPICAL["3x3, everything"]
+    plans = [plan for plan in generator.space(problem, target)[0] if plan.config.family == "simt"]
+    plan = min(plans, key=simt.cost)
+    assert complaint(plan) is None, f"{problem} {plan.config}"
+
+
+@pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)
 def test_the_default_of_a_conversion_compiles(target: Target) -> None:
     if reason := why_not(target):
         pytest.skip(reason)
@@ -130,7 +154,60 @@ def test_the_default_of_a_conversion_compiles(target: Target) -> None:
 def _complaint_about(job: tuple[str, str, str]) -> tuple[str, str, str, str | None]:
     target, key, config = job
     plan = generator.plan(parse(key), config_from_json(config), TARGETS[target])
-    return *job, complaint(plan, ACCEPTED[plan.target.vendor])
+    return *job, complaint(plan, accepted(plan))
+
+
+def accepted(plan: Plan) -> int:
+    """Bytes a thread may spill: a search may try a warp's tile that is too large, and times it."""
+    if not isinstance(plan.config, Mma):
+        return ACCEPTED[plan.target.vendor]
+    sums = plan.config.warp_m * plan.config.warp_n // plan.target.warp_size
+    return ACCEPTED_OF_MMA[plan.target.vendor][sums > MODERATE_SUMS]
+
+
+def spread(target: Target, turns: int) -> list[Plan]:
+    """A plan for every value of every choice, of several turns' problems."""
+    pool = [*TYPICAL.values(), *LARGE.values()]
+    plans: list[Plan] = []
+    for name, value in [(name, value) for name, values in CHOICES.items() for value in values] * turns:
+        if sum(getattr(plan.config, name) == value for plan in plans) >= turns:
+            continue
+        rng = random.Random(f"compile {target.name} {name} {value} {len(plans)}")
+        for problem in rng.sample(pool, len(pool)):
+            if not served(problem, target):
+                signed = replace(problem.quantization, x_type="int8", w_type="int8")
+                problem = replace(problem, quantization=signed)
+            try:
+                plans.append(matrix_plan(problem, target, rng.random(), **{name: value}))
+                break
+            except Infeasible:
+                continue
+    return plans
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [t for t in GPUS.values() if t.instructions], ids=lambda target: target.name)
+def test_configs_of_matrix_instructions_compile(target: Target) -> None:
+    """Every value of every choice, twice or more, and with them every role."""
+    if reason := why_not(target):
+        pytest.skip(reason)
+    plans = spread(target, turns=2)
+    if target.async_copies:
+        assert {name: values for name, values in CHOICES.items() if name != "instruction"} == {
+            name: tuple(sorted({getattr(plan.config, name) for plan in plans}))
+            for name in CHOICES
+            if name != "instruction"
+        }
+    wanted = {"schedule": {"tile", "persist"}, "store": {"direct", "staged"}, "stream": {False, True}}
+    for role, values in wanted.items():
+        assert {plan.roles[role] for plan in plans} == values
+    assert {plan.roles["instruction"] for plan in plans} == set(target.instructions)
+    jobs = {generator.render(p).digest: (target.name, str(p.problem), p.config.as_json()) for p in plans}
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        answers = list(pool.map(_complaint_about, jobs.values()))
+    print(f"\n{len(answers)} sources compiled for {target.name}")
+    wrong = [answer for answer in answers if answer[3] is not None]
+    assert not wrong, f"{len(wrong)} of {len(answers)} sources; the first:\n" + "\n".join(map(str, wrong[:5]))
 
 
 @pytest.mark.slow
@@ -145,6 +222,8 @@ def test_every_config_of_a_dozen_spaces_compiles() -> None:
             continue
         for problem in SMALL.values():
             for plan in generator.space(problem, target)[0]:
+                if plan.config.family != "simt":
+                    continue  # too many: some of them are above
                 # Equal texts need compiling once.
                 jobs[name, generator.render(plan).digest] = (name, str(problem), plan.config.as_json())
                 sizes[name] += 1

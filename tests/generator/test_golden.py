@@ -47,6 +47,7 @@ def test_between_them_every_matrix_instruction_and_every_role() -> None:
         "tail": {False, True},
         "store": {"direct", "staged"},
         "ahead": {False, True},
+        "gemm": {False, True},
         "taps_first": {False, True},
         "gathers_x": {False, True},
         "gathers_w": {False, True},

@@ -960,7 +960,8 @@ __device__ __forceinline__ void accumulate(
 // What a block does: as many steps as every other, give or take one, whatever tiles they belong to. A tile at
 // either end of its run may be shared with a neighbour.
 struct Work {
-    int at, left;  // steps of all tiles, in order
+    unsigned at;  // in the steps of all tiles
+    int left;
     int turn = 0;
 
     __device__ __forceinline__ Work() {
@@ -971,11 +972,12 @@ struct Work {
     }
     __device__ __forceinline__ bool exists() const { return left > 0; }
     __device__ __forceinline__ int steps() const {
-        const int rest = STEPS - at % STEPS;
+        const int rest = STEPS - static_cast<int>(at % STEPS);
         return left < rest ? left : rest;
     }
     __device__ __forceinline__ Share share() const {
-        return {at / STEPS, at % STEPS, at % STEPS + steps(), turn};
+        const int begin = at % STEPS;
+        return {at / STEPS, begin, begin + steps(), turn};
     }
     __device__ __forceinline__ void advance() {
         const int done = steps();

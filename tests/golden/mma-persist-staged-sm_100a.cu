@@ -371,40 +371,25 @@ __device__ __forceinline__ int output_index(int pixel, int k) { return pixel * K
 struct Window { int offset, row, column; };
 
 __device__ __forceinline__ Window window_of(unsigned pixel, int group) {
-    const int image = pixel / (OUT_H * OUT_W);
-    const int row = static_cast<int>(pixel / OUT_W % OUT_H * STRIDE_H) - PAD_TOP;
-    const int column = static_cast<int>(pixel % OUT_W * STRIDE_W) - PAD_LEFT;
-    return {((image * IN_H + row) * IN_W + column) * C + group * C_GROUP, row, column};
+    static_assert(R * S * STRIDE_H * STRIDE_W == 1 && !PADDED, "one tap");
+    static_assert(OUT_H == IN_H && OUT_W == IN_W, "pixel for pixel");
+    return {static_cast<int>(pixel) * C + group * C_GROUP, 0, 0};  // a matrix product
 }
 
-// An element of a window's reduction: filter row, filter column, channel; channel fastest, as the weights are
-// stored. It moves on without a division.
+// An element of a window's reduction: a channel of its one tap.
 struct Tap {
-    int row, column, channel;
+    static constexpr int row = 0, column = 0;
+    int channel;
 
     Tap() = default;
-    __device__ __forceinline__ explicit Tap(unsigned index)
-        : row(index / (C_GROUP * S)), column(index / C_GROUP % S), channel(index % C_GROUP) {}
+    __device__ __forceinline__ explicit Tap(unsigned index) : channel(index) {}
 
     template <int BY>
-    __device__ __forceinline__ void advance() {
-        channel += BY % C_GROUP;
-        column += BY / C_GROUP % S;
-        row += BY / (C_GROUP * S);
-        if (channel >= C_GROUP) {
-            channel -= C_GROUP;
-            ++column;
-        }
-        if (column >= S) {
-            column -= S;
-            ++row;
-        }
-    }
-    __device__ __forceinline__ int index() const { return (row * S + column) * C_GROUP + channel; }
-    __device__ __forceinline__ bool exists() const { return !TAIL || row < R; }
-    __device__ __forceinline__ int offset() const {
-        return (row * (DILATION_H * IN_W) + column * DILATION_W) * C + channel;
-    }
+    __device__ __forceinline__ void advance() { channel += BY; }
+
+    __device__ __forceinline__ int index() const { return channel; }
+    __device__ __forceinline__ bool exists() const { return !TAIL || channel < C_GROUP; }
+    __device__ __forceinline__ int offset() const { return channel; }
 
     // The bits of a row's `inside` that have to be set for it.
     __device__ __forceinline__ unsigned wanted() const {
@@ -778,7 +763,7 @@ __device__ __forceinline__ void accumulate(
 
 // What a block does: every BLOCKS-th tile.
 struct Work {
-    int tile = tile::block_x();
+    unsigned tile = tile::block_x();
     int turn = 0;
 
     __device__ __forceinline__ bool exists() const { return tile < TILES; }
