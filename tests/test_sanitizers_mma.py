@@ -230,8 +230,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "two tiles keep their channels in one place": Planted(
         "persist",
-        "Known& known = shared.known[share.turn % 2];",
-        "Known& known = shared.known[0];",
+        "shared.known[next.turn % 2]",
+        "shared.known[share.turn % 2]",
         "address",
         WRONG,
     ),
