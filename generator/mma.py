@@ -71,7 +71,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
             Constant("X_BYTES", shape.x_bytes, "one copy of x (1: byte by byte)"),
             Constant("W_BYTES", shape.w_bytes, "one copy of w (1: byte by byte)"),
             Constant("VECTOR_N", vector_n, "channels that are written at once"),
-            *_copies_in_flight(config, target, shape),
+            *_copies_in_flight(problem, config, target, shape),
             Constant("SMEM_BYTES", smem_bytes),
         ),
     }
@@ -95,13 +95,14 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
     )
 
 
-def _copies_in_flight(config: Mma, target: Target, shape: Shape) -> tuple[Constant, ...]:
+def _copies_in_flight(problem: Conv2d, config: Mma, target: Target, shape: Shape) -> tuple[Constant, ...]:
     """The CPU device keeps a thread's copies in a queue."""
     if target.vendor != "cpu" or not target.async_copies:
         return ()
     rows = ((config.tile_m, shape.x_bytes), (config.tile_n, shape.w_bytes))
     pieces = sum(ceil_div(side * config.tile_k, max(width, 4) * shape.threads) for side, width in rows)
-    return (Constant("COPIES_IN_FLIGHT", config.stages * pieces, "of a thread"),)
+    known = ceil_div(config.tile_n, shape.threads) * len(_channel_arguments(problem))
+    return (Constant("COPIES_IN_FLIGHT", config.stages * pieces + known, "of a thread"),)
 
 
 def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: str) -> dict[str, object]:

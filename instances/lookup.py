@@ -29,6 +29,9 @@ log = logging.getLogger("qconv")
 
 # Beyond this distance a neighbour's config tells less than the cost model. One unit is a factor of two in one extent.
 FARTHEST = 4.0
+# What was measured on today's templates goes before what was faster on older ones, up to here: a change of a template
+# seldom changes more.
+ABOUT_AS_FAST = 1.25
 
 _warm: dict[tuple[Problem, str | None, str | None], Instance] = {}
 
@@ -100,7 +103,7 @@ def choose(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, str
 
 
 def _exact(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, Measurement, str] | None:
-    """The best row; where the templates have changed since, the best row of today's before it."""
+    """The best row; where the templates have changed since, a row of today's before it, if it is about as fast."""
     target = device.target
     best = layers.best(problem, device.name, target.name)
     if best is None:
@@ -109,7 +112,10 @@ def _exact(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, Mea
     if planned is not None and generator.render(planned).digest == best.digest:
         return planned, best, ""
     rows = layers.measurements(problem=problem, device=device.name, target=target.name)
+    worth = inf if planned is None else ABOUT_AS_FAST * (best.median_us or 0.0)
     for row in ranked(rows):
+        if (row.median_us or 0.0) > worth:
+            continue
         plan = _planned(problem, row, target)
         if plan is not None and generator.render(plan).digest == row.digest:
             return plan, row, ""

@@ -24,6 +24,9 @@ from qconv.tuner.search import Search
 FINALISTS = 4  # how many are raced at a time
 
 
+HINTS = 12
+
+
 @dataclass(frozen=True)
 class Progress:
     """What a watcher is told after every trial."""
@@ -73,7 +76,7 @@ def tune(
         child.start()
         plans, _ = generator.space(problem, device.target)
         rows = _known(plans, device, database, toolchain)
-        first = [start, choose(problem, device, layers)[0].config]
+        first = [start, choose(problem, device, layers)[0].config, *_hints(problem, device, layers)]
         search = Search(plans, first, {c: row.median_us for c, row in rows.items()}, seed)
         known, total = len(rows), min(trials, len(plans))
         while True:
@@ -119,6 +122,12 @@ def _known(plans: list[Plan], device: Device, database: Database, toolchain: str
         for plan in plans
         if plan.config in current and generator.render(plan).digest == current[plan.config].digest
     }
+
+
+def _hints(problem: Problem, device: Device, layers: Layered) -> list[Config]:
+    """What was fastest on older templates, which is likely to be so still."""
+    rows = layers.measurements(problem=problem, device=device.name, target=device.target.name)
+    return list(dict.fromkeys(row.config for row in ranked(rows)))[:HINTS]
 
 
 def _best_us(rows: dict[Config, Measurement]) -> float | None:
