@@ -1,5 +1,5 @@
-"""Kernels of the matrix instructions under the sanitizers: each combination of roles is clean and right, whenever copies
-are made; and what is planted is found, by a sanitizer, by the CPU device or by the oracle."""
+"""Kernels of the matrix instructions under the sanitizers: each combination of roles is clean and right, whenever
+copies are made; and what is planted is found, by a sanitizer, by the CPU device or by the oracle."""
 
 from __future__ import annotations
 
@@ -130,7 +130,12 @@ PLANTED: dict[str, Planted] = {
         "accumulate",
     ),
     "no barrier between registers and fragments": Planted(
-        "registers", "        tile::barrier();\n        loader.begin", "        loader.begin", "thread", RACE, "accumulate"
+        "registers",
+        "        tile::barrier();\n        loader.begin",
+        "        loader.begin",
+        "thread",
+        RACE,
+        "accumulate",
     ),
     "a stage is filled while it is multiplied": Planted(
         "tile",
@@ -226,7 +231,11 @@ PLANTED: dict[str, Planted] = {
         "write_tile",
     ),
     "no barrier before the next tile is fetched": Planted(
-        "registers, persist, staged", "        tile::barrier();  // everybody has multiplied the last step\n", "", "thread", RACE
+        "registers, persist, staged",
+        "        tile::barrier();  // everybody has multiplied the last step\n",
+        "",
+        "thread",
+        RACE,
     ),
     "two tiles keep their channels in one place": Planted(
         "persist",
@@ -272,9 +281,7 @@ PLANTED: dict[str, Planted] = {
         "runtime error",
         "that its size does not divide",
     ),
-    "a stage too many": Planted(
-        "registers", "stage = 1 - stage;", "++stage;", "address", "use-after-poison", "put("
-    ),
+    "a stage too many": Planted("registers", "stage = 1 - stage;", "++stage;", "address", "use-after-poison", "put("),
 }
 
 

@@ -40,8 +40,9 @@ TYPICAL = {
     "grouped, odd": Conv2d(2, 9, 5, 21, 33, 2, 5, dilation=(2, 1), pad=(0, 2, 1, 2), groups=3, quantization=REAL),
 }
 
-# What these have too few tiles, or too small weights, for.
-LARGE = {
+# What these have too few tiles, or too many, or too small weights for.
+OTHERS = {
+    "few pixels": Conv2d(1, 4, 5, 2048, 64, 1, 1, quantization=ADDED),
     "pointwise": Conv2d(32, 28, 28, 512, 1024, 1, 1),
     "many tiles": Conv2d(4, 64, 64, 64, 160, 3, 3, pad=1, quantization=EVERYTHING),
 }
@@ -84,7 +85,7 @@ SMALL = {
 ACCEPTED = {"nvidia": 64, "amd": 0}
 # With so many sums a lane, or fewer, and with more.
 MODERATE_SUMS = 32
-ACCEPTED_OF_MMA = {"nvidia": (64, 1024), "amd": (256, 4096)}
+ACCEPTED_OF_MMA = {"nvidia": (128, 1024), "amd": (512, 4096)}
 
 
 @lru_cache(maxsize=64)
@@ -167,7 +168,7 @@ def accepted(plan: Plan) -> int:
 
 def spread(target: Target, turns: int) -> list[Plan]:
     """A plan for every value of every choice, of several turns' problems."""
-    pool = [*TYPICAL.values(), *LARGE.values()]
+    pool = [*TYPICAL.values(), *OTHERS.values()]
     plans: list[Plan] = []
     for name, value in [(name, value) for name, values in CHOICES.items() for value in values] * turns:
         if sum(getattr(plan.config, name) == value for plan in plans) >= turns:

@@ -38,7 +38,9 @@ def test_the_source_is_the_reviewed_one(name: str, request: pytest.FixtureReques
 
 def test_between_them_every_matrix_instruction_and_every_role() -> None:
     plans = [plan for name in CASES if (plan := plan_of(name)).config.family == "mma"]
-    assert {plan.roles["instruction"].name for plan in plans} == {i.name for t in TARGETS.values() for i in t.instructions}
+    assert {plan.roles["instruction"].name for plan in plans} == {
+        i.name for t in TARGETS.values() for i in t.instructions
+    }
     for role, values in {
         "loader": {"async", "registers"},
         "combine": {"none", "scratch", "cluster"},

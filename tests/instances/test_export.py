@@ -70,9 +70,7 @@ def test_the_header_is_c_and_agrees_with_the_struct(tmp_path: Path) -> None:
     assert all(entry["measured_on_this_source"] for entry in manifest["kernels"])
 
 
-def test_it_says_what_to_allocate_and_clear(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_says_what_to_allocate_and_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = winner(PROBLEMS[0], "sm_90a")
     plan = generator.plan(row.problem, row.config, target("sm_90a"))
     pointers = [field for field in plan.fields if field.is_pointer]
