@@ -299,6 +299,7 @@ struct Pipeline {
 struct Share {
     int tile, begin, end;  // `begin` and `end` in steps
     int pixel_tile, k_tile, k_end, group;
+
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
     __device__ __forceinline__ Share(unsigned tile, int begin, int end)
         : tile(tile), begin(begin), end(end) {
@@ -349,6 +350,7 @@ struct Tap {
             ++row;
         }
     }
+
     __device__ __forceinline__ int index() const { return (row * S + column) * C_GROUP + channel; }
     __device__ __forceinline__ bool exists() const { return !TAIL || row < R; }
     __device__ __forceinline__ int offset() const {
@@ -445,6 +447,12 @@ __device__ __forceinline__ int begin_of_w(const Share& share, int i) {
     return (k < share.k_end ? k : share.k_end - 1) * REDUCTION;
 }
 
+// What the epilogue knows of the tile's channels. It waits in shared memory.
+struct alignas(16) Known {
+    int offset[TILE_N];
+    float bias[TILE_N];
+};
+
 // What a thread carries of an operand's tile through its registers.
 template <class Pieces>
 struct Cargo {
@@ -476,8 +484,9 @@ struct Loader {
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a share.
-    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
+    // The first step of a share, and what is known of its channels.
+    __device__ __forceinline__ void fill(
+        Pipeline& pipeline, Known& known, const Share& share) {
         left = share.end - share.begin;
         stage = 0;
 #pragma unroll
@@ -487,6 +496,11 @@ struct Loader {
         tap = Tap(share.begin * TILE_K + XPieces::byte());
         begin<1>(pipeline, 0);
         end(pipeline);
+        for (int n = tile::thread(); n < TILE_N; n += THREADS) {
+            const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
+            known.offset[n] = tile::load(args.offset + k);
+            known.bias[n] = tile::load(args.bias + k);
+        }
     }
     __device__ __forceinline__ void wait() {}
 
@@ -567,31 +581,14 @@ struct Sums {
     int product[VECTOR_N];
 };
 
-struct alignas(16) Known {
-    int offset[TILE_N];
-    float bias[TILE_N];
-};
-
 struct Shared {
-    Known known;  // of the tile's channels, by the epilogue
+    Known known;
     union alignas(16) {
         Pipeline pipeline;
     };
     alignas(16) int is_last;  // whether this block is the last to add to its tile
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
-
-// What the epilogue knows of the tile's channels waits in shared memory, fetched while the pipeline fills.
-__device__ __forceinline__ void put_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] Shared& shared,
-    [[maybe_unused]] const Share& share) {
-    Known& known = shared.known;
-    for (int n = tile::thread(); n < TILE_N; n += THREADS) {
-        const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
-        known.offset[n] = tile::load(args.offset + k);
-        known.bias[n] = tile::load(args.bias + k);
-    }
-}
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
@@ -740,8 +737,7 @@ conv2d_mma(const Arguments args) {
     const unsigned block = tile::block_x(), part = block % SPLIT;
     const Share share(block / SPLIT, first_step(part), first_step(part + 1));
     Loader loader(args);
-    loader.fill(shared.pipeline, share);
-    put_channels(args, shared, share);
+    loader.fill(shared.pipeline, shared.known, share);
     Accumulators acc = {};
     accumulate(shared.pipeline, loader, share, acc);
     finish_share(args, shared, share, acc);

@@ -379,6 +379,7 @@ struct Pipeline {
 struct Share {
     int tile, begin, end;  // `begin` and `end` in steps
     int pixel_tile, k_tile, k_end, group;
+
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
     __device__ __forceinline__ Share(unsigned tile, int begin, int end)
         : tile(tile), begin(begin), end(end) {
@@ -429,6 +430,7 @@ struct Tap {
             ++row;
         }
     }
+
     __device__ __forceinline__ int index() const { return (row * S + column) * C_GROUP + channel; }
     __device__ __forceinline__ bool exists() const { return !TAIL || row < R; }
     __device__ __forceinline__ int offset() const {
@@ -585,8 +587,9 @@ struct Loader {
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a share.
-    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
+    // The first step of a share, and what is known of its channels.
+    __device__ __forceinline__ void fill(
+        Pipeline& pipeline, const Share& share) {
         left = share.end - share.begin;
         stage = 0;
 #pragma unroll
@@ -670,12 +673,6 @@ struct Shared {
     };
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
-
-// What the epilogue knows of the tile's channels waits in shared memory, fetched while the pipeline fills.
-__device__ __forceinline__ void put_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] Shared& shared,
-    [[maybe_unused]] const Share& share) {
-}
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
@@ -791,7 +788,6 @@ conv2d_mma(const Arguments args) {
     const Share share(tile::block_x(), 0, STEPS);
     Loader loader(args);
     loader.fill(shared.pipeline, share);
-    put_channels(args, shared, share);
     Accumulators acc = {};
     accumulate(shared.pipeline, loader, share, acc);
     finish_share(args, shared, share, acc);

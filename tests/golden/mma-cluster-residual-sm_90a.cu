@@ -441,6 +441,7 @@ struct Pipeline {
 struct Share {
     int tile, begin, end;  // `begin` and `end` in steps
     int pixel_tile, k_tile, k_end, group;
+
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
     __device__ __forceinline__ Share(unsigned tile, int begin, int end)
         : tile(tile), begin(begin), end(end) {
@@ -491,6 +492,7 @@ struct Tap {
             ++row;
         }
     }
+
     __device__ __forceinline__ int index() const { return (row * S + column) * C_GROUP + channel; }
     __device__ __forceinline__ bool exists() const { return !TAIL || row < R; }
     __device__ __forceinline__ int offset() const {
@@ -587,6 +589,13 @@ __device__ __forceinline__ int begin_of_w(const Share& share, int i) {
     return (k < share.k_end ? k : share.k_end - 1) * REDUCTION;
 }
 
+// What the epilogue knows of the tile's channels. It waits in shared memory.
+struct alignas(16) Known {
+    int offset[TILE_N];
+    float scale[TILE_N];
+    float bias[TILE_N];
+};
+
 // Brings the tiles of one step after the other to shared memory, by copies that need no registers.
 struct Loader {
     const Arguments& args;
@@ -600,8 +609,11 @@ struct Loader {
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first steps of a share. The weights come first: they do not depend on the launch before.
-    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
+    // The first steps of a share. What is known of the channels and the weights come first: they do not depend
+    // on the launch before.
+    __device__ __forceinline__ void fill(
+        Pipeline& pipeline, Known& known, const Share& share) {
+        copy_known(known, share);
         left = share.end - share.begin;
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(share, i);
@@ -620,6 +632,15 @@ struct Loader {
         }
         left -= STAGES - 1;
         stage = STAGES - 1;
+    }
+
+    __device__ __forceinline__ void copy_known(Known& known, const Share& share) {
+        for (int n = tile::thread(); n < TILE_N; n += THREADS) {
+            const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
+            copies.copy<4>(tile::shared_address(&known.offset[n]), args.offset + k, true);
+            copies.copy<4>(tile::shared_address(&known.scale[n]), args.scale + k, true);
+            copies.copy<4>(tile::shared_address(&known.bias[n]), args.bias + k, true);
+        }
     }
 
     // Until the oldest step is there.
@@ -717,14 +738,8 @@ struct alignas(16) Received {
     tile::Words<PARTIAL> product[SPLIT][SLOTS * (VECTOR_N / PARTIAL)][THREADS];
 };
 
-struct alignas(16) Known {
-    int offset[TILE_N];
-    float scale[TILE_N];
-    float bias[TILE_N];
-};
-
 struct Shared {
-    Known known;  // of the tile's channels, by the epilogue
+    Known known;
     union alignas(16) {
         Pipeline pipeline;
     };
@@ -732,19 +747,6 @@ struct Shared {
     alignas(16) tile::Inbox inbox;
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
-
-// What the epilogue knows of the tile's channels waits in shared memory, fetched while the pipeline fills.
-__device__ __forceinline__ void put_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] Shared& shared,
-    [[maybe_unused]] const Share& share) {
-    Known& known = shared.known;
-    for (int n = tile::thread(); n < TILE_N; n += THREADS) {
-        const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
-        known.offset[n] = tile::load(args.offset + k);
-        known.scale[n] = tile::load(args.scale + k);
-        known.bias[n] = tile::load(args.bias + k);
-    }
-}
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
@@ -961,8 +963,7 @@ conv2d_mma(const Arguments args) {
     const Share share(block / SPLIT, first_step(part), first_step(part + 1));
     open_inbox(shared);
     Loader loader(args);
-    loader.fill(shared.pipeline, share);
-    put_channels(args, shared, share);
+    loader.fill(shared.pipeline, shared.known, share);
     Accumulators acc = {};
     accumulate(shared.pipeline, loader, share, acc);
     finish_share(args, shared, share, acc);

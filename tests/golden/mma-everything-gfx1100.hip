@@ -283,6 +283,7 @@ struct Pipeline {
 struct Share {
     int tile, begin, end;  // `begin` and `end` in steps
     int pixel_tile, k_tile, k_end, group;
+
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
     __device__ __forceinline__ Share(unsigned tile, int begin, int end)
         : tile(tile), begin(begin), end(end) {
@@ -331,6 +332,7 @@ struct Tap {
         row = 0;
         channel += TILE_K;
     }
+
     __device__ __forceinline__ int index() const { return (row * S + column) * C_GROUP + channel; }
     __device__ __forceinline__ bool exists() const { return !TAIL || row < R; }
     __device__ __forceinline__ int offset() const {
@@ -420,6 +422,13 @@ __device__ __forceinline__ int begin_of_w(const Share& share, int i) {
     return (k < share.k_end ? k : share.k_end - 1) * REDUCTION;
 }
 
+// What the epilogue knows of the tile's channels. It waits in shared memory.
+struct alignas(16) Known {
+    int offset[TILE_N];
+    int w_zero[TILE_N];
+    float multiplier[TILE_N];
+};
+
 // What a thread carries of an operand's tile through its registers.
 template <class Pieces>
 struct Cargo {
@@ -451,8 +460,9 @@ struct Loader {
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a share.
-    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
+    // The first step of a share, and what is known of its channels.
+    __device__ __forceinline__ void fill(
+        Pipeline& pipeline, Known& known, const Share& share) {
         left = share.end - share.begin;
         stage = 0;
 #pragma unroll
@@ -462,6 +472,12 @@ struct Loader {
         tap = Tap(share.begin * TILE_K + XPieces::byte());
         begin<1>(pipeline, 0);
         end(pipeline);
+        for (int n = tile::thread(); n < TILE_N; n += THREADS) {
+            const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
+            known.offset[n] = tile::load(args.offset + k);
+            known.w_zero[n] = tile::load(args.w_zero + k);
+            known.multiplier[n] = tile::load(args.multiplier + k);
+        }
     }
     __device__ __forceinline__ void wait() {}
 
@@ -549,32 +565,13 @@ struct Sums {
     int x_sum;
 };
 
-struct alignas(16) Known {
-    int offset[TILE_N];
-    int w_zero[TILE_N];
-    float multiplier[TILE_N];
-};
-
 struct Shared {
-    Known known;  // of the tile's channels, by the epilogue
+    Known known;
     union alignas(16) {
         Pipeline pipeline;
     };
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
-
-// What the epilogue knows of the tile's channels waits in shared memory, fetched while the pipeline fills.
-__device__ __forceinline__ void put_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] Shared& shared,
-    [[maybe_unused]] const Share& share) {
-    Known& known = shared.known;
-    for (int n = tile::thread(); n < TILE_N; n += THREADS) {
-        const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
-        known.offset[n] = tile::load(args.offset + k);
-        known.w_zero[n] = tile::load(args.w_zero + k);
-        known.multiplier[n] = tile::load(args.multiplier + k);
-    }
-}
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
@@ -694,8 +691,7 @@ conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     const Share share(tile::block_x(), 0, STEPS);
     Loader loader(args);
-    loader.fill(shared.pipeline, share);
-    put_channels(args, shared, share);
+    loader.fill(shared.pipeline, shared.known, share);
     Accumulators acc = {};
     accumulate(shared.pipeline, loader, share, acc);
     finish_share(args, shared, share, acc);

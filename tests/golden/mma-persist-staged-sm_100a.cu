@@ -346,6 +346,7 @@ struct Share {
     int tile, begin, end;  // `begin` and `end` in steps
     int pixel_tile, k_tile, k_end, group;
     int turn;  // of the block
+
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
     // And those of BAND tiles together: weights that do not stay in the cache are read once for all of them.
     __device__ __forceinline__ Share(unsigned tile, int begin, int end, int turn)
@@ -371,7 +372,7 @@ __device__ __forceinline__ int output_index(int pixel, int k) { return pixel * K
 struct Window { int offset, row, column; };
 
 __device__ __forceinline__ Window window_of(unsigned pixel, int group) {
-    static_assert(R * S * STRIDE_H * STRIDE_W == 1 && !PADDED, "one tap");
+    static_assert(R * S * STRIDE_H * STRIDE_W == 1 && PAD_TOP + PAD_LEFT == 0, "one tap, at every pixel");
     static_assert(OUT_H == IN_H && OUT_W == IN_W, "pixel for pixel");
     return {static_cast<int>(pixel) * C + group * C_GROUP, 0, 0};  // a matrix product
 }
@@ -481,6 +482,12 @@ __device__ __forceinline__ int begin_of_w(const Share& share, int i) {
     return (k < share.k_end ? k : share.k_end - 1) * REDUCTION;
 }
 
+// What the epilogue knows of the tile's channels. It waits in shared memory.
+struct alignas(16) Known {
+    int offset[TILE_N];
+    float multiplier[TILE_N];
+};
+
 // Brings the tiles of one step after the other to shared memory, by copies that need no registers.
 struct Loader {
     const Arguments& args;
@@ -494,8 +501,11 @@ struct Loader {
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first steps of a share. The weights come first: they do not depend on the launch before.
-    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
+    // The first steps of a share. What is known of the channels and the weights come first: they do not depend
+    // on the launch before.
+    __device__ __forceinline__ void fill(
+        Pipeline& pipeline, Known& known, const Share& share) {
+        copy_known(known, share);
         left = share.end - share.begin;
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(share, i);
@@ -514,6 +524,14 @@ struct Loader {
         }
         left -= STAGES - 1;
         stage = STAGES - 1;
+    }
+
+    __device__ __forceinline__ void copy_known(Known& known, const Share& share) {
+        for (int n = tile::thread(); n < TILE_N; n += THREADS) {
+            const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
+            copies.copy<4>(tile::shared_address(&known.offset[n]), args.offset + k, true);
+            copies.copy<4>(tile::shared_address(&known.multiplier[n]), args.multiplier + k, true);
+        }
     }
 
     // Until the oldest step is there.
@@ -599,31 +617,14 @@ struct Sums {
 // The tile's outputs on their way from the lanes to rows. The padding spreads the rows over the banks.
 struct Staged { alignas(16) unsigned char row[TILE_M][TILE_N * sizeof(Output) + 16]; };
 
-struct alignas(16) Known {
-    int offset[TILE_N];
-    float multiplier[TILE_N];
-};
-
 struct Shared {
-    Known known[2];  // of the tile's channels, by the epilogue
+    Known known[2];
     Staged staged;
     union alignas(16) {
         Pipeline pipeline;
     };
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
-
-// What the epilogue knows of the tile's channels waits in shared memory, fetched while the pipeline fills.
-__device__ __forceinline__ void put_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] Shared& shared,
-    [[maybe_unused]] const Share& share) {
-    Known& known = shared.known[share.turn % 2];
-    for (int n = tile::thread(); n < TILE_N; n += THREADS) {
-        const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
-        known.offset[n] = tile::load(args.offset + k);
-        known.multiplier[n] = tile::load(args.multiplier + k);
-    }
-}
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
@@ -782,8 +783,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments
     Work work;
     Share share = work.share();
     Loader loader(args);
-    loader.fill(shared.pipeline, share);
-    put_channels(args, shared, share);
+    loader.fill(shared.pipeline, shared.known[0], share);
     for (;;) {
         Accumulators acc = {};
         accumulate(shared.pipeline, loader, share, acc);
@@ -794,8 +794,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments
         }
         const Share next = work.share();
         tile::barrier();  // everybody has multiplied the last step
-        loader.fill(shared.pipeline, next);
-        put_channels(args, shared, next);
+        loader.fill(shared.pipeline, shared.known[next.turn % 2], next);
         finish_share(args, shared, share, acc);
         share = next;
     }

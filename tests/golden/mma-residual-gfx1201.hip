@@ -298,6 +298,7 @@ struct Pipeline {
 struct Share {
     int tile, begin, end;  // `begin` and `end` in steps
     int pixel_tile, k_tile, k_end, group;
+
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
     __device__ __forceinline__ Share(unsigned tile, int begin, int end)
         : tile(tile), begin(begin), end(end) {
@@ -348,6 +349,7 @@ struct Tap {
             ++row;
         }
     }
+
     __device__ __forceinline__ int index() const { return (row * S + column) * C_GROUP + channel; }
     __device__ __forceinline__ bool exists() const { return !TAIL || row < R; }
     __device__ __forceinline__ int offset() const {
@@ -444,6 +446,13 @@ __device__ __forceinline__ int begin_of_w(const Share& share, int i) {
     return (k < share.k_end ? k : share.k_end - 1) * REDUCTION;
 }
 
+// What the epilogue knows of the tile's channels. It waits in shared memory.
+struct alignas(16) Known {
+    int offset[TILE_N];
+    float scale[TILE_N];
+    float bias[TILE_N];
+};
+
 // What a thread carries of an operand's tile through its registers.
 template <class Pieces>
 struct Cargo {
@@ -475,8 +484,9 @@ struct Loader {
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a share.
-    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
+    // The first step of a share, and what is known of its channels.
+    __device__ __forceinline__ void fill(
+        Pipeline& pipeline, Known& known, const Share& share) {
         left = share.end - share.begin;
         stage = 0;
 #pragma unroll
@@ -486,6 +496,12 @@ struct Loader {
         tap = Tap(share.begin * TILE_K + XPieces::byte());
         begin<1>(pipeline, 0);
         end(pipeline);
+        for (int n = tile::thread(); n < TILE_N; n += THREADS) {
+            const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
+            known.offset[n] = tile::load(args.offset + k);
+            known.scale[n] = tile::load(args.scale + k);
+            known.bias[n] = tile::load(args.bias + k);
+        }
     }
     __device__ __forceinline__ void wait() {}
 
@@ -570,33 +586,14 @@ struct Sums {
 // The tile's outputs on their way from the lanes to rows. The padding spreads the rows over the banks.
 struct Staged { alignas(16) unsigned char row[TILE_M][TILE_N * sizeof(Output) + 16]; };
 
-struct alignas(16) Known {
-    int offset[TILE_N];
-    float scale[TILE_N];
-    float bias[TILE_N];
-};
-
 struct Shared {
-    Known known;  // of the tile's channels, by the epilogue
+    Known known;
     union alignas(16) {
         Pipeline pipeline;
         Staged staged;
     };
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
-
-// What the epilogue knows of the tile's channels waits in shared memory, fetched while the pipeline fills.
-__device__ __forceinline__ void put_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] Shared& shared,
-    [[maybe_unused]] const Share& share) {
-    Known& known = shared.known;
-    for (int n = tile::thread(); n < TILE_N; n += THREADS) {
-        const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
-        known.offset[n] = tile::load(args.offset + k);
-        known.scale[n] = tile::load(args.scale + k);
-        known.bias[n] = tile::load(args.bias + k);
-    }
-}
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
@@ -752,8 +749,7 @@ conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     const Share share(tile::block_x(), 0, STEPS);
     Loader loader(args);
-    loader.fill(shared.pipeline, share);
-    put_channels(args, shared, share);
+    loader.fill(shared.pipeline, shared.known, share);
     Accumulators acc = {};
     accumulate(shared.pipeline, loader, share, acc);
     finish_share(args, shared, share, acc);
