@@ -43,7 +43,7 @@ class Family:
 
 
 FAMILIES: dict[str, Family] = {
-    "simt": Family(("conv2d",), simt.Simt, simt.CHOICES, simt.plan, simt.cost),
+    "simt": Family(("conv2d",), simt.Simt, simt.CHOICES, simt.plan, simt.cost, likely=simt.LIKELY),
     "mma": Family(
         ("conv2d",), mma_space.Mma, mma_space.CHOICES, mma.plan, mma.cost, mma_space.configs, mma_space.LIKELY
     ),

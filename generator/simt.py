@@ -36,6 +36,8 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "thread_n": (1, 2, 4, 8),
     "stages": (1, 2),
 }
+# Where the default is looked for: of two equal configs, the cost model always prefers two stages.
+LIKELY: dict[str, tuple[int, ...]] = {"stages": (2,)}
 MOST_THREADS = 256
 
 
