@@ -614,9 +614,12 @@ struct Loader {
     __device__ __forceinline__ void copy_known(Known& known, const Share& share) {
         for (int n = tile::thread(); n < TILE_N; n += THREADS) {
             const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
-            copies.copy<4>(tile::shared_address(&known.offset[n]), args.offset + k, true);
-            copies.copy<4>(tile::shared_address(&known.w_zero[n]), args.w_zero + k, true);
-            copies.copy<4>(tile::shared_address(&known.multiplier[n]), args.multiplier + k, true);
+            copies.copy<4>(
+                tile::shared_address(&known.offset[n]), args.offset + k, true);
+            copies.copy<4>(
+                tile::shared_address(&known.w_zero[n]), args.w_zero + k, true);
+            copies.copy<4>(
+                tile::shared_address(&known.multiplier[n]), args.multiplier + k, true);
         }
     }
 
