@@ -500,8 +500,8 @@ struct Loader {
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first steps of a share. What is known of the channels and the weights come first: they do not depend
-    // on the launch before.
+    // The first steps of a share. What is known of the channels and the weights come first: they do not
+    // depend on the launch before.
     __device__ __forceinline__ void fill(
         Pipeline& pipeline, Known& known, const Share& share) {
         copy_known(known, share);
