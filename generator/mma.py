@@ -18,7 +18,7 @@ from qconv.target import Target
 def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
     shape = checked(problem, config, target)
     q, steps = problem.quantization, shape.steps
-    tiles = shape.tiles_m * shape.tiles_n * problem.groups
+    tiles = shape.tiles
     vector_n = _vector(problem, config, shape)
     combine = "cluster" if in_cluster(config, target) else "scratch" if config.split > 1 or config.stream else "none"
     smem_bytes = _smem_bytes(problem, config, target, shape, combine, vector_n)
@@ -127,9 +127,9 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
         "stream": bool(config.stream),
         "schedule": "persist" if config.persist else "tile",
         "ahead": bool(config.ahead),
-        # All taps of a run of channels before the next run: a step finds most of its input where the last one left it.
         "gemm": one_tap and problem.stride == (1, 1),
         "one_tap": one_tap,
+        # All taps of a run of channels before the next run: a step finds most of its input where the last one left it.
         "taps_first": (
             problem.layout == "nhwc"
             and problem.c_group % config.tile_k == 0

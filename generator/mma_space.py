@@ -95,6 +95,7 @@ class Shape:
     w_bytes: int
     tiles_m: int
     tiles_n: int
+    tiles: int  # of all groups
     steps: int
 
     @property
@@ -109,7 +110,11 @@ class Shape:
 
     @property
     def is_nvidia(self) -> bool:
-        return self.instruction.name.startswith("mma_")
+        return _is_nvidia(self.instruction)
+
+
+def _is_nvidia(instruction: MatrixInstruction) -> bool:
+    return instruction.name.startswith("mma_")
 
 
 def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int, int], warp: tuple[int, int]) -> Shape:
@@ -125,8 +130,7 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
             f"a padded filter of {problem.r}x{problem.s}: rows and columns together may be {MOST_ROWS_AND_COLUMNS}; "
             "the family simt serves larger ones"
         )
-    is_nvidia = instruction.name.startswith("mma_")
-    if is_nvidia:
+    if _is_nvidia(instruction):
         atom_m, atom_n, block_k = instruction.m, instruction.n, instruction.k
     else:
         groups = math.prod(digit.size for digit in instruction.b.lane if digit.axis == "k")
@@ -166,6 +170,7 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
     for name, rows, width in (("x", tile_m, x_bytes), ("w", tile_n, w_bytes)):
         pieces = ceil_div(rows * tile_k, max(width, 4) * threads)
         at_most(pieces, 16, f"loads of {name} a thread has in flight at {width} bytes each")
+    tiles_m, tiles_n = ceil_div(problem.pixels, tile_m), ceil_div(problem.k_group, tile_n)
     return Shape(
         tile=tile,
         warp_n=warp_n,
@@ -177,8 +182,9 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
         threads=threads,
         x_bytes=x_bytes,
         w_bytes=w_bytes,
-        tiles_m=ceil_div(problem.pixels, tile_m),
-        tiles_n=ceil_div(problem.k_group, tile_n),
+        tiles_m=tiles_m,
+        tiles_n=tiles_n,
+        tiles=tiles_m * tiles_n * problem.groups,
         steps=ceil_div(problem.reduction, tile_k),
     )
 
@@ -197,7 +203,7 @@ def checked(problem: Conv2d, config: Mma, target: Target) -> Shape:
         value = getattr(config, name)
         if (reason := _why_not(problem, target, shape, name, value)) is not None:
             raise Infeasible(f"{name}={value}: {reason}")
-    if (reason := _contradiction(problem, target, shape, config)) is not None:
+    if (reason := _contradiction(target, shape, config)) is not None:
         raise Infeasible(reason)
     return shape
 
@@ -215,7 +221,7 @@ def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]
             left = [[v for v in choices[name] if not _why_not(problem, target, shape, name, v)] for name in REST]
             for rest in itertools.product(*left):
                 config = Mma(number, *tile, *warp, *rest)
-                if not _contradiction(problem, target, shape, config):
+                if not _contradiction(target, shape, config):
                     yield config
 
 
@@ -227,7 +233,7 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
         return f"the reduction has {shape.steps} steps" if value > max(2, shape.steps + 1) else None
     if value == min(CHOICES[name]):
         return None
-    tiles = shape.tiles_m * shape.tiles_n * problem.groups
+    tiles = shape.tiles
     if name == "ahead" and not target.async_copies:
         return f"on {target.name} the fragments follow what comes through registers"
     if name == "split" and value > shape.steps:
@@ -247,9 +253,9 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
     return None
 
 
-def _contradiction(problem: Conv2d, target: Target, shape: Shape, config: Mma) -> str | None:
+def _contradiction(target: Target, shape: Shape, config: Mma) -> str | None:
     """Choices that do not go together."""
-    tiles, places = shape.tiles_m * shape.tiles_n * problem.groups, config.persist * target.processors
+    tiles, places = shape.tiles, config.persist * target.processors
     if config.persist and config.stream and (tiles % places == 0 or tiles > 8 * places):
         return f"stream=1: {tiles} tiles are about equal shares of {places} blocks already"
     if config.persist and not config.stream and tiles < 2 * places:
