@@ -14,7 +14,7 @@ from qconv.device import Device
 from qconv.instances.instance import Instance
 from qconv.sample import Sample
 from qconv.tuner.protocol import TimingProtocol
-from qconv.tuner.workload import MOST_SETS
+from qconv.tuner.workload import MOST_SETS, Workload
 
 Runner = Callable[[int], tuple[float, ...]]  # so many replays -> one figure each, in microseconds a launch
 
@@ -31,10 +31,10 @@ def input_sets(device: Device, drawn: Sample, io_bytes: int, protocol: TimingPro
 
 
 def runner_of(instance: Instance, drawn: Sample, protocol: TimingProtocol) -> Runner:
-    device = instance.device
-    sets = input_sets(device, drawn, instance.problem.io_bytes, protocol)
-    bounds = [instance.bind(*arrays, **drawn.parameters) for arrays in sets]
-    return lambda repeats: device.time_us([bound.launch for bound in bounds], repeats)
+    """The tuner's own replay: captured once, however many rounds it runs."""
+    again = Workload(instance.problem, instance.device, drawn, protocol.rotated_bytes).replay(instance)
+    again()
+    return lambda repeats: tuple(again() for _ in range(repeats))
 
 
 def interleaved_us(runners: Mapping[str, Runner], protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, float]:
