@@ -1,13 +1,16 @@
-"""Layers quantized in two ways, by the same config in the same run: what the second costs over the first."""
+"""Layers quantized in two ways, in the same run: what the second costs over the first, by the same config or with each
+at its own best."""
 
 from __future__ import annotations
 
 import argparse
 import statistics
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from layers import TIMEOUT_S, tuned
 from report import Report
 from timing import Runner, described, interleaved_us, runner_of
 from workload import read
@@ -15,7 +18,9 @@ from workload import read
 import qconv
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import Device, open_device
+from qconv.generator import Config
 from qconv.instances.lookup import load
+from qconv.tuner.child import Child
 from qconv.tuner.protocol import TimingProtocol, protocol_for
 from qconv.tuner.verify import mismatch
 
@@ -34,15 +39,22 @@ ROUNDS = 9
 
 
 def compared(
-    name: str, layer: Conv2d, kinds: dict[str, Quantization], device: Device, protocol: TimingProtocol, db: str | None
+    name: str,
+    layer: Conv2d,
+    kinds: dict[str, Quantization],
+    device: Device,
+    protocol: TimingProtocol,
+    db: str | None,
+    each_its_own: bool,
 ) -> dict[str, Any]:
-    """`kinds`: the base, then what is compared with it. The config is the best known of the plain layer."""
-    config = qconv.lookup(layer, device.spec, db).plan.config
+    """`kinds`: the base, then what is compared with it. The config is the best known of the plain layer, or of each."""
+    configs: dict[str, Config] = {}
     runners: dict[str, Runner] = {}
     wrong: dict[str, str] = {}
     for kind, quantization in kinds.items():
         problem = replace(layer, quantization=quantization)
-        instance = load(generator.plan(problem, config, device.target), device, "bench", "the plain layer's config")
+        configs[kind] = qconv.lookup(problem if each_its_own else layer, device.spec, db).plan.config
+        instance = load(generator.plan(problem, configs[kind], device.target), device, "bench", "what is compared")
         drawn = sample.draw(problem, 1)
         if (said := mismatch(instance, drawn)) is not None:
             wrong[kind] = said
@@ -55,7 +67,8 @@ def compared(
         "time_us": times[changed],
         f"{base}_us": times[base],
         "ratio": times[changed] / times[base],
-        "config": config.as_dict(),
+        "config": configs[changed].as_dict(),
+        f"{base}_config": configs[base].as_dict(),
         "verified": not wrong,
     }
     return row | ({"mismatch": wrong} if wrong else {})
@@ -68,9 +81,12 @@ def run(suite: str, kinds: dict[str, Quantization], says: str) -> None:
     parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the csv's layers")
     parser.add_argument("--device")
     parser.add_argument("--db", help="where the plain layers were tuned; default: as `qconv.lookup` has it")
+    parser.add_argument("--trials", type=int, metavar="N", help="tune both in --db and compare each at its own best")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
     options = parser.parse_args()
+    if options.trials is not None and options.db is None:
+        parser.error("--trials measures, and --db says where the measurements go")
     layers = LAYERS
     if options.layers is not None:
         layers = {layer.name: layer.problem for layer in read(options.layers, only=options.only)}
@@ -78,9 +94,13 @@ def run(suite: str, kinds: dict[str, Quantization], says: str) -> None:
     protocol = replace(protocol_for(device), repeats=3 * ROUNDS)
     report = Report(options.out, suite, device, described(protocol, ROUNDS), options.commit)
     base, changed = kinds
+    if options.trials is not None:
+        with Child(device, protocol_for(device), TIMEOUT_S) as child:
+            for layer, quantization in product(layers.values(), kinds.values()):
+                tuned(replace(layer, quantization=quantization), device, options.db, options.trials, child)
     rows: list[dict[str, Any]] = []
     for name, layer in layers.items():
-        row = compared(name, layer, kinds, device, protocol, options.db)
+        row = compared(name, layer, kinds, device, protocol, options.db, options.trials is not None)
         rows.append(row)
         mean = statistics.geometric_mean(row["ratio"] for row in rows)
         report.write(rows, {"geometric_mean": mean, "worst": max(row["ratio"] for row in rows)})

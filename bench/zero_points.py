@@ -1,8 +1,9 @@
-"""What zero points cost: layers symmetric and with every zero point, by the same config in the same run.
+"""What zero points cost: layers symmetric and with every zero point, in the same run.
 
     python bench/zero_points.py --out bench/results/nvidia-h200
 
-The configs are the best known of the symmetric layers. Times are interleaved; both kernels are verified.
+Each way has its own best config with --trials; without, both have the best known of the layer. Times are
+interleaved; both kernels are verified.
 """
 
 from dataclasses import replace

@@ -141,7 +141,17 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
         "staged": bool(config.staged),
         "store": "staged" if config.staged else "direct",
         "channel_arguments": _channel_arguments(problem),
+        "known_is_late": _known_is_late(problem, config, target, shape),
     }
+
+
+def _known_is_late(problem: Conv2d, config: Mma, target: Target, shape: Shape) -> bool:
+    """Whether what is known of the channels may be under way when the last step has been multiplied: it comes with
+    step `stages - 1`, and `ahead` waits for one step more than there are."""
+    if not (target.async_copies and _channel_arguments(problem)):
+        return False
+    fewest = 1 if config.stream else shape.steps // config.split
+    return fewest + config.ahead < config.stages
 
 
 @lru_cache(maxsize=256)

@@ -61,6 +61,7 @@ PLANS = {
     "stream, bytes": plan_of(SM_80, BYTES, EVERYTHING, persist=1, stream=1, tile_k=32, stages=2),
     "tile, planes": plan_of(SM_80, PLANES, HALF, tile_k=32, ahead=1),
     "matrix product": plan_of(SM_80, PRODUCT, EVERYTHING, tile_k=32, stages=2, ahead=1),
+    "fewer steps than stages": plan_of(SM_80, PRODUCT, EVERYTHING, tile_k=32, stages=4),
     "registers": plan_of(SM_75, WIDE, EVERYTHING, stages=2),
     "registers, stream, planes": plan_of(SM_75, PLANES, HALF, tile_k=32, stages=2, persist=1, stream=1),
     "registers, persist, staged": plan_of(SM_75, TALL, ADDED, stages=2, persist=1, staged=1),
@@ -98,6 +99,7 @@ def test_the_plans_have_every_role() -> None:
         "gemm": {False, True},
         "gathers_x": {False, True},
         "gathers_w": {False, True},
+        "known_is_late": {False, True},
         "atom": {"mma_m8n8k16", "mma_m16n8k32", "mfma", "wmma_gfx11", "wmma_gfx12"},
     }.items():
         assert {plan.roles[role] for plan in PLANS.values()} == values
@@ -183,6 +185,18 @@ PLANTED: dict[str, Planted] = {
         "address",
         "runtime error",
         "are not waited for",
+        (2,),
+    ),
+    "no wait for what is known of the channels": Planted(
+        "fewer steps than stages", "    loader.wait_for_known();\n", "", "address", "undefined behaviour", seeds=(2,)
+    ),
+    "no barrier behind what is known of the channels": Planted(
+        "fewer steps than stages",
+        "    loader.wait_for_known();\n    tile::barrier();",
+        "    loader.wait_for_known();",
+        "thread",
+        RACE,
+        "channel_at",
         (2,),
     ),
     "chunks are put where nobody looks for them": Planted(

@@ -541,11 +541,9 @@ struct Loader {
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first steps of a share. What is known of the channels and the weights come first: they do not
-    // depend on the launch before.
+    // The first steps of a share. The weights come first: they do not depend on the launch before.
     __device__ __forceinline__ void fill(
         Pipeline& pipeline, Known& known, const Share& share) {
-        copy_known(known, share);
         left = share.end - share.begin;
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(share, i);
@@ -563,8 +561,11 @@ struct Loader {
         }
         left -= STAGES - 1;
         stage = STAGES - 1;
+        copy_known(known, share);
     }
 
+    // What is known of the channels belongs to the group of the step that is begun next, so that the first
+    // products do not wait for it.
     __device__ __forceinline__ void copy_known(Known& known, const Share& share) {
         for (int n = tile::thread(); n < TILE_N; n += THREADS) {
             const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
@@ -577,7 +578,6 @@ struct Loader {
 
     // Until the oldest step is there.
     __device__ __forceinline__ void wait() { copies.wait<STAGES - 2>(); }
-
     // A part of the next step, into the stage that was multiplied last: the copies come a few at a time,
     // between the products. The last part closes the group.
     template <int PARTS>
