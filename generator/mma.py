@@ -14,6 +14,9 @@ from qconv.generator.plan import Constant, Field, Launch, Plan, at_most, ceil_di
 from qconv.problem import Conv2d
 from qconv.target import Target
 
+# All blocks read it: 128 cache lines, on many parts of the second-level cache.
+PADDING_WORDS = 4096
+
 
 def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
     shape = checked(problem, config, target)
@@ -27,18 +30,18 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
     blocks = config.persist * target.processors or whole + (tiles - whole) * config.split
     at_most(blocks, 2**31 - 1, "blocks")
     fields = argument_fields(problem)
+    pointers = [field for field in fields if field.is_pointer]
+    scalars = [field for field in fields if not field.is_pointer]
+    if _reads_padding(problem, target, shape):
+        pointers.append(Field("padding", "int*", "workspace", "x_zero in every byte", None, PADDING_WORDS))
     if combine == "scratch":
         shared = tiles - whole
         sums = shared * config.tile_m * config.tile_n
         if q.w_zero_point:
             sums += shared * config.tile_m * shape.atom_n * (config.tile_n // config.warp_n)
         at_most(4 * sums, 2**30, "bytes of scratch memory")
-        fields = (
-            *(field for field in fields if field.is_pointer),
-            Field("sums", "int*", "scratch", "of tiles that several blocks share", None, sums),
-            Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, shared),
-            *(field for field in fields if not field.is_pointer),
-        )
+        pointers.append(Field("sums", "int*", "scratch", "of tiles that several blocks share", None, sums))
+        pointers.append(Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, shared))
     alignment = {"x": shape.x_bytes, "w": shape.w_bytes}
     alignment["y"] = 16 if config.staged else vector_n * DATA_TYPES[q.out_type].bytes
     if q.residual != "none":
@@ -78,6 +81,8 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
     launches: tuple[Launch, ...] = (Launch("conv2d_mma", (blocks, 1, 1), shape.threads, smem_bytes),)
     if q.x_zero_point:
         constants["What follows."] += (Constant("FOLD_THREADS", FOLD_THREADS),)
+        if _reads_padding(problem, target, shape):
+            constants["What follows."] += (Constant("PADDING_WORDS", PADDING_WORDS, "of four times x_zero"),)
         launches = (fold_launch(problem), *launches)
     return Plan(
         problem=problem,
@@ -86,13 +91,21 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
         page="conv2d/mma.j2",
         constants=constants,
         launches=launches,
-        fields=fields,
+        fields=(*pointers, *scalars),
         alignment=alignment,
         aliases=aliases(problem),
         roles=_roles(problem, config, target, shape, combine),
         wants=_wants(target, shape, combine),
         overlaps=target.overlaps_launches,
     )
+
+
+def _reads_padding(problem: Conv2d, target: Target, shape: Shape) -> bool:
+    """Whether padding is something else than the zeros that an asynchronous copy leaves where there is nothing to
+    copy."""
+    q = problem.quantization
+    padded = any(problem.pad) and q.x_zero_point and q.mode.padding == "zero_point"
+    return padded and target.async_copies and shape.x_bytes > 1
 
 
 def _copies_in_flight(problem: Conv2d, config: Mma, target: Target, shape: Shape) -> tuple[Constant, ...]:
@@ -119,6 +132,7 @@ def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: 
         "loader": "async" if target.async_copies else "registers",
         "gathers_x": shape.x_bytes == 1,
         "gathers_w": shape.w_bytes == 1,
+        "reads_padding": _reads_padding(problem, target, shape),
         "combine": combine,
         "split": config.split,
         "tail": bool(config.tail),

@@ -279,7 +279,7 @@ PLANTED: dict[str, Planted] = {
         "tile", "pixel < PIXELS ? pixel : PIXELS - 1", "pixel", "address", OVERFLOW, READ
     ),
     "a tile row beyond the last channel": Planted(
-        "tile", "(k < share.k_end ? k : share.k_end - 1)", "k", "address", OVERFLOW, READ
+        "tile", "K_GROUP % TILE_N == 0 || k < share.k_end ? k : share.k_end - 1", "k", "address", OVERFLOW, READ
     ),
     "a row of the image too many": Planted(
         "tile", "static_cast<unsigned>(row < IN_H)", "static_cast<unsigned>(row <= IN_H)", "address", OVERFLOW, READ

@@ -540,10 +540,15 @@ struct WColumn {
     __device__ __forceinline__ void advance() { at += BY; }
 };
 
+// Channel `n` of the tile, or the last one, which stands for those past it.
+__device__ __forceinline__ int existing_channel(const Share& share, int n) {
+    const int k = share.k_tile + n;
+    return K_GROUP % TILE_N == 0 || k < share.k_end ? k : share.k_end - 1;
+}
+
 // Where row `i` of a thread's pieces of the weights begins.
 __device__ __forceinline__ int begin_of_w(const Share& share, int i) {
-    const int k = share.k_tile + channel_of_row(WPieces::row(i));
-    return (k < share.k_end ? k : share.k_end - 1) * REDUCTION;
+    return existing_channel(share, channel_of_row(WPieces::row(i))) * REDUCTION;
 }
 
 __device__ __forceinline__ unsigned gather_w(const W* row, int index) {

@@ -64,6 +64,7 @@ constexpr int W_BYTES = 16;  // one copy of w (1: byte by byte)
 constexpr int VECTOR_N = 8;  // channels that are written at once
 constexpr int SMEM_BYTES = 82704;
 constexpr int FOLD_THREADS = 128;
+constexpr int PADDING_WORDS = 4096;  // of four times x_zero
 
 static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0, "the warps tile the block");
 static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "the instructions tile the warp");
@@ -263,13 +264,6 @@ __device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
     return *reinterpret_cast<const Words<WORDS>*>(address);
 }
 
-template <int BYTES>
-__device__ __forceinline__ void fill(void* to, unsigned word) {
-    Words<BYTES / 4> words;
-    for (unsigned& each : words.word) each = word;
-    *static_cast<Words<BYTES / 4>*>(to) = words;
-}
-
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -299,6 +293,7 @@ struct Arguments {
     int* offset;  // per channel: written by fold: the int32 bias and what x_zero_point adds
     const float* scale;  // per channel: x_scale * w_scale
     const float* bias;  // per channel: the bias, in real units
+    int* padding;  // x_zero in every byte
     float residual_scale;  // the scale of the residual
     int residual_zero;  // the zero point of the residual
     float inverse;  // 1 / y_scale
@@ -513,6 +508,14 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
 }
 
+// Where a thread finds a piece of padding. The threads of the device read different copies of it: one line
+// for all would be a bottleneck.
+__device__ __forceinline__ const X* padding_of_thread(const Arguments& args) {
+    constexpr unsigned COPIES = PADDING_WORDS / 4;
+    const unsigned thread = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
+    return reinterpret_cast<const X*>(args.padding) + thread % COPIES * 16;
+}
+
 // The pieces of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
 template <int BYTES, int ROWS>
 struct Pieces {
@@ -583,10 +586,15 @@ struct WColumn {
     __device__ __forceinline__ void advance() { at += BY; }
 };
 
+// Channel `n` of the tile, or the last one, which stands for those past it.
+__device__ __forceinline__ int existing_channel(const Share& share, int n) {
+    const int k = share.k_tile + n;
+    return K_GROUP % TILE_N == 0 || k < share.k_end ? k : share.k_end - 1;
+}
+
 // Where row `i` of a thread's pieces of the weights begins.
 __device__ __forceinline__ int begin_of_w(const Share& share, int i) {
-    const int k = share.k_tile + channel_of_row(WPieces::row(i));
-    return (k < share.k_end ? k : share.k_end - 1) * REDUCTION;
+    return existing_channel(share, channel_of_row(WPieces::row(i))) * REDUCTION;
 }
 
 // What the epilogue knows of the tile's channels. It waits in shared memory.
@@ -599,6 +607,7 @@ struct alignas(16) Known {
 // Brings the tiles of one step after the other to shared memory, by copies that need no registers.
 struct Loader {
     const Arguments& args;
+    const X* const padding;  // what is copied where a window reaches beyond the image
     tile::Copies copies;
     XRows rows;
     Tap tap;  // of the thread's column of x
@@ -607,7 +616,8 @@ struct Loader {
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
 
-    __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
+    __device__ __forceinline__ explicit Loader(const Arguments& args)
+        : args(args), padding(padding_of_thread(args)) {}
 
     // The first steps of a share. The weights come first: they do not depend on the launch before.
     __device__ __forceinline__ void fill(
@@ -636,8 +646,11 @@ struct Loader {
     // What is known of the channels belongs to the group of the step that is begun next, so that the first
     // products do not wait for it.
     __device__ __forceinline__ void copy_known(Known& known, const Share& share) {
-        for (int n = tile::thread(); n < TILE_N; n += THREADS) {
-            const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
+#pragma unroll
+        for (int i = 0; i < (TILE_N + THREADS - 1) / THREADS; ++i) {
+            const int n = tile::thread() + i * THREADS;
+            if (n >= TILE_N) continue;
+            const int k = existing_channel(share, n);
             copies.copy<4>(
                 tile::shared_address(&known.offset[n]), args.offset + k, true);
             copies.copy<4>(
@@ -675,12 +688,8 @@ struct Loader {
         for (int i = 0; i < XPieces::COUNT; ++i) {
             if (i % PARTS != part || !XPieces::exists(i)) continue;
             const bool inside = !PADDED || (rows.inside[i] & wanted) == wanted;
-            if (!inside && tap.exists()) {
-                tile::fill<X_BYTES>(operand + XPieces::place_of(i), padding_word(args));
-                continue;
-            }
-            copies.copy<X_BYTES>(to + XPieces::place_of(i), args.x + (rows.offset[i] + offset),
-                                 inside && tap.exists());
+            const X* const from = inside ? args.x + (rows.offset[i] + offset) : padding;
+            copies.copy<X_BYTES>(to + XPieces::place_of(i), from, tap.exists());
         }
         if (part == PARTS - 1) tap.advance<TILE_K>();
     }
@@ -990,6 +999,9 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
     for (int half = FOLD_THREADS / 2; half > 0; half /= 2) {
         tile::barrier();
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
+    }
+    for (int i = k * FOLD_THREADS + tile::thread(); i < PADDING_WORDS; i += K * FOLD_THREADS) {
+        args.padding[i] = static_cast<int>(padding_word(args));
     }
     if (tile::thread() == 0) {
         int offset = -args.x_zero * partial[0];

@@ -416,10 +416,15 @@ __device__ __forceinline__ XRows x_rows(const Share& share) {
 // A thread's column of the weights: the same element of the reduction as in x.
 using WColumn = Tap;
 
+// Channel `n` of the tile, or the last one, which stands for those past it.
+__device__ __forceinline__ int existing_channel(const Share& share, int n) {
+    const int k = share.k_tile + n;
+    return K_GROUP % TILE_N == 0 || k < share.k_end ? k : share.k_end - 1;
+}
+
 // Where row `i` of a thread's pieces of the weights begins.
 __device__ __forceinline__ int begin_of_w(const Share& share, int i) {
-    const int k = share.k_tile + channel_of_row(WPieces::row(i));
-    return (k < share.k_end ? k : share.k_end - 1) * REDUCTION;
+    return existing_channel(share, channel_of_row(WPieces::row(i))) * REDUCTION;
 }
 
 // What the epilogue knows of the tile's channels. It waits in shared memory.
@@ -472,8 +477,11 @@ struct Loader {
         tap = Tap(share.begin * TILE_K + XPieces::byte());
         begin<1>(pipeline, 0);
         end(pipeline);
-        for (int n = tile::thread(); n < TILE_N; n += THREADS) {
-            const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
+#pragma unroll
+        for (int i = 0; i < (TILE_N + THREADS - 1) / THREADS; ++i) {
+            const int n = tile::thread() + i * THREADS;
+            if (n >= TILE_N) continue;
+            const int k = existing_channel(share, n);
             known.offset[n] = tile::load(args.offset + k);
             known.w_zero[n] = tile::load(args.w_zero + k);
             known.multiplier[n] = tile::load(args.multiplier + k);

@@ -190,13 +190,6 @@ __device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
     return *reinterpret_cast<const Words<WORDS>*>(address);
 }
 
-template <int BYTES>
-__device__ __forceinline__ void fill(void* to, unsigned word) {
-    Words<BYTES / 4> words;
-    for (unsigned& each : words.word) each = word;
-    *static_cast<Words<BYTES / 4>*>(to) = words;
-}
-
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -476,10 +469,15 @@ struct WColumn {
     __device__ __forceinline__ void advance() { at += BY; }
 };
 
+// Channel `n` of the tile, or the last one, which stands for those past it.
+__device__ __forceinline__ int existing_channel(const Share& share, int n) {
+    const int k = share.k_tile + n;
+    return K_GROUP % TILE_N == 0 || k < share.k_end ? k : share.k_end - 1;
+}
+
 // Where row `i` of a thread's pieces of the weights begins.
 __device__ __forceinline__ int begin_of_w(const Share& share, int i) {
-    const int k = share.k_tile + channel_of_row(WPieces::row(i));
-    return (k < share.k_end ? k : share.k_end - 1) * REDUCTION;
+    return existing_channel(share, channel_of_row(WPieces::row(i))) * REDUCTION;
 }
 
 // What the epilogue knows of the tile's channels. It waits in shared memory.
@@ -499,7 +497,8 @@ struct Loader {
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
 
-    __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
+    __device__ __forceinline__ explicit Loader(const Arguments& args)
+        : args(args) {}
 
     // The first steps of a share. The weights come first: they do not depend on the launch before.
     __device__ __forceinline__ void fill(
@@ -528,8 +527,11 @@ struct Loader {
     // What is known of the channels belongs to the group of the step that is begun next, so that the first
     // products do not wait for it.
     __device__ __forceinline__ void copy_known(Known& known, const Share& share) {
-        for (int n = tile::thread(); n < TILE_N; n += THREADS) {
-            const int k = share.k_tile + n < share.k_end ? share.k_tile + n : share.k_end - 1;
+#pragma unroll
+        for (int i = 0; i < (TILE_N + THREADS - 1) / THREADS; ++i) {
+            const int n = tile::thread() + i * THREADS;
+            if (n >= TILE_N) continue;
+            const int k = existing_channel(share, n);
             copies.copy<4>(
                 tile::shared_address(&known.offset[n]), args.offset + k, true);
             copies.copy<4>(
