@@ -688,8 +688,10 @@ struct Loader {
         for (int i = 0; i < XPieces::COUNT; ++i) {
             if (i % PARTS != part || !XPieces::exists(i)) continue;
             const bool inside = !PADDED || (rows.inside[i] & wanted) == wanted;
-            const X* const from = inside ? args.x + (rows.offset[i] + offset) : padding;
-            copies.copy<X_BYTES>(to + XPieces::place_of(i), from, tap.exists());
+            // Two selections: to select one of two sums, the compiler branches.
+            const X* const from = inside ? args.x : padding;
+            const int at = inside ? rows.offset[i] + offset : 0;
+            copies.copy<X_BYTES>(to + XPieces::place_of(i), from + at, tap.exists());
         }
         if (part == PARTS - 1) tap.advance<TILE_K>();
     }
