@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qconv.errors import Infeasible
-from qconv.generator import choosing, elementwise, mma, mma_space, simt
+from qconv.generator import choosing, depthwise, direct, elementwise, mma, mma_space, simt
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
@@ -47,6 +47,15 @@ FAMILIES: dict[str, Family] = {
     "mma": Family(
         ("conv2d",), mma_space.Mma, mma_space.CHOICES, mma.plan, mma.cost, mma_space.configs, mma_space.LIKELY
     ),
+    "depthwise": Family(
+        ("conv2d",),
+        depthwise.Depthwise,
+        depthwise.CHOICES,
+        depthwise.plan,
+        depthwise.cost,
+        likely=depthwise.LIKELY,
+    ),
+    "direct": Family(("conv2d",), direct.Direct, direct.CHOICES, direct.plan, direct.cost, likely=direct.LIKELY),
     "elementwise": Family(
         ("quantize", "dequantize", "requantize"),
         elementwise.Elementwise,

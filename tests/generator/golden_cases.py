@@ -8,6 +8,8 @@ from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Config, Plan
 from qconv.generator.choosing import Choosing
+from qconv.generator.depthwise import Depthwise
+from qconv.generator.direct import Direct
 from qconv.generator.mma_space import Mma
 from qconv.generator.simt import Simt
 from qconv.op import Problem
@@ -50,6 +52,8 @@ CHANNELS = {"outer": 8, "channels": 64, "inner": 196}
 WIDE = Simt(tile_m=128, tile_n=64, tile_k=64, thread_m=8, thread_n=4, stages=2)
 SQUARE = Simt(tile_m=64, tile_n=64, tile_k=32, thread_m=4, thread_n=4, stages=2)
 FEW = Simt(tile_m=16, tile_n=4, tile_k=32, thread_m=1, thread_n=1, stages=2)
+TALL = Depthwise(rows=8, columns=4, vector=4, run=2, threads=128)
+TILE = Direct(tile_h=7, tile_w=14, slabs=2, warps=4)
 SLICED = Choosing(threads=256, team=256, vector=4, unroll=2, slices=16)
 
 
@@ -96,6 +100,16 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "odd-int32-cpu.cpp": (conv(ODD, WHOLE), "cpu", None),
     "grouped-onnx-ref-cpu.cpp": (conv(GROUPED, WIDER), "cpu", None),
     "depthwise-float16-cpu.cpp": (conv(DEPTHWISE, HALF), "cpu", None),
+    "depthwise-rows-sm_90a.cu": (conv(DEPTHWISE, BIASED), "sm_90a", TALL),
+    "depthwise-everything-gfx942.hip": (conv(DEPTHWISE, EVERYTHING), "gfx942", TALL),
+    "depthwise-gathers-sm_75.cu": (
+        conv(replace(DEPTHWISE, c=24, groups=24, r=5, s=5), ADDED),
+        "sm_75",
+        replace(TALL, run=1),
+    ),
+    "direct-depthwise-sm_90a.cu": (conv(DEPTHWISE, BIASED), "sm_90a", TILE),
+    "direct-residual-sm_80.cu": (conv(GROUPED, ADDED), "sm_80", TILE),
+    "direct-everything-cpu.sm_80.cpp": (conv(GROUPED, EVERYTHING), "cpu.sm_80", TILE),
     "mma-body-sm_90a.cu": (conv(BODY, BIASED), "sm_90a", replace(DEEP, tile_m=128, tile_n=128, warp_n=64)),
     "mma-cluster-residual-sm_90a.cu": (conv(BODY, ADDED), "sm_90a", replace(DEEP, tile_m=128, split=4)),
     "mma-tail-everything-sm_120.cu": (

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import pytest
 from random_matrix import matrix_plan, served
+from random_small_groups import SHAPES, small_group_plan, small_group_problems
 
 from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
@@ -209,6 +210,20 @@ def test_configs_of_matrix_instructions_compile(target: Target) -> None:
     print(f"\n{len(answers)} sources compiled for {target.name}")
     wrong = [answer for answer in answers if answer[3] is not None]
     assert not wrong, f"{len(wrong)} of {len(answers)} sources; the first:\n" + "\n".join(map(str, wrong[:5]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)
+@pytest.mark.parametrize("family", SHAPES)
+def test_random_configs_for_small_groups_compile(family: str, target: Target) -> None:
+    if reason := why_not(target):
+        pytest.skip(reason)
+    if family == "direct" and not (target.async_copies and target.vendor == "nvidia"):
+        pytest.skip(f"{target.name} has no mma.m16n8k32 with asynchronous copies")
+    plans = [small_group_plan(family, problem, target, 0) for problem in small_group_problems(family, 5, 8)]
+    jobs = {generator.render(p).digest: (target.name, str(p.problem), p.config.as_json()) for p in plans}
+    wrong = [answer for answer in map(_complaint_about, jobs.values()) if answer[3] is not None]
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 @pytest.mark.slow

@@ -1,0 +1,158 @@
+"""The `depthwise` family: every output channel filters one input channel. Memory limits it: inputs go from device
+memory to registers and serve all outputs of a thread; four taps are one dot product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.dtypes import DATA_TYPES
+from qconv.errors import Infeasible
+from qconv.generator.convolution import FOLD_THREADS, aliases, argument_fields, fold_launch, problem_constants
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+SPREAD_THREADS = 128
+# Of a thread, unrolled: what is longer compiles slowly, and does not stay in the instruction cache.
+MOST_PRODUCTS = 6144
+# Filters, sums and pixels of a thread: more do not fit its registers.
+MOST_WORDS = 200
+
+
+@dataclass(frozen=True)
+class Depthwise(Config):
+    family: ClassVar[str] = "depthwise"
+    rows: int  # of outputs of a thread
+    columns: int  # of outputs of a thread
+    vector: int  # channels of a thread
+    run: int  # neighbouring outputs that share the words of the first
+    threads: int
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "rows": (1, 2, 4, 8, 16),
+    "columns": (1, 2, 4, 8),
+    "vector": (4, 8, 16),
+    "run": (1, 2),
+    "threads": (64, 128, 256),
+}
+LIKELY: dict[str, tuple[int, ...]] = {"threads": (128,)}
+
+
+def plan(problem: Conv2d, config: Depthwise, target: Target) -> Plan:
+    check_choices(config, CHOICES)
+    if problem.c_group != 1 or problem.groups == 1:
+        raise Infeasible(f"a depthwise layer has groups=c (here groups={problem.groups}, c={problem.c})")
+    if problem.layout != "nhwc":
+        raise Infeasible(f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc")
+    q, vector = problem.quantization, config.vector
+    # Otherwise channels are read and written one by one.
+    gathers = problem.k_group > 1 or problem.c % 4 != 0
+    if vector > 4 and (gathers or problem.k % vector):
+        raise Infeasible(f"vector={vector} channels of a thread do not divide {problem.k}; 4 does for any")
+    for name, size in (("rows", problem.oh), ("columns", problem.ow)):
+        at_most(getattr(config, name), max(1, 2 * size - 1), f"{name} (the problem has {size})")
+    at_most(config.threads, target.threads_per_block, "threads of a block")
+    words = ceil_div(problem.s, 4)
+    if config.columns % config.run:
+        raise Infeasible(f"columns={config.columns} must be a multiple of run={config.run}")
+    if config.run > 1 and problem.dilation[1] > 1:
+        raise Infeasible(f"run={config.run}: the taps of a filter lie {problem.dilation[1]} apart")
+    taken = problem.s + (config.run - 1) * problem.stride[1]
+    at_most(taken, 4 * words, f"run={config.run}: taps in the {words} words of a filter row")
+    at_most(config.rows * config.columns * vector * problem.r * words, MOST_PRODUCTS, "dot products of a thread")
+    at_most(held_words(problem, config), MOST_WORDS, "registers for filters, pixels and sums")
+    tiles_h, tiles_w = ceil_div(problem.oh, config.rows), ceil_div(problem.ow, config.columns)
+    vectors = ceil_div(problem.k, vector)
+    units = problem.n * tiles_h * tiles_w * vectors
+    taps = problem.r * words * vectors * vector
+    at_most(units, 2**31 - 1 - config.threads, "threads")
+
+    fields = argument_fields(problem)
+    pointers = [field for field in fields if field.is_pointer]
+    pointers.append(Field("taps", "int*", "workspace", "the filters, four taps of a channel to a word", None, taps))
+    of_thread = 1 if gathers else vector
+    alignment = {"x": of_thread, "w": 1, "y": min(16, of_thread * DATA_TYPES[q.out_type].bytes)}
+    if q.residual != "none":
+        alignment["residual"] = min(16, of_thread * DATA_TYPES[q.residual].bytes)
+    constants = {
+        "The problem.": problem_constants(problem, filter_rows=True),
+        "The config.": (
+            Constant("ROWS", config.rows, "of outputs of a thread"),
+            Constant("COLUMNS", config.columns, "of outputs of a thread"),
+            Constant("VECTOR", vector, "channels of a thread"),
+            Constant("RUN", config.run, "neighbouring outputs that share the words of the first"),
+            Constant("THREADS", config.threads),
+        ),
+        "What follows.": (
+            Constant("WORDS", words, "of four taps in a filter row"),
+            Constant("TILES_H", tiles_h),
+            Constant("TILES_W", tiles_w),
+            Constant("VECTORS", vectors, "of channels"),
+            Constant("UNITS", units, "threads that have outputs"),
+        ),
+    }
+    launches = [
+        Launch("conv2d_spread", (ceil_div(taps, SPREAD_THREADS), 1, 1), SPREAD_THREADS, 0, "a set of weights"),
+        Launch("conv2d_depthwise", (ceil_div(units, config.threads), 1, 1), config.threads, 0),
+    ]
+    if q.x_zero_point:
+        constants["What follows."] += (Constant("FOLD_THREADS", FOLD_THREADS),)
+        launches.insert(0, fold_launch(problem))
+    return Plan(
+        problem=problem,
+        config=config,
+        target=target,
+        page="conv2d/depthwise.j2",
+        constants=constants,
+        launches=tuple(launches),
+        fields=(*pointers, *(field for field in fields if not field.is_pointer)),
+        alignment=alignment,
+        aliases=aliases(problem),
+        roles={"gathers": gathers, "spread_threads": SPREAD_THREADS},
+        wants=("bytes",),
+    )
+
+
+def _span(problem: Conv2d, config: Depthwise) -> tuple[int, int]:
+    """Input rows and columns that a thread's outputs look at."""
+    return (
+        (config.rows - 1) * problem.stride[0] + (problem.r - 1) * problem.dilation[0] + 1,
+        (config.columns - 1) * problem.stride[1] + (problem.s - 1) * problem.dilation[1] + 1,
+    )
+
+
+def held_words(problem: Conv2d, config: Depthwise) -> int:
+    """What a thread holds at a time: its filters, a row of pixels, the sums of the outputs that look at that row."""
+    _, width = _span(problem, config)
+    open_rows = min(config.rows, ceil_div((problem.r - 1) * problem.dilation[0] + 1, problem.stride[0]))
+    sums = open_rows * config.columns * config.vector * (1 + problem.quantization.w_zero_point)
+    filters = config.run * problem.r * ceil_div(problem.s, 4) * config.vector
+    return filters + sums + width * config.vector // 4 + config.vector
+
+
+def cost(plan: Plan) -> float:
+    """About how long the launch takes, in clocks of a multiprocessor: a warp's instructions, four a clock, half of them
+    on units of half the rate; or what the second-level cache brings."""
+    config, problem, target = plan.config, plan.problem, plan.target
+    assert isinstance(config, Depthwise)
+    assert isinstance(problem, Conv2d)
+    height, width = _span(problem, config)
+    words, quads = ceil_div(problem.s, 4), config.vector // 4
+    of_load = 6 if not plan.roles["gathers"] else 24
+    load = height * width * (of_load + quads * (6 if config.run == 1 else 4))
+    outputs = config.rows * config.columns * config.vector
+    work = load + outputs * (2 * problem.r * words * (1 + problem.quantization.w_zero_point) + 10) + 120
+    blocks = plan.main.grid[0]
+    if target.vendor == "cpu":  # one thread after the other
+        return blocks * config.threads * work / 64
+    registers = min(255, 32 + held_words(problem, config))
+    resident = max(
+        1, min(target.registers_per_sm // (registers * config.threads), target.threads_per_sm // config.threads)
+    )
+    held = min(resident, ceil_div(blocks, target.processors))
+    warps = held * config.threads // target.warp_size
+    fetch = warps * target.warp_size * height * width * config.vector / 40
+    step = max(warps * work * 1.5 / 4, fetch, 700.0 * height / 4)
+    return ceil_div(blocks, held * target.processors) * step + 1200

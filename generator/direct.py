@@ -1,0 +1,190 @@
+"""The `direct` family: groups of few channels, on matrix instructions. A tile of the input comes to shared memory once
+and serves all taps; the filters of several groups are spread over one matrix, with zeros between the groups."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.dtypes import DATA_TYPES
+from qconv.errors import Infeasible
+from qconv.generator.convolution import FOLD_THREADS, aliases, argument_fields, fold_launch, problem_constants
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+SPREAD_THREADS = 128
+# Of a lane, in registers while a warp works on its slab.
+MOST_FILTER_WORDS = 128
+# Output channels of a slab: more sums and filters than a lane holds.
+MOST_SLAB_K = 64
+
+
+@dataclass(frozen=True)
+class Direct(Config):
+    family: ClassVar[str] = "direct"
+    tile_h: int  # output rows of a block
+    tile_w: int  # output columns of a block
+    slabs: int  # of channels, of a block
+    warps: int
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "tile_h": (1, 2, 4, 7, 8, 14, 16),
+    "tile_w": (7, 8, 14, 16, 28, 32, 56),
+    "slabs": (1, 2, 4, 8),
+    "warps": (1, 2, 4, 8),
+}
+LIKELY: dict[str, tuple[int, ...]] = {"warps": (4, 8)}
+
+
+def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
+    check_choices(config, CHOICES)
+    q, c_group = problem.quantization, problem.c_group
+    instruction = next((i for i in target.instructions if i.name == "mma_m16n8k32"), None)
+    if instruction is None or not target.async_copies:
+        raise Infeasible(f"{target.name} has no mma.m16n8k32 with asynchronous copies")
+    if problem.layout != "nhwc":
+        raise Infeasible(f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc")
+    if c_group not in (1, 2, 4, 8, 16, 32):
+        raise Infeasible(f"groups of {c_group} channels do not divide 16 and are not 32")
+    if problem.c % 4:
+        raise Infeasible(f"c={problem.c} is no multiple of 4, the narrowest asynchronous copy")
+    slab_c = max(16, c_group)
+    slab_k = slab_c // c_group * problem.k_group
+    if slab_k % 8:
+        raise Infeasible(f"{slab_c} input channels have {slab_k} output channels, no multiple of 8")
+    at_most(slab_k, MOST_SLAB_K, f"output channels of {slab_c} input channels")
+    chunks, taps = slab_c // 16, problem.r * problem.s
+    steps, atoms = ceil_div(taps * chunks, 2), slab_k // 8
+    at_most(2 * steps * atoms, MOST_FILTER_WORDS, "registers of a lane for filters")
+    slabs = ceil_div(problem.c, slab_c)
+    at_most(config.slabs, max(1, 2 * slabs - 1), f"slabs (the problem has {slabs})")
+    for name, size in (("tile_h", problem.oh), ("tile_w", problem.ow)):
+        at_most(getattr(config, name), max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
+    if config.warps % config.slabs:
+        raise Infeasible(f"warps={config.warps} must be a multiple of slabs={config.slabs}: each has one")
+    tile_pixels = config.tile_h * config.tile_w
+    at_most(config.warps // config.slabs, ceil_div(tile_pixels, 16), "warps of a slab (it has as many times 16 pixels)")
+    threads = config.warps * target.warp_size
+    in_rows, in_columns = _input_tile(problem, config)
+    y_bytes = DATA_TYPES[q.out_type].bytes
+    smem_bytes = config.slabs * slab_c * in_rows * in_columns
+    smem_bytes += tile_pixels * (config.slabs * slab_k * y_bytes + 16)
+    smem_bytes = ceil_div(smem_bytes, 16) * 16
+    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    tiles_h, tiles_w = ceil_div(problem.oh, config.tile_h), ceil_div(problem.ow, config.tile_w)
+    slab_tiles = ceil_div(slabs, config.slabs)
+    blocks = problem.n * tiles_h * tiles_w * slab_tiles
+    at_most(blocks, 2**31 - 1, "blocks")
+    x_bytes = math.gcd(16, problem.c)
+    vector_k = math.gcd(16 // y_bytes, math.gcd(problem.k, slab_k))
+
+    words = slabs * steps * atoms * 64
+    fields = argument_fields(problem)
+    pointers = [field for field in fields if field.is_pointer]
+    pointers.append(Field("fragments", "int*", "workspace", "the filters as a warp's lanes hold them", None, words))
+    alignment = {"x": x_bytes, "w": 1, "y": vector_k * y_bytes}
+    if q.residual != "none":
+        alignment["residual"] = DATA_TYPES[q.residual].bytes
+    constants = {
+        "The problem.": problem_constants(problem, filter_rows=True),
+        "The config.": (
+            Constant("TILE_H", config.tile_h, "output rows of a block"),
+            Constant("TILE_W", config.tile_w, "output columns of a block"),
+            Constant("SLABS", config.slabs, "of channels, of a block"),
+            Constant("WARPS", config.warps),
+        ),
+        "What follows.": (
+            Constant("WARP_SIZE", target.warp_size),
+            Constant("THREADS", threads),
+            Constant("TAPS", taps, "of a filter"),
+            Constant("CHUNKS", chunks, "of 16 input channels in a slab"),
+            Constant("SLAB_K", slab_k, "output channels of a slab"),
+            Constant("ALL_SLABS", slabs),
+            Constant("STEPS", steps, "along the reduction"),
+            Constant("ATOMS", atoms, "instructions that a step takes"),
+            Constant("TILES_H", tiles_h),
+            Constant("TILES_W", tiles_w),
+            Constant("SLAB_TILES", slab_tiles, "blocks that share pixels"),
+            Constant("X_BYTES", x_bytes, "one copy of x"),
+            Constant("VECTOR_K", vector_k, "channels that are written at once"),
+            *_copies_in_flight(target, in_rows * in_columns * config.slabs * slab_c // x_bytes, threads),
+            Constant("SMEM_BYTES", smem_bytes),
+        ),
+    }
+    launches = [
+        Launch("conv2d_spread", (ceil_div(words, SPREAD_THREADS), 1, 1), SPREAD_THREADS, 0, "a set of weights"),
+        Launch("conv2d_direct", (blocks, 1, 1), threads, smem_bytes),
+    ]
+    if q.x_zero_point:
+        constants["What follows."] += (Constant("FOLD_THREADS", FOLD_THREADS),)
+        launches.insert(0, fold_launch(problem))
+    fills = bool(any(problem.pad) and q.x_zero_point and q.mode.padding == "zero_point")
+    return Plan(
+        problem=problem,
+        config=config,
+        target=target,
+        page="conv2d/direct.j2",
+        constants=constants,
+        launches=tuple(launches),
+        fields=(*pointers, *(field for field in fields if not field.is_pointer)),
+        alignment=alignment,
+        aliases=aliases(problem),
+        roles={
+            "fills": fills,
+            "instruction": instruction,
+            "spelled": instruction.spell(q.x_type, q.w_type),
+            "operation": f"instruction/{'emulated' if target.vendor == 'cpu' else instruction.name}.j2",
+            "spread_threads": SPREAD_THREADS,
+        },
+        wants=("warp", "copies", "matrices", *(("fill",) if fills else ())),
+    )
+
+
+def _input_tile(problem: Conv2d, config: Direct) -> tuple[int, int]:
+    """Rows and columns of the input that a tile of outputs looks at."""
+    return (
+        (config.tile_h - 1) * problem.stride[0] + (problem.r - 1) * problem.dilation[0] + 1,
+        (config.tile_w - 1) * problem.stride[1] + (problem.s - 1) * problem.dilation[1] + 1,
+    )
+
+
+def _copies_in_flight(target: Target, pieces: int, threads: int) -> tuple[Constant, ...]:
+    """The CPU device keeps a thread's copies in a queue."""
+    if target.vendor != "cpu":
+        return ()
+    return (Constant("COPIES_IN_FLIGHT", ceil_div(pieces, threads), "of a thread"),)
+
+
+def cost(plan: Plan) -> float:
+    """About how long the launch takes, in clocks of a multiprocessor."""
+    config, problem, target = plan.config, plan.problem, plan.target
+    assert isinstance(config, Direct)
+    assert isinstance(problem, Conv2d)
+    constant = {c.name: c.value for c in plan.constants["What follows."]}
+    in_rows, in_columns = _input_tile(problem, config)
+    slab_c, atoms, steps = 16 * constant["CHUNKS"], constant["ATOMS"], constant["STEPS"]
+    in_bytes = in_rows * in_columns * config.slabs * slab_c
+    pieces = in_bytes // constant["X_BYTES"]
+    groups_of_pixels = ceil_div(config.tile_h * config.tile_w, 16) * config.slabs
+    sums = 1 + problem.quantization.w_zero_point
+    # Instructions of warps: copies, then for 16 pixels of a slab loads, products and the epilogue.
+    of_pixels = steps * (3 + 2.5 * atoms * sums) + atoms * 4 * 9 + 20
+    work = pieces / 32 * 14 + groups_of_pixels * of_pixels + config.warps * (60 + 2 * steps * atoms)
+    blocks, threads = plan.main.grid[0], plan.main.threads
+    if target.vendor == "cpu":  # one thread after the other
+        return blocks * work * 32 / 64
+    registers = 48 + 2 * steps * atoms + 8 * atoms * sums
+    resident = max(
+        1,
+        min(
+            target.registers_per_sm // (registers * threads),
+            target.smem_bytes_per_sm // (plan.main.smem_bytes + 1024),
+            target.threads_per_sm // threads,
+        ),
+    )
+    held = min(resident, ceil_div(blocks, target.processors))
+    step = max(held * work * 1.3 / 4, held * in_bytes / 24, 2000.0)
+    return ceil_div(blocks, held * target.processors) * step + 1200

@@ -1,0 +1,70 @@
+"""Random problems through the families for groups of few channels, on the CPU device: tolerance 0."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from exactness import check
+from random_small_groups import SHAPES, small_group_plan, small_group_problems
+
+from qconv.device.cpu import CpuDevice
+from qconv.generator import FAMILIES, Plan
+from qconv.target import TARGETS
+
+FAST, LONG, CHUNK = 20, 300, 20
+FAST_SEED, LONG_SEED = 1, 2
+TARGET = {"depthwise": TARGETS["cpu"], "direct": TARGETS["cpu.sm_80"]}
+
+
+def plans(family: str, seed: int, count: int, first: int) -> list[Plan]:
+    chosen = list(enumerate(small_group_problems(family, seed, count)))[first : first + CHUNK]
+    return [small_group_plan(family, problem, TARGET[family], index) for index, problem in chosen]
+
+
+def check_all(plans: list[Plan], first: int) -> None:
+    """Copies are made as late as they may be (even seeds) and as early; threads in order, in reverse, and at random."""
+    for index, plan in enumerate(plans, first):
+        check(plan, CpuDevice(plan.target, seed=index % 6), seed=index)
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_a_random_config(family: str) -> None:
+    check_all(plans(family, FAST_SEED, FAST, 0), 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, LONG, CHUNK))
+@pytest.mark.parametrize("family", SHAPES)
+def test_many_random_configs(family: str, first: int) -> None:
+    check_all(plans(family, LONG_SEED, LONG, first), first)
+
+
+def features(plan: Plan) -> set[tuple[str, Any]]:
+    q, problem = plan.problem.quantization, plan.problem  # type: ignore[attr-defined]
+    return {
+        *((name, getattr(plan.config, name)) for name in FAMILIES[plan.config.family].choices),
+        ("shape", (problem.groups, problem.c_group, problem.k_group)),
+        ("types", (q.x_type, q.w_type)),
+        ("output", q.out_type),
+        ("residual", q.residual),
+        ("zero points", (q.x_zero_point, q.w_zero_point)),
+        ("strides", problem.stride),
+        *((name, role) for name, role in plan.roles.items() if isinstance(role, bool)),
+    }
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_the_many_have_every_choice_and_kind(family: str) -> None:
+    many = [plan for first in range(0, LONG, CHUNK) for plan in plans(family, LONG_SEED, LONG, first)]
+    seen = Counter(feature for plan in many for feature in features(plan))
+    wanted = {(name, value) for name, values in FAMILIES[family].choices.items() for value in values}
+    wanted |= {("shape", shape) for shape in SHAPES[family]}
+    wanted |= {("types", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
+    wanted |= {("output", out) for out in ("int8", "uint8", "int32", "float32", "float16")}
+    wanted |= {("zero points", (x, w)) for x in (False, True) for w in (False, True)}
+    role = "gathers" if family == "depthwise" else "fills"
+    wanted |= {(role, flag) for flag in (False, True)}
+    missing = {feature for feature in wanted if not seen[feature]}
+    assert not missing, f"{missing} never occur in {LONG} problems"

@@ -1,0 +1,125 @@
+"""The kernels for groups of few channels under the sanitizers of the CPU device: only planted bugs are found."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from random_small_groups import small_group_plan, small_group_problems
+from test_random_small_groups import TARGET
+from test_sanitizers_mma import EARLY, LATE, OVERFLOW, RACE, READ, WRITE, WRONG, check, finding
+
+from qconv import Conv2d, Quantization, generator
+from qconv.device.cpu_runtime import Sanitizer
+from qconv.generator import Plan
+from qconv.generator.depthwise import Depthwise
+from qconv.generator.direct import Direct
+
+EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
+ADDED = Quantization(per_channel=True, residual="int8")
+# Tiles that the problem does not fill.
+TALL = Depthwise(rows=4, columns=2, vector=4, run=2, threads=64)
+TILE = Direct(tile_h=4, tile_w=7, slabs=2, warps=4)
+
+
+def plan_of(problem: Conv2d, config: Depthwise | Direct) -> Plan:
+    return generator.plan(problem, config, TARGET[config.family])
+
+
+PLANS = {
+    "depthwise": plan_of(Conv2d(2, 9, 9, 24, 24, 3, 3, pad=1, groups=24, quantization=EVERYTHING), TALL),
+    "depthwise, bytes": plan_of(Conv2d(1, 9, 9, 5, 10, 3, 3, pad=1, groups=5, quantization=ADDED), TALL),
+    "direct": plan_of(Conv2d(1, 9, 9, 48, 48, 3, 3, pad=1, groups=12, quantization=EVERYTHING), TILE),
+    "direct, half a slab": plan_of(Conv2d(1, 9, 9, 24, 24, 3, 3, pad=1, groups=24, quantization=ADDED), TILE),
+}
+
+
+@pytest.mark.parametrize(("sanitizer", "seed"), [("address", LATE), ("thread", EARLY)])
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_nothing_is_found(plan: Plan, sanitizer: Sanitizer, seed: int) -> None:
+    check(plan, sanitizer, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", TARGET)
+def test_nothing_is_found_in_random_problems(family: str) -> None:
+    for index, problem in enumerate(small_group_problems(family, 6, 12)):
+        plan = small_group_plan(family, problem, TARGET[family], index)
+        check(plan, ("address", "thread")[index // 2 % 2], seed=index)
+
+
+class Planted(NamedTuple):
+    plan: str
+    old: str
+    new: str
+    sanitizer: Sanitizer
+    kind: str  # "wrong": the oracle finds it
+    says: str = ""  # in the report
+    seeds: tuple[int, ...] = (2, 3)  # of even ones, copies are made late
+
+
+PLANTED = {
+    "no barrier behind the input": Planted(
+        "direct",
+        "    load_tile(args, shared, tile);\n    tile::barrier();",
+        "    load_tile(args, shared, tile);",
+        "thread",
+        RACE,
+        "load_matrices",
+        (3,),
+    ),
+    "no wait for the input": Planted("direct", "    copies.wait<0>();\n", "", "address", WRONG, seeds=(2,)),
+    "no barrier before the outputs leave": Planted(
+        "direct", "    tile::barrier();\n    store_tile", "    store_tile", "thread", RACE, "store_tile"
+    ),
+    "a channel past the last is read": Planted(
+        "direct, half a slab", "is_inside && c < C);", "is_inside);", "address", OVERFLOW, READ
+    ),
+    "a channel past the last is written": Planted(
+        "direct, half a slab",
+        "column >= OUT_W || k >= K) continue;",
+        "column >= OUT_W) continue;",
+        "address",
+        OVERFLOW,
+        WRITE,
+    ),
+    "a pixel past the last is written": Planted(
+        "direct",
+        "if (row >= OUT_H || column >= OUT_W || k >= K) continue;",
+        "if (k >= K) continue;",
+        "address",
+        OVERFLOW,
+        WRITE,
+    ),
+    "a row past the last is written": Planted(
+        "depthwise", "(OUT_H % ROWS != 0 && row >= OUT_H) || ", "", "address", OVERFLOW, WRITE
+    ),
+    "a column past the image is read": Planted(
+        "depthwise", "static_cast<unsigned>(first + i) < IN_W;", "true;", "address", OVERFLOW, READ
+    ),
+    "a filter past the last is read": Planted(
+        "depthwise, bytes", "place.k + i < K ? place.k + i : K - 1", "place.k + i", "address", OVERFLOW, READ
+    ),
+    "an output past the last is written": Planted(
+        "depthwise, bytes", "if (place.k + i < K) args.y", "args.y", "address", OVERFLOW, WRITE
+    ),
+    "a tap of the wrong pixel": Planted(
+        "depthwise",
+        "tile::pick<4 - BY, 5 - BY, 6 - BY, 7 - BY>(before, word)",
+        "tile::pick<4, 5, 6, 7>(before, word)",
+        "address",
+        WRONG,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str) -> None:
+    bug = PLANTED[name]
+    plan = PLANS[bug.plan]
+    text = generator.render(plan).text
+    assert text.count(bug.old) == 1, "the text to replace has changed: plant the bug anew"
+    for seed in bug.seeds:
+        kind, report = finding(plan, text.replace(bug.old, bug.new), bug.sanitizer, seed)
+        assert kind == bug.kind, report
+        assert bug.says in report
