@@ -14,10 +14,11 @@ from qconv.problem import Conv2d
 from qconv.target import Target
 
 SPREAD_THREADS = 128
-# Of a thread, unrolled: what is longer compiles slowly, and does not stay in the instruction cache.
+# Of a thread, unrolled: what is longer compiles slowly or not at all, and does not stay in the instruction cache.
 MOST_PRODUCTS = 6144
+MOST_INPUT_ROWS = 24
 # Filters, sums and pixels of a thread: more do not fit its registers.
-MOST_WORDS = 200
+MOST_WORDS = 144
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def plan(problem: Conv2d, config: Depthwise, target: Target) -> Plan:
     taken = problem.s + (config.run - 1) * problem.stride[1]
     at_most(taken, 4 * words, f"run={config.run}: taps in the {words} words of a filter row")
     at_most(config.rows * config.columns * vector * problem.r * words, MOST_PRODUCTS, "dot products of a thread")
+    at_most(_span(problem, config)[0], MOST_INPUT_ROWS, "input rows of a thread")
     at_most(held_words(problem, config), MOST_WORDS, "registers for filters, pixels and sums")
     tiles_h, tiles_w = ceil_div(problem.oh, config.rows), ceil_div(problem.ow, config.columns)
     vectors = ceil_div(problem.k, vector)

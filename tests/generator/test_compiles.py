@@ -19,6 +19,7 @@ from qconv.device.binary import resources
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, Infeasible
 from qconv.generator import FAMILIES, Plan, config_from_json
+from qconv.generator.depthwise import Depthwise
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.problem import parse
 from qconv.target import TARGETS, Target
@@ -86,6 +87,8 @@ SMALL = {
 ACCEPTED = {"nvidia": 64, "amd": 0}
 # With so many sums a lane, or fewer, and with more.
 MODERATE_SUMS = 32
+# Compilers load the rows of a tall tile ahead; the tuner sees what that costs too.
+ACCEPTED_OF_DEPTHWISE = 4096
 ACCEPTED_OF_MMA = {"nvidia": (128, 1024), "amd": (512, 4096)}
 
 
@@ -161,6 +164,8 @@ def _complaint_about(job: tuple[str, str, str]) -> tuple[str, str, str, str | No
 
 def accepted(plan: Plan) -> int:
     """Bytes a thread may spill: a search may try a warp's tile that is too large, and times it."""
+    if isinstance(plan.config, Depthwise):
+        return ACCEPTED_OF_DEPTHWISE
     if not isinstance(plan.config, Mma):
         return ACCEPTED[plan.target.vendor]
     sums = plan.config.warp_m * plan.config.warp_n // plan.target.warp_size

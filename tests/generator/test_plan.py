@@ -12,6 +12,8 @@ from random_problems import problems
 from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
+from qconv.generator.depthwise import Depthwise
+from qconv.generator.direct import Direct
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.generator.simt import Simt
 from qconv.problem import parse
@@ -53,19 +55,25 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         assert all(extent > 0 for extent in launch.grid)
         assert launch.grid[0] < 2**31
         assert max(launch.grid[1:]) <= target.grid_y_max
+    spreads = isinstance(plan.config, (Depthwise, Direct))  # the filters, over words or matrices
     if isinstance(plan.config, Mma):
         check_blocks_of_mma(plan, plan.config)
+    elif isinstance(plan.config, Depthwise):
+        check_threads_of_depthwise(plan, plan.config)
+    elif isinstance(plan.config, Direct):
+        check_blocks_of_direct(plan, plan.config)
     else:
         assert isinstance(plan.config, Simt)
         check_blocks_of_simt(plan, plan.config)
     # Every address that a load or a store of that width can begin at is a multiple of it.
     out_bytes = OUT_BYTES[problem.quantization.out_type]
-    assert problem.c_group % plan.alignment["x"] == 0
+    in_channels, out_channels = (problem.c, problem.k) if spreads else (problem.c_group, problem.k_group)
+    assert in_channels % plan.alignment["x"] == 0
     assert problem.reduction % plan.alignment["w"] == 0
-    assert problem.k_group * out_bytes % plan.alignment["y"] == 0
+    assert out_channels * out_bytes % plan.alignment["y"] == 0
     assert plan.alignment["y"] % out_bytes == 0
-    assert len(plan.once) == problem.quantization.x_zero_point
-    assert all(fold.grid == (problem.k, 1, 1) for fold in plan.once)
+    assert len(plan.once) == problem.quantization.x_zero_point + spreads
+    assert all(launch.grid == (problem.k, 1, 1) for launch in plan.once if launch.kernel == "conv2d_fold")
 
 
 def check_blocks_of_simt(plan: Plan, config: Simt) -> None:
@@ -78,6 +86,30 @@ def check_blocks_of_simt(plan: Plan, config: Simt) -> None:
     assert along_n == tiles_n * problem.groups
     assert (tiles_n - 1) * config.tile_n < problem.k_group <= tiles_n * config.tile_n
     assert one == 1
+
+
+def check_threads_of_depthwise(plan: Plan, config: Depthwise) -> None:
+    """Every output has a thread, and no block is without one."""
+    problem, known = plan.problem, constants(plan)
+    assert isinstance(problem, Conv2d)
+    assert (known["TILES_H"] - 1) * config.rows < problem.oh <= known["TILES_H"] * config.rows
+    assert (known["TILES_W"] - 1) * config.columns < problem.ow <= known["TILES_W"] * config.columns
+    assert (known["VECTORS"] - 1) * config.vector < problem.k <= known["VECTORS"] * config.vector
+    assert known["UNITS"] == problem.n * known["TILES_H"] * known["TILES_W"] * known["VECTORS"]
+    assert (plan.main.grid[0] - 1) * config.threads < known["UNITS"] <= plan.main.grid[0] * config.threads
+
+
+def check_blocks_of_direct(plan: Plan, config: Direct) -> None:
+    """Every output has a block, every slab a warp, and none is without."""
+    problem, known = plan.problem, constants(plan)
+    assert isinstance(problem, Conv2d)
+    assert (known["TILES_H"] - 1) * config.tile_h < problem.oh <= known["TILES_H"] * config.tile_h
+    assert (known["TILES_W"] - 1) * config.tile_w < problem.ow <= known["TILES_W"] * config.tile_w
+    assert (known["ALL_SLABS"] - 1) * known["SLAB_K"] < problem.k <= known["ALL_SLABS"] * known["SLAB_K"]
+    assert (known["SLAB_TILES"] - 1) * config.slabs < known["ALL_SLABS"] <= known["SLAB_TILES"] * config.slabs
+    blocks = problem.n * known["TILES_H"] * known["TILES_W"] * known["SLAB_TILES"]
+    assert plan.main.grid == (blocks, 1, 1)
+    assert config.warps % config.slabs == 0
 
 
 def check_blocks_of_mma(plan: Plan, config: Mma) -> None:
@@ -170,7 +202,7 @@ def test_every_rejection_says_a_number_and_by_how_much() -> None:
 
 
 def test_too_many_groups_for_the_grid_say_so() -> None:
-    problem = Conv2d(1, 1, 1, 65536, 65536, 1, 1, groups=65536)
+    problem = Conv2d(1, 1, 1, 2 * 65536, 65536, 1, 1, groups=65536)
     with pytest.raises(Infeasible, match=r"no kernel can serve conv2d:.* on gfx906; for instance: "):
         generator.default(problem, TARGETS["gfx906"])
 
@@ -224,11 +256,12 @@ def test_no_feasible_config_is_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("target", [t for t in TARGETS.values() if not t.instructions], ids=lambda target: target.name)
-def test_without_matrix_instructions_the_family_simt_serves_everything(target: Target) -> None:
+def test_without_matrix_instructions_dot_products_serve_everything(target: Target) -> None:
     """gfx906 and gfx1030 have dot products only, and the CPU itself has neither."""
     assert {plan.config.family for plan in generator.space(LARGE, target)[0]} == {"simt"}
     for problem in problems(seed=12, count=40):
-        assert generator.default(problem, target).config.family == "simt"
+        families = {plan.config.family for plan in generator.space(problem, target)[0]}
+        assert "simt" in families <= {"simt", "depthwise"}
     with pytest.raises(Infeasible, match=rf"{target.name} has no matrix instruction: the family simt serves it"):
         generator.plan(LARGE, TILE, target)
 

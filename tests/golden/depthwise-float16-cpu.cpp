@@ -5,7 +5,7 @@
 //   y   = relu((acc + bias[k]) * multiplier), as float16
 //
 // target    cpu
-// config    depthwise rows=8 columns=4 vector=8 run=2 threads=128
+// config    depthwise rows=8 columns=8 vector=4 run=2 threads=128
 // launch    conv2d_fold<<<48x1x1, 128, 512 B>>>, once a set of weights
 // launch    conv2d_spread<<<2x1x1, 128, 0 B>>>, once a set of weights
 // launch    conv2d_depthwise<<<5x1x1, 128, 0 B>>>, once a call
@@ -37,19 +37,21 @@ constexpr bool W_SIGNED = false;
 
 // The config.
 constexpr int ROWS = 8;  // of outputs of a thread
-constexpr int COLUMNS = 4;  // of outputs of a thread
-constexpr int VECTOR = 8;  // channels of a thread
+constexpr int COLUMNS = 8;  // of outputs of a thread
+constexpr int VECTOR = 4;  // channels of a thread
 constexpr int RUN = 2;  // neighbouring outputs that share the words of the first
 constexpr int THREADS = 128;
 
 // What follows.
 constexpr int WORDS = 1;  // of four taps in a filter row
 constexpr int TILES_H = 7;
-constexpr int TILES_W = 14;
-constexpr int VECTORS = 6;  // of channels
+constexpr int TILES_W = 7;
+constexpr int VECTORS = 12;  // of channels
 constexpr int UNITS = 588;  // threads that have outputs
 constexpr int FOLD_THREADS = 128;
 
+static_assert(C_GROUP == 1 && K == C * K_GROUP && REDUCTION == R * S, "a filter has one input channel");
+static_assert(PIXELS / (ROWS * COLUMNS) * VECTORS <= UNITS, "every output has a thread");
 static_assert(VECTOR % 4 == 0, "four channels are a word");
 static_assert(WORDS * 4 >= S + (RUN - 1) * STRIDE_W, "the taps of a run are in its words");
 static_assert(RUN == 1 || (RUN == 2 && DILATION_W == 1), "the taps of a run are neighbours");
@@ -449,6 +451,12 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
 }
 
 // How the CPU device calls a thread.
-extern "C" void conv2d_fold_entry(const void* args) { conv2d_fold(*static_cast<const Arguments*>(args)); }
-extern "C" void conv2d_spread_entry(const void* args) { conv2d_spread(*static_cast<const Arguments*>(args)); }
-extern "C" void conv2d_depthwise_entry(const void* args) { conv2d_depthwise(*static_cast<const Arguments*>(args)); }
+extern "C" void conv2d_fold_entry(const void* args) {
+    conv2d_fold(*static_cast<const Arguments*>(args));
+}
+extern "C" void conv2d_spread_entry(const void* args) {
+    conv2d_spread(*static_cast<const Arguments*>(args));
+}
+extern "C" void conv2d_depthwise_entry(const void* args) {
+    conv2d_depthwise(*static_cast<const Arguments*>(args));
+}

@@ -59,7 +59,10 @@ constexpr int COPIES_IN_FLIGHT = 3;  // of a thread
 constexpr int SMEM_BYTES = 10880;
 constexpr int FOLD_THREADS = 128;
 
-static_assert(TAPS == R * S && STEPS == (TAPS * CHUNKS + 1) / 2, "a step is two chunks of 16 channels");
+static_assert(REDUCTION == TAPS * C_GROUP && TAPS == R * S, "a filter");
+static_assert(STEPS == (TAPS * CHUNKS + 1) / 2, "a step is two chunks of 16 channels");
+static_assert(PIXELS % (OUT_H * OUT_W) == 0 && TILES_H * TILE_H >= OUT_H && TILES_W * TILE_W >= OUT_W,
+              "every output of an image is in a tile");
 static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0, "a warp finishes all outputs of its slab");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
@@ -388,6 +391,7 @@ constexpr int IN_ROWS = (TILE_H - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 constexpr int IN_COLUMNS = (TILE_W - 1) * STRIDE_W + (S - 1) * DILATION_W + 1;
 constexpr int IN_PIXELS = IN_ROWS * IN_COLUMNS;
 constexpr int TILE_PIXELS = TILE_H * TILE_W;
+constexpr bool ALL_INSIDE = !PADDED && OUT_H % TILE_H == 0 && OUT_W % TILE_W == 0;
 struct Shared {
     alignas(16) unsigned char x[SLABS * CHUNKS][IN_PIXELS][16];
     // On its way to device memory. The padding spreads the pixels over the banks.
@@ -419,7 +423,7 @@ __device__ __forceinline__ void load_tile(const Arguments& args, Shared& shared,
         const int pixel = i / PER_PIXEL, channel = i % PER_PIXEL * X_BYTES;
         const unsigned row = first_row + pixel / IN_COLUMNS, column = first_column + pixel % IN_COLUMNS;
         const int c = tile.slab * (CHUNKS * 16) + channel;
-        const bool is_inside = row < IN_H && column < IN_W;
+        const bool is_inside = ALL_INSIDE || (row < IN_H && column < IN_W);
         unsigned char* const to = &shared.x[channel / 16][pixel][channel % 16];
         if (!is_inside) {
             tile::fill<X_BYTES>(to, padding_word(args));
@@ -626,6 +630,12 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
 }
 
 // How the CPU device calls a thread.
-extern "C" void conv2d_fold_entry(const void* args) { conv2d_fold(*static_cast<const Arguments*>(args)); }
-extern "C" void conv2d_spread_entry(const void* args) { conv2d_spread(*static_cast<const Arguments*>(args)); }
-extern "C" void conv2d_direct_entry(const void* args) { conv2d_direct(*static_cast<const Arguments*>(args)); }
+extern "C" void conv2d_fold_entry(const void* args) {
+    conv2d_fold(*static_cast<const Arguments*>(args));
+}
+extern "C" void conv2d_spread_entry(const void* args) {
+    conv2d_spread(*static_cast<const Arguments*>(args));
+}
+extern "C" void conv2d_direct_entry(const void* args) {
+    conv2d_direct(*static_cast<const Arguments*>(args));
+}

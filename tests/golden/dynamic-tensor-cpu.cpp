@@ -340,5 +340,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) dynamic_convert(const Argu
 }
 
 // How the CPU device calls a thread.
-extern "C" void dynamic_look_entry(const void* args) { dynamic_look(*static_cast<const Arguments*>(args)); }
-extern "C" void dynamic_convert_entry(const void* args) { dynamic_convert(*static_cast<const Arguments*>(args)); }
+extern "C" void dynamic_look_entry(const void* args) {
+    dynamic_look(*static_cast<const Arguments*>(args));
+}
+extern "C" void dynamic_convert_entry(const void* args) {
+    dynamic_convert(*static_cast<const Arguments*>(args));
+}

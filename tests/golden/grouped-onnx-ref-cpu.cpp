@@ -446,4 +446,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
 }
 
 // How the CPU device calls a thread.
-extern "C" void conv2d_simt_entry(const void* args) { conv2d_simt(*static_cast<const Arguments*>(args)); }
+extern "C" void conv2d_simt_entry(const void* args) {
+    conv2d_simt(*static_cast<const Arguments*>(args));
+}

@@ -799,4 +799,6 @@ conv2d_mma(const Arguments args) {
 }
 
 // How the CPU device calls a thread.
-extern "C" void conv2d_mma_entry(const void* args) { conv2d_mma(*static_cast<const Arguments*>(args)); }
+extern "C" void conv2d_mma_entry(const void* args) {
+    conv2d_mma(*static_cast<const Arguments*>(args));
+}

@@ -1047,5 +1047,9 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
 }
 
 // How the CPU device calls a thread.
-extern "C" void conv2d_fold_entry(const void* args) { conv2d_fold(*static_cast<const Arguments*>(args)); }
-extern "C" void conv2d_mma_entry(const void* args) { conv2d_mma(*static_cast<const Arguments*>(args)); }
+extern "C" void conv2d_fold_entry(const void* args) {
+    conv2d_fold(*static_cast<const Arguments*>(args));
+}
+extern "C" void conv2d_mma_entry(const void* args) {
+    conv2d_mma(*static_cast<const Arguments*>(args));
+}
