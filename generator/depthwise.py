@@ -135,26 +135,26 @@ def held_words(problem: Conv2d, config: Depthwise) -> int:
 
 
 def cost(plan: Plan) -> float:
-    """About how long the launch takes, in clocks of a multiprocessor: a warp's instructions, four a clock, half of them
-    on units of half the rate; or what the second-level cache brings."""
+    """About how long the launch takes, in clocks of a multiprocessor."""
     config, problem, target = plan.config, plan.problem, plan.target
     assert isinstance(config, Depthwise)
     assert isinstance(problem, Conv2d)
     height, width = _span(problem, config)
     words, quads = ceil_div(problem.s, 4), config.vector // 4
-    of_load = 6 if not plan.roles["gathers"] else 24
-    load = height * width * (of_load + quads * (6 if config.run == 1 else 4))
+    # Instructions of a thread, counted in the binaries: what each loaded pixel takes, and each output.
+    of_pixel = 4 + quads * (2.5 if config.run > 1 else 4) if not plan.roles["gathers"] else 24
     outputs = config.rows * config.columns * config.vector
-    work = load + outputs * (2 * problem.r * words * (1 + problem.quantization.w_zero_point) + 10) + 120
+    of_output = 1.3 * problem.r * words * (1 + problem.quantization.w_zero_point) + 6.5
+    work = height * width * of_pixel + outputs * of_output + 80
     blocks = plan.main.grid[0]
     if target.vendor == "cpu":  # one thread after the other
-        return blocks * config.threads * work / 64
-    registers = min(255, 32 + held_words(problem, config))
+        return blocks * config.threads * work / 40
+    registers = min(255.0, 24 + 0.6 * held_words(problem, config))
     resident = max(
-        1, min(target.registers_per_sm // (registers * config.threads), target.threads_per_sm // config.threads)
+        1, min(int(target.registers_per_sm / (registers * config.threads)), target.threads_per_sm // config.threads)
     )
     held = min(resident, ceil_div(blocks, target.processors))
     warps = held * config.threads // target.warp_size
-    fetch = warps * target.warp_size * height * width * config.vector / 40
-    step = max(warps * work * 1.5 / 4, fetch, 700.0 * height / 4)
-    return ceil_div(blocks, held * target.processors) * step + 1200
+    # So few instructions a clock as the warps allow: each waits for its own.
+    step = warps * work / min(2.7, warps / 8)
+    return ceil_div(blocks, held * target.processors) * (step + 1500) + 1200

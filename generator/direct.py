@@ -186,5 +186,6 @@ def cost(plan: Plan) -> float:
         ),
     )
     held = min(resident, ceil_div(blocks, target.processors))
-    step = max(held * work * 1.3 / 4, held * in_bytes / 24, 2000.0)
-    return ceil_div(blocks, held * target.processors) * step + 1200
+    # So few instructions a clock as the warps allow: each waits for its own. A block waits for its input first.
+    step = max(held * work / min(2.5, held * config.warps / 12), held * in_bytes / 24)
+    return ceil_div(blocks, held * target.processors) * (step + 2500) + 1200
