@@ -53,9 +53,12 @@ FAMILIES: dict[str, Family] = {
         depthwise.CHOICES,
         depthwise.plan,
         depthwise.cost,
-        likely=depthwise.LIKELY,
+        depthwise.configs,
+        depthwise.LIKELY,
     ),
-    "direct": Family(("conv2d",), direct.Direct, direct.CHOICES, direct.plan, direct.cost, likely=direct.LIKELY),
+    "direct": Family(
+        ("conv2d",), direct.Direct, direct.CHOICES, direct.plan, direct.cost, direct.configs, direct.LIKELY
+    ),
     "elementwise": Family(
         ("quantize", "dequantize", "requantize"),
         elementwise.Elementwise,

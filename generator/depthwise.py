@@ -3,6 +3,8 @@ memory to registers and serve all outputs of a thread; four taps are one dot pro
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,12 +43,25 @@ CHOICES: dict[str, tuple[int, ...]] = {
 LIKELY: dict[str, tuple[int, ...]] = {"threads": (128,)}
 
 
+def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Depthwise]:
+    """All of them, or none where no config serves the problem."""
+    if _why_none(problem) is None:
+        for values in itertools.product(*choices.values()):
+            yield Depthwise(**dict(zip(choices, values, strict=True)))
+
+
+def _why_none(problem: Conv2d) -> str | None:
+    if problem.c_group != 1 or problem.groups == 1:
+        return f"a depthwise layer has groups=c (here groups={problem.groups}, c={problem.c})"
+    if problem.layout != "nhwc":
+        return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
+    return None
+
+
 def plan(problem: Conv2d, config: Depthwise, target: Target) -> Plan:
     check_choices(config, CHOICES)
-    if problem.c_group != 1 or problem.groups == 1:
-        raise Infeasible(f"a depthwise layer has groups=c (here groups={problem.groups}, c={problem.c})")
-    if problem.layout != "nhwc":
-        raise Infeasible(f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc")
+    if (reason := _why_none(problem)) is not None:
+        raise Infeasible(reason)
     q, vector = problem.quantization, config.vector
     # Otherwise channels are read and written one by one.
     gathers = problem.k_group > 1 or problem.c % 4 != 0

@@ -3,7 +3,9 @@ and serves all taps; the filters of several groups are spread over one matrix, w
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +13,7 @@ from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import FOLD_THREADS, aliases, argument_fields, fold_launch, problem_constants
 from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.instruction import MatrixInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -39,18 +42,35 @@ CHOICES: dict[str, tuple[int, ...]] = {
 LIKELY: dict[str, tuple[int, ...]] = {"warps": (4, 8)}
 
 
+def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Direct]:
+    """All of them, or none where no config serves the problem."""
+    if _why_none(problem, target) is None:
+        for values in itertools.product(*choices.values()):
+            yield Direct(**dict(zip(choices, values, strict=True)))
+
+
+def _instruction(target: Target) -> MatrixInstruction | None:
+    return next((i for i in target.instructions if i.name == "mma_m16n8k32"), None)
+
+
+def _why_none(problem: Conv2d, target: Target) -> str | None:
+    if _instruction(target) is None or not target.async_copies:
+        return f"{target.name} has no mma.m16n8k32 with asynchronous copies"
+    if problem.layout != "nhwc":
+        return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
+    if problem.c_group not in (1, 2, 4, 8, 16, 32):
+        return f"groups of {problem.c_group} channels do not divide 16 and are not 32"
+    if problem.c % 4:
+        return f"c={problem.c} is no multiple of 4, the narrowest asynchronous copy"
+    return None
+
+
 def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
     check_choices(config, CHOICES)
-    q, c_group = problem.quantization, problem.c_group
-    instruction = next((i for i in target.instructions if i.name == "mma_m16n8k32"), None)
-    if instruction is None or not target.async_copies:
-        raise Infeasible(f"{target.name} has no mma.m16n8k32 with asynchronous copies")
-    if problem.layout != "nhwc":
-        raise Infeasible(f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc")
-    if c_group not in (1, 2, 4, 8, 16, 32):
-        raise Infeasible(f"groups of {c_group} channels do not divide 16 and are not 32")
-    if problem.c % 4:
-        raise Infeasible(f"c={problem.c} is no multiple of 4, the narrowest asynchronous copy")
+    if (reason := _why_none(problem, target)) is not None:
+        raise Infeasible(reason)
+    q, c_group, instruction = problem.quantization, problem.c_group, _instruction(target)
+    assert instruction is not None
     slab_c = max(16, c_group)
     slab_k = slab_c // c_group * problem.k_group
     if slab_k % 8:
