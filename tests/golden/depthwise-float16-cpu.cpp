@@ -289,14 +289,14 @@ __device__ __forceinline__ Pixel load_pixel(const X* pixel, [[maybe_unused]] int
 
 __device__ __forceinline__ Row load_row(const Arguments& args, const Place& place, int row) {
     Row result;
-    const bool is_inside = !PADDED || static_cast<unsigned>(row) < IN_H;
+    // A tile may reach beyond the last output, and so beyond the image.
+    const bool is_inside = (!PADDED && OUT_H % ROWS == 0) || static_cast<unsigned>(row) < IN_H;
     const int first = place.column * STRIDE_W - PAD_LEFT;
     const X* const pixels = args.x + ((place.n * IN_H + row) * IN_W + first) * C;
 #pragma unroll
     for (int i = 0; i < SPAN; ++i) {
 #pragma unroll
         for (int j = 0; j < QUADS; ++j) result.pixel[i].quad[j] = padding_word(args);
-        // A tile may reach beyond the last output column, and so beyond the image.
         const bool exists = (!PADDED && OUT_W % COLUMNS == 0) || static_cast<unsigned>(first + i) < IN_W;
         if (is_inside && exists) result.pixel[i] = load_pixel(pixels + i * C, place.k);
     }
