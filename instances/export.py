@@ -126,7 +126,7 @@ def _c_type(plan: Plan, ctype: str) -> str:
 def _header(kernels: list[Exported]) -> str:
     lines = [
         "// The kernels of this export: their one argument, and how they are launched. Each has a file of its name.",
-        "// A kernel that is launched once a set of weights writes what the last one reads; all take the same argument.",
+        "// What is launched once a set of weights writes what the last one reads. All take the same argument.",
         "#pragma once",
         "#include <stdint.h>",
     ]
