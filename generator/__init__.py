@@ -29,6 +29,8 @@ class Family:
     cost: Callable[[Plan], float]
     # Where there are too many combinations: those that may be feasible.
     promising: Callable[[Any, Target, dict[str, tuple[int, ...]]], Iterator[Config]] | None = None
+    # What stands against every config of the family, where it does not serve the problem at all.
+    why_none: Callable[[Any, Target], str | None] | None = None
     # Fewer choices for some fields: among these `default` looks first, for a cold lookup waits for it.
     likely: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
@@ -38,6 +40,8 @@ class Family:
         if self.promising is not None:
             yield from self.promising(problem, target, choices)
             return
+        if self.why_none is not None and self.why_none(problem, target) is not None:
+            return
         for values in itertools.product(*choices.values()):
             yield self.config(**dict(zip(choices, values, strict=True)))
 
@@ -45,7 +49,7 @@ class Family:
 FAMILIES: dict[str, Family] = {
     "simt": Family(("conv2d",), simt.Simt, simt.CHOICES, simt.plan, simt.cost, likely=simt.LIKELY),
     "mma": Family(
-        ("conv2d",), mma_space.Mma, mma_space.CHOICES, mma.plan, mma.cost, mma_space.configs, mma_space.LIKELY
+        ("conv2d",), mma_space.Mma, mma_space.CHOICES, mma.plan, mma.cost, mma_space.configs, likely=mma_space.LIKELY
     ),
     "depthwise": Family(
         ("conv2d",),
@@ -53,11 +57,17 @@ FAMILIES: dict[str, Family] = {
         depthwise.CHOICES,
         depthwise.plan,
         depthwise.cost,
-        depthwise.configs,
-        depthwise.LIKELY,
+        why_none=depthwise.why_none,
+        likely=depthwise.LIKELY,
     ),
     "direct": Family(
-        ("conv2d",), direct.Direct, direct.CHOICES, direct.plan, direct.cost, direct.configs, direct.LIKELY
+        ("conv2d",),
+        direct.Direct,
+        direct.CHOICES,
+        direct.plan,
+        direct.cost,
+        why_none=direct.why_none,
+        likely=direct.LIKELY,
     ),
     "elementwise": Family(
         ("quantize", "dequantize", "requantize"),

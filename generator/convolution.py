@@ -9,12 +9,13 @@ import numpy as np
 
 from qconv.activation import POLYNOMIALS
 from qconv.epilogue import steps
-from qconv.generator.plan import ROUNDINGS, Constant, Field, Launch
+from qconv.generator.plan import ROUNDINGS, Constant, Field, Launch, ceil_div
 from qconv.problem import Conv2d
 from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
 from qconv.step import Argument
 
 FOLD_THREADS = 128
+SPREAD_THREADS = 128
 
 
 @lru_cache(maxsize=256)
@@ -55,9 +56,14 @@ def _literals(terms: tuple[float, ...]) -> str:
     return ",\n".join(", ".join(spelled[at : at + 4]) for at in range(0, len(spelled), 4))
 
 
+def argument_fields(problem: Conv2d, own: tuple[Field, ...] = ()) -> tuple[Field, ...]:
+    """The argument struct: pointers first, so that it has no holes; the last of them are the family's own."""
+    pointers, scalars = _pointers_and_scalars(problem)
+    return (*pointers, *own, *scalars)
+
+
 @lru_cache(maxsize=256)
-def argument_fields(problem: Conv2d) -> tuple[Field, ...]:
-    """The argument struct: pointers first, so that it has no holes."""
+def _pointers_and_scalars(problem: Conv2d) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
     quantization, channels_last = problem.quantization, problem.layout == "nhwc"
     pointers = [
         Field("x", "const X*", "x", f"activations, {'NHWC' if channels_last else 'NCHW'}"),
@@ -82,15 +88,40 @@ def argument_fields(problem: Conv2d) -> tuple[Field, ...]:
             scalars.append(Field(argument.name, argument.ctype, "value", argument.says, argument))
     if quantization.x_zero_point:
         scalars.append(Field("x_zero", "int", "value", "the input zero point", X_ZERO))
-    return tuple(pointers + scalars)
+    return tuple(pointers), tuple(scalars)
 
 
 X_ZERO = Argument("x_zero", "int", False, "the input zero point", lambda q, parameters: parameters.x_zero_point)
 
 
-def fold_launch(problem: Conv2d) -> Launch:
+def fold_launches(problem: Conv2d) -> tuple[Launch, ...]:
     """What follows from x_zero_point and the weights alone."""
-    return Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "a set of weights")
+    if not problem.quantization.x_zero_point:
+        return ()
+    return (Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "a set of weights"),)
+
+
+def fold_constants(problem: Conv2d) -> tuple[Constant, ...]:
+    return (Constant("FOLD_THREADS", FOLD_THREADS),) * problem.quantization.x_zero_point
+
+
+def spread_launch(words: int) -> Launch:
+    """The weights in the order in which the main kernel reads them, a thread for each word."""
+    return Launch("conv2d_spread", (ceil_div(words, SPREAD_THREADS), 1, 1), SPREAD_THREADS, 0, "a set of weights")
+
+
+def pads_with_zero_point(problem: Conv2d) -> bool:
+    """Whether padding is something else than zeros."""
+    q = problem.quantization
+    return any(problem.pad) and q.x_zero_point and q.mode.padding == "zero_point"
+
+
+def input_span(problem: Conv2d, rows: int, columns: int) -> tuple[int, int]:
+    """Rows and columns of the input that a tile of outputs looks at."""
+    return (
+        (rows - 1) * problem.stride[0] + (problem.r - 1) * problem.dilation[0] + 1,
+        (columns - 1) * problem.stride[1] + (problem.s - 1) * problem.dilation[1] + 1,
+    )
 
 
 @lru_cache(maxsize=256)

@@ -3,19 +3,25 @@ memory to registers and serve all outputs of a thread; four taps are one dot pro
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convolution import FOLD_THREADS, aliases, argument_fields, fold_launch, problem_constants
+from qconv.generator.convolution import (
+    SPREAD_THREADS,
+    aliases,
+    argument_fields,
+    fold_constants,
+    fold_launches,
+    input_span,
+    problem_constants,
+    spread_launch,
+)
 from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-SPREAD_THREADS = 128
 # Of a thread, unrolled: what is longer compiles slowly or not at all, and does not stay in the instruction cache.
 MOST_PRODUCTS = 6144
 MOST_INPUT_ROWS = 24
@@ -43,14 +49,8 @@ CHOICES: dict[str, tuple[int, ...]] = {
 LIKELY: dict[str, tuple[int, ...]] = {"threads": (128,)}
 
 
-def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Depthwise]:
-    """All of them, or none where no config serves the problem."""
-    if _why_none(problem) is None:
-        for values in itertools.product(*choices.values()):
-            yield Depthwise(**dict(zip(choices, values, strict=True)))
-
-
-def _why_none(problem: Conv2d) -> str | None:
+def why_none(problem: Conv2d, _target: Target) -> str | None:
+    """What stands against every config."""
     if problem.c_group != 1 or problem.groups == 1:
         return f"a depthwise layer has groups=c (here groups={problem.groups}, c={problem.c})"
     if problem.layout != "nhwc":
@@ -60,7 +60,7 @@ def _why_none(problem: Conv2d) -> str | None:
 
 def plan(problem: Conv2d, config: Depthwise, target: Target) -> Plan:
     check_choices(config, CHOICES)
-    if (reason := _why_none(problem)) is not None:
+    if (reason := why_none(problem, target)) is not None:
         raise Infeasible(reason)
     q, vector = problem.quantization, config.vector
     # Otherwise channels are read and written one by one.
@@ -86,9 +86,7 @@ def plan(problem: Conv2d, config: Depthwise, target: Target) -> Plan:
     taps = problem.r * words * vectors * vector
     at_most(units, 2**31 - 1 - config.threads, "threads")
 
-    fields = argument_fields(problem)
-    pointers = [field for field in fields if field.is_pointer]
-    pointers.append(Field("taps", "int*", "workspace", "the filters, four taps of a channel to a word", None, taps))
+    spread = Field("taps", "int*", "workspace", "the filters, four taps of a channel to a word", None, taps)
     of_thread = 1 if gathers else vector
     alignment = {"x": of_thread, "w": 1, "y": min(16, of_thread * DATA_TYPES[q.out_type].bytes)}
     if q.residual != "none":
@@ -108,23 +106,18 @@ def plan(problem: Conv2d, config: Depthwise, target: Target) -> Plan:
             Constant("TILES_W", tiles_w),
             Constant("VECTORS", vectors, "of channels"),
             Constant("UNITS", units, "threads that have outputs"),
+            *fold_constants(problem),
         ),
     }
-    launches = [
-        Launch("conv2d_spread", (ceil_div(taps, SPREAD_THREADS), 1, 1), SPREAD_THREADS, 0, "a set of weights"),
-        Launch("conv2d_depthwise", (ceil_div(units, config.threads), 1, 1), config.threads, 0),
-    ]
-    if q.x_zero_point:
-        constants["What follows."] += (Constant("FOLD_THREADS", FOLD_THREADS),)
-        launches.insert(0, fold_launch(problem))
+    main = Launch("conv2d_depthwise", (ceil_div(units, config.threads), 1, 1), config.threads, 0)
     return Plan(
         problem=problem,
         config=config,
         target=target,
         page="conv2d/depthwise.j2",
         constants=constants,
-        launches=tuple(launches),
-        fields=(*pointers, *(field for field in fields if not field.is_pointer)),
+        launches=(*fold_launches(problem), spread_launch(taps), main),
+        fields=argument_fields(problem, (spread,)),
         alignment=alignment,
         aliases=aliases(problem),
         roles={"gathers": gathers, "spread_threads": SPREAD_THREADS},
@@ -134,10 +127,7 @@ def plan(problem: Conv2d, config: Depthwise, target: Target) -> Plan:
 
 def _span(problem: Conv2d, config: Depthwise) -> tuple[int, int]:
     """Input rows and columns that a thread's outputs look at."""
-    return (
-        (config.rows - 1) * problem.stride[0] + (problem.r - 1) * problem.dilation[0] + 1,
-        (config.columns - 1) * problem.stride[1] + (problem.s - 1) * problem.dilation[1] + 1,
-    )
+    return input_span(problem, config.rows, config.columns)
 
 
 def held_words(problem: Conv2d, config: Depthwise) -> int:

@@ -3,21 +3,28 @@ and serves all taps; the filters of several groups are spread over one matrix, w
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convolution import FOLD_THREADS, aliases, argument_fields, fold_launch, problem_constants
+from qconv.generator.convolution import (
+    SPREAD_THREADS,
+    aliases,
+    argument_fields,
+    fold_constants,
+    fold_launches,
+    input_span,
+    pads_with_zero_point,
+    problem_constants,
+    spread_launch,
+)
 from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.instruction import MatrixInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-SPREAD_THREADS = 128
 # Of a lane, in registers while a warp works on its slab.
 MOST_FILTER_WORDS = 128
 # Output channels of a slab: more sums and filters than a lane holds.
@@ -42,18 +49,12 @@ CHOICES: dict[str, tuple[int, ...]] = {
 LIKELY: dict[str, tuple[int, ...]] = {"warps": (4, 8)}
 
 
-def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Direct]:
-    """All of them, or none where no config serves the problem."""
-    if _why_none(problem, target) is None:
-        for values in itertools.product(*choices.values()):
-            yield Direct(**dict(zip(choices, values, strict=True)))
-
-
 def _instruction(target: Target) -> MatrixInstruction | None:
     return next((i for i in target.instructions if i.name == "mma_m16n8k32"), None)
 
 
-def _why_none(problem: Conv2d, target: Target) -> str | None:
+def why_none(problem: Conv2d, target: Target) -> str | None:
+    """What stands against every config."""
     if _instruction(target) is None or not target.async_copies:
         return f"{target.name} has no mma.m16n8k32 with asynchronous copies"
     if problem.layout != "nhwc":
@@ -67,7 +68,7 @@ def _why_none(problem: Conv2d, target: Target) -> str | None:
 
 def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
     check_choices(config, CHOICES)
-    if (reason := _why_none(problem, target)) is not None:
+    if (reason := why_none(problem, target)) is not None:
         raise Infeasible(reason)
     q, c_group, instruction = problem.quantization, problem.c_group, _instruction(target)
     assert instruction is not None
@@ -88,7 +89,7 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
     tile_pixels = config.tile_h * config.tile_w
     at_most(config.warps // config.slabs, ceil_div(tile_pixels, 16), "warps of a slab (it has as many times 16 pixels)")
     threads = config.warps * target.warp_size
-    in_rows, in_columns = _input_tile(problem, config)
+    in_rows, in_columns = input_span(problem, config.tile_h, config.tile_w)
     y_bytes = DATA_TYPES[q.out_type].bytes
     smem_bytes = config.slabs * slab_c * in_rows * in_columns
     smem_bytes += tile_pixels * (config.slabs * slab_k * y_bytes + 16)
@@ -102,9 +103,7 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
     vector_k = math.gcd(16 // y_bytes, math.gcd(problem.k, slab_k))
 
     words = slabs * steps * atoms * 64
-    fields = argument_fields(problem)
-    pointers = [field for field in fields if field.is_pointer]
-    pointers.append(Field("fragments", "int*", "workspace", "the filters as a warp's lanes hold them", None, words))
+    spread = Field("fragments", "int*", "workspace", "the filters as a warp's lanes hold them", None, words)
     alignment = {"x": x_bytes, "w": 1, "y": vector_k * y_bytes}
     if q.residual != "none":
         alignment["residual"] = DATA_TYPES[q.residual].bytes
@@ -132,24 +131,19 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
             Constant("VECTOR_K", vector_k, "channels that are written at once"),
             *_copies_in_flight(target, in_rows * in_columns * config.slabs * slab_c // x_bytes, threads),
             Constant("SMEM_BYTES", smem_bytes),
+            *fold_constants(problem),
         ),
     }
-    launches = [
-        Launch("conv2d_spread", (ceil_div(words, SPREAD_THREADS), 1, 1), SPREAD_THREADS, 0, "a set of weights"),
-        Launch("conv2d_direct", (blocks, 1, 1), threads, smem_bytes),
-    ]
-    if q.x_zero_point:
-        constants["What follows."] += (Constant("FOLD_THREADS", FOLD_THREADS),)
-        launches.insert(0, fold_launch(problem))
-    fills = bool(any(problem.pad) and q.x_zero_point and q.mode.padding == "zero_point")
+    main = Launch("conv2d_direct", (blocks, 1, 1), threads, smem_bytes)
+    fills = pads_with_zero_point(problem)
     return Plan(
         problem=problem,
         config=config,
         target=target,
         page="conv2d/direct.j2",
         constants=constants,
-        launches=tuple(launches),
-        fields=(*pointers, *(field for field in fields if not field.is_pointer)),
+        launches=(*fold_launches(problem), spread_launch(words), main),
+        fields=argument_fields(problem, (spread,)),
         alignment=alignment,
         aliases=aliases(problem),
         roles={
@@ -160,14 +154,6 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
             "spread_threads": SPREAD_THREADS,
         },
         wants=("warp", "copies", "matrices", *(("fill",) if fills else ())),
-    )
-
-
-def _input_tile(problem: Conv2d, config: Direct) -> tuple[int, int]:
-    """Rows and columns of the input that a tile of outputs looks at."""
-    return (
-        (config.tile_h - 1) * problem.stride[0] + (problem.r - 1) * problem.dilation[0] + 1,
-        (config.tile_w - 1) * problem.stride[1] + (problem.s - 1) * problem.dilation[1] + 1,
     )
 
 
@@ -184,7 +170,7 @@ def cost(plan: Plan) -> float:
     assert isinstance(config, Direct)
     assert isinstance(problem, Conv2d)
     constant = {c.name: c.value for c in plan.constants["What follows."]}
-    in_rows, in_columns = _input_tile(problem, config)
+    in_rows, in_columns = input_span(problem, config.tile_h, config.tile_w)
     slab_c, atoms, steps = 16 * constant["CHUNKS"], constant["ATOMS"], constant["STEPS"]
     in_bytes = in_rows * in_columns * config.slabs * slab_c
     pieces = in_bytes // constant["X_BYTES"]

@@ -8,7 +8,14 @@ from functools import lru_cache
 
 from qconv.dtypes import DATA_TYPES
 from qconv.epilogue import steps as epilogue_steps
-from qconv.generator.convolution import FOLD_THREADS, aliases, argument_fields, fold_launch, problem_constants
+from qconv.generator.convolution import (
+    aliases,
+    argument_fields,
+    fold_constants,
+    fold_launches,
+    pads_with_zero_point,
+    problem_constants,
+)
 from qconv.generator.mma_space import Mma, Shape, checked, in_cluster, whole_tiles
 from qconv.generator.plan import Constant, Field, Launch, Plan, at_most, ceil_div
 from qconv.problem import Conv2d
@@ -29,19 +36,18 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
     whole = whole_tiles(config, target, tiles)
     blocks = config.persist * target.processors or whole + (tiles - whole) * config.split
     at_most(blocks, 2**31 - 1, "blocks")
-    fields = argument_fields(problem)
-    pointers = [field for field in fields if field.is_pointer]
-    scalars = [field for field in fields if not field.is_pointer]
-    if _reads_padding(problem, target, shape):
-        pointers.append(Field("padding", "int*", "workspace", "x_zero in every byte", None, PADDING_WORDS))
+    own: list[Field] = []
+    reads_padding = _reads_padding(problem, target, shape)
+    if reads_padding:
+        own.append(Field("padding", "int*", "workspace", "x_zero in every byte", None, PADDING_WORDS))
     if combine == "scratch":
         shared = tiles - whole
         sums = shared * config.tile_m * config.tile_n
         if q.w_zero_point:
             sums += shared * config.tile_m * shape.atom_n * (config.tile_n // config.warp_n)
         at_most(4 * sums, 2**30, "bytes of scratch memory")
-        pointers.append(Field("sums", "int*", "scratch", "of tiles that several blocks share", None, sums))
-        pointers.append(Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, shared))
+        own.append(Field("sums", "int*", "scratch", "of tiles that several blocks share", None, sums))
+        own.append(Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, shared))
     alignment = {"x": shape.x_bytes, "w": shape.w_bytes}
     alignment["y"] = 16 if config.staged else vector_n * DATA_TYPES[q.out_type].bytes
     if q.residual != "none":
@@ -76,22 +82,18 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
             Constant("VECTOR_N", vector_n, "channels that are written at once"),
             *_copies_in_flight(problem, config, target, shape),
             Constant("SMEM_BYTES", smem_bytes),
+            *fold_constants(problem),
+            *((Constant("PADDING_WORDS", PADDING_WORDS, "of four times x_zero"),) * reads_padding),
         ),
     }
-    launches: tuple[Launch, ...] = (Launch("conv2d_mma", (blocks, 1, 1), shape.threads, smem_bytes),)
-    if q.x_zero_point:
-        constants["What follows."] += (Constant("FOLD_THREADS", FOLD_THREADS),)
-        if _reads_padding(problem, target, shape):
-            constants["What follows."] += (Constant("PADDING_WORDS", PADDING_WORDS, "of four times x_zero"),)
-        launches = (fold_launch(problem), *launches)
     return Plan(
         problem=problem,
         config=config,
         target=target,
         page="conv2d/mma.j2",
         constants=constants,
-        launches=launches,
-        fields=(*pointers, *scalars),
+        launches=(*fold_launches(problem), Launch("conv2d_mma", (blocks, 1, 1), shape.threads, smem_bytes)),
+        fields=argument_fields(problem, tuple(own)),
         alignment=alignment,
         aliases=aliases(problem),
         roles=_roles(problem, config, target, shape, combine),
@@ -103,9 +105,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
 def _reads_padding(problem: Conv2d, target: Target, shape: Shape) -> bool:
     """Whether padding is something else than the zeros that an asynchronous copy leaves where there is nothing to
     copy."""
-    q = problem.quantization
-    padded = any(problem.pad) and q.x_zero_point and q.mode.padding == "zero_point"
-    return padded and target.async_copies and shape.x_bytes > 1
+    return pads_with_zero_point(problem) and target.async_copies and shape.x_bytes > 1
 
 
 def _copies_in_flight(problem: Conv2d, config: Mma, target: Target, shape: Shape) -> tuple[Constant, ...]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convolution import FOLD_THREADS, aliases, argument_fields, fold_launch, problem_constants
+from qconv.generator.convolution import aliases, argument_fields, fold_constants, fold_launches, problem_constants
 from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -121,19 +121,16 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
             Constant("W_BYTES", w_bytes, "one load of w (1: byte by byte)"),
             Constant("W_RUNS", w_runs, "words or vectors of w a thread has in flight"),
             Constant("SMEM_BYTES", smem_bytes),
+            *fold_constants(problem),
         ),
     }
-    launches: tuple[Launch, ...] = (Launch("conv2d_simt", grid, threads, smem_bytes),)
-    if problem.quantization.x_zero_point:
-        constants["What follows."] += (Constant("FOLD_THREADS", FOLD_THREADS),)
-        launches = (fold_launch(problem), *launches)
     return Plan(
         problem=problem,
         config=config,
         target=target,
         page="conv2d/simt.j2",
         constants=constants,
-        launches=launches,
+        launches=(*fold_launches(problem), Launch("conv2d_simt", grid, threads, smem_bytes)),
         fields=argument_fields(problem),
         alignment=alignment,
         aliases=aliases(problem),
