@@ -13,6 +13,8 @@ from qconv.generator.convolution import (
     SPREAD_THREADS,
     aliases,
     argument_fields,
+    check_residents,
+    check_sixteens,
     fold_constants,
     fold_launches,
     input_span,
@@ -38,15 +40,19 @@ class Direct(Config):
     tile_w: int  # output columns of a block
     slabs: int  # of channels, of a block
     warps: int
+    batch: int  # sixteens of pixels that a warp has at a time
+    residents: int  # blocks that a multiprocessor holds at a time
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
-    "tile_h": (1, 2, 4, 7, 8, 14, 16),
-    "tile_w": (7, 8, 14, 16, 28, 32, 56),
+    "tile_h": (2, 4, 7, 8, 14, 16),
+    "tile_w": (8, 16, 32),
     "slabs": (1, 2, 4, 8),
     "warps": (1, 2, 4, 8),
+    "batch": (1, 2),
+    "residents": (1, 2, 3, 4, 6, 8),
 }
-LIKELY: dict[str, tuple[int, ...]] = {"warps": (4, 8)}
+LIKELY: dict[str, tuple[int, ...]] = {"tile_w": (8, 16), "warps": (4, 8), "batch": (2,), "residents": (2, 3, 4, 6)}
 
 
 def _instruction(target: Target) -> MatrixInstruction | None:
@@ -87,18 +93,22 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
     if config.warps % config.slabs:
         raise Infeasible(f"warps={config.warps} must be a multiple of slabs={config.slabs}: each has one")
     tile_pixels = config.tile_h * config.tile_w
-    at_most(config.warps // config.slabs, ceil_div(tile_pixels, 16), "warps of a slab (it has as many times 16 pixels)")
+    check_sixteens(tile_pixels, config.batch, config.warps // config.slabs)
     threads = config.warps * target.warp_size
     in_rows, in_columns = input_span(problem, config.tile_h, config.tile_w)
     y_bytes = DATA_TYPES[q.out_type].bytes
-    smem_bytes = config.slabs * slab_c * in_rows * in_columns
+    plane = (in_rows * in_columns + 6) // 8 * 8 + 1
+    smem_bytes = 2 * config.slabs * slab_c * plane
     smem_bytes += tile_pixels * (config.slabs * slab_k * y_bytes + 16)
     smem_bytes = ceil_div(smem_bytes, 16) * 16
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     tiles_h, tiles_w = ceil_div(problem.oh, config.tile_h), ceil_div(problem.ow, config.tile_w)
     slab_tiles = ceil_div(slabs, config.slabs)
-    blocks = problem.n * tiles_h * tiles_w * slab_tiles
-    at_most(blocks, 2**31 - 1, "blocks")
+    tiles = problem.n * tiles_h * tiles_w * slab_tiles
+    at_most(tiles, 2**30, "tiles")
+    words_held = 2 * steps * atoms + config.batch * 4 * atoms * (1 + q.w_zero_point) + 40
+    check_residents(config.residents, threads, smem_bytes, words_held, target)
+    places = min(tiles, ceil_div(config.residents * target.processors, slab_tiles) * slab_tiles)
     x_bytes = math.gcd(16, problem.c)
     vector_k = math.gcd(16 // y_bytes, math.gcd(problem.k, slab_k))
 
@@ -114,6 +124,8 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
             Constant("TILE_W", config.tile_w, "output columns of a block"),
             Constant("SLABS", config.slabs, "of channels, of a block"),
             Constant("WARPS", config.warps),
+            Constant("BATCH", config.batch, "sixteens of pixels that a warp has at a time"),
+            Constant("RESIDENTS", config.residents, "blocks that a multiprocessor holds at a time"),
         ),
         "What follows.": (
             Constant("WARP_SIZE", target.warp_size),
@@ -127,6 +139,8 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
             Constant("TILES_H", tiles_h),
             Constant("TILES_W", tiles_w),
             Constant("SLAB_TILES", slab_tiles, "blocks that share pixels"),
+            Constant("TILES", tiles),
+            Constant("PLACES", places, "blocks, which have tiles in turn"),
             Constant("X_BYTES", x_bytes, "one copy of x"),
             Constant("VECTOR_K", vector_k, "channels that are written at once"),
             *_copies_in_flight(target, in_rows * in_columns * config.slabs * slab_c // x_bytes, threads),
@@ -134,7 +148,7 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
             *fold_constants(problem),
         ),
     }
-    main = Launch("conv2d_direct", (blocks, 1, 1), threads, smem_bytes)
+    main = Launch("conv2d_direct", (places, 1, 1), threads, smem_bytes)
     fills = pads_with_zero_point(problem)
     return Plan(
         problem=problem,
@@ -174,24 +188,15 @@ def cost(plan: Plan) -> float:
     slab_c, atoms, steps = 16 * constant["CHUNKS"], constant["ATOMS"], constant["STEPS"]
     in_bytes = in_rows * in_columns * config.slabs * slab_c
     pieces = in_bytes // constant["X_BYTES"]
-    groups_of_pixels = ceil_div(config.tile_h * config.tile_w, 16) * config.slabs
+    sixteens = ceil_div(config.tile_h * config.tile_w, 16) * config.slabs
     sums = 1 + problem.quantization.w_zero_point
     # Instructions of warps: copies, then for 16 pixels of a slab loads, products and the epilogue.
-    of_pixels = steps * (3 + 2.5 * atoms * sums) + atoms * 4 * 9 + 20
-    work = pieces / 32 * 14 + groups_of_pixels * of_pixels + config.warps * (60 + 2 * steps * atoms)
-    blocks, threads = plan.main.grid[0], plan.main.threads
+    of_sixteen = steps * (3 + 2.5 * atoms * sums) + atoms * 4 * 6 + 30
+    work = pieces / 32 * 14 + sixteens * of_sixteen
+    turns, threads = ceil_div(constant["TILES"], plan.main.grid[0]), plan.main.threads
     if target.vendor == "cpu":  # one thread after the other
-        return blocks * work * 32 / 64
-    registers = 48 + 2 * steps * atoms + 8 * atoms * sums
-    resident = max(
-        1,
-        min(
-            target.registers_per_sm // (registers * threads),
-            target.smem_bytes_per_sm // (plan.main.smem_bytes + 1024),
-            target.threads_per_sm // threads,
-        ),
-    )
-    held = min(resident, ceil_div(blocks, target.processors))
-    # So few instructions a clock as the warps allow: each waits for its own. A block waits for its input first.
-    step = max(held * work / min(2.5, held * config.warps / 12), held * in_bytes / 24)
-    return ceil_div(blocks, held * target.processors) * (step + 2500) + 1200
+        return constant["TILES"] * work * 32 / 64
+    held = min(config.residents, ceil_div(plan.main.grid[0], target.processors))
+    # So few instructions a clock as the warps allow: each waits for its own.
+    step = max(held * work / min(2.5, held * threads / 32 * (1 + config.batch) / 24), held * in_bytes / 24)
+    return turns * (step + 250) + 3000 + 3 * steps * atoms

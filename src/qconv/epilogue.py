@@ -1,9 +1,9 @@
 """From the accumulator to the output element: an ordered list of steps, each one C++ line beside its NumPy line.
 
-The C++ lines see `acc` (int), `value` (float), `result` (the output element), `channel` (what is known per output
-channel), `x_sum` (the sum of the window's activations), `residual` (int) and the functions of `tile::`. The NumPy
-lines see the same state as whole arrays, and a `Values` with the residual, and the arguments as arrays that broadcast
-over the channels.
+The C++ lines see `acc` (int), `value` (float), `result` (the output element, or what `narrow` makes one of: see
+`packs`), `channel` (what is known per output channel), `x_sum` (the sum of the window's activations), `residual` (int)
+and the functions of `tile::`. The NumPy lines see the same state as whole arrays, and a `Values` with the residual, and
+the arguments as arrays that broadcast over the channels.
 """
 
 from __future__ import annotations
@@ -287,35 +287,36 @@ ROUNDINGS: dict[str, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
 }
 
 
+def packs(quantization: Quantization) -> bool:
+    """Whether the last rounding, the clamp to the output's range and the narrowing are done for several outputs at
+    once, behind the steps: GPUs have an instruction that does all three, half to even."""
+    return quantization.requantizes and quantization.mode.rounding == "rne" and quantization.mode.multiplier != "fp64"
+
+
 def _requantize(quantization: Quantization) -> Step:
     low, high = quantization.limits
     cxx, rounded, wants = ROUNDINGS[quantization.mode.rounding]
     out_type = quantization.out_type
+    zero = Argument("y_zero", "float", False, "the output zero point", lambda q, p: _float32(p.y_zero_point))
+    arguments = (zero,) if quantization.y_zero_point else ()
+    before = quantization.y_zero_point and quantization.mode.zero_point_add == "before_round"
+
+    def requantized(value: Array, v: Values) -> Array:
+        whole = rounded(value + v["y_zero"]) if before else rounded(value) + v.get("y_zero", 0)
+        return np.clip(whole, low, high).astype(out_type)
+
+    added = "value = tile::add(value, channel.y_zero);\n    " if before else ""
+    if packs(quantization):
+        whole = "tile::add(tile::rounded(value), channel.y_zero)" if arguments and not before else "value"
+        # The upper limit is the type's.
+        inside = whole if low == RANGES[out_type][0] else f"tile::maximum({whole}, {low}.0f)"
+        return Step("requantize", f"{added}result = {inside};", requantized, arguments, ("narrow",))
     # Clamping to [low - zero, high - zero] before the rounding equals clamping after it, because the bounds are
     # integers, and it keeps the conversion to int in range.
-    if not quantization.y_zero_point:
-        return Step(
-            "requantize",
-            f"result = static_cast<Output>({cxx}(tile::clamp(value, {low}.0f, {high}.0f)));",
-            lambda value, v: np.clip(rounded(value), low, high).astype(out_type),
-            wants=wants,
-        )
-    zero = Argument("y_zero", "float", False, "the output zero point", lambda q, p: _float32(p.y_zero_point))
-    if quantization.mode.zero_point_add == "before_round":
-        return Step(
-            "requantize",
-            "value = tile::add(value, channel.y_zero);\n"
-            f"    result = static_cast<Output>({cxx}(tile::clamp(value, {low}.0f, {high}.0f)));",
-            lambda value, v: np.clip(rounded(value + v["y_zero"]), low, high).astype(out_type),
-            (zero,),
-            wants,
-        )
-    return Step(
-        "requantize",
-        "result = static_cast<Output>(\n"
-        f"        {cxx}(tile::clamp(value, {low}.0f - channel.y_zero, {high}.0f - channel.y_zero))\n"
-        "        + static_cast<int>(channel.y_zero));",
-        lambda value, v: np.clip(rounded(value) + v["y_zero"], low, high).astype(out_type),
-        (zero,),
-        wants,
-    )
+    limits, behind = f"{low}.0f, {high}.0f", ""
+    if arguments and not before:
+        limits = f"{low}.0f - channel.y_zero, {high}.0f - channel.y_zero"
+        behind = "\n        + static_cast<int>(channel.y_zero)"
+    clamped = f"{cxx}(tile::clamp(value, {limits}))"
+    cast = f"static_cast<Output>(\n        {clamped}{behind})" if behind else f"static_cast<Output>({clamped})"
+    return Step("requantize", f"{added}result = {cast};", requantized, arguments, wants)

@@ -69,7 +69,7 @@ void qconv_cpu_barrier(int line);
 #define __global__
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 namespace tile {
 
@@ -98,6 +98,8 @@ __device__ __forceinline__ float minimum(float a, float b) { return a < b ? a : 
 __device__ __forceinline__ int round_to_int(float a) { return static_cast<int>(__builtin_rintf(a)); }
 __device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
 
+__device__ __forceinline__ float rounded(float a) { return __builtin_rintf(a); }
+
 template <int WORDS>
 struct __attribute__((may_alias, aligned(4 * WORDS))) Words { unsigned word[WORDS]; };
 
@@ -125,6 +127,17 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
+
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
+// `above`.
+template <class Narrow>
+__device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
+    constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
+    constexpr float LOW = IS_SIGNED ? -128.0f : 0.0f, HIGH = IS_SIGNED ? 127.0f : 255.0f;
+    const unsigned first = static_cast<unsigned>(round_to_int(clamp(a, LOW, HIGH))) & 0xffu;
+    const unsigned second = static_cast<unsigned>(round_to_int(clamp(b, LOW, HIGH))) & 0xffu;
+    return first | second << 8 | above << 16;
+}
 }  // namespace tile
 
 template <bool SIGNED>
@@ -178,18 +191,48 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
+// What `narrow` makes an output element of.
+using Finished = float;
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output finish(int acc, int x_sum, const Channel& channel) {
-    Output result;
+__device__ __forceinline__ Finished finish(int acc, int x_sum, const Channel& channel) {
+    Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
-    result = static_cast<Output>(
-        tile::round_small(tile::clamp(value, 0.0f - channel.y_zero, 255.0f - channel.y_zero))
-        + static_cast<int>(channel.y_zero));
+    result = tile::add(tile::rounded(value), channel.y_zero);
     return result;
+}
+
+// Rounded half to even, clamped to the range of the type.
+__device__ __forceinline__ Output narrow(Finished finished) {
+    return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
+}
+
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+template <int COUNT>
+__device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
+    if constexpr (COUNT % 4 == 0) {
+        constexpr int WORDS = COUNT % 16 == 0 ? 4 : COUNT % 8 == 0 ? 2 : 1;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 4 * WORDS) {
+            tile::Words<WORDS> words;
+#pragma unroll
+            for (int j = 0; j < WORDS; ++j) {
+                const Finished* const four = &finished[i + 4 * j];
+                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+            }
+            *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
+        }
+        return;
+    }
+    constexpr int BYTES = sizeof(Output) * COUNT, ALIGNMENT = BYTES & -BYTES;
+    struct alignas(ALIGNMENT < 16 ? ALIGNMENT : 16) Vector { Output element[COUNT]; } vector;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) vector.element[i] = narrow(finished[i]);
+    *reinterpret_cast<Vector*>(to) = vector;
 }
 
 // Operand tiles as words of four consecutive bytes of the reduction. The padding keeps 16-byte alignment and
@@ -400,7 +443,6 @@ __device__ __forceinline__ void exchange(
     }
 }
 
-struct alignas(sizeof(Output) * VECTOR_N) OutputVector { Output element[VECTOR_N]; };
 
 __device__ __forceinline__ void store(
     const Arguments& args, const Accumulators& acc,
@@ -418,17 +460,17 @@ __device__ __forceinline__ void store(
         for (int i = 0; i < THREAD_M; ++i) {
             const int pixel = pixel_first + i / VECTOR_M * (TILE_M / (THREAD_M / VECTOR_M)) + i % VECTOR_M;
             if (pixel >= PIXELS) continue;
-            OutputVector outputs;
+            Finished finished[VECTOR_N];
 #pragma unroll
             for (int v = 0; v < VECTOR_N; ++v) {
-                outputs.element[v] = finish(acc.product[i][j + v], x_sum[i], channels[v]);
+                finished[v] = finish(acc.product[i][j + v], x_sum[i], channels[v]);
             }
             if constexpr (CHANNELS_LAST && K_GROUP % VECTOR_N == 0) {
-                if (k < k_end) *reinterpret_cast<OutputVector*>(args.y + output_index(pixel, k)) = outputs;
+                if (k < k_end) write(args.y + output_index(pixel, k), finished);
             } else {
 #pragma unroll
                 for (int v = 0; v < VECTOR_N; ++v) {
-                    if (k + v < k_end) args.y[output_index(pixel, k + v)] = outputs.element[v];
+                    if (k + v < k_end) args.y[output_index(pixel, k + v)] = narrow(finished[v]);
                 }
             }
         }

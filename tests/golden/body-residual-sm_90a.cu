@@ -94,6 +94,27 @@ __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
+// The same as a float. What is larger stays larger.
+__device__ __forceinline__ float rounded(float a) {
+    return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
+}
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
+// `above`. All of it is one instruction.
+template <class Narrow>
+__device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
+    unsigned word;
+    if constexpr (Narrow(-1) < Narrow(0)) {
+        asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
+            : "=r"(word)
+            : "r"(round_to_int(b)), "r"(round_to_int(a)), "r"(above));
+    } else {
+        asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;"
+            : "=r"(word)
+            : "r"(round_to_int(b)), "r"(round_to_int(a)), "r"(above));
+    }
+    return word;
+}
+
 __device__ __forceinline__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
 template <int WORDS>
@@ -202,10 +223,13 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
+// What `narrow` makes an output element of.
+using Finished = float;
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output finish(
+__device__ __forceinline__ Finished finish(
     int acc, int residual, const Channel& channel) {
-    Output result;
+    Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
     value = tile::add(tile::multiply(value, channel.scale), channel.bias);
@@ -214,8 +238,37 @@ __device__ __forceinline__ Output finish(
     value = tile::maximum(value, 0.0f);
     value = tile::multiply(value, channel.inverse);
     value = tile::add(value, channel.y_zero);
-    result = static_cast<Output>(tile::round_small(tile::clamp(value, 0.0f, 255.0f)));
+    result = value;
     return result;
+}
+
+// Rounded half to even, clamped to the range of the type.
+__device__ __forceinline__ Output narrow(Finished finished) {
+    return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
+}
+
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+template <int COUNT>
+__device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
+    if constexpr (COUNT % 4 == 0) {
+        constexpr int WORDS = COUNT % 16 == 0 ? 4 : COUNT % 8 == 0 ? 2 : 1;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 4 * WORDS) {
+            tile::Words<WORDS> words;
+#pragma unroll
+            for (int j = 0; j < WORDS; ++j) {
+                const Finished* const four = &finished[i + 4 * j];
+                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+            }
+            *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
+        }
+        return;
+    }
+    constexpr int BYTES = sizeof(Output) * COUNT, ALIGNMENT = BYTES & -BYTES;
+    struct alignas(ALIGNMENT < 16 ? ALIGNMENT : 16) Vector { Output element[COUNT]; } vector;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) vector.element[i] = narrow(finished[i]);
+    *reinterpret_cast<Vector*>(to) = vector;
 }
 
 // Operand tiles as words of four consecutive bytes of the reduction. The padding keeps 16-byte alignment and
@@ -394,7 +447,6 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m,
     }
 }
 
-struct alignas(sizeof(Output) * VECTOR_N) OutputVector { Output element[VECTOR_N]; };
 struct alignas(sizeof(Residual) * VECTOR_N) ResidualVector { Residual element[VECTOR_N]; };
 
 // What is added to a thread's outputs of VECTOR_N channels, all of it before the first of them is written.
@@ -439,18 +491,18 @@ __device__ __forceinline__ void store(
         for (int i = 0; i < THREAD_M; ++i) {
             const int pixel = pixel_first + i / VECTOR_M * (TILE_M / (THREAD_M / VECTOR_M)) + i % VECTOR_M;
             if (pixel >= PIXELS) continue;
-            OutputVector outputs;
+            Finished finished[VECTOR_N];
 #pragma unroll
             for (int v = 0; v < VECTOR_N; ++v) {
                 const int residual = residuals[i].element[v];
-                outputs.element[v] = finish(acc.product[i][j + v], residual, channels[v]);
+                finished[v] = finish(acc.product[i][j + v], residual, channels[v]);
             }
             if constexpr (CHANNELS_LAST && K_GROUP % VECTOR_N == 0) {
-                if (k < k_end) *reinterpret_cast<OutputVector*>(args.y + output_index(pixel, k)) = outputs;
+                if (k < k_end) write(args.y + output_index(pixel, k), finished);
             } else {
 #pragma unroll
                 for (int v = 0; v < VECTOR_N; ++v) {
-                    if (k + v < k_end) args.y[output_index(pixel, k + v)] = outputs.element[v];
+                    if (k + v < k_end) args.y[output_index(pixel, k + v)] = narrow(finished[v]);
                 }
             }
         }

@@ -85,6 +85,27 @@ __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
+// The same as a float. What is larger stays larger.
+__device__ __forceinline__ float rounded(float a) {
+    return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
+}
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
+// `above`. All of it is one instruction.
+template <class Narrow>
+__device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
+    unsigned word;
+    if constexpr (Narrow(-1) < Narrow(0)) {
+        asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
+            : "=r"(word)
+            : "r"(round_to_int(b)), "r"(round_to_int(a)), "r"(above));
+    } else {
+        asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;"
+            : "=r"(word)
+            : "r"(round_to_int(b)), "r"(round_to_int(a)), "r"(above));
+    }
+    return word;
+}
+
 template <int WORDS>
 struct Words;
 template <>
@@ -180,15 +201,47 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
+// What `narrow` makes an output element of.
+using Finished = float;
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output finish(int acc, [[maybe_unused]] const Channel& channel) {
-    Output result;
+__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+    Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
     value = tile::maximum(value, 0.0f);
-    result = static_cast<Output>(tile::round_small(tile::clamp(value, -128.0f, 127.0f)));
+    result = value;
     return result;
+}
+
+// Rounded half to even, clamped to the range of the type.
+__device__ __forceinline__ Output narrow(Finished finished) {
+    return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
+}
+
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+template <int COUNT>
+__device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
+    if constexpr (COUNT % 4 == 0) {
+        constexpr int WORDS = COUNT % 16 == 0 ? 4 : COUNT % 8 == 0 ? 2 : 1;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 4 * WORDS) {
+            tile::Words<WORDS> words;
+#pragma unroll
+            for (int j = 0; j < WORDS; ++j) {
+                const Finished* const four = &finished[i + 4 * j];
+                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+            }
+            *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
+        }
+        return;
+    }
+    constexpr int BYTES = sizeof(Output) * COUNT, ALIGNMENT = BYTES & -BYTES;
+    struct alignas(ALIGNMENT < 16 ? ALIGNMENT : 16) Vector { Output element[COUNT]; } vector;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) vector.element[i] = narrow(finished[i]);
+    *reinterpret_cast<Vector*>(to) = vector;
 }
 
 // Padding is a real zero, which is stored as the zero point.
@@ -271,12 +324,20 @@ __device__ __forceinline__ Pixel load_pixel(const X* pixel, [[maybe_unused]] int
     return result;
 }
 
-__device__ __forceinline__ Row load_row(const Arguments& args, const Place& place, int row) {
+// The first pixel that a thread's outputs look at, which padding moves out of the image. All others lie a
+// constant away from it.
+__device__ __forceinline__ const X* first_pixel(const Arguments& args, const Place& place) {
+    const int row = place.row * STRIDE_H - PAD_TOP, column = place.column * STRIDE_W - PAD_LEFT;
+    return args.x + ((place.n * IN_H + row) * IN_W + column) * C;
+}
+
+__device__ __forceinline__ Row load_row(const Arguments& args, const Place& place, const X* corner, int i_row) {
     Row result;
     // A tile may reach beyond the last output, and so beyond the image.
-    const bool is_inside = (!PADDED && OUT_H % ROWS == 0) || static_cast<unsigned>(row) < IN_H;
+    const unsigned row = place.row * STRIDE_H - PAD_TOP + i_row;
+    const bool is_inside = (!PADDED && OUT_H % ROWS == 0) || row < IN_H;
     const int first = place.column * STRIDE_W - PAD_LEFT;
-    const X* const pixels = args.x + ((place.n * IN_H + row) * IN_W + first) * C;
+    const X* const pixels = corner + i_row * IN_W * C;
 #pragma unroll
     for (int i = 0; i < SPAN; ++i) {
 #pragma unroll
@@ -345,20 +406,20 @@ __device__ __forceinline__ void add_products(
     }
 }
 
-constexpr int STORE_BYTES = sizeof(Output) * VECTOR < 16 ? sizeof(Output) * VECTOR : 16;
-struct alignas(STORE_BYTES) OutputVector { Output element[VECTOR]; };
 
 __device__ __forceinline__ void finish_pixel(
     const Arguments& args, const Place& place, int row, int column, const Sums& sums,
     const Channel (&channels)[VECTOR]) {
-    if ((OUT_H % ROWS != 0 && row >= OUT_H) || (OUT_W % COLUMNS != 0 && column >= OUT_W)) return;
-    const int index = ((place.n * OUT_H + row) * OUT_W + column) * K + place.k;
-    OutputVector outputs;
+    if (OUT_H % ROWS != 0 && place.row + row >= OUT_H) return;
+    if (OUT_W % COLUMNS != 0 && place.column + column >= OUT_W) return;
+    const int first = ((place.n * OUT_H + place.row) * OUT_W + place.column) * K + place.k;
+    const int index = first + (row * OUT_W + column) * K;
+    Finished finished[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) {
-        outputs.element[i] = finish(sums.product[i], channels[i]);
+        finished[i] = finish(sums.product[i], channels[i]);
     }
-    *reinterpret_cast<OutputVector*>(args.y + index) = outputs;
+    write(args.y + index, finished);
 }
 
 // A thread goes down its input rows. Each is loaded once and serves all outputs that look at it; an output
@@ -373,10 +434,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_depthwise(const Arg
     for (int i = 0; i < VECTOR; ++i) channels[i] = load_channel(args, place.k + i < K ? place.k + i : K - 1);
 
     Sums sums[ROWS][COLUMNS] = {};
+    const X* const corner = first_pixel(args, place);
     constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 #pragma unroll
     for (int i = 0; i < HEIGHT; ++i) {
-        const Row row = load_row(args, place, place.row * STRIDE_H - PAD_TOP + i);
+        const Row row = load_row(args, place, corner, i);
 #pragma unroll
         for (int out = 0; out < ROWS; ++out) {
             const int down = i - out * STRIDE_H;  // from the first of the output's rows
@@ -386,7 +448,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_depthwise(const Arg
                 Sums& pixel = sums[out][column];
                 add_products(row, column, down / DILATION_H, filters, pixel);
                 if (down / DILATION_H < R - 1) continue;
-                finish_pixel(args, place, place.row + out, place.column + column, pixel, channels);
+                finish_pixel(args, place, out, column, pixel, channels);
             }
         }
     }

@@ -41,7 +41,7 @@ void qconv_cpu_barrier(int line);
 #define __global__
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 namespace tile {
 

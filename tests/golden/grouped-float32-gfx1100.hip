@@ -162,14 +162,28 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
+using Finished = Output;
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output finish(int acc, int x_sum, const Channel& channel) {
-    Output result;
+__device__ __forceinline__ Finished finish(int acc, int x_sum, const Channel& channel) {
+    Finished result;
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
     result = value;
     return result;
+}
+
+__device__ __forceinline__ Output narrow(Finished finished) { return finished; }
+
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+template <int COUNT>
+__device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
+    constexpr int BYTES = sizeof(Output) * COUNT, ALIGNMENT = BYTES & -BYTES;
+    struct alignas(ALIGNMENT < 16 ? ALIGNMENT : 16) Vector { Output element[COUNT]; } vector;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) vector.element[i] = narrow(finished[i]);
+    *reinterpret_cast<Vector*>(to) = vector;
 }
 
 // Operand tiles as words of four consecutive bytes of the reduction. The padding keeps 16-byte alignment and
@@ -380,7 +394,6 @@ __device__ __forceinline__ void exchange(
     }
 }
 
-struct alignas(sizeof(Output) * VECTOR_N) OutputVector { Output element[VECTOR_N]; };
 
 __device__ __forceinline__ void store(
     const Arguments& args, const Accumulators& acc,
@@ -398,17 +411,17 @@ __device__ __forceinline__ void store(
         for (int i = 0; i < THREAD_M; ++i) {
             const int pixel = pixel_first + i / VECTOR_M * (TILE_M / (THREAD_M / VECTOR_M)) + i % VECTOR_M;
             if (pixel >= PIXELS) continue;
-            OutputVector outputs;
+            Finished finished[VECTOR_N];
 #pragma unroll
             for (int v = 0; v < VECTOR_N; ++v) {
-                outputs.element[v] = finish(acc.product[i][j + v], x_sum[i], channels[v]);
+                finished[v] = finish(acc.product[i][j + v], x_sum[i], channels[v]);
             }
             if constexpr (CHANNELS_LAST && K_GROUP % VECTOR_N == 0) {
-                if (k < k_end) *reinterpret_cast<OutputVector*>(args.y + output_index(pixel, k)) = outputs;
+                if (k < k_end) write(args.y + output_index(pixel, k), finished);
             } else {
 #pragma unroll
                 for (int v = 0; v < VECTOR_N; ++v) {
-                    if (k + v < k_end) args.y[output_index(pixel, k + v)] = outputs.element[v];
+                    if (k + v < k_end) args.y[output_index(pixel, k + v)] = narrow(finished[v]);
                 }
             }
         }

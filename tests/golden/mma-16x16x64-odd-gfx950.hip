@@ -173,9 +173,11 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
+using Finished = Output;
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output finish(int acc, [[maybe_unused]] const Channel& channel) {
-    Output result;
+__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+    Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
     value = tile::add(value, channel.bias);
@@ -183,6 +185,18 @@ __device__ __forceinline__ Output finish(int acc, [[maybe_unused]] const Channel
     value = tile::maximum(value, 0.0f);
     result = tile::to_half(value);
     return result;
+}
+
+__device__ __forceinline__ Output narrow(Finished finished) { return finished; }
+
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+template <int COUNT>
+__device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
+    constexpr int BYTES = sizeof(Output) * COUNT, ALIGNMENT = BYTES & -BYTES;
+    struct alignas(ALIGNMENT < 16 ? ALIGNMENT : 16) Vector { Output element[COUNT]; } vector;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) vector.element[i] = narrow(finished[i]);
+    *reinterpret_cast<Vector*>(to) = vector;
 }
 
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
@@ -580,7 +594,7 @@ __device__ __forceinline__ void multiply(const Fragments& fragments, Accumulator
     }
 }
 
-struct alignas(sizeof(Output) * VECTOR_N) OutputVector { Output element[VECTOR_N]; };
+struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
@@ -638,9 +652,9 @@ __device__ __forceinline__ int channel_of(int v) {
     return tile::warp() % (TILE_N / WARP_N) * WARP_N + channel_lane() * CHANNELS_OF_LANE + v * VECTOR_N;
 }
 
-__device__ __forceinline__ OutputVector finish_vector(
+__device__ __forceinline__ FinishedVector finish_vector(
     const Sums& sums, const Channels& channels) {
-    OutputVector outputs;
+    FinishedVector outputs;
 #pragma unroll
     for (int i = 0; i < VECTOR_N; ++i) {
         outputs.element[i] = finish(sums.product[i], channels.channel[i]);
@@ -649,14 +663,14 @@ __device__ __forceinline__ OutputVector finish_vector(
 }
 
 __device__ __forceinline__ void write_vector(
-    const Arguments& args, int pixel, int k, int k_end, const OutputVector& outputs) {
+    const Arguments& args, int pixel, int k, int k_end, const FinishedVector& outputs) {
     if (pixel >= PIXELS) return;
     if constexpr (WHOLE_VECTORS) {
-        if (k < k_end) *reinterpret_cast<OutputVector*>(args.y + output_index(pixel, k)) = outputs;
+        if (k < k_end) write(args.y + output_index(pixel, k), outputs.element);
     } else {
 #pragma unroll
         for (int i = 0; i < VECTOR_N; ++i) {
-            if (k + i < k_end) args.y[output_index(pixel, k + i)] = outputs.element[i];
+            if (k + i < k_end) args.y[output_index(pixel, k + i)] = narrow(outputs.element[i]);
         }
     }
 }

@@ -109,6 +109,8 @@ __device__ __forceinline__ float minimum(float a, float b) { return __builtin_fm
 __device__ __forceinline__ int round_to_int(float a) { return static_cast<int>(__builtin_rintf(a)); }
 __device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
 
+__device__ __forceinline__ float rounded(float a) { return __builtin_rintf(a); }
+
 template <int WORDS>
 struct __attribute__((may_alias, aligned(4 * WORDS))) Words { unsigned word[WORDS]; };
 
@@ -152,6 +154,17 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
+
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
+// `above`.
+template <class Narrow>
+__device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
+    constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
+    constexpr float LOW = IS_SIGNED ? -128.0f : 0.0f, HIGH = IS_SIGNED ? 127.0f : 255.0f;
+    const unsigned first = static_cast<unsigned>(round_to_int(clamp(a, LOW, HIGH))) & 0xffu;
+    const unsigned second = static_cast<unsigned>(round_to_int(clamp(b, LOW, HIGH))) & 0xffu;
+    return first | second << 8 | above << 16;
+}
 }  // namespace tile
 
 using X = signed char;
@@ -183,15 +196,47 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
+// What `narrow` makes an output element of.
+using Finished = float;
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output finish(int acc, [[maybe_unused]] const Channel& channel) {
-    Output result;
+__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+    Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
     value = tile::maximum(value, 0.0f);
-    result = static_cast<Output>(tile::round_small(tile::clamp(value, -128.0f, 127.0f)));
+    result = value;
     return result;
+}
+
+// Rounded half to even, clamped to the range of the type.
+__device__ __forceinline__ Output narrow(Finished finished) {
+    return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
+}
+
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+template <int COUNT>
+__device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
+    if constexpr (COUNT % 4 == 0) {
+        constexpr int WORDS = COUNT % 16 == 0 ? 4 : COUNT % 8 == 0 ? 2 : 1;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 4 * WORDS) {
+            tile::Words<WORDS> words;
+#pragma unroll
+            for (int j = 0; j < WORDS; ++j) {
+                const Finished* const four = &finished[i + 4 * j];
+                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+            }
+            *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
+        }
+        return;
+    }
+    constexpr int BYTES = sizeof(Output) * COUNT, ALIGNMENT = BYTES & -BYTES;
+    struct alignas(ALIGNMENT < 16 ? ALIGNMENT : 16) Vector { Output element[COUNT]; } vector;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) vector.element[i] = narrow(finished[i]);
+    *reinterpret_cast<Vector*>(to) = vector;
 }
 
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
@@ -564,7 +609,7 @@ __device__ __forceinline__ void multiply(const Fragments& fragments, Accumulator
     }
 }
 
-struct alignas(sizeof(Output) * VECTOR_N) OutputVector { Output element[VECTOR_N]; };
+struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
@@ -622,9 +667,9 @@ __device__ __forceinline__ int channel_of(int v) {
     return tile::warp() % (TILE_N / WARP_N) * WARP_N + channel_lane() * CHANNELS_OF_LANE + v * VECTOR_N;
 }
 
-__device__ __forceinline__ OutputVector finish_vector(
+__device__ __forceinline__ FinishedVector finish_vector(
     const Sums& sums, const Channels& channels) {
-    OutputVector outputs;
+    FinishedVector outputs;
 #pragma unroll
     for (int i = 0; i < VECTOR_N; ++i) {
         outputs.element[i] = finish(sums.product[i], channels.channel[i]);
@@ -633,14 +678,14 @@ __device__ __forceinline__ OutputVector finish_vector(
 }
 
 __device__ __forceinline__ void write_vector(
-    const Arguments& args, int pixel, int k, int k_end, const OutputVector& outputs) {
+    const Arguments& args, int pixel, int k, int k_end, const FinishedVector& outputs) {
     if (pixel >= PIXELS) return;
     if constexpr (WHOLE_VECTORS) {
-        if (k < k_end) *reinterpret_cast<OutputVector*>(args.y + output_index(pixel, k)) = outputs;
+        if (k < k_end) write(args.y + output_index(pixel, k), outputs.element);
     } else {
 #pragma unroll
         for (int i = 0; i < VECTOR_N; ++i) {
-            if (k + i < k_end) args.y[output_index(pixel, k + i)] = outputs.element[i];
+            if (k + i < k_end) args.y[output_index(pixel, k + i)] = narrow(outputs.element[i]);
         }
     }
 }

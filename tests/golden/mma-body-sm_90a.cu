@@ -103,6 +103,27 @@ __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
+// The same as a float. What is larger stays larger.
+__device__ __forceinline__ float rounded(float a) {
+    return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
+}
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
+// `above`. All of it is one instruction.
+template <class Narrow>
+__device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
+    unsigned word;
+    if constexpr (Narrow(-1) < Narrow(0)) {
+        asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
+            : "=r"(word)
+            : "r"(round_to_int(b)), "r"(round_to_int(a)), "r"(above));
+    } else {
+        asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;"
+            : "=r"(word)
+            : "r"(round_to_int(b)), "r"(round_to_int(a)), "r"(above));
+    }
+    return word;
+}
+
 template <int WORDS>
 struct Words;
 template <>
@@ -229,15 +250,47 @@ __device__ __forceinline__ Channel load_channel(
     return channel;
 }
 
+// What `narrow` makes an output element of.
+using Finished = float;
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output finish(int acc, [[maybe_unused]] const Channel& channel) {
-    Output result;
+__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+    Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
     value = tile::maximum(value, 0.0f);
-    result = static_cast<Output>(tile::round_small(tile::clamp(value, -128.0f, 127.0f)));
+    result = value;
     return result;
+}
+
+// Rounded half to even, clamped to the range of the type.
+__device__ __forceinline__ Output narrow(Finished finished) {
+    return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
+}
+
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+template <int COUNT>
+__device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
+    if constexpr (COUNT % 4 == 0) {
+        constexpr int WORDS = COUNT % 16 == 0 ? 4 : COUNT % 8 == 0 ? 2 : 1;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 4 * WORDS) {
+            tile::Words<WORDS> words;
+#pragma unroll
+            for (int j = 0; j < WORDS; ++j) {
+                const Finished* const four = &finished[i + 4 * j];
+                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+            }
+            *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
+        }
+        return;
+    }
+    constexpr int BYTES = sizeof(Output) * COUNT, ALIGNMENT = BYTES & -BYTES;
+    struct alignas(ALIGNMENT < 16 ? ALIGNMENT : 16) Vector { Output element[COUNT]; } vector;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) vector.element[i] = narrow(finished[i]);
+    *reinterpret_cast<Vector*>(to) = vector;
 }
 
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
@@ -610,7 +663,7 @@ __device__ __forceinline__ void multiply(const Fragments& fragments, Accumulator
     }
 }
 
-struct alignas(sizeof(Output) * VECTOR_N) OutputVector { Output element[VECTOR_N]; };
+struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
@@ -667,9 +720,9 @@ __device__ __forceinline__ int channel_of(int v) {
     return tile::warp() % (TILE_N / WARP_N) * WARP_N + channel_lane() * CHANNELS_OF_LANE + v * VECTOR_N;
 }
 
-__device__ __forceinline__ OutputVector finish_vector(
+__device__ __forceinline__ FinishedVector finish_vector(
     const Sums& sums, const Channels& channels) {
-    OutputVector outputs;
+    FinishedVector outputs;
 #pragma unroll
     for (int i = 0; i < VECTOR_N; ++i) {
         outputs.element[i] = finish(sums.product[i], channels.channel[i]);
@@ -678,14 +731,14 @@ __device__ __forceinline__ OutputVector finish_vector(
 }
 
 __device__ __forceinline__ void write_vector(
-    const Arguments& args, int pixel, int k, int k_end, const OutputVector& outputs) {
+    const Arguments& args, int pixel, int k, int k_end, const FinishedVector& outputs) {
     if (pixel >= PIXELS) return;
     if constexpr (WHOLE_VECTORS) {
-        if (k < k_end) *reinterpret_cast<OutputVector*>(args.y + output_index(pixel, k)) = outputs;
+        if (k < k_end) write(args.y + output_index(pixel, k), outputs.element);
     } else {
 #pragma unroll
         for (int i = 0; i < VECTOR_N; ++i) {
-            if (k + i < k_end) args.y[output_index(pixel, k + i)] = outputs.element[i];
+            if (k + i < k_end) args.y[output_index(pixel, k + i)] = narrow(outputs.element[i]);
         }
     }
 }
