@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qconv.errors import Infeasible
-from qconv.generator import choosing, depthwise, direct, elementwise, mma, mma_space, simt
+from qconv.generator import choosing, depthwise, direct, elementwise, gemv, mma, mma_space, simt, stem
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
@@ -68,6 +68,12 @@ FAMILIES: dict[str, Family] = {
         direct.cost,
         why_none=direct.why_none,
         likely=direct.LIKELY,
+    ),
+    "stem": Family(
+        ("conv2d",), stem.Stem, stem.CHOICES, stem.plan, stem.cost, why_none=stem.why_none, likely=stem.LIKELY
+    ),
+    "gemv": Family(
+        ("conv2d",), gemv.Gemv, gemv.CHOICES, gemv.plan, gemv.cost, why_none=gemv.why_none, likely=gemv.LIKELY
     ),
     "elementwise": Family(
         ("quantize", "dequantize", "requantize"),

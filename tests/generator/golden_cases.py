@@ -10,8 +10,10 @@ from qconv.generator import Config, Plan
 from qconv.generator.choosing import Choosing
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
+from qconv.generator.gemv import Gemv
 from qconv.generator.mma_space import Mma
 from qconv.generator.simt import Simt
+from qconv.generator.stem import Stem
 from qconv.op import Problem
 from qconv.target import TARGETS
 
@@ -20,6 +22,7 @@ STEM = Conv2d(1, 224, 224, 3, 64, 7, 7, stride=2, pad=3)
 BODY = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1)
 ODD = Conv2d(2, 9, 5, 21, 33, 2, 5, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=3)
 GROUPED = Conv2d(1, 14, 14, 64, 96, 3, 3, pad=1, groups=8)
+SQUEEZE = Conv2d(2, 1, 1, 960, 240, 1, 1)
 DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=1, groups=48)
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
@@ -53,7 +56,9 @@ WIDE = Simt(tile_m=128, tile_n=64, tile_k=64, thread_m=8, thread_n=4, stages=2)
 SQUARE = Simt(tile_m=64, tile_n=64, tile_k=32, thread_m=4, thread_n=4, stages=2)
 FEW = Simt(tile_m=16, tile_n=4, tile_k=32, thread_m=1, thread_n=1, stages=2)
 TALL = Depthwise(rows=8, columns=4, vector=4, run=2, threads=128)
-TILE = Direct(tile_h=7, tile_w=14, slabs=2, warps=4)
+TILE = Direct(tile_h=8, tile_w=16, slabs=2, warps=4, batch=2, residents=3)
+FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, residents=4)
+ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
 SLICED = Choosing(threads=256, team=256, vector=4, unroll=2, slices=16)
 
 
@@ -110,6 +115,16 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "direct-depthwise-sm_90a.cu": (conv(DEPTHWISE, BIASED), "sm_90a", TILE),
     "direct-residual-sm_80.cu": (conv(GROUPED, ADDED), "sm_80", TILE),
     "direct-everything-cpu.sm_80.cpp": (conv(GROUPED, EVERYTHING), "cpu.sm_80", TILE),
+    "stem-words-sm_90a.cu": (conv(STEM, BIASED), "sm_90a", FIRST),
+    "stem-words-residual-sm_80.cu": (
+        conv(replace(STEM, c=1, w=222, r=5, s=20), ADDED),
+        "sm_80",
+        replace(FIRST, tile_w=8, atoms=2, batch=2, residents=2),
+    ),
+    "stem-words-everything-cpu.sm_80.cpp": (conv(STEM, EVERYTHING), "cpu.sm_80", replace(FIRST, atoms=2)),
+    "gemv-sm_90a.cu": (conv(SQUEEZE, BIASED), "sm_90a", ROW),
+    "gemv-everything-gfx1100.hip": (conv(SQUEEZE, EVERYTHING), "gfx1100", replace(ROW, channels=1, pixels=2)),
+    "gemv-bytes-cpu.cpp": (conv(replace(SQUEEZE, c=30, k=10), ADDED), "cpu", replace(ROW, lanes=4, threads=32)),
     "mma-body-sm_90a.cu": (conv(BODY, BIASED), "sm_90a", replace(DEEP, tile_m=128, tile_n=128, warp_n=64)),
     "mma-cluster-residual-sm_90a.cu": (conv(BODY, ADDED), "sm_90a", replace(DEEP, tile_m=128, split=4)),
     "mma-tail-everything-sm_120.cu": (

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import pytest
 from random_matrix import matrix_plan, served
-from random_small_groups import SHAPES, small_group_plan, small_group_problems
+from random_special import SHAPES, special_plan, special_problems
 
 from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
@@ -220,12 +220,12 @@ def test_configs_of_matrix_instructions_compile(target: Target) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)
 @pytest.mark.parametrize("family", SHAPES)
-def test_random_configs_for_small_groups_compile(family: str, target: Target) -> None:
+def test_random_configs_for_special_layers_compile(family: str, target: Target) -> None:
     if reason := why_not(target):
         pytest.skip(reason)
-    if family == "direct" and not (target.async_copies and target.vendor == "nvidia"):
+    if family in ("direct", "stem") and not (target.async_copies and target.vendor == "nvidia"):
         pytest.skip(f"{target.name} has no mma.m16n8k32 with asynchronous copies")
-    plans = [small_group_plan(family, problem, target, 0) for problem in small_group_problems(family, 5, 8)]
+    plans = [special_plan(family, problem, target, 0) for problem in special_problems(family, 5, 8)]
     jobs = {generator.render(p).digest: (target.name, str(p.problem), p.config.as_json()) for p in plans}
     wrong = [answer for answer in map(_complaint_about, jobs.values()) if answer[3] is not None]
     assert not wrong, "\n".join(map(str, wrong))

@@ -63,6 +63,9 @@ def without(name: str) -> str:
     return json.dumps({key: value for key, value in VALUES.items() if key != name})
 
 
+NO_FAMILY = "names no known family (simt, mma, depthwise, direct, stem, gemv, elementwise, choosing)"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -72,15 +75,15 @@ def without(name: str) -> str:
         ("[]", "is not a JSON object"),
         ("null", "is not a JSON object"),
         ("7", "is not a JSON object"),
-        ("{}", "names no known family (simt, mma, depthwise, direct, elementwise, choosing)"),
-        (without("family"), "names no known family (simt, mma, depthwise, direct, elementwise, choosing)"),
+        ("{}", NO_FAMILY),
+        (without("family"), NO_FAMILY),
         (
             json.dumps(VALUES | {"family": "mma9"}),
-            "names no known family (simt, mma, depthwise, direct, elementwise, choosing)",
+            NO_FAMILY,
         ),
         (
             json.dumps(VALUES | {"family": ["simt"]}),
-            "names no known family (simt, mma, depthwise, direct, elementwise, choosing)",
+            NO_FAMILY,
         ),
         (without("stages"), "must have exactly the fields stages, thread_m, thread_n, tile_k, tile_m, tile_n"),
         (json.dumps(VALUES | {"split": 1}), "must have exactly the fields"),

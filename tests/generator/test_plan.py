@@ -14,8 +14,10 @@ from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
+from qconv.generator.gemv import Gemv
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.generator.simt import Simt
+from qconv.generator.stem import Stem
 from qconv.problem import parse
 from qconv.target import TARGETS, Target
 
@@ -55,13 +57,15 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         assert all(extent > 0 for extent in launch.grid)
         assert launch.grid[0] < 2**31
         assert max(launch.grid[1:]) <= target.grid_y_max
-    spreads = isinstance(plan.config, (Depthwise, Direct))  # the filters, over words or matrices
+    spreads = isinstance(plan.config, (Depthwise, Direct, Stem))  # the filters, over words or matrices
     if isinstance(plan.config, Mma):
         check_blocks_of_mma(plan, plan.config)
     elif isinstance(plan.config, Depthwise):
         check_threads_of_depthwise(plan, plan.config)
-    elif isinstance(plan.config, Direct):
-        check_blocks_of_direct(plan, plan.config)
+    elif isinstance(plan.config, (Direct, Stem)):
+        check_blocks_of_tiles(plan, plan.config)
+    elif isinstance(plan.config, Gemv):
+        check_threads_of_gemv(plan, plan.config)
     else:
         assert isinstance(plan.config, Simt)
         check_blocks_of_simt(plan, plan.config)
@@ -99,16 +103,30 @@ def check_threads_of_depthwise(plan: Plan, config: Depthwise) -> None:
     assert (plan.main.grid[0] - 1) * config.threads < known["UNITS"] <= plan.main.grid[0] * config.threads
 
 
-def check_blocks_of_direct(plan: Plan, config: Direct) -> None:
-    """Every output has a block, every slab a warp, and none is without."""
+def check_threads_of_gemv(plan: Plan, config: Gemv) -> None:
+    """Every output has a thread, and no block is without one."""
+    problem, known = plan.problem, constants(plan)
+    assert isinstance(problem, Conv2d)
+    of_block = config.threads // config.lanes * config.channels
+    assert known["OUTPUTS"] == of_block * config.pixels <= config.threads
+    assert (known["K_BLOCKS"] - 1) * of_block < problem.k <= known["K_BLOCKS"] * of_block
+    rows = plan.main.grid[0] // known["K_BLOCKS"]
+    assert rows * known["K_BLOCKS"] == plan.main.grid[0]
+    assert (rows - 1) * config.pixels < problem.pixels <= rows * config.pixels
+
+
+def check_blocks_of_tiles(plan: Plan, config: Direct | Stem) -> None:
+    """Every output is in a tile, every slab has a warp, every block has tiles, all of the same slabs."""
     problem, known = plan.problem, constants(plan)
     assert isinstance(problem, Conv2d)
     assert (known["TILES_H"] - 1) * config.tile_h < problem.oh <= known["TILES_H"] * config.tile_h
     assert (known["TILES_W"] - 1) * config.tile_w < problem.ow <= known["TILES_W"] * config.tile_w
     assert (known["ALL_SLABS"] - 1) * known["SLAB_K"] < problem.k <= known["ALL_SLABS"] * known["SLAB_K"]
     assert (known["SLAB_TILES"] - 1) * config.slabs < known["ALL_SLABS"] <= known["SLAB_TILES"] * config.slabs
-    blocks = problem.n * known["TILES_H"] * known["TILES_W"] * known["SLAB_TILES"]
-    assert plan.main.grid == (blocks, 1, 1)
+    assert known["TILES"] == problem.n * known["TILES_H"] * known["TILES_W"] * known["SLAB_TILES"]
+    assert plan.main.grid == (known["PLACES"], 1, 1)
+    assert known["PLACES"] <= known["TILES"]
+    assert known["PLACES"] % known["SLAB_TILES"] == 0
     assert config.warps % config.slabs == 0
 
 

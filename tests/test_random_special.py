@@ -1,4 +1,4 @@
-"""Random problems through the families for groups of few channels, on the CPU device: tolerance 0."""
+"""Random problems through the families that serve some layers alone, on the CPU device: tolerance 0."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from exactness import check
-from random_small_groups import SHAPES, small_group_plan, small_group_problems
+from random_special import SHAPES, special_plan, special_problems
 
 from qconv.device.cpu import CpuDevice
 from qconv.generator import FAMILIES, Plan
@@ -15,12 +15,14 @@ from qconv.target import TARGETS
 
 FAST, LONG, CHUNK = 8, 300, 20
 FAST_SEED, LONG_SEED = 1, 2
-TARGET = {"depthwise": TARGETS["cpu"], "direct": TARGETS["cpu.sm_80"]}
+CPU, MATRICES = TARGETS["cpu"], TARGETS["cpu.sm_80"]
+TARGET = {"depthwise": CPU, "direct": MATRICES, "stem": MATRICES, "gemv": CPU}
+ROLES = {"depthwise": "gathers", "direct": "fills", "stem": "quads", "gemv": "gathers"}
 
 
 def plans(family: str, seed: int, count: int, first: int) -> list[Plan]:
-    chosen = list(enumerate(small_group_problems(family, seed, count)))[first : first + CHUNK]
-    return [small_group_plan(family, problem, TARGET[family], index) for index, problem in chosen]
+    chosen = list(enumerate(special_problems(family, seed, count)))[first : first + CHUNK]
+    return [special_plan(family, problem, TARGET[family], index) for index, problem in chosen]
 
 
 def check_all(plans: list[Plan], first: int) -> None:
@@ -64,7 +66,6 @@ def test_the_many_have_every_choice_and_kind(family: str) -> None:
     wanted |= {("types", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
     wanted |= {("output", out) for out in ("int8", "uint8", "int32", "float32", "float16")}
     wanted |= {("zero points", (x, w)) for x in (False, True) for w in (False, True)}
-    role = "gathers" if family == "depthwise" else "fills"
-    wanted |= {(role, flag) for flag in (False, True)}
+    wanted |= {(ROLES[family], flag) for flag in (False, True)}
     missing = {feature for feature in wanted if not seen[feature]}
     assert not missing, f"{missing} never occur in {LONG} problems"

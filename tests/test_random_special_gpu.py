@@ -1,15 +1,15 @@
-"""Random problems through the families for groups of few channels on the first GPU, bit for bit against the oracle.
+"""Random problems through the families that serve some layers alone on the first GPU, bit for bit against the oracle.
 
 Under compute-sanitizer, which sees what the results need not show, a few launches suffice:
 
-    compute-sanitizer --tool racecheck python -m pytest tests/test_random_small_groups_gpu.py -k sanitizer
+    compute-sanitizer --tool racecheck python -m pytest tests/test_random_special_gpu.py -k sanitizer
 """
 
 from __future__ import annotations
 
 import pytest
 from exactness import check
-from random_small_groups import SHAPES, small_group_plan, small_group_problems
+from random_special import SHAPES, special_plan, special_problems
 
 from qconv.device import Device
 
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.gpu
 
 
 def check_some(family: str, gpu: Device, first: int, count: int) -> None:
-    if family == "direct" and not any(i.name == "mma_m16n8k32" for i in gpu.target.instructions):
+    if family in ("direct", "stem") and not any(i.name == "mma_m16n8k32" for i in gpu.target.instructions):
         pytest.skip(f"{gpu.target.name} has no mma.m16n8k32")
-    for index, problem in list(enumerate(small_group_problems(family, SEED, COUNT)))[first : first + count]:
-        check(small_group_plan(family, problem, gpu.target, index), gpu, seed=index)
+    for index, problem in list(enumerate(special_problems(family, SEED, COUNT)))[first : first + count]:
+        check(special_plan(family, problem, gpu.target, index), gpu, seed=index)
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))

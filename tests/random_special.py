@@ -1,4 +1,5 @@
-"""Random problems and configs for groups of few channels: the families `depthwise` and `direct`.
+"""Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
+channels), `stem` (images of few channels) and `gemv` (few pixels).
 
 Like `random_problems`, whose decks and quantizations these are.
 """
@@ -10,7 +11,7 @@ import random
 from random_problems import PADS, Decks, quantization
 
 from qconv.errors import Infeasible
-from qconv.generator import FAMILIES, Plan
+from qconv.generator import FAMILIES, Config, Plan
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -27,10 +28,18 @@ SHAPES = {
         *((8, 2, 2), (4, 4, 4), (9, 4, 4), (4, 4, 8), (4, 8, 8), (3, 8, 4)),
         *((2, 16, 16), (3, 16, 8), (2, 32, 32), (1, 16, 8), (1, 16, 24), (1, 32, 16), (1, 4, 2)),
     ),
+    "stem": (
+        *((1, 3, 16), (1, 3, 24), (1, 3, 33), (1, 3, 64), (1, 4, 12), (1, 4, 96)),
+        *((1, 1, 8), (1, 1, 40), (1, 2, 16), (1, 2, 5)),
+    ),
+    "gemv": (
+        *((1, 96, 24), (1, 32, 130), (1, 24, 8), (1, 480, 20), (1, 1152, 48), (1, 4, 96)),
+        *((1, 6, 144), (1, 33, 17), (1, 3, 5), (1, 130, 31)),  # byte by byte
+    ),
 }
 
 
-def small_group_problems(family: str, seed: int, count: int) -> list[Conv2d]:
+def special_problems(family: str, seed: int, count: int) -> list[Conv2d]:
     rng = random.Random(f"{family} {seed}")
     decks = Decks(rng)
     return [_problem(rng, decks, family) for _ in range(count)]
@@ -38,6 +47,8 @@ def small_group_problems(family: str, seed: int, count: int) -> list[Conv2d]:
 
 def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
     groups, c, k = decks.deal("shape", SHAPES[family])
+    if family == "gemv":
+        return _few_pixels(decks, c, k)
     # Filters whose weights a lane can hold.
     few = family == "direct" and (c > 8 or k > c)
     r, s = decks.deal(f"filter {few}", tuple(f for f in FILTERS if f[0] * f[1] <= 9) if few else FILTERS)
@@ -66,13 +77,31 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
     )
 
 
-def small_group_plan(family: str, problem: Conv2d, target: Target, seed: object) -> Plan:
+def _few_pixels(decks: Decks, c: int, k: int) -> Conv2d:
+    """One tap, or one window as large as the image."""
+    h, w = decks.deal("few", ((1, 1), (1, 1), (1, 7), (3, 4), (5, 5), (2, 2)))
+    whole = decks.deal("whole", (False, False, True))
+    n = decks.deal("n", (1, 1, 2, 3, 9, 20))
+    stride = 1 if whole else decks.deal("stride", (1, 1, 2))
+    r, s = (h, w) if whole else (1, 1)
+    return Conv2d(n, h, w, c, k, r, s, stride=stride, quantization=quantization(decks))
+
+
+def special_plan(family: str, problem: Conv2d, target: Target, seed: object) -> Plan:
     """A config at random: each value of a choice as likely as the others, where it serves."""
     rng = random.Random(f"{family} {problem} {seed}")
     chosen = FAMILIES[family]
-    while True:
-        values = {name: rng.choice(values) for name, values in chosen.choices.items()}
-        try:
-            return chosen.plan(problem, chosen.config(**values), target)
-        except Infeasible:
-            continue
+    for _ in range(300):
+        made = _plan(family, problem, chosen.config(**{n: rng.choice(v) for n, v in chosen.choices.items()}), target)
+        if made is not None:
+            return made
+    # Small problems have few.
+    all_of_them = (_plan(family, problem, config, target) for config in chosen.configs(problem, target))
+    return rng.choice([plan for plan in all_of_them if plan is not None])
+
+
+def _plan(family: str, problem: Conv2d, config: Config, target: Target) -> Plan | None:
+    try:
+        return FAMILIES[family].plan(problem, config, target)
+    except Infeasible:
+        return None

@@ -1,0 +1,203 @@
+"""The `stem` family: first layers of one to four channels, on matrix instructions. A pixel is a word in shared memory;
+whole rows of taps by channels are the reduction, and the filters stay in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.dtypes import DATA_TYPES
+from qconv.errors import Infeasible
+from qconv.generator.convolution import (
+    SPREAD_THREADS,
+    aliases,
+    argument_fields,
+    check_residents,
+    check_sixteens,
+    fold_constants,
+    fold_launches,
+    problem_constants,
+    spread_launch,
+)
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+# Of a lane, in registers: filters, and sums of its pixels.
+MOST_FILTER_WORDS = 128
+MOST_WORDS = 168
+# Of the next tile, that a thread carries.
+MOST_CARGO_WORDS = 32
+
+
+@dataclass(frozen=True)
+class Stem(Config):
+    family: ClassVar[str] = "stem"
+    tile_h: int  # output rows of a block
+    tile_w: int  # output columns of a block
+    atoms: int  # eights of output channels that a warp has
+    slabs: int  # of so many channels, of a block
+    warps: int
+    batch: int  # sixteens of pixels that a warp has at a time
+    residents: int  # blocks that a multiprocessor holds at a time
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "tile_h": (2, 4, 8, 16),
+    "tile_w": (8, 16, 32, 64),
+    "atoms": (1, 2, 4, 8),
+    "slabs": (1, 2, 4),
+    "warps": (1, 2, 4, 8),
+    "batch": (1, 2),
+    "residents": (1, 2, 3, 4, 6),
+}
+LIKELY: dict[str, tuple[int, ...]] = {
+    "tile_h": (8, 16),
+    "tile_w": (8, 16, 32),
+    "slabs": (1, 2),
+    "warps": (4, 8),
+    "residents": (2, 3, 4, 6),
+}
+
+
+def why_none(problem: Conv2d, target: Target) -> str | None:
+    """What stands against every config."""
+    if not any(i.name == "mma_m16n8k32" for i in target.instructions):
+        return f"{target.name} has no mma.m16n8k32"
+    if problem.layout != "nhwc":
+        return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
+    if problem.groups != 1 or problem.c > 4:
+        return f"a first layer has at most 4 channels in one group (here c={problem.c}, groups={problem.groups})"
+    return None
+
+
+def plan(problem: Conv2d, config: Stem, target: Target) -> Plan:
+    check_choices(config, CHOICES)
+    if (reason := why_none(problem, target)) is not None:
+        raise Infeasible(reason)
+    instruction = next(i for i in target.instructions if i.name == "mma_m16n8k32")
+    q, taps_of_word = problem.quantization, {1: 4, 2: 2}.get(problem.c, 1)
+    row_words, steps = _words(problem.r, ceil_div(problem.s, taps_of_word))
+    filter_words = 2 * steps * config.atoms
+    at_most(filter_words, MOST_FILTER_WORDS, "registers of a lane for filters")
+    sums = config.batch * 4 * config.atoms * (1 + q.w_zero_point)
+    at_most(filter_words + sums, MOST_WORDS, "registers of a lane for filters and sums")
+    slab_k = 8 * config.atoms
+    slabs = ceil_div(problem.k, slab_k)
+    if config.atoms > 1:
+        at_most(slab_k, 2 * problem.k - 1, f"output channels of a warp (the problem has {problem.k})")
+    at_most(config.slabs, max(1, 2 * slabs - 1), f"slabs (the problem has {slabs})")
+    for name, size in (("tile_h", problem.oh), ("tile_w", problem.ow)):
+        at_most(getattr(config, name), max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
+    if config.warps % config.slabs:
+        raise Infeasible(f"warps={config.warps} must be a multiple of slabs={config.slabs}: each has one")
+    check_sixteens(config.tile_h * config.tile_w, config.batch, config.warps // config.slabs)
+    threads = config.warps * target.warp_size
+    quads = problem.w % 4 == 0 and (problem.c > 2 or problem.dilation[1] == 1)
+    rows, pitch = _input_words(problem, config, (row_words - 1) * taps_of_word * problem.dilation[1] + 1, quads)
+    carried = ceil_div(rows * pitch // 4, threads) * (problem.c + (problem.c < 3)) if quads else rows * pitch // threads
+    at_most(carried, MOST_CARGO_WORDS, "registers of a thread for the next tile")
+    smem_bytes = 2 * ceil_div(4 * rows * pitch, 16) * 16
+    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    check_residents(config.residents, threads, smem_bytes, filter_words + sums + carried + 40, target)
+    tiles_h, tiles_w = ceil_div(problem.oh, config.tile_h), ceil_div(problem.ow, config.tile_w)
+    slab_tiles = ceil_div(slabs, config.slabs)
+    tiles = problem.n * tiles_h * tiles_w * slab_tiles
+    at_most(tiles, 2**30, "tiles")
+    places = min(tiles, ceil_div(config.residents * target.processors, slab_tiles) * slab_tiles)
+
+    words = slabs * steps * config.atoms * 64
+    spread = Field("fragments", "int*", "workspace", "the filters as a warp's lanes hold them", None, words)
+    lane_k, y_bytes = 2 * config.atoms, DATA_TYPES[q.out_type].bytes
+    at_once = lane_k * y_bytes if problem.k % lane_k == 0 else y_bytes
+    alignment = {"x": 4 if quads else 1, "w": 1, "y": min(16, at_once)}
+    if q.residual != "none":
+        alignment["residual"] = DATA_TYPES[q.residual].bytes
+    constants = {
+        "The problem.": problem_constants(problem, filter_rows=True),
+        "The config.": (
+            Constant("TILE_H", config.tile_h, "output rows of a block"),
+            Constant("TILE_W", config.tile_w, "output columns of a block"),
+            Constant("ATOMS", config.atoms, "eights of output channels that a warp has"),
+            Constant("SLABS", config.slabs, "of so many channels, of a block"),
+            Constant("WARPS", config.warps),
+            Constant("BATCH", config.batch, "sixteens of pixels that a warp has at a time"),
+            Constant("RESIDENTS", config.residents, "blocks that a multiprocessor holds at a time"),
+        ),
+        "What follows.": (
+            Constant("WARP_SIZE", target.warp_size),
+            Constant("THREADS", threads),
+            Constant("TAPS_OF_WORD", taps_of_word, "of a filter row"),
+            Constant("ROW_WORDS", row_words, "of a filter row"),
+            Constant("STEPS", steps, "of eight words of a filter"),
+            Constant("SLAB_K", slab_k, "output channels of a slab"),
+            Constant("ALL_SLABS", slabs),
+            Constant("TILES_H", tiles_h),
+            Constant("TILES_W", tiles_w),
+            Constant("SLAB_TILES", slab_tiles, "blocks that share pixels"),
+            Constant("TILES", tiles),
+            Constant("PLACES", places, "blocks, which have tiles in turn"),
+            Constant("SMEM_BYTES", smem_bytes),
+            *fold_constants(problem),
+        ),
+    }
+    return Plan(
+        problem=problem,
+        config=config,
+        target=target,
+        page="conv2d/stem.j2",
+        constants=constants,
+        launches=(
+            *fold_launches(problem),
+            spread_launch(words),
+            Launch("conv2d_stem", (places, 1, 1), threads, smem_bytes),
+        ),
+        fields=argument_fields(problem, (spread,)),
+        alignment=alignment,
+        aliases=aliases(problem),
+        roles={
+            "quads": quads,
+            "instruction": instruction,
+            "spelled": instruction.spell(q.x_type, q.w_type),
+            "operation": f"instruction/{'emulated' if target.vendor == 'cpu' else instruction.name}.j2",
+            "spread_threads": SPREAD_THREADS,
+        },
+        wants=("warp", *(("bytes",) if quads else ())),
+    )
+
+
+def _words(rows: int, of_row: int) -> tuple[int, int]:
+    """Words of a filter row, and steps of eight words. Fours lie a constant apart for all lanes, which is faster,
+    unless it takes another step."""
+    fours = ceil_div(of_row, 4) * 4
+    steps = ceil_div(rows * of_row, 8)
+    return (fours, steps) if ceil_div(rows * fours, 8) == steps else (of_row, steps)
+
+
+def _input_words(problem: Conv2d, config: Stem, filter_columns: int, quads: bool) -> tuple[int, int]:
+    """Rows of the input that a tile looks at, and words of each."""
+    rows = (config.tile_h - 1) * problem.stride[0] + (problem.r - 1) * problem.dilation[0] + 1
+    columns = (config.tile_w - 1) * problem.stride[1] + filter_columns
+    return rows, ceil_div(columns + 3, 4) * 4 if quads else columns
+
+
+def cost(plan: Plan) -> float:
+    """About how long the launch takes, in clocks of a multiprocessor."""
+    config, problem, target = plan.config, plan.problem, plan.target
+    assert isinstance(config, Stem)
+    assert isinstance(problem, Conv2d)
+    constant = {c.name: c.value for c in plan.constants["What follows."]}
+    steps, tiles, places = constant["STEPS"], constant["TILES"], constant["PLACES"]
+    sums = 1 + problem.quantization.w_zero_point
+    sixteens = config.tile_h * config.tile_w // 16 * config.slabs
+    # Clocks of a partition: a product takes about seven, what else there is counts as instructions.
+    products = sixteens * steps * 7 * config.atoms * sums
+    instructions: float = sixteens * (steps * (4 + config.atoms * sums) + 4 * config.atoms * 6 + 40)
+    instructions += plan.main.smem_bytes / 2 / 16 / 32 * (24 if plan.roles["quads"] else 160) + config.warps * 30
+    if target.vendor == "cpu":  # one thread after the other
+        return tiles * (products + instructions) * 32 / 64
+    turns, held = ceil_div(tiles, places), min(config.residents, ceil_div(places, target.processors))
+    warps = held * config.warps
+    # So few instructions a clock as the warps allow: each waits for its own.
+    step = held * max(products / 4, instructions / min(2.5, warps * (1 + config.batch) / 16))
+    return turns * (step + 150) + 2500 + 12 * steps * config.atoms
