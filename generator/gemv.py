@@ -83,8 +83,8 @@ def plan(problem: Conv2d, config: Gemv, target: Target) -> Plan:
     constants = {
         "The problem.": problem_constants(problem),
         "The config.": (
-            Constant("PIXEL_ROWS", config.pixels, "of a thread"),
-            Constant("CHANNELS", config.channels, "of a thread"),
+            Constant("ROWS", config.pixels, "pixels of a thread"),
+            Constant("CHANNELS", config.channels, "output channels of a thread"),
             Constant("LANES", config.lanes, "threads that share a window"),
             Constant("THREADS", config.threads),
         ),

@@ -126,8 +126,8 @@ PLANTED = {
     ),
     "a byte past a window is read": Planted(
         "gemv, bytes",
-        "4 * i + j < REDUCTION ? static_cast<unsigned char>(tile::load(row + 4 * i + j)) : 0u",
-        "static_cast<unsigned char>(tile::load(row + 4 * i + j))",
+        "at < REDUCTION ? static_cast<unsigned char>(tile::load(row + at)) : 0u",
+        "static_cast<unsigned char>(tile::load(row + at))",
         "address",
         OVERFLOW,
         READ,

@@ -92,8 +92,8 @@ __device__ __forceinline__ int round_small(float a) {
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
-// `above`. All of it is one instruction.
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
+// of `above`. All of it is one instruction.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     unsigned word;
@@ -223,7 +223,7 @@ __device__ __forceinline__ Output narrow(Finished finished) {
     return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {

@@ -128,9 +128,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
-// `above`.
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
+// of `above`.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
@@ -202,7 +201,7 @@ __device__ __forceinline__ Output narrow(Finished finished) {
     return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {

@@ -211,7 +211,7 @@ __device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Chann
 
 __device__ __forceinline__ Output narrow(Finished finished) { return finished; }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     constexpr int BYTES = sizeof(Output) * COUNT, ALIGNMENT = BYTES & -BYTES;
@@ -308,13 +308,14 @@ __device__ __forceinline__ const X* first_pixel(const Arguments& args, const Pla
     return args.x + ((place.n * IN_H + row) * IN_W + column) * C;
 }
 
-__device__ __forceinline__ Row load_row(const Arguments& args, const Place& place, const X* corner, int i_row) {
+__device__ __forceinline__ Row load_row(
+    const Arguments& args, const Place& place, const X* corner, int down) {
     Row result;
     // A tile may reach beyond the last output, and so beyond the image.
-    const unsigned row = place.row * STRIDE_H - PAD_TOP + i_row;
+    const unsigned row = place.row * STRIDE_H - PAD_TOP + down;
     const bool is_inside = (!PADDED && OUT_H % ROWS == 0) || row < IN_H;
     const int first = place.column * STRIDE_W - PAD_LEFT;
-    const X* const pixels = corner + i_row * IN_W * C;
+    const X* const pixels = corner + down * IN_W * C;
 #pragma unroll
     for (int i = 0; i < SPAN; ++i) {
 #pragma unroll

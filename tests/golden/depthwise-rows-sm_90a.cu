@@ -89,8 +89,8 @@ __device__ __forceinline__ int round_small(float a) {
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
-// `above`. All of it is one instruction.
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
+// of `above`. All of it is one instruction.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     unsigned word;
@@ -220,7 +220,7 @@ __device__ __forceinline__ Output narrow(Finished finished) {
     return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -331,13 +331,14 @@ __device__ __forceinline__ const X* first_pixel(const Arguments& args, const Pla
     return args.x + ((place.n * IN_H + row) * IN_W + column) * C;
 }
 
-__device__ __forceinline__ Row load_row(const Arguments& args, const Place& place, const X* corner, int i_row) {
+__device__ __forceinline__ Row load_row(
+    const Arguments& args, const Place& place, const X* corner, int down) {
     Row result;
     // A tile may reach beyond the last output, and so beyond the image.
-    const unsigned row = place.row * STRIDE_H - PAD_TOP + i_row;
+    const unsigned row = place.row * STRIDE_H - PAD_TOP + down;
     const bool is_inside = (!PADDED && OUT_H % ROWS == 0) || row < IN_H;
     const int first = place.column * STRIDE_W - PAD_LEFT;
-    const X* const pixels = corner + i_row * IN_W * C;
+    const X* const pixels = corner + down * IN_W * C;
 #pragma unroll
     for (int i = 0; i < SPAN; ++i) {
 #pragma unroll

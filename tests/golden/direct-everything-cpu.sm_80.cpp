@@ -220,9 +220,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
-// `above`.
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
+// of `above`.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
@@ -292,7 +291,7 @@ __device__ __forceinline__ Output narrow(Finished finished) {
     return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -433,8 +432,8 @@ __device__ __forceinline__ void multiply_add(
 
 using emulated::multiply_add;
 
-// The input of a block's tile: chunk after chunk, each with 16 bytes of every pixel. Eight neighbouring pixels
-// lie on all banks, and so do eight chunks of one.
+// The input of a block's tile: chunk after chunk, each with 16 bytes of every pixel. Eight neighbouring
+// pixels lie on all banks, and so do eight chunks of one.
 constexpr int IN_ROWS = (TILE_H - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 constexpr int IN_COLUMNS = (TILE_W - 1) * STRIDE_W + (S - 1) * DILATION_W + 1;
 constexpr int IN_PIXELS = IN_ROWS * IN_COLUMNS;
@@ -449,7 +448,6 @@ struct Shared {
     alignas(16) Output y[TILE_PIXELS][Y_PITCH];
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
-
 
 // What a block does: TILE_H by TILE_W output pixels of an image, of SLABS slabs. Slabs of the same pixels are
 // neighbours, for they share cache lines.
@@ -549,10 +547,9 @@ __device__ __forceinline__ void add_products(
     }
 }
 
-
-// Sixteen pixels of a tile, in one row or in two, and where a lane's first stands among them. Its second is eight
-// pixels on.
-static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "a tile is sixteens");
+// Sixteen pixels of a tile, in one row or in two, and where a lane's first stands among them. Its second is
+// eight pixels on.
+static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "whole sixteens");
 constexpr int SIXTEENS = TILE_H * TILE_W / 16;
 constexpr int SIXTEENS_OF_ROW = TILE_W < 16 ? 1 : TILE_W / 16, ROWS_OF_SIXTEEN = TILE_W < 16 ? 2 : 1;
 struct Place { int row, column; };
@@ -568,8 +565,8 @@ constexpr __device__ int offset_of(int unit) {
                : 0;
 }
 
-// All products of the sixteens that a warp has at a time. Lane l names the window of pixel l % 16, in the first or
-// the second unit of a step.
+// All products of the sixteens that a warp has at a time. Lane l names the window of pixel l % 16, in the
+// first or the second unit of a step.
 __device__ __forceinline__ void multiply(
     Input& input, int local_slab, int first_sixteen, const Filters& filters, Sums (&sums)[BATCH]) {
     const int ahead = tile::lane() / 16, local = tile::lane() % 16;
@@ -630,9 +627,9 @@ __device__ __forceinline__ void store_tile(const Arguments& args, const Shared& 
     }
 }
 
-// A block for every place on the multiprocessors, one tile after the other: a tile of the input comes to shared
-// memory, while the one before is multiplied, and serves all taps. A warp has one slab: input channels of whole
-// groups, whose filters are spread over a matrix with zeros between the groups and stay in its registers.
+// A block for every place on the multiprocessors, one tile after the other: a tile of the input comes to
+// shared memory, while the one before is multiplied, and serves all taps. A warp has one slab: input channels
+// of whole groups, whose filters are spread over a matrix with zeros between the groups, in its registers.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENTS) conv2d_direct(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     int index = tile::block_x();

@@ -38,8 +38,8 @@ constexpr bool X_SIGNED = false;
 constexpr bool W_SIGNED = true;
 
 // The config.
-constexpr int PIXEL_ROWS = 1;  // of a thread
-constexpr int CHANNELS = 2;  // of a thread
+constexpr int ROWS = 1;  // pixels of a thread
+constexpr int CHANNELS = 2;  // output channels of a thread
 constexpr int LANES = 4;  // threads that share a window
 constexpr int THREADS = 32;
 
@@ -124,9 +124,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
-// `above`.
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
+// of `above`.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
@@ -219,7 +218,7 @@ __device__ __forceinline__ Output narrow(Finished finished) {
     return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -243,8 +242,8 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// A team of LANES threads shares windows and filters: each has every so many pieces of them, for PIXEL_ROWS
-// pixels and CHANNELS output channels.
+// A team of LANES threads shares windows and filters, of ROWS pixels and of CHANNELS output channels: each
+// thread has every so many pieces of them.
 constexpr int TEAMS = THREADS / LANES, TEAM_K = TEAMS * CHANNELS;
 struct Piece { unsigned word[WORDS]; };
 
@@ -260,7 +259,8 @@ __device__ __forceinline__ Piece load_piece(const T* row, int i) {
     piece.word[0] = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-        const unsigned byte = 4 * i + j < REDUCTION ? static_cast<unsigned char>(tile::load(row + 4 * i + j)) : 0u;
+        const int at = 4 * i + j;
+        const unsigned byte = at < REDUCTION ? static_cast<unsigned char>(tile::load(row + at)) : 0u;
         piece.word[0] |= byte << (8 * j);
     }
     return piece;
@@ -272,11 +272,12 @@ __device__ __forceinline__ const X* window_of(const Arguments& args, int pixel) 
     return args.x + ((n * IN_H + row * STRIDE_H) * IN_W + column * STRIDE_W) * C;
 }
 
-// One block: TEAM_K output channels of PIXEL_ROWS pixels. All bytes are asked for at once; what the lanes have
+// One block: TEAM_K output channels of ROWS pixels. All bytes are asked for at once; what the lanes have
 // is added up in shared memory.
 extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
-    const int first_k = tile::block_x() % K_BLOCKS * TEAM_K, first_pixel = tile::block_x() / K_BLOCKS * PIXEL_ROWS;
+    const int first_k = tile::block_x() % K_BLOCKS * TEAM_K;
+    const int first_pixel = tile::block_x() / K_BLOCKS * ROWS;
     const int lane = tile::thread() % LANES, team = tile::thread() / LANES;
 
     // The output that this thread finishes, and what the epilogue knows of it.
@@ -286,10 +287,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     const int index = finishes ? (first_pixel + out_row) * K + out_k : 0;
     const int residual = tile::load(args.residual + index);
 
-    const X* window[PIXEL_ROWS];
+    const X* window[ROWS];
     const W* filter[CHANNELS];
 #pragma unroll
-    for (int p = 0; p < PIXEL_ROWS; ++p) {
+    for (int p = 0; p < ROWS; ++p) {
         window[p] = window_of(args, first_pixel + p < PIXELS ? first_pixel + p : PIXELS - 1);
     }
 #pragma unroll
@@ -297,14 +298,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
         const int k = first_k + team * CHANNELS + n;
         filter[n] = args.w + static_cast<long long>(k < K ? k : K - 1) * REDUCTION;
     }
-    int product[PIXEL_ROWS][CHANNELS] = {};
+    int product[ROWS][CHANNELS] = {};
 #pragma unroll 2
     for (int i = lane; i < PIECES; i += LANES) {
         Piece w[CHANNELS];
 #pragma unroll
         for (int n = 0; n < CHANNELS; ++n) w[n] = load_piece(filter[n], i);
 #pragma unroll
-        for (int p = 0; p < PIXEL_ROWS; ++p) {
+        for (int p = 0; p < ROWS; ++p) {
             const Piece x = load_piece(window[p], i);
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
@@ -316,7 +317,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
         }
     }
 #pragma unroll
-    for (int p = 0; p < PIXEL_ROWS; ++p) {
+    for (int p = 0; p < ROWS; ++p) {
 #pragma unroll
         for (int n = 0; n < CHANNELS; ++n) {
             shared.product[p * TEAM_K + team * CHANNELS + n][lane] = product[p][n];
@@ -326,9 +327,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     if (!finishes) return;
     int sum = 0;
 #pragma unroll
-    for (int i = 0; i < LANES; ++i) {
-        sum += shared.product[tile::thread()][i];
-    }
+    for (int i = 0; i < LANES; ++i) sum += shared.product[tile::thread()][i];
     args.y[index] = narrow(finish(sum, residual, channel));
 }
 

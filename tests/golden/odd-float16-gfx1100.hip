@@ -187,7 +187,7 @@ __device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Chann
 
 __device__ __forceinline__ Output narrow(Finished finished) { return finished; }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     constexpr int BYTES = sizeof(Output) * COUNT, ALIGNMENT = BYTES & -BYTES;

@@ -147,9 +147,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
-
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two of
-// `above`.
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
+// of `above`.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
@@ -219,7 +218,7 @@ __device__ __forceinline__ Output narrow(Finished finished) {
     return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
 }
 
-// Neighbouring output elements; the address is aligned to the power of two that divides their size, at most 16.
+// Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
 template <int COUNT>
 __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COUNT]) {
     if constexpr (COUNT % 4 == 0) {
@@ -373,7 +372,6 @@ struct Input { alignas(16) unsigned word[IN_ROWS][PITCH]; };
 struct Shared { Input x[2]; };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
-
 // What a block does: TILE_H by TILE_W output pixels of an image, of SLABS slabs. Slabs of the same pixels are
 // neighbours, for they share cache lines.
 struct Tile {
@@ -521,10 +519,9 @@ __device__ __forceinline__ int offset_of(int step, int half) {
     return (row < R ? row : 0) * DILATION_H * PITCH + word * TAPS_OF_WORD * DILATION_W;
 }
 
-
-// Sixteen pixels of a tile, in one row or in two, and where a lane's first stands among them. Its second is eight
-// pixels on.
-static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "a tile is sixteens");
+// Sixteen pixels of a tile, in one row or in two, and where a lane's first stands among them. Its second is
+// eight pixels on.
+static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "whole sixteens");
 constexpr int SIXTEENS = TILE_H * TILE_W / 16;
 constexpr int SIXTEENS_OF_ROW = TILE_W < 16 ? 1 : TILE_W / 16, ROWS_OF_SIXTEEN = TILE_W < 16 ? 2 : 1;
 struct Place { int row, column; };
@@ -578,9 +575,9 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// A block for every place on the multiprocessors, one tile after the other: a tile of the input comes to shared
-// memory, while the one before is multiplied, and serves all taps of all output channels. The filters stay in
-// the lanes' registers.
+// A block for every place on the multiprocessors, one tile after the other: a tile of the input comes to
+// shared memory, while the one before is multiplied, and serves all taps of all output channels. The filters
+// stay in the lanes' registers.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENTS) conv2d_stem(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     int index = tile::block_x();
