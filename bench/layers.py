@@ -129,6 +129,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--suite", required=True)
     parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the layers")
     parser.add_argument("--models", default="", metavar="REGEX", help="over the names of the models")
+    parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^(dw|grouped|stem)$'")
     parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--no-tune", action="store_true")
@@ -148,7 +149,8 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"--peers {','.join(sorted(unknown))}: not known; use some of {','.join(peers.PEERS)}")
     device = open_device(options.device)
     protocol = protocol_for(device)
-    layers = read(options.layers, only=options.only, models=options.models, batch=options.batch)
+    wanted = {"only": options.only, "models": options.models, "kinds": options.kinds}
+    layers = read(options.layers, **wanted, batch=options.batch)
     report = Report(options.out, options.suite, device, described(protocol), options.commit)
     rows: list[Row] = []
     child = Child(device, protocol, TIMEOUT_S)

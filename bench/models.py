@@ -126,6 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("layers", type=Path)
     parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the layers")
     parser.add_argument("--models", default="", metavar="REGEX", help="over the names of the models")
+    parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^(dw|grouped|stem)$'")
     parser.add_argument("--batch", type=int, default=1, metavar="N", help="instead of the csv's (default: 1)")
     parser.add_argument("--time", action="store_true", help="time every layer and add up the models")
     parser.add_argument("--seed", type=int, help="of the data; default: another one every time")
@@ -137,7 +138,8 @@ def main(arguments: list[str] | None = None) -> None:
     device = open_device(options.device)
     protocol = protocol_for(device)
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if options.seed is None else options.seed
-    found = read(options.layers, only=options.only, models=options.models, batch=options.batch)
+    names = {"only": options.only, "models": options.models, "kinds": options.kinds}
+    found = read(options.layers, **names, batch=options.batch)
     layers = [deployed(layer) for layer in found]
     problems = distinct(layers)
     report = Report(options.out, "models", device, described(protocol, 1) | {"seed": seed}, options.commit)

@@ -1,7 +1,7 @@
 """Lists of layers: one csv row, one convolution.
 
 Two kinds of columns are read: name, stride, pad (peers_h200.csv), and model, layer, stride_h, stride_w, pad_h, pad_w,
-dil_h, dil_w, bias (layers.csv). Both have N, H, W, C, K, R, S, groups.
+dil_h, dil_w, bias, kind (layers.csv). Both have N, H, W, C, K, R, S, groups.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Layer:
     model: str | None
     problem: Conv2d
     biased: bool
+    kind: str = ""  # as the csv calls it: dw, grouped, stem, ...
     published: dict[str, float] = field(default_factory=dict)  # times in the csv, by their columns: cutlass_sm80_us
 
 
@@ -50,6 +51,7 @@ def layer_of(row: dict[str, str], quantized: Callable[[dict[str, str]], Quantiza
             quantization=quantized(row),
         ),
         biased=row.get("bias") == "1",
+        kind=row.get("kind", ""),
         published={
             name: float(text) for name, text in row.items() if name.endswith("_us") and text and name not in OURS
         },
@@ -61,13 +63,21 @@ def read(
     *,
     only: str = "",
     models: str = "",
+    kinds: str = "",
     batch: int | None = None,
     quantized: Callable[[dict[str, str]], Quantization] = plain,
 ) -> list[Layer]:
-    """`only` and `models` are regular expressions over the names of layers and of models; `batch` replaces N."""
+    """`only`, `models` and `kinds` are regular expressions over the names of layers, of models and of kinds; `batch`
+    replaces N."""
     with path.open(newline="") as lines:
         layers = [layer_of(row, quantized, batch) for row in csv.DictReader(lines)]
-    return [layer for layer in layers if re.search(only, layer.name) and re.search(models, layer.model or "")]
+
+    def wanted(layer: Layer) -> bool:
+        return bool(
+            re.search(only, layer.name) and re.search(models, layer.model or "") and re.search(kinds, layer.kind)
+        )
+
+    return [layer for layer in layers if wanted(layer)]
 
 
 def distinct(layers: list[Layer]) -> dict[Conv2d, list[Layer]]:

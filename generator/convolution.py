@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from qconv.activation import POLYNOMIALS
+from qconv.dtypes import RANGES
 from qconv.epilogue import packs, steps
 from qconv.errors import Infeasible
 from qconv.generator.plan import ROUNDINGS, Constant, Field, Launch, at_most, ceil_div
@@ -37,6 +38,7 @@ def context(problem: Conv2d) -> dict[str, Any]:
         "says": _what_it_computes(problem),
         "steps": chosen,
         "packs": packs(problem.quantization),
+        "narrowed": RANGES.get(problem.quantization.out_type),
         "epilogue_arguments": [argument for step in chosen for argument in step.arguments],
         "polynomials": _polynomials(),
         "wants": {want for step in chosen for want in step.wants},

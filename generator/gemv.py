@@ -62,6 +62,8 @@ def plan(problem: Conv2d, config: Gemv, target: Target) -> Plan:
     words = 1 if gathers else math.gcd(16, problem.reduction) // 4
     pieces = ceil_div(problem.reduction, 4 * words)
     teams = config.threads // config.lanes
+    if config.threads % target.warp_size:
+        raise Infeasible(f"threads={config.threads} leave a warp of {target.warp_size} incomplete")
     if teams == 0:
         raise Infeasible(f"threads={config.threads} are fewer than lanes={config.lanes}")
     outputs = teams * config.channels * config.pixels
@@ -69,7 +71,7 @@ def plan(problem: Conv2d, config: Gemv, target: Target) -> Plan:
     at_most(config.lanes, max(min(CHOICES["lanes"]), 2 * pieces - 1), f"lanes (a window has {pieces} pieces)")
     at_most(config.pixels, max(1, 2 * problem.pixels - 1), f"pixels (the problem has {problem.pixels})")
     team_k = teams * config.channels
-    if config.threads > min(CHOICES["threads"]):
+    if config.threads > target.warp_size:
         at_most(team_k, 2 * problem.k - 1, f"output channels of a block (the problem has {problem.k})")
     turns = ceil_div(pieces, config.lanes)
     held = words * (config.channels + config.pixels)

@@ -59,6 +59,7 @@ class Target:
     async_copies: bool = False  # from device to shared memory, past the registers
     overlaps_launches: bool = False  # a kernel may start while the one before it in the stream ends
     clusters: bool = False  # blocks may read each other's shared memory
+    packs_floats: bool = False  # one instruction rounds two floats half to even, clamps them and makes bytes of them
     threads_per_block: int = 1024
     grid_y_max: int = 65535
 
@@ -131,6 +132,7 @@ def _nvidia(
     async_copies: bool = True,
     overlaps_launches: bool = False,
     clusters: bool = False,
+    packs_floats: bool = False,
 ) -> Target:
     return Target(
         name=name,
@@ -147,6 +149,7 @@ def _nvidia(
         async_copies=async_copies,
         overlaps_launches=overlaps_launches,
         clusters=clusters,
+        packs_floats=packs_floats,
     )
 
 
@@ -178,15 +181,17 @@ def _amd(
 
 # NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities".
 # An SM keeps 1 KiB of shared memory per block for itself from 8.0 on, hence 163 of 164 KiB. The SMs are those of the
-# T4, A100, A10, L40S, H200, B200 and RTX 5090. Programmatic dependent launch is there from 9.0 on, cp.async from 8.0.
+# T4, A100, A10, L40S, H200, B200 and RTX 5090. cp.async is there from 8.0 on, and from 9.0 on programmatic
+# dependent launch, clusters and F2IP (of which ptxas made two instructions before).
+_HOPPER = {"overlaps_launches": True, "clusters": True, "packs_floats": True}
 _NVIDIA = (
     _nvidia("sm_75", 40, 64, 64, 1024, MMA_M8N8K16, async_copies=False),
     _nvidia("sm_80", 108, 163, 164, 2048, MMA_M16N8K32),
     _nvidia("sm_86", 84, 99, 100, 1536, MMA_M16N8K32),
     _nvidia("sm_89", 142, 99, 100, 1536, MMA_M16N8K32),
-    _nvidia("sm_90a", 132, 227, 228, 2048, MMA_M16N8K32, overlaps_launches=True, clusters=True),
-    _nvidia("sm_100a", 148, 227, 228, 2048, MMA_M16N8K32, overlaps_launches=True, clusters=True),
-    _nvidia("sm_120", 170, 99, 100, 1536, MMA_M16N8K32, overlaps_launches=True, clusters=True),
+    _nvidia("sm_90a", 132, 227, 228, 2048, MMA_M16N8K32, **_HOPPER),
+    _nvidia("sm_100a", 148, 227, 228, 2048, MMA_M16N8K32, **_HOPPER),
+    _nvidia("sm_120", 170, 99, 100, 1536, MMA_M16N8K32, **_HOPPER),
 )
 
 # AMD: ROCm's "GPU hardware specifications" for LDS and the VGPR file, rocminfo for threads, LLVM's AMDGPU

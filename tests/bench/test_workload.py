@@ -49,6 +49,7 @@ def test_the_columns_of_the_models(tmp_path: Path) -> None:
     assert [len(same) for same in distinct(layers).values()] == [2, 1]
     assert [layer.name for layer in read(path, models="m2")] == ["m2/other"]
     assert [layer.name for layer in read(path, only="sa.e")] == ["m1/same"]
+    assert [layer.name for layer in read(path, kinds="^dw$")] == ["m2/other"]
 
 
 def test_equal_layers_are_deployed_alike(tmp_path: Path) -> None:

@@ -134,8 +134,8 @@ template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
     constexpr float LOW = IS_SIGNED ? -128.0f : 0.0f, HIGH = IS_SIGNED ? 127.0f : 255.0f;
-    const unsigned first = static_cast<unsigned>(round_to_int(clamp(a, LOW, HIGH))) & 0xffu;
-    const unsigned second = static_cast<unsigned>(round_to_int(clamp(b, LOW, HIGH))) & 0xffu;
+    const unsigned first = static_cast<unsigned>(round_small(clamp(a, LOW, HIGH))) & 0xffu;
+    const unsigned second = static_cast<unsigned>(round_small(clamp(b, LOW, HIGH))) & 0xffu;
     return first | second << 8 | above << 16;
 }
 }  // namespace tile
@@ -198,7 +198,7 @@ __device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Chann
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, -128.0f, 127.0f)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -400,7 +400,6 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m,
         }
     }
 }
-
 
 __device__ __forceinline__ void store(
     const Arguments& args, const Accumulators& acc,

@@ -384,7 +384,6 @@ __device__ __forceinline__ void add_products(
     }
 }
 
-
 __device__ __forceinline__ void finish_pixel(
     const Arguments& args, const Place& place, int row, int column, const Sums& sums,
     const Channel (&channels)[VECTOR]) {

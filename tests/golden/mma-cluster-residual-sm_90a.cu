@@ -115,22 +115,6 @@ __device__ __forceinline__ int round_small(float a) {
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
-// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. All of it is one instruction.
-template <class Narrow>
-__device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
-    unsigned word;
-    if constexpr (Narrow(-1) < Narrow(0)) {
-        asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
-            : "=r"(word)
-            : "r"(round_to_int(b)), "r"(round_to_int(a)), "r"(above));
-    } else {
-        asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;"
-            : "=r"(word)
-            : "r"(round_to_int(b)), "r"(round_to_int(a)), "r"(above));
-    }
-    return word;
-}
 
 __device__ __forceinline__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
@@ -298,6 +282,22 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
+// Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
+// of `above`. All of it is one instruction.
+template <class Narrow>
+__device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
+    unsigned word;
+    if constexpr (Narrow(-1) < Narrow(0)) {
+        asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
+            : "=r"(word)
+            : "r"(round_to_int(b)), "r"(round_to_int(a)), "r"(above));
+    } else {
+        asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;"
+            : "=r"(word)
+            : "r"(round_to_int(b)), "r"(round_to_int(a)), "r"(above));
+    }
+    return word;
+}
 }  // namespace tile
 
 using X = unsigned char;
@@ -367,7 +367,7 @@ __device__ __forceinline__ Finished finish(
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::pack<Output>(finished, 0.0f, 0));
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, 0.0f, 255.0f)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.

@@ -373,7 +373,6 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m,
     }
 }
 
-
 __device__ __forceinline__ void store(
     const Arguments& args, const Accumulators& acc,
     int pixel_first, int k_first, int k_end) {

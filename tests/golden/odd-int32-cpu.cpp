@@ -399,7 +399,6 @@ __device__ __forceinline__ void exchange(
     }
 }
 
-
 __device__ __forceinline__ void store(
     const Arguments& args, const Accumulators& acc,
     const int (&x_sum)[THREAD_M],

@@ -10,7 +10,7 @@ from qconv.problem import Conv2d
 from qconv.target import target
 from qconv.tuner.search import Search
 
-SMALL = Conv2d(1, 3, 3, 4, 4, 1, 1)
+SMALL = Conv2d(1, 3, 3, 4, 4, 2, 2)
 LARGE = Conv2d(8, 28, 28, 64, 96, 3, 3, pad=(1, 1, 1, 1))
 TARGET = target("gfx906")  # without matrix instructions: all configs are of the family that the landscape is of
 

@@ -25,7 +25,7 @@ from qconv.tuner.evaluate import evaluate, race
 from qconv.tuner.protocol import WALL_CLOCK
 from qconv.tuner.workload import Workload
 
-PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1)
+PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 CPU = open_device("cpu")
 CONFIG = generator.default(PROBLEM, CPU.target).config
 
