@@ -10,12 +10,10 @@ import numpy as np
 from qconv.activation import POLYNOMIALS
 from qconv.dtypes import RANGES
 from qconv.epilogue import packs, steps
-from qconv.errors import Infeasible
-from qconv.generator.plan import ROUNDINGS, Constant, Field, Launch, at_most, ceil_div
+from qconv.generator.plan import ROUNDINGS, Constant, Field, Launch, ceil_div
 from qconv.problem import Conv2d
 from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
 from qconv.step import Argument
-from qconv.target import Target
 
 FOLD_THREADS = 128
 SPREAD_THREADS = 128
@@ -127,21 +125,6 @@ def input_span(problem: Conv2d, rows: int, columns: int) -> tuple[int, int]:
         (rows - 1) * problem.stride[0] + (problem.r - 1) * problem.dilation[0] + 1,
         (columns - 1) * problem.stride[1] + (problem.s - 1) * problem.dilation[1] + 1,
     )
-
-
-def check_sixteens(pixels: int, batch: int, warps: int) -> None:
-    """Whether a tile is shared among warps that have so many times 16 pixels at a time."""
-    if pixels % (16 * batch):
-        raise Infeasible(f"a tile of {pixels} pixels is no multiple of 16 by batch={batch}")
-    at_most(warps, pixels // (16 * batch), "warps that share a tile's pixels")
-
-
-def check_residents(residents: int, threads: int, smem_bytes: int, words: int, target: Target) -> None:
-    """Whether a multiprocessor holds so many blocks at a time, each thread with so many words in registers."""
-    at_most(residents * (smem_bytes + 1024), target.smem_bytes_per_sm, "bytes of shared memory of all residents")
-    at_most(residents * threads, target.threads_per_sm, "threads of all residents")
-    if target.vendor != "cpu":
-        at_most(residents * threads * words, target.registers_per_sm, "registers of all residents, about")
 
 
 @lru_cache(maxsize=256)

@@ -10,11 +10,8 @@ from typing import ClassVar
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
-    SPREAD_THREADS,
     aliases,
     argument_fields,
-    check_residents,
-    check_sixteens,
     fold_constants,
     fold_launches,
     input_span,
@@ -22,8 +19,16 @@ from qconv.generator.convolution import (
     problem_constants,
     spread_launch,
 )
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
-from qconv.instruction import MatrixInstruction
+from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.tiles import (
+    BATCH_SAYS,
+    RESIDENTS_SAYS,
+    check_residents,
+    fragments,
+    instruction_of,
+    matrix_roles,
+    tiles_of,
+)
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -55,13 +60,9 @@ CHOICES: dict[str, tuple[int, ...]] = {
 LIKELY: dict[str, tuple[int, ...]] = {"tile_w": (8, 16), "warps": (4, 8), "batch": (2,), "residents": (2, 3, 4, 6)}
 
 
-def _instruction(target: Target) -> MatrixInstruction | None:
-    return next((i for i in target.instructions if i.name == "mma_m16n8k32"), None)
-
-
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """What stands against every config."""
-    if _instruction(target) is None or not target.async_copies:
+    if instruction_of(target) is None or not target.async_copies:
         return f"{target.name} has no mma.m16n8k32 with asynchronous copies"
     if problem.layout != "nhwc":
         return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
@@ -76,7 +77,7 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
     check_choices(config, CHOICES)
     if (reason := why_none(problem, target)) is not None:
         raise Infeasible(reason)
-    q, c_group, instruction = problem.quantization, problem.c_group, _instruction(target)
+    q, c_group, instruction = problem.quantization, problem.c_group, instruction_of(target)
     assert instruction is not None
     slab_c = max(16, c_group)
     slab_k = slab_c // c_group * problem.k_group
@@ -87,33 +88,19 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
     steps, atoms = ceil_div(taps * chunks, 2), slab_k // 8
     at_most(2 * steps * atoms, MOST_FILTER_WORDS, "registers of a lane for filters")
     slabs = ceil_div(problem.c, slab_c)
-    at_most(config.slabs, max(1, 2 * slabs - 1), f"slabs (the problem has {slabs})")
-    for name, size in (("tile_h", problem.oh), ("tile_w", problem.ow)):
-        at_most(getattr(config, name), max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
-    if config.warps % config.slabs:
-        raise Infeasible(f"warps={config.warps} must be a multiple of slabs={config.slabs}: each has one")
-    tile_pixels = config.tile_h * config.tile_w
-    check_sixteens(tile_pixels, config.batch, config.warps // config.slabs)
-    threads = config.warps * target.warp_size
+    tiles = tiles_of(problem, config, CHOICES, slab_k, slabs, target)
     in_rows, in_columns = input_span(problem, config.tile_h, config.tile_w)
     y_bytes = DATA_TYPES[q.out_type].bytes
     plane = (in_rows * in_columns + 6) // 8 * 8 + 1
     smem_bytes = 2 * config.slabs * slab_c * plane
-    smem_bytes += tile_pixels * (config.slabs * slab_k * y_bytes + 16)
+    smem_bytes += config.tile_h * config.tile_w * (config.slabs * slab_k * y_bytes + 16)
     smem_bytes = ceil_div(smem_bytes, 16) * 16
-    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    tiles_h, tiles_w = ceil_div(problem.oh, config.tile_h), ceil_div(problem.ow, config.tile_w)
-    slab_tiles = ceil_div(slabs, config.slabs)
-    tiles = problem.n * tiles_h * tiles_w * slab_tiles
-    at_most(tiles, 2**30, "tiles")
     words_held = 2 * steps * atoms + config.batch * 4 * atoms * (1 + q.w_zero_point) + 40
-    check_residents(config.residents, threads, smem_bytes, words_held, target)
-    places = min(tiles, ceil_div(config.residents * target.processors, slab_tiles) * slab_tiles)
+    check_residents(config.residents, tiles.threads, smem_bytes, words_held, target)
     x_bytes = math.gcd(16, problem.c)
     vector_k = math.gcd(16 // y_bytes, math.gcd(problem.k, slab_k))
 
     words = slabs * steps * atoms * 64
-    spread = Field("fragments", "int*", "workspace", "the filters as a warp's lanes hold them", None, words)
     alignment = {"x": x_bytes, "w": 1, "y": vector_k * y_bytes}
     if q.residual != "none":
         alignment["residual"] = DATA_TYPES[q.residual].bytes
@@ -124,31 +111,26 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
             Constant("TILE_W", config.tile_w, "output columns of a block"),
             Constant("SLABS", config.slabs, "of channels, of a block"),
             Constant("WARPS", config.warps),
-            Constant("BATCH", config.batch, "sixteens of pixels that a warp has at a time"),
-            Constant("RESIDENTS", config.residents, "blocks that a multiprocessor holds at a time"),
+            Constant("BATCH", config.batch, BATCH_SAYS),
+            Constant("RESIDENTS", config.residents, RESIDENTS_SAYS),
         ),
         "What follows.": (
             Constant("WARP_SIZE", target.warp_size),
-            Constant("THREADS", threads),
+            Constant("THREADS", tiles.threads),
             Constant("TAPS", taps, "of a filter"),
             Constant("CHUNKS", chunks, "of 16 input channels in a slab"),
-            Constant("SLAB_K", slab_k, "output channels of a slab"),
-            Constant("ALL_SLABS", slabs),
+            *tiles.slab_constants,
             Constant("STEPS", steps, "along the reduction"),
             Constant("ATOMS", atoms, "instructions that a step takes"),
-            Constant("TILES_H", tiles_h),
-            Constant("TILES_W", tiles_w),
-            Constant("SLAB_TILES", slab_tiles, "blocks that share pixels"),
-            Constant("TILES", tiles),
-            Constant("PLACES", places, "blocks, which have tiles in turn"),
+            *tiles.constants,
             Constant("X_BYTES", x_bytes, "one copy of x"),
             Constant("VECTOR_K", vector_k, "channels that are written at once"),
-            *_copies_in_flight(target, in_rows * in_columns * config.slabs * slab_c // x_bytes, threads),
+            *_copies_in_flight(target, in_rows * in_columns * config.slabs * slab_c // x_bytes, tiles.threads),
             Constant("SMEM_BYTES", smem_bytes),
             *fold_constants(problem),
         ),
     }
-    main = Launch("conv2d_direct", (places, 1, 1), threads, smem_bytes)
+    main = Launch("conv2d_direct", (tiles.places, 1, 1), tiles.threads, smem_bytes)
     fills = pads_with_zero_point(problem)
     return Plan(
         problem=problem,
@@ -157,16 +139,10 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
         page="conv2d/direct.j2",
         constants=constants,
         launches=(*fold_launches(problem), spread_launch(words), main),
-        fields=argument_fields(problem, (spread,)),
+        fields=argument_fields(problem, (fragments(words),)),
         alignment=alignment,
         aliases=aliases(problem),
-        roles={
-            "fills": fills,
-            "instruction": instruction,
-            "spelled": instruction.spell(q.x_type, q.w_type),
-            "operation": f"instruction/{'emulated' if target.vendor == 'cpu' else instruction.name}.j2",
-            "spread_threads": SPREAD_THREADS,
-        },
+        roles={"fills": fills, **matrix_roles(problem, instruction, target)},
         wants=("warp", "copies", "matrices", *(("fill",) if fills else ())),
     )
 

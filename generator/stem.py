@@ -9,17 +9,23 @@ from typing import ClassVar
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
-    SPREAD_THREADS,
     aliases,
     argument_fields,
-    check_residents,
-    check_sixteens,
     fold_constants,
     fold_launches,
     problem_constants,
     spread_launch,
 )
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.tiles import (
+    BATCH_SAYS,
+    RESIDENTS_SAYS,
+    check_residents,
+    fragments,
+    instruction_of,
+    matrix_roles,
+    tiles_of,
+)
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -62,7 +68,7 @@ LIKELY: dict[str, tuple[int, ...]] = {
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """What stands against every config."""
-    if not any(i.name == "mma_m16n8k32" for i in target.instructions):
+    if instruction_of(target) is None:
         return f"{target.name} has no mma.m16n8k32"
     if problem.layout != "nhwc":
         return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
@@ -75,7 +81,8 @@ def plan(problem: Conv2d, config: Stem, target: Target) -> Plan:
     check_choices(config, CHOICES)
     if (reason := why_none(problem, target)) is not None:
         raise Infeasible(reason)
-    instruction = next(i for i in target.instructions if i.name == "mma_m16n8k32")
+    instruction = instruction_of(target)
+    assert instruction is not None
     q, taps_of_word = problem.quantization, {1: 4, 2: 2}.get(problem.c, 1)
     row_words, steps = _words(problem.r, ceil_div(problem.s, taps_of_word))
     filter_words = 2 * steps * config.atoms
@@ -86,28 +93,16 @@ def plan(problem: Conv2d, config: Stem, target: Target) -> Plan:
     slabs = ceil_div(problem.k, slab_k)
     if config.atoms > 1:
         at_most(slab_k, 2 * problem.k - 1, f"output channels of a warp (the problem has {problem.k})")
-    at_most(config.slabs, max(1, 2 * slabs - 1), f"slabs (the problem has {slabs})")
-    for name, size in (("tile_h", problem.oh), ("tile_w", problem.ow)):
-        at_most(getattr(config, name), max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
-    if config.warps % config.slabs:
-        raise Infeasible(f"warps={config.warps} must be a multiple of slabs={config.slabs}: each has one")
-    check_sixteens(config.tile_h * config.tile_w, config.batch, config.warps // config.slabs)
-    threads = config.warps * target.warp_size
+    tiles = tiles_of(problem, config, CHOICES, slab_k, slabs, target)
     quads = problem.w % 4 == 0 and (problem.c > 2 or problem.dilation[1] == 1)
     rows, pitch = _input_words(problem, config, (row_words - 1) * taps_of_word * problem.dilation[1] + 1, quads)
-    carried = ceil_div(rows * pitch // 4, threads) * (problem.c + (problem.c < 3)) if quads else rows * pitch // threads
+    pieces, of_piece = (rows * pitch // 4, problem.c + (problem.c < 3)) if quads else (rows * pitch, 1)
+    carried = ceil_div(pieces, tiles.threads) * of_piece
     at_most(carried, MOST_CARGO_WORDS, "registers of a thread for the next tile")
     smem_bytes = 2 * ceil_div(4 * rows * pitch, 16) * 16
-    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    check_residents(config.residents, threads, smem_bytes, filter_words + sums + carried + 40, target)
-    tiles_h, tiles_w = ceil_div(problem.oh, config.tile_h), ceil_div(problem.ow, config.tile_w)
-    slab_tiles = ceil_div(slabs, config.slabs)
-    tiles = problem.n * tiles_h * tiles_w * slab_tiles
-    at_most(tiles, 2**30, "tiles")
-    places = min(tiles, ceil_div(config.residents * target.processors, slab_tiles) * slab_tiles)
+    check_residents(config.residents, tiles.threads, smem_bytes, filter_words + sums + carried + 40, target)
 
     words = slabs * steps * config.atoms * 64
-    spread = Field("fragments", "int*", "workspace", "the filters as a warp's lanes hold them", None, words)
     lane_k, y_bytes = 2 * config.atoms, DATA_TYPES[q.out_type].bytes
     at_once = lane_k * y_bytes if problem.k % lane_k == 0 else y_bytes
     alignment = {"x": 4 if quads else 1, "w": 1, "y": min(16, at_once)}
@@ -121,22 +116,17 @@ def plan(problem: Conv2d, config: Stem, target: Target) -> Plan:
             Constant("ATOMS", config.atoms, "eights of output channels that a warp has"),
             Constant("SLABS", config.slabs, "of so many channels, of a block"),
             Constant("WARPS", config.warps),
-            Constant("BATCH", config.batch, "sixteens of pixels that a warp has at a time"),
-            Constant("RESIDENTS", config.residents, "blocks that a multiprocessor holds at a time"),
+            Constant("BATCH", config.batch, BATCH_SAYS),
+            Constant("RESIDENTS", config.residents, RESIDENTS_SAYS),
         ),
         "What follows.": (
             Constant("WARP_SIZE", target.warp_size),
-            Constant("THREADS", threads),
+            Constant("THREADS", tiles.threads),
             Constant("TAPS_OF_WORD", taps_of_word, "of a filter row"),
             Constant("ROW_WORDS", row_words, "of a filter row"),
             Constant("STEPS", steps, "of eight words of a filter"),
-            Constant("SLAB_K", slab_k, "output channels of a slab"),
-            Constant("ALL_SLABS", slabs),
-            Constant("TILES_H", tiles_h),
-            Constant("TILES_W", tiles_w),
-            Constant("SLAB_TILES", slab_tiles, "blocks that share pixels"),
-            Constant("TILES", tiles),
-            Constant("PLACES", places, "blocks, which have tiles in turn"),
+            *tiles.slab_constants,
+            *tiles.constants,
             Constant("SMEM_BYTES", smem_bytes),
             *fold_constants(problem),
         ),
@@ -150,18 +140,12 @@ def plan(problem: Conv2d, config: Stem, target: Target) -> Plan:
         launches=(
             *fold_launches(problem),
             spread_launch(words),
-            Launch("conv2d_stem", (places, 1, 1), threads, smem_bytes),
+            Launch("conv2d_stem", (tiles.places, 1, 1), tiles.threads, smem_bytes),
         ),
-        fields=argument_fields(problem, (spread,)),
+        fields=argument_fields(problem, (fragments(words),)),
         alignment=alignment,
         aliases=aliases(problem),
-        roles={
-            "quads": quads,
-            "instruction": instruction,
-            "spelled": instruction.spell(q.x_type, q.w_type),
-            "operation": f"instruction/{'emulated' if target.vendor == 'cpu' else instruction.name}.j2",
-            "spread_threads": SPREAD_THREADS,
-        },
+        roles={"quads": quads, **matrix_roles(problem, instruction, target)},
         wants=("warp", *(("bytes",) if quads else ())),
     )
 
