@@ -462,7 +462,7 @@ __device__ __forceinline__ void finish_pixels(
             const int d = i * 2 + n % 2;
             finished[n] = finish(sums.product[n / 2][d], channels[n]);
         }
-        write(first + i * 8 * Y_PITCH, finished);
+        write(first + i * (ROWS_ON * TILE_W + COLUMNS_ON) * Y_PITCH, finished);
     }
 }
 

@@ -504,7 +504,7 @@ __device__ __forceinline__ void finish_pixels(
             const int residual = exists ? tile::load(args.residual + index + n) : 0;
             finished[n] = finish(sums.product[n / 2][d], residual, channels[n]);
         }
-        write(first + i * 8 * Y_PITCH, finished);
+        write(first + i * (ROWS_ON * TILE_W + COLUMNS_ON) * Y_PITCH, finished);
     }
 }
 

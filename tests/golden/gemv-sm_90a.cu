@@ -46,8 +46,10 @@ constexpr int K_BLOCKS = 15;  // blocks that share pixels
 constexpr int SMEM_BYTES = 1088;
 
 static_assert(C_GROUP == C && K_GROUP == K, "one group");
-static_assert(!PADDED && (REDUCTION == C || (OUT_H == 1 && OUT_W == 1 && REDUCTION == IN_H * IN_W * C)),
+static_assert(REDUCTION == C || (S == IN_W && OUT_H == 1 && OUT_W == 1 && REDUCTION == IN_H * IN_W * C),
               "a window is a row of bytes");
+static_assert(!PADDED && PAD_TOP + PAD_LEFT == 0, "only what lies in the image is read");
+static_assert(DILATION_H > 0 && (S == 1 || DILATION_W == 1), "taps are neighbours, or there is one");
 static_assert(THREADS % LANES == 0 && OUTPUTS <= THREADS, "a thread finishes at most one output");
 
 namespace tile {
