@@ -13,7 +13,7 @@ from qconv.device.cpu import CpuDevice
 from qconv.generator import FAMILIES, Plan
 from qconv.target import TARGETS
 
-FAST, LONG, CHUNK = 8, 300, 20
+FAST, LONG, CHUNK = 6, 300, 20
 FAST_SEED, LONG_SEED = 1, 2
 CPU, MATRICES = TARGETS["cpu"], TARGETS["cpu.sm_80"]
 TARGET = {"depthwise": CPU, "direct": MATRICES, "stem": MATRICES, "gemv": CPU}
@@ -57,6 +57,7 @@ def features(plan: Plan) -> set[tuple[str, Any]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", SHAPES)
 def test_the_many_have_every_choice_and_kind(family: str) -> None:
     many = [plan for first in range(0, LONG, CHUNK) for plan in plans(family, LONG_SEED, LONG, first)]
