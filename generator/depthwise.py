@@ -40,7 +40,7 @@ class Depthwise(Config):
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
-    "rows": (1, 2, 4, 7, 8, 14, 16),
+    "rows": (1, 2, 4, 7, 8, 14),
     "columns": (1, 2, 4, 8),
     "vector": (4, 8, 16),
     "run": (1, 2),

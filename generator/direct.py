@@ -51,16 +51,15 @@ class Direct(Config):
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
-    "tile_h": (2, 4, 7, 8, 14, 16),
-    "tile_w": (8, 16, 32),
+    "tile_h": (2, 4, 8, 14),
+    "tile_w": (8, 16),
     "slabs": (1, 2, 4, 8),
     "warps": (1, 2, 4, 8),
     "batch": (1, 2),
     "stages": (2, 3, 4),
-    "residents": (1, 2, 3, 4, 6, 8),
+    "residents": (2, 3, 4, 6, 8),
 }
 LIKELY: dict[str, tuple[int, ...]] = {
-    "tile_w": (8, 16),
     "warps": (4, 8),
     "batch": (2,),
     "stages": (2,),

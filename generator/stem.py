@@ -49,20 +49,18 @@ class Stem(Config):
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
-    "tile_h": (2, 4, 8, 16),
+    "tile_h": (4, 8, 16),
     "tile_w": (8, 16, 32, 64),
     "atoms": (1, 2, 4, 8),
-    "slabs": (1, 2, 4),
-    "warps": (1, 2, 4, 8),
+    "slabs": (1, 2),
+    "warps": (2, 4, 8),
     "batch": (1, 2),
-    "residents": (1, 2, 3, 4, 6),
+    "residents": (2, 3, 4, 6),
 }
 LIKELY: dict[str, tuple[int, ...]] = {
     "tile_h": (8, 16),
     "tile_w": (8, 16, 32),
-    "slabs": (1, 2),
     "warps": (4, 8),
-    "residents": (2, 3, 4, 6),
 }
 
 
