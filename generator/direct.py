@@ -46,7 +46,6 @@ class Direct(Config):
     slabs: int  # of channels, of a block
     warps: int
     batch: int  # sixteens of pixels that a warp has at a time
-    stages: int  # tiles of the input in shared memory: one is multiplied
     residents: int  # blocks that a multiprocessor holds at a time
 
 
@@ -56,15 +55,9 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "slabs": (1, 2, 4, 8),
     "warps": (1, 2, 4, 8),
     "batch": (1, 2),
-    "stages": (2, 3, 4),
     "residents": (2, 3, 4, 6, 8),
 }
-LIKELY: dict[str, tuple[int, ...]] = {
-    "warps": (4, 8),
-    "batch": (2,),
-    "stages": (2,),
-    "residents": (2, 3, 4, 6),
-}
+LIKELY: dict[str, tuple[int, ...]] = {"warps": (4, 8), "batch": (2,), "residents": (2, 3, 4, 6)}
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
@@ -99,7 +92,7 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
     in_rows, in_columns = input_span(problem, config.tile_h, config.tile_w)
     y_bytes = DATA_TYPES[q.out_type].bytes
     plane = (in_rows * in_columns + 6) // 8 * 8 + 1
-    smem_bytes = config.stages * config.slabs * slab_c * plane
+    smem_bytes = 2 * config.slabs * slab_c * plane
     smem_bytes += config.tile_h * config.tile_w * (config.slabs * slab_k * y_bytes + 16)
     smem_bytes = ceil_div(smem_bytes, 16) * 16
     words_held = 2 * steps * atoms + config.batch * 4 * atoms * (1 + q.w_zero_point) + 40
@@ -119,7 +112,6 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
             Constant("SLABS", config.slabs, "of channels, of a block"),
             Constant("WARPS", config.warps),
             Constant("BATCH", config.batch, BATCH_SAYS),
-            Constant("STAGES", config.stages, "tiles of the input in shared memory: one is multiplied"),
             Constant("RESIDENTS", config.residents, RESIDENTS_SAYS),
         ),
         "What follows.": (
@@ -133,7 +125,7 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
             *tiles.constants,
             Constant("X_BYTES", x_bytes, "one copy of x"),
             Constant("VECTOR_K", vector_k, "channels that are written at once"),
-            *_copies_in_flight(target, config, in_rows * in_columns * slab_c // x_bytes, tiles.threads),
+            *_copies_in_flight(target, in_rows * in_columns * config.slabs * slab_c // x_bytes, tiles.threads),
             Constant("SMEM_BYTES", smem_bytes),
             *fold_constants(problem),
         ),
@@ -155,12 +147,11 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
     )
 
 
-def _copies_in_flight(target: Target, config: Direct, pieces: int, threads: int) -> tuple[Constant, ...]:
+def _copies_in_flight(target: Target, pieces: int, threads: int) -> tuple[Constant, ...]:
     """The CPU device keeps a thread's copies in a queue."""
     if target.vendor != "cpu":
         return ()
-    of_tile = ceil_div(pieces * config.slabs, threads)
-    return (Constant("COPIES_IN_FLIGHT", of_tile * (config.stages - 1), "of a thread"),)
+    return (Constant("COPIES_IN_FLIGHT", ceil_div(pieces, threads), "of a thread"),)
 
 
 def cost(plan: Plan) -> float:

@@ -96,9 +96,8 @@ def special_plan(family: str, problem: Conv2d, target: Target, seed: object) -> 
         if made is not None:
             return made
     # Small problems have few.
-    every = list(chosen.configs(problem, target))
-    rng.shuffle(every)
-    return next(plan for config in every if (plan := _plan(family, problem, config, target)) is not None)
+    all_of_them = (_plan(family, problem, config, target) for config in chosen.configs(problem, target))
+    return rng.choice([plan for plan in all_of_them if plan is not None])
 
 
 def _plan(family: str, problem: Conv2d, config: Config, target: Target) -> Plan | None:

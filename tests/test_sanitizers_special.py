@@ -21,7 +21,7 @@ EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int
 ADDED = Quantization(per_channel=True, residual="int8")
 # Tiles that the problem does not fill.
 TALL = Depthwise(rows=2, columns=2, vector=4, run=2, threads=64)
-TILE = Direct(tile_h=4, tile_w=8, slabs=2, warps=2, batch=2, stages=2, residents=2)
+TILE = Direct(tile_h=4, tile_w=8, slabs=2, warps=2, batch=2, residents=2)
 FIRST = Stem(tile_h=4, tile_w=8, atoms=2, slabs=2, warps=2, batch=2, residents=2)
 ROW = Gemv(pixels=2, channels=2, lanes=8, threads=64)
 
@@ -86,7 +86,7 @@ PLANTED = {
     ),
     "no wait for the input": Planted(
         "direct",
-        "        copies.wait<STAGES - 2>();\n",
+        "        copies.wait<0>();\n",
         "",
         "address",
         "runtime error",
@@ -97,7 +97,7 @@ PLANTED = {
         "direct", "        tile::barrier();\n        store_tile", "        store_tile", "thread", RACE, "store_tile"
     ),
     "the next tile in the place of this one": Planted(
-        "direct", "shared.x[(stage + STAGES - 1) % STAGES], Tile", "shared.x[stage], Tile", "address", WRONG
+        "direct", "load_tile(args, shared.x[turn ^ 1]", "load_tile(args, shared.x[turn]", "address", WRONG
     ),
     "no barrier between tiles": Planted(
         "stem", "tile::barrier();  // the next tile is there, and this one is read\n", "\n", "thread", RACE, "put_piece"
