@@ -13,8 +13,8 @@ from qconv.device import Device
 from qconv.device.compile import build
 from qconv.generator import Plan, config_from_json
 from qconv.instances.lookup import choose, open_layers
+from qconv.keys import parse
 from qconv.op import Problem
-from qconv.problem import parse
 from qconv.target import Target
 
 

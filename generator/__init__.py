@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qconv.errors import Infeasible
-from qconv.generator import choosing, depthwise, direct, elementwise, gemv, mma, mma_space, simt, stem
+from qconv.generator import choosing, depthwise, direct, elementwise, fused, gemv, mma, mma_space, simt, stem
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
@@ -74,6 +74,9 @@ FAMILIES: dict[str, Family] = {
     ),
     "gemv": Family(
         ("conv2d",), gemv.Gemv, gemv.CHOICES, gemv.plan, gemv.cost, why_none=gemv.why_none, likely=gemv.LIKELY
+    ),
+    "fused": Family(
+        ("conv2d_conv2d",), fused.Fused, fused.CHOICES, fused.plan, fused.cost, fused.configs, likely=fused.LIKELY
     ),
     "elementwise": Family(
         ("quantize", "dequantize", "requantize"),

@@ -10,6 +10,7 @@ import numpy as np
 from qconv.activation import POLYNOMIALS
 from qconv.dtypes import RANGES
 from qconv.epilogue import packs, steps
+from qconv.fused import FusedConv2d
 from qconv.generator.plan import ROUNDINGS, Constant, Field, Launch, ceil_div
 from qconv.problem import Conv2d
 from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
@@ -41,6 +42,15 @@ def context(problem: Conv2d) -> dict[str, Any]:
         "polynomials": _polynomials(),
         "wants": {want for step in chosen for want in step.wants},
     }
+
+
+def context_of_two(problem: FusedConv2d) -> dict[str, Any]:
+    """What the page around two of them reads."""
+    q = problem.first.quantization
+    lines = [
+        f"  y = second(first(x, w1), w2); {q.out_type} between the two, in shared memory; the math of each is with it"
+    ]
+    return {"says": lines, "polynomials": _polynomials(), "wants": set()}
 
 
 def _what_finish_sees(q: Quantization) -> str:

@@ -44,7 +44,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
         shared = tiles - whole
         sums = shared * config.tile_m * config.tile_n
         if q.w_zero_point:
-            sums += shared * config.tile_m * shape.atom_n * (config.tile_n // config.warp_n)
+            sums += shared * config.tile_m * shape.atom.channels * (config.tile_n // config.warp_n)
         at_most(4 * sums, 2**30, "bytes of scratch memory")
         own.append(Field("sums", "int*", "scratch", "of tiles that several blocks share", None, sums))
         own.append(Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, shared))
@@ -68,10 +68,10 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
         "What follows.": (
             Constant("WARP_SIZE", target.warp_size),
             Constant("THREADS", shape.threads),
-            Constant("ATOM_M", shape.atom_m, "output pixels of one instruction"),
-            Constant("ATOM_N", shape.atom_n, "output channels of one instruction"),
-            Constant("ATOM_K", shape.instruction.k, "bytes of the reduction in one instruction"),
-            Constant("K_BLOCK", shape.block_k, "bytes of the reduction in one fragment"),
+            Constant("ATOM_M", shape.atom.pixels, "output pixels of one instruction"),
+            Constant("ATOM_N", shape.atom.channels, "output channels of one instruction"),
+            Constant("ATOM_K", shape.atom.instruction.k, "bytes of the reduction in one instruction"),
+            Constant("K_BLOCK", shape.atom.block_k, "bytes of the reduction in one fragment"),
             Constant("STEPS", steps, "along the reduction"),
             Constant("TAIL", problem.reduction % config.tile_k != 0, "the last step reaches beyond the reduction"),
             Constant("TILES_M", shape.tiles_m, "along the pixels"),
@@ -119,16 +119,9 @@ def _copies_in_flight(problem: Conv2d, config: Mma, target: Target, shape: Shape
 
 
 def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: str) -> dict[str, object]:
-    name, q = shape.instruction.name, problem.quantization
-    # One file an instruction of NVIDIA's; AMD's share what their layouts have in common.
-    atom = name if shape.is_nvidia else "mfma" if name.startswith("mfma") else f"wmma_{name.rpartition('_')[2]}"
-    operation = "emulated" if target.vendor == "cpu" else atom if shape.is_nvidia else atom.partition("_")[0]
     one_tap = problem.r * problem.s == 1 and not any(problem.pad)
     return {
-        "instruction": shape.instruction,
-        "spelled": shape.instruction.spell(q.x_type, q.w_type),
-        "atom": atom,
-        "operation": f"instruction/{operation}.j2",
+        **shape.atom.roles(problem.quantization, target, "tiles"),
         "loader": "async" if target.async_copies else "registers",
         "gathers_x": shape.x_bytes == 1,
         "gathers_w": shape.w_bytes == 1,
@@ -177,7 +170,7 @@ def _wants(target: Target, shape: Shape, combine: str) -> tuple[str, ...]:
     wants = ["warp"]
     if target.async_copies:
         wants.append("copies")
-    if shape.is_nvidia:
+    if shape.atom.is_nvidia:
         wants.append("matrices")
     if combine != "none":
         wants.append({"cluster": "cluster", "scratch": "atomics"}[combine])
@@ -188,7 +181,7 @@ def _wants(target: Target, shape: Shape, combine: str) -> tuple[str, ...]:
 
 def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
     """Channels that a lane writes at once: neighbours of one pixel, all of which exist or none."""
-    lane = config.warp_n // shape.atom_n * shape.lane_channels
+    lane = config.warp_n // shape.atom.channels * shape.atom.lane_channels
     widest = min(lane, 16 // DATA_TYPES[problem.quantization.out_type].bytes)
     return math.gcd(widest, problem.k_group)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
+from qconv.generator.atom import Atom
 from qconv.generator.plan import Config, at_most, ceil_div, check_choices
-from qconv.instruction import MatrixInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -85,10 +84,7 @@ class Shape:
 
     tile: tuple[int, int, int]
     warp_n: int
-    instruction: MatrixInstruction
-    atom_m: int
-    atom_n: int
-    block_k: int  # bytes of the reduction in a fragment
+    atom: Atom
     warps: int
     threads: int
     x_bytes: int
@@ -98,31 +94,14 @@ class Shape:
     tiles: int  # of all groups
     steps: int
 
-    @property
-    def lane_channels(self) -> int:
-        """Of one instruction."""
-        d = self.instruction.d
-        return math.prod(digit.size for digit in d.element if digit.axis == self.channel_axis)
-
-    @property
-    def channel_axis(self) -> str:
-        return "n" if self.is_nvidia else "m"
-
-    @property
-    def is_nvidia(self) -> bool:
-        return _is_nvidia(self.instruction)
-
-
-def _is_nvidia(instruction: MatrixInstruction) -> bool:
-    return instruction.name.startswith("mma_")
-
 
 def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int, int], warp: tuple[int, int]) -> Shape:
     q = problem.quantization
     if number >= len(target.instructions):
         has = f"{len(target.instructions)} matrix instructions" if target.instructions else "no matrix instruction"
         raise Infeasible(f"instruction={number}, but {target.name} has {has}: the family simt serves it")
-    instruction = target.instructions[number]
+    atom = Atom(target.instructions[number])
+    name = atom.instruction.name
     tile_m, tile_n, tile_k = tile
     warp_m, warp_n = warp
     if problem.r + problem.s > MOST_ROWS_AND_COLUMNS and any(problem.pad):
@@ -130,21 +109,16 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
             f"a padded filter of {problem.r}x{problem.s}: rows and columns together may be {MOST_ROWS_AND_COLUMNS}; "
             "the family simt serves larger ones"
         )
-    if _is_nvidia(instruction):
-        atom_m, atom_n, block_k = instruction.m, instruction.n, instruction.k
-    else:
-        groups = math.prod(digit.size for digit in instruction.b.lane if digit.axis == "k")
-        atom_m, atom_n, block_k = instruction.n, instruction.m, 16 * groups
-    if not instruction.accepts(q.x_type, q.w_type):
-        raise Infeasible(f"{instruction.name} does not multiply {q.x_type} by {q.w_type}: the family simt does")
-    for name, whole, part, atom in (("m", tile_m, warp_m, atom_m), ("n", tile_n, warp_n, atom_n)):
-        if whole % part or part % atom:
+    if not atom.instruction.accepts(q.x_type, q.w_type):
+        raise Infeasible(f"{name} does not multiply {q.x_type} by {q.w_type}: the family simt does")
+    for axis, whole, part, of_atom in (("m", tile_m, warp_m, atom.pixels), ("n", tile_n, warp_n, atom.channels)):
+        if whole % part or part % of_atom:
             raise Infeasible(
-                f"tile_{name}={whole} must be a multiple of warp_{name}={part}, and that of {atom}, the size of "
-                f"{instruction.name}"
+                f"tile_{axis}={whole} must be a multiple of warp_{axis}={part}, and that of {of_atom}, the size of "
+                f"{name}"
             )
-    if tile_k % block_k:
-        raise Infeasible(f"tile_k={tile_k} must be a multiple of {block_k}, which {instruction.name} reads at a time")
+    if tile_k % atom.block_k:
+        raise Infeasible(f"tile_k={tile_k} must be a multiple of {atom.block_k}, which {name} reads at a time")
     warps = (tile_m // warp_m) * (tile_n // warp_n)
     at_most(warps, MOST_WARPS, "warps of a block")
     at_most(warp_m * warp_n // target.warp_size, MOST_SUMS, "sums of a lane")
@@ -153,11 +127,12 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
 
     # Tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly narrow.
     sizes = (("tile_m", tile_m, problem.pixels), ("tile_n", tile_n, problem.k_group))
-    for name, side, size in (*sizes, ("tile_k", tile_k, problem.reduction)):
-        at_most(side, max(min(CHOICES[name]), atom_m, block_k, 2 * size - 1), f"{name} (the problem has {size})")
-    for name, side, size in sizes:
+    for field, side, size in (*sizes, ("tile_k", tile_k, problem.reduction)):
+        least = max(min(CHOICES[field]), atom.pixels, atom.block_k)
+        at_most(side, max(least, 2 * size - 1), f"{field} (the problem has {size})")
+    for field, side, size in sizes:
         if size >= 64 > 2 * side:
-            raise Infeasible(f"{name}={side} is too narrow for the problem's {size}: at least 32")
+            raise Infeasible(f"{field}={side} is too narrow for the problem's {size}: at least 32")
     if tile_k == min(CHOICES["tile_k"]) and problem.c_group % (2 * tile_k) == 0:
         raise Infeasible(f"tile_k={tile_k} halves the work between barriers; {problem.c_group} channels allow more")
     if tile_m * tile_n >= 64 * 64 and (warps < 4 or warp_m * warp_n < 32 * 32):
@@ -174,10 +149,7 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
     return Shape(
         tile=tile,
         warp_n=warp_n,
-        instruction=instruction,
-        atom_m=atom_m,
-        atom_n=atom_n,
-        block_k=block_k,
+        atom=atom,
         warps=warps,
         threads=threads,
         x_bytes=x_bytes,

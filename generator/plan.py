@@ -62,6 +62,11 @@ class Field:
     says: str
     argument: Argument | None = None
     elements: int = 1  # what a pointer that is not the caller's points at
+    stage: str = ""  # of a problem that has several: whose value it is
+
+    @property
+    def path(self) -> str:
+        return f"{self.stage}.{self.name}" if self.stage else self.name
 
     @property
     def is_pointer(self) -> bool:
@@ -70,6 +75,8 @@ class Field:
     def value(self, problem: Problem, parameters: Any) -> bytes:
         """What this field holds, or points at where it is a pointer: one value, or one per output channel."""
         assert self.argument is not None
+        if self.stage:
+            problem, parameters = getattr(problem, self.stage), getattr(parameters, self.stage)
         assert isinstance(problem, Conv2d)
         value = self.argument.value(problem.quantization, parameters)
         shape = (self.elements,) if self.is_pointer else ()
@@ -113,6 +120,8 @@ class Plan:
     # launched before it; and what is launched next may begin before it ends. Until it waits it reads weights and
     # parameters alone.
     overlaps: bool = False
+    # Of a problem that has several, by their names: each is a namespace of the source.
+    stages: dict[str, Plan] = field(default_factory=dict)
 
     @property
     def once(self) -> tuple[Launch, ...]:
@@ -132,9 +141,19 @@ class Plan:
         return tuple(field for field in self.fields if field.role == "scratch")
 
     @property
+    def offsets(self) -> tuple[int, ...]:
+        """Of the fields in the kernel's one argument, as C lays them out: a stage's begin with a pointer."""
+        offsets, end = [], 0
+        for each in self.fields:
+            size = 8 if each.is_pointer else 4
+            offsets.append(ceil_div(end, size) * size)
+            end = offsets[-1] + size
+        return tuple(offsets)
+
+    @property
     def argument_bytes(self) -> int:
-        """sizeof(Arguments): pointers come first, and the end is padded to their alignment."""
-        return 8 * -(-sum(8 if field.is_pointer else 4 for field in self.fields) // 8)
+        """sizeof(Arguments): its end is padded to the alignment of pointers."""
+        return 8 * ceil_div(self.offsets[-1] + 4, 8)
 
 
 def check_choices(config: Config, choices: dict[str, tuple[int, ...]]) -> None:

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from qconv.conversion import Conversion
 from qconv.dtypes import DATA_TYPES
+from qconv.fused import FusedConv2d
 from qconv.generator import convert, convolution
 from qconv.generator.plan import Plan
 from qconv.problem import Conv2d
@@ -48,7 +49,20 @@ def _environment() -> Environment:
 
 
 def render(plan: Plan) -> Source:
-    text = (
+    pieces = _pieces(plan)
+    own = {"wants": {*plan.wants, *pieces.pop("wants")}}
+    stages = {}
+    for name, stage in plan.stages.items():
+        of_stage = _pieces(stage)
+        own["wants"] |= of_stage.pop("wants")
+        stages[name] = _page(stage, of_stage | {"wants": own["wants"]})
+    text = _page(plan, pieces | own | stages)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return Source(text, digest, SUFFIXES[plan.target.vendor])
+
+
+def _page(plan: Plan, pieces: dict[str, Any]) -> str:
+    return (
         _environment()
         .get_template(plan.page)
         .render(
@@ -61,20 +75,20 @@ def render(plan: Plan) -> Source:
             sliced=len(plan.each) > 1,
             cpu=plan.target.vendor == "cpu",
             **plan.roles,
-            **_context(plan),
+            **pieces,
         )
     )
-    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-    return Source(text, digest, SUFFIXES[plan.target.vendor])
 
 
-def _context(plan: Plan) -> dict[str, Any]:
+def _pieces(plan: Plan) -> dict[str, Any]:
+    """What the page reads of the problem."""
     problem = plan.problem
     if isinstance(problem, Conversion):
         return convert.context(problem)
+    if isinstance(problem, FusedConv2d):
+        return convolution.context_of_two(problem)
     assert isinstance(problem, Conv2d)
-    pieces = convolution.context(problem)
-    return pieces | {"wants": {*plan.wants, *pieces["wants"]}}
+    return convolution.context(problem)
 
 
 def _wrapped(key: str) -> list[str]:

@@ -65,7 +65,7 @@ class Packed:
         self._pieces = self._content({name: address for name, (_, address) in weights.items()}, like)
         arguments = self._arguments({})
         self._folds = [instance.kernel.bind(launch, arguments) for launch in instance.plan.once]
-        self._scratch = [(field.name, (field.elements,)) for field in instance.plan.scratch]
+        self._scratch = [(field.path, (field.elements,)) for field in instance.plan.scratch]
         self._fence = instance.device.empty((1,), "int32") if instance.plan.overlaps else None
         self.computed = turned or bool(self._folds)  # some of what the kernel reads
         self.fold(stream)
@@ -156,7 +156,7 @@ class Packed:
         pieces: list[bytes | str] = []
         for i, field in enumerate(self.instance.plan.fields):
             if field.role == "scratch":
-                pieces.append(field.name)
+                pieces.append(field.path)
             elif field.role not in ("workspace", "value"):
                 pieces.append(struct.pack("Q", addresses[field.role]) if field.role in addresses else field.role)
             elif like is not None and field.argument is not None:
@@ -165,17 +165,20 @@ class Packed:
                 pieces.append(field.value(problem, self.values))
             else:
                 if field.argument is None:
-                    array = self.folded[field.name] = device.empty((field.elements,), "int32")
+                    array = self.folded[field.path] = device.empty((field.elements,), "int32")
                 else:
                     content = np.frombuffer(field.value(problem, self.values), field.argument.dtype)
                     array = device.upload(content)
                     self._kept.append(array)
-                pieces.append(struct.pack("Q", device.adopt(field.name, array)[1]))
+                pieces.append(struct.pack("Q", device.adopt(field.path, array)[1]))
         return pieces
 
     def _arguments(self, addresses: dict[str, int]) -> bytes:
-        pieces = [p if isinstance(p, bytes) else struct.pack("Q", addresses.get(p, 0)) for p in self._pieces]
-        return b"".join(pieces).ljust(self.instance.plan.argument_bytes, b"\0")
+        packed = bytearray(self.instance.plan.argument_bytes)
+        for at, piece in zip(self.instance.plan.offsets, self._pieces, strict=True):
+            value = piece if isinstance(piece, bytes) else struct.pack("Q", addresses.get(piece, 0))
+            packed[at : at + len(value)] = value
+        return bytes(packed)
 
 
 def _in_order(launches: list[Launcher]) -> Launcher:

@@ -41,7 +41,8 @@ def check(plan: Plan, device: Device, seed: int) -> None:
 def run(instance: Instance, drawn: sample.Sample) -> NDArray[Any]:
     """What the kernel writes over a poisoned output."""
     problem, device = instance.problem, instance.device
-    out = device.empty(problem.y_shape, problem.quantization.out_type)
+    (y,) = problem.outputs
+    out = device.empty(y.shape, y.dtype)
     device.fill(out, POISON)
     arrays = [device.upload(array) for array in drawn.arrays]
     returned = instance(*arrays, out=out, **drawn.parameters)

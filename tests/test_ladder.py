@@ -25,6 +25,8 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.mode",
         "qconv.quantization",
         "qconv.problem",
+        "qconv.fused",
+        "qconv.keys",
         "qconv.step",
         "qconv.activation",
         "qconv.epilogue",

@@ -10,7 +10,8 @@ import pytest
 from random_problems import FLAGS, MOST_OPERATIONS, problems
 from test_random_cpu import FAST, LONG
 
-from qconv.problem import Conv2d, parse
+from qconv.keys import parse
+from qconv.problem import Conv2d
 from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES
 
 Feature = Callable[[Conv2d], Any]

@@ -20,7 +20,7 @@ def run(
     """The first report that is not clean, or the last one with the outputs. `source` replaces the generated text."""
     text = generator.render(plan).text if source is None else source
     buffers, arguments = _arguments(plan, drawn)
-    names = [field.name for field in plan.fields if field.is_pointer]
+    names = [field.path for field in plan.fields if field.is_pointer]
     roles = [field.role for field in plan.fields if field.is_pointer]
     outputs = [tensor.name for tensor in plan.problem.outputs]
     written = [index for index, role in enumerate(roles) if role in ("workspace", "scratch", *outputs)]
@@ -70,11 +70,9 @@ def _arguments(plan: Plan, drawn: Sample) -> tuple[list[bytes], Arguments]:
     buffers: list[bytes] = []
     pointers: list[Pointer] = []
     scalars: list[tuple[int, bytes]] = []
-    offset = 0
-    for field in plan.fields:
+    for offset, field in zip(plan.offsets, plan.fields, strict=True):
         if not field.is_pointer:
             scalars.append((offset, field.value(problem, values)))
-            offset += 4
             continue
         if field.role in ("workspace", "scratch"):
             content = (poison if field.role == "workspace" else b"\0") * (4 * field.elements)
@@ -82,5 +80,4 @@ def _arguments(plan: Plan, drawn: Sample) -> tuple[list[bytes], Arguments]:
             content = given[field.role] if field.argument is None else field.value(problem, values)
         pointers.append(Pointer(offset, len(buffers)))
         buffers.append(content)
-        offset += 8
     return buffers, Arguments(plan.argument_bytes, tuple(pointers), tuple(scalars))

@@ -15,7 +15,7 @@ from qconv.device import open_device
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, DeviceError
 from qconv.generator import config_from_json
-from qconv.problem import parse
+from qconv.keys import parse
 from qconv.tune_db.text import as_dict
 from qconv.tuner.evaluate import evaluate, race
 from qconv.tuner.protocol import TimingProtocol

@@ -17,26 +17,30 @@ if TYPE_CHECKING:
         KernelMissing,
         LaunchError,
     )
+    from qconv.fused import FusedConv2d
     from qconv.instances.api import conv1d, conv2d, conv3d, conv_transpose2d
     from qconv.instances.conversion_api import choose_qparams, dequantize, quantize, quantize_dynamic, requantize
     from qconv.instances.instance import Bound, Instance, Packed
     from qconv.instances.lookup import forget, lookup
+    from qconv.keys import parse
     from qconv.mode import Mode
-    from qconv.problem import Conv2d, parse
+    from qconv.problem import Conv2d
     from qconv.quantization import Parameters, Quantization
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "qconv.errors": (*("CompileError", "DatabaseError", "DeviceError", "Infeasible", "KernelMissing", "LaunchError"),),
+    "qconv.fused": ("FusedConv2d",),
     "qconv.instances.api": ("conv1d", "conv2d", "conv3d", "conv_transpose2d"),
     "qconv.instances.conversion_api": (
         *("choose_qparams", "dequantize", "quantize", "quantize_dynamic", "requantize"),
     ),
     "qconv.instances.instance": ("Bound", "Instance", "Packed"),
     "qconv.instances.lookup": ("forget", "lookup"),
+    "qconv.keys": ("parse",),
     "qconv.mode": ("Mode",),
-    "qconv.problem": ("Conv2d", "parse"),
+    "qconv.problem": ("Conv2d",),
     "qconv.quantization": ("Parameters", "Quantization"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -47,6 +51,7 @@ __all__ = [
     "Conv2d",
     "DatabaseError",
     "DeviceError",
+    "FusedConv2d",
     "Infeasible",
     "Instance",
     "KernelMissing",

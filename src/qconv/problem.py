@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, SupportsIndex
 
-from qconv import conversion
 from qconv.dtypes import DATA_TYPES
 from qconv.mode import Mode
-from qconv.op import INT_MAX, LARGEST, Problem, Tensor, check_choice, checked_size, read_integer, read_key, short
+from qconv.op import INT_MAX, LARGEST, Problem, Tensor, check_choice, checked_size, read_integer, short
 from qconv.quantization import Parameters, Quantization
 
 LAYOUTS = ("nhwc", "nchw")
@@ -193,7 +192,7 @@ class Conv2d(Problem):
 _PLURAL = ("stride", "dilation", "pad")
 _SIZES = ("n", "h", "w", "c", "k", "r", "s")
 _TYPES = ("x_type", "w_type", "out_type")
-_FLAGS = ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point")
+FLAGS = ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point")
 _CHOICES = ("bias", "activation", "residual")
 
 
@@ -211,7 +210,7 @@ def _key(problem: Conv2d) -> str:
         parts.append(f"layout={problem.layout}")
     quantization = problem.quantization
     parts += [f"{name}={getattr(quantization, name)}" for name in _TYPES]
-    parts += [name for name in _FLAGS if getattr(quantization, name)]
+    parts += [name for name in FLAGS if getattr(quantization, name)]
     parts += [f"{name}={value}" for name in _CHOICES if (value := getattr(quantization, name)) != "none"]
     for flag in fields(Mode):
         value = getattr(quantization.mode, flag.name)
@@ -220,18 +219,8 @@ def _key(problem: Conv2d) -> str:
     return ":".join(parts)
 
 
-def parse(key: str) -> Problem:
-    """The problem that a key names. Order and omitted defaults are free; anything unknown or given twice is refused."""
-    op, given = read_key(key, (*_FLAGS, *conversion.FLAGS))
-    if op == "conv2d":
-        return _read(key, given)
-    if op not in conversion.OPS:
-        known = ", ".join(("conv2d", *conversion.OPS))
-        raise ValueError(f"the key {short(key)!r} names the op {short(op)!r}; known: {known}")
-    return conversion.OPS[op].read(given)
-
-
-def _read(key: str, given: dict[str, str | bool]) -> Conv2d:
+def read_conv2d(key: str, given: dict[str, str | bool]) -> Conv2d:
+    """From what stands behind the op."""
     sizes: dict[str, int | tuple[int, ...]] = {}
     for name in (*_SIZES, "groups"):
         if name in given:
@@ -244,7 +233,7 @@ def _read(key: str, given: dict[str, str | bool]) -> Conv2d:
             sizes[name] = values[0] if len(values) == 1 else values
     layout = str(given.pop("layout", "nhwc"))
     modes = {flag.name: str(given.pop(flag.name)) for flag in fields(Mode) if flag.name in given}
-    quantized = {name: given.pop(name) for name in (*_TYPES, *_FLAGS, *_CHOICES) if name in given}
+    quantized = {name: given.pop(name) for name in (*_TYPES, *FLAGS, *_CHOICES) if name in given}
     if given:
         raise ValueError(f"unknown field {short(next(iter(given)))!r} in the key {short(key)!r}")
     quantization = Quantization(mode=Mode(**modes), **quantized)  # type: ignore[arg-type]

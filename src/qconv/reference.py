@@ -7,6 +7,7 @@ import numpy as np
 from qconv.conversion import Conversion
 from qconv.conversion import reference as conversion_reference
 from qconv.epilogue import steps
+from qconv.fused import FusedConv2d
 from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.quantization import Parameters
@@ -18,6 +19,11 @@ def compute(problem: Problem, drawn: Sample) -> tuple[Array, ...]:
     """The outputs that every kernel must give, bit for bit."""
     if isinstance(problem, Conversion):
         return conversion_reference.compute(problem, drawn.arrays)
+    if isinstance(problem, FusedConv2d):
+        x, w1, w2, *residual = drawn.arrays
+        values = problem.checked(drawn.parameters)
+        mid = conv2d(problem.first, x, w1, values.first)
+        return (conv2d(problem.second, mid, w2, values.second, *residual),)
     assert isinstance(problem, Conv2d)
     x, w, *residual = drawn.arrays
     return (conv2d(problem, x, w, problem.checked(drawn.parameters), *residual),)

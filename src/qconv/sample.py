@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from qconv.conversion import Conversion
 from qconv.conversion import sample as conversion_sample
 from qconv.dtypes import RANGES
+from qconv.fused import NAMES, FusedConv2d
 from qconv.op import Problem
 from qconv.problem import Conv2d
 
@@ -29,11 +30,31 @@ def draw(problem: Problem, seed: int, fixed: dict[str, int] | None = None) -> Sa
     """`fixed` holds zero points that the caller chose. Same seed, same sample."""
     if isinstance(problem, Conversion):
         return Sample(conversion_sample.draw(problem, seed))
+    rng = np.random.default_rng(seed)
+    if isinstance(problem, FusedConv2d):
+        return _draw_fused(problem, rng, fixed or {})
     assert isinstance(problem, Conv2d)
-    return _draw_conv2d(problem, np.random.default_rng(seed), fixed or {})
+    return _draw_conv2d(problem, rng, fixed or {})
 
 
-def _draw_conv2d(problem: Conv2d, rng: np.random.Generator, fixed: dict[str, int]) -> Sample:
+def _draw_fused(problem: FusedConv2d, rng: np.random.Generator, fixed: dict[str, int]) -> Sample:
+    first = _draw_conv2d(problem.first, rng, problem.of_stage("first", fixed))
+    scale = first.parameters["y_scale"]
+    zero = {"x_zero_point": first.parameters["y_zero_point"]}
+    second = _draw_conv2d(problem.second, rng, problem.of_stage("second", fixed) | zero, scale)
+    (x, w1), (_, w2, *residual) = first.arrays, second.arrays
+    parameters = {
+        NAMES[stage][own]: value
+        for stage, drawn in (("first", first), ("second", second))
+        for own, value in drawn.parameters.items()
+        if own in NAMES[stage]
+    }
+    return Sample((x, w1, w2, *residual), parameters)
+
+
+def _draw_conv2d(
+    problem: Conv2d, rng: np.random.Generator, fixed: dict[str, Any], x_scale: np.float32 | None = None
+) -> Sample:
     q = problem.quantization
 
     def integers(dtype: str, shape: tuple[int, ...]) -> Array:
@@ -56,11 +77,15 @@ def _draw_conv2d(problem: Conv2d, rng: np.random.Generator, fixed: dict[str, int
     # saturate.
     spread = 74.0**2 * problem.reduction**0.5
     if q.scaled:
-        parameters["x_scale"] = np.float32(rng.uniform(0.01, 0.1))
+        parameters["x_scale"] = np.float32(rng.uniform(0.01, 0.1)) if x_scale is None else x_scale
         parameters["w_scale"] = rng.uniform(0.001, 0.01, channels).astype(np.float32)
     if q.sees_real:
         # Most values on the curve's bend, some on its flat ends.
-        parameters["x_scale"] = np.float32(3 / (spread * np.mean(parameters["w_scale"])))
+        bend = np.float32(3 / (spread * np.mean(parameters["w_scale"])))
+        if x_scale is None:
+            parameters["x_scale"] = bend
+        else:
+            parameters["w_scale"] = (parameters["w_scale"] * (bend / x_scale)).astype(np.float32)
     if q.requantizes:
         parameters["y_scale"] = np.float32(parameters["x_scale"] * np.mean(parameters["w_scale"]) * spread / 60)
     if q.bias != "none":

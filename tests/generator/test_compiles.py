@@ -21,7 +21,7 @@ from qconv.errors import CompileError, Infeasible
 from qconv.generator import FAMILIES, Plan, config_from_json
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.mma_space import CHOICES, Mma
-from qconv.problem import parse
+from qconv.keys import parse
 from qconv.target import TARGETS, Target
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")

@@ -18,7 +18,7 @@ from qconv.generator.gemv import Gemv
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
-from qconv.problem import parse
+from qconv.keys import parse
 from qconv.target import TARGETS, Target
 
 PROBLEMS = {

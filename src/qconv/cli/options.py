@@ -15,9 +15,10 @@ from qconv.conversion import OPS as CONVERSIONS
 from qconv.conversion.presets import SYSTEMS
 from qconv.conversion.view import view_of
 from qconv.dtypes import DATA_TYPES
+from qconv.keys import parse
 from qconv.mode import PRESETS
 from qconv.op import Problem, read_key
-from qconv.problem import LAYOUTS, Conv2d, parse
+from qconv.problem import LAYOUTS, Conv2d
 from qconv.quantization import ACTIVATIONS, BIASES, RESIDUALS, X_TYPES, Quantization
 
 Command = Callable[..., Any]

@@ -1,0 +1,56 @@
+"""A matrix instruction as the kernels use it: so many pixels by so many channels, and the files that spell it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from qconv.instruction import MatrixInstruction
+from qconv.quantization import Quantization
+from qconv.target import Target
+
+
+@dataclass(frozen=True)
+class Atom:
+    instruction: MatrixInstruction
+
+    @property
+    def is_nvidia(self) -> bool:
+        return self.instruction.name.startswith("mma_")
+
+    @property
+    def pixels(self) -> int:
+        return self.instruction.m if self.is_nvidia else self.instruction.n
+
+    @property
+    def channels(self) -> int:
+        return self.instruction.n if self.is_nvidia else self.instruction.m
+
+    @cached_property
+    def block_k(self) -> int:
+        """Bytes of the reduction in a fragment."""
+        if self.is_nvidia:
+            return self.instruction.k
+        return 16 * math.prod(digit.size for digit in self.instruction.b.lane if digit.axis == "k")
+
+    @cached_property
+    def lane_channels(self) -> int:
+        """Of one pixel, that a lane ends up with."""
+        axis = "n" if self.is_nvidia else "m"
+        return math.prod(digit.size for digit in self.instruction.d.element if digit.axis == axis)
+
+    def roles(self, q: Quantization, target: Target, operands: str) -> dict[str, Any]:
+        """`operands`: what the lanes read, `tiles` or `windows`."""
+        name = self.instruction.name
+        # One file an instruction of NVIDIA's; AMD's share what their layouts have in common.
+        atom = name if self.is_nvidia else "mfma" if name.startswith("mfma") else f"wmma_{name.rpartition('_')[2]}"
+        operation = "emulated" if target.vendor == "cpu" else atom if self.is_nvidia else atom.partition("_")[0]
+        return {
+            "instruction": self.instruction,
+            "spelled": self.instruction.spell(q.x_type, q.w_type),
+            "atom": atom,
+            "operation": f"instruction/{operation}.j2",
+            "fragments": f"fragments/{'ldmatrix' if self.is_nvidia else 'rows'}_of_{operands}.j2",
+        }

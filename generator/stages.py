@@ -1,0 +1,224 @@
+"""One of two convolutions in one kernel: a plan whose page is a namespace of that kernel's source. It finds its inputs
+in a tile of pixels in shared memory, or in the image, and leaves its outputs in the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from qconv.dtypes import DATA_TYPES
+from qconv.errors import Infeasible
+from qconv.generator.atom import Atom
+from qconv.generator.convolution import (
+    FOLD_THREADS,
+    SPREAD_THREADS,
+    aliases,
+    argument_fields,
+    fold_constants,
+    input_span,
+    pads_with_zero_point,
+    problem_constants,
+)
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+# Sums of a lane, and filters, sums and pixels of a thread: more do not fit its registers.
+MOST_SUMS = 128
+MOST_WORDS = 144
+# Steps of a loop that is written out: of more, the compiler would load the weights ahead and spill them.
+MOST_UNROLLED = 4
+WEIGHTS = "a set of weights"
+
+
+@dataclass(frozen=True)
+class Share(Config):
+    """What one of the two computes of a tile, and what of it a warp or a thread has at a time."""
+
+    family: ClassVar[str] = "stage"
+    stage: str  # first or second
+    rows: int
+    columns: int
+    m: int  # atoms of pixels of a warp; rows of pixels of a thread
+    n: int  # atoms of channels of a warp; fours of channels of a thread
+
+    @property
+    def pixels(self) -> int:
+        return self.rows * self.columns
+
+
+def chunks(channels: int) -> int:
+    """Of 16 bytes, for a pixel in shared memory."""
+    return ceil_div(channels, 16)
+
+
+def plane(pixels: int) -> int:
+    """Pixels of a chunk in shared memory, with what spreads the chunks over the banks."""
+    return (pixels + 6) // 8 * 8 + 1
+
+
+def is_depthwise(problem: Conv2d) -> bool:
+    """Whether dot products over taps serve it; matrix instructions serve every other."""
+    return problem.c_group == 1 and problem.k_group == 1 and problem.groups > 1 and problem.c % 4 == 0
+
+
+def atom_of(problem: Conv2d, target: Target) -> Atom | None:
+    """The smallest matrix instruction: tiles are small."""
+    q = problem.quantization
+    atoms = [Atom(i) for i in target.instructions if i.accepts(q.x_type, q.w_type)]
+    return min(atoms, key=lambda atom: atom.pixels * atom.channels, default=None)
+
+
+@lru_cache(maxsize=1024)
+def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
+    kind = "depthwise" if is_depthwise(problem) else "matrix"
+    make = _depthwise if is_depthwise(problem) else _matrix
+    constants, words, roles, wants = make(problem, target, share)
+    source_rows, source_columns = input_span(problem, share.rows, share.columns)
+    name = "taps" if kind == "depthwise" else "fragments"
+    says = "the weights as the lanes read them"
+    own = Field(name, "int*", "workspace", says, None, words)
+    fields = [f for f in argument_fields(problem, (own,)) if f.name != ("y" if share.stage == "first" else "x")]
+    at_once = math.gcd(roles["lane_k"], problem.k)
+    out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
+    width = next((n for n in (16, 8, 4) if problem.c % n == 0), 1)
+    alignment = {"w": 1}
+    if share.stage == "first":
+        alignment["x"] = roles["lane_k"] if kind == "depthwise" else width
+    else:
+        alignment["y"] = min(16, at_once * out_bytes)
+        if problem.quantization.residual != "none":
+            alignment["residual"] = min(16, at_once * DATA_TYPES[problem.quantization.residual].bytes)
+    folds = problem.quantization.x_zero_point
+    loads = share.stage == "first" and kind == "matrix"
+    launches = [Launch(f"{share.stage}_spread", (ceil_div(words, SPREAD_THREADS), 1, 1), SPREAD_THREADS, 0, WEIGHTS)]
+    if folds:
+        fold = Launch(f"{share.stage}_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, WEIGHTS)
+        launches.insert(0, fold)
+    stage_constants = {
+        "The problem.": problem_constants(problem, filter_rows=True),
+        "The config.": constants[0],
+        "What follows.": (
+            *constants[1],
+            Constant("SOURCE_ROWS", source_rows, "of input pixels that a tile looks at"),
+            Constant("SOURCE_COLUMNS", source_columns),
+            *((Constant("SOURCE_PLANE", plane(source_rows * source_columns)),) if kind == "matrix" else ()),
+            Constant("GRID_ROWS", share.rows, "of output pixels of a tile"),
+            Constant("GRID_COLUMNS", share.columns),
+            Constant("GRID_PIXELS", share.pixels),
+            *((Constant("WIDTH", max(4, width), "bytes of the input at a time"),) * loads),
+            Constant("K_TAIL", problem.k % roles["slab_k"] != 0, "some channels that are computed do not exist"),
+            *((Constant("VECTOR_K", at_once, "channels that are written at once"),) * (share.stage == "second")),
+            *fold_constants(problem),
+        ),
+    }
+    return Plan(
+        problem=problem,
+        config=share,
+        target=target,
+        page="fused/stage.j2",
+        constants=stage_constants,
+        launches=tuple(launches),
+        fields=tuple(replace(f, stage=share.stage, role=_role(f, share.stage)) for f in fields),
+        alignment=alignment,
+        aliases=aliases(problem),
+        roles={
+            **roles,
+            "stage": share.stage,
+            "kind": kind,
+            "does": ("spread", "fold") if folds else ("spread",),
+            "sink": f"fused/into_{'tile' if share.stage == 'first' else 'image'}.j2",
+            "spread_threads": SPREAD_THREADS,
+            "asynchronous": target.async_copies and width >= 4,
+            "gathers": width == 1,
+            "fills_input": pads_with_zero_point(problem),
+        },
+        wants=(*wants, "warp"),
+    )
+
+
+def _role(field: Field, stage: str) -> str:
+    return {"first": "w1", "second": "w2"}[stage] if field.role == "w" else field.role
+
+
+_Made = tuple[tuple[tuple[Constant, ...], tuple[Constant, ...]], int, dict[str, Any], tuple[str, ...]]
+
+
+def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
+    atom, q = atom_of(problem, target), problem.quantization
+    if atom is None:
+        raise Infeasible(f"{target.name} has no matrix instruction that multiplies {q.x_type} by {q.w_type}")
+    slab_k = share.n * atom.channels
+    if share.n > 1:
+        at_most(slab_k, 2 * problem.k - 1, f"output channels of a warp (the problem has {problem.k})")
+    if share.m > 1:
+        at_most(share.m * atom.pixels, 2 * share.pixels - 1, f"pixels of a warp (a tile has {share.pixels})")
+    sums = slab_k * share.m * atom.pixels // target.warp_size * (1 + q.w_zero_point)
+    at_most(sums, MOST_SUMS, f"sums of a lane of the {share.stage} convolution")
+    slabs, all_chunks, step_chunks = ceil_div(problem.k, slab_k), chunks(problem.c), atom.block_k // 16
+    of_slab = max(_chunks_of(problem, slab, slab_k, all_chunks) for slab in range(slabs))
+    taps = problem.r * problem.s
+    steps = ceil_div(taps * of_slab, step_chunks)
+    words = (slabs * steps + 1) * slab_k * atom.block_k // 4 * (1 + q.w_zero_point)
+    at_most(words, 2**28, "words of weights")
+    config = (
+        Constant("ATOMS", share.n, "of channels, of a warp"),
+        Constant("BATCH", share.m, "atoms of pixels that it has at a time"),
+    )
+    follows = (
+        Constant("ATOM_M", atom.pixels, "pixels of one instruction"),
+        Constant("ATOM_N", atom.channels, "channels of one instruction"),
+        Constant("SLAB_K", slab_k, "output channels of a warp"),
+        Constant("ALL_SLABS", slabs),
+        Constant("TAPS", taps),
+        Constant("CHUNKS", of_slab, "of 16 input channels that a slab looks at"),
+        Constant("ALL_CHUNKS", all_chunks),
+        Constant("UNITS", taps * of_slab, "chunks of a slab's reduction"),
+        Constant("STEP_CHUNKS", step_chunks, "of one instruction or more"),
+        Constant("STEPS", steps, "along the reduction"),
+    )
+    roles = {
+        **atom.roles(q, target, "windows"),
+        "lane_k": share.n * atom.lane_channels,
+        "slab_k": slab_k,
+        "whole_taps": of_slab % step_chunks == 0,
+        "rolled": steps > MOST_UNROLLED,
+        "unroll": MOST_UNROLLED,
+    }
+    return (config, follows), words, roles, ("matrices",) if atom.is_nvidia else ()
+
+
+def _chunks_of(problem: Conv2d, slab: int, slab_k: int, all_chunks: int) -> int:
+    """Chunks from the first that a slab looks at to its last."""
+    if problem.groups == 1:
+        return all_chunks
+    last_k = min(problem.k, (slab + 1) * slab_k) - 1
+    first = slab * slab_k // problem.k_group * problem.c_group
+    last = (last_k // problem.k_group + 1) * problem.c_group - 1
+    return last // 16 - first // 16 + 1
+
+
+def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
+    vector, rows, columns, words = 4 * share.n, share.m, 2, ceil_div(problem.s, 4)
+    if vector > 16 or problem.c % vector:
+        raise Infeasible(f"{vector} channels of a thread do not divide {problem.c}, or 16; 4 does for any")
+    at_most(rows, max(1, 2 * share.rows - 1), f"rows of a thread (a tile has {share.rows})")
+    taken = problem.s + problem.stride[1]
+    run = 2 if problem.dilation[1] == 1 and taken <= 4 * words else 1
+    _, width = input_span(problem, rows, columns)
+    open_rows = min(rows, ceil_div((problem.r - 1) * problem.dilation[0] + 1, problem.stride[0]))
+    held = run * problem.r * words * vector + vector
+    held += open_rows * columns * vector * (1 + problem.quantization.w_zero_point) + width * vector // 4
+    at_most(held, MOST_WORDS, "registers for filters, pixels and sums")
+    vectors = problem.k // vector
+    config = (
+        Constant("ROWS", rows, "of output pixels of a thread"),
+        Constant("COLUMNS", columns),
+        Constant("VECTOR", vector, "channels of a thread"),
+        Constant("RUN", run, "neighbouring outputs that share the words of the first"),
+    )
+    follows = (Constant("WORDS", words, "of four taps in a filter row"), Constant("VECTORS", vectors, "of channels"))
+    taps = problem.r * words * vectors * vector
+    return (config, follows), taps, {"lane_k": vector, "slab_k": vector}, ("bytes",)

@@ -1,0 +1,82 @@
+"""Random pairs of convolutions for the family that runs two in one kernel, and configs for them.
+
+Like `random_problems`, whose decks and quantizations these are.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from random_problems import Decks, quantization
+
+from qconv.errors import Infeasible
+from qconv.fused import FusedConv2d
+from qconv.generator import FAMILIES, Plan
+from qconv.problem import Conv2d
+from qconv.quantization import Quantization
+from qconv.target import Target
+
+KINDS = ("pw", "dw", "dense", "grouped")
+CHANNELS = (8, 12, 16, 16, 24, 32, 48, 20, 7, 33)
+FILTERS = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 3), (2, 2))
+IMAGES = ((7, 7), (8, 8), (9, 13), (5, 6), (14, 12), (1, 1), (16, 9))
+
+
+def fused_problems(seed: int, count: int) -> list[FusedConv2d]:
+    rng = random.Random(f"fused {seed}")
+    decks = Decks(rng)
+    return [_problem(rng, decks) for _ in range(count)]
+
+
+def _problem(rng: random.Random, decks: Decks) -> FusedConv2d:
+    pair = decks.deal("pair", [(a, b) for a in KINDS for b in KINDS])
+    h, w = decks.deal("image", IMAGES)
+    c = decks.deal("c", CHANNELS)
+    first, second = quantization(decks), quantization(decks)
+    # What lies between is a byte.
+    out, zero = decks.deal("between", [(t, z) for t in ("int8", "uint8") for z in (False, True)])
+    first = _requantized(first, out, zero)
+    second = replace(second, x_type=out, x_zero_point=zero, mode=replace(second.mode, correction="int32"))
+    one = _conv(rng, decks, pair[0], decks.deal("n", (1, 2, 3)), h, w, c, first)
+    two = _conv(rng, decks, pair[1], one.n, one.oh, one.ow, one.k, second)
+    return FusedConv2d(one, two)
+
+
+def _requantized(q: Quantization, out: str, zero: bool) -> Quantization:
+    if not q.requantizes:
+        q = Quantization(q.x_type, q.w_type, x_zero_point=q.x_zero_point, w_zero_point=q.w_zero_point, bias=q.bias)
+    return replace(q, out_type=out, y_zero_point=zero, residual="none", residual_zero_point=False)
+
+
+def _conv(rng: random.Random, decks: Decks, kind: str, n: int, h: int, w: int, c: int, q: Quantization) -> Conv2d:
+    k = decks.deal(f"k {kind}", CHANNELS)
+    r, s = (1, 1) if kind == "pw" else decks.deal(f"filter {kind}", FILTERS)
+    groups = 1
+    if kind == "dw":
+        k = groups = c
+    elif kind == "grouped":
+        groups = max(g for g in (1, 2, 3, 4, 8) if c % g == 0)
+        k = groups * rng.choice((1, 2, 4, 5))
+    dilation = 1 if kind == "pw" else decks.deal("dilation", (1, 1, 1, 2))
+    stride = decks.deal(f"stride {kind}", (1, 1, 2))
+    span_h, span_w = (r - 1) * dilation + 1, (s - 1) * dilation + 1
+    pad = decks.deal("pad", (True, True, False))
+    pads = (span_h // 2, span_w // 2) * 2 if pad or h < span_h or w < span_w else (0, 0, 0, 0)
+    if h + 2 * pads[0] < span_h or w + 2 * pads[1] < span_w:
+        pads = (span_h, span_w, span_h, span_w)
+    return Conv2d(n, h, w, c, k, r, s, stride, dilation, pads, groups, quantization=q)  # type: ignore[arg-type]
+
+
+def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan | None:
+    """A config at random; None where the target's instructions do not serve the types."""
+    rng = random.Random(f"{problem} {seed}")
+    family = FAMILIES["fused"]
+    every = list(family.configs(problem, target))
+    rng.shuffle(every)
+    for config in every:
+        try:
+            return family.plan(problem, config, target)
+        except Infeasible:
+            continue
+    return None
