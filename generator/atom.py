@@ -41,6 +41,11 @@ class Atom:
         axis = "n" if self.is_nvidia else "m"
         return math.prod(digit.size for digit in self.instruction.d.element if digit.axis == axis)
 
+    @property
+    def lane_words(self) -> int:
+        """Of the weights, that a lane reads for a fragment."""
+        return self.instruction.b.registers if self.is_nvidia else 4
+
     def roles(self, q: Quantization, target: Target, operands: str) -> dict[str, Any]:
         """`operands`: what the lanes read, `tiles` or `windows`."""
         name = self.instruction.name

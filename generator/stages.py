@@ -161,7 +161,8 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
     of_slab = max(_chunks_of(problem, slab, slab_k, all_chunks) for slab in range(slabs))
     taps = problem.r * problem.s
     steps = ceil_div(taps * of_slab, step_chunks)
-    words = (slabs * steps + 1) * slab_k * atom.block_k // 4 * (1 + q.w_zero_point)
+    # Behind the last step another is loaded, and not used.
+    words = (slabs * steps + 1) * share.n * atom.lane_words * target.warp_size * (1 + q.w_zero_point)
     at_most(words, 2**28, "words of weights")
     config = (
         Constant("ATOMS", share.n, "of channels, of a warp"),
