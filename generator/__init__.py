@@ -9,13 +9,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qconv.errors import Infeasible
-from qconv.generator import choosing, depthwise, direct, elementwise, fused, gemv, mma, mma_space, simt, stem
+from qconv.fused import FusedConv2d
+from qconv.generator import apart, choosing, depthwise, direct, elementwise, fused, gemv, mma, mma_space, simt, stem
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
 from qconv.target import Target
 
-__all__ = ["Config", "Plan", "Rejected", "Source", "config_from_json", "default", "families", "plan", "render", "space"]
+__all__ = [
+    "Config",
+    "Plan",
+    "Rejected",
+    "Source",
+    "apart_plan",
+    "config_from_json",
+    "cost",
+    "default",
+    "families",
+    "plan",
+    "render",
+    "space",
+]
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,14 @@ FAMILIES: dict[str, Family] = {
     "fused": Family(
         ("conv2d_conv2d",), fused.Fused, fused.CHOICES, fused.plan, fused.cost, fused.configs, likely=fused.LIKELY
     ),
+    "apart": Family(
+        ("conv2d_conv2d",),
+        apart.Apart,
+        {},
+        lambda problem, config, target: apart.plan(problem, config, target, plan),
+        lambda made: apart.cost(made, cost),
+        lambda *_: iter(()),
+    ),
     "elementwise": Family(
         ("quantize", "dequantize", "requantize"),
         elementwise.Elementwise,
@@ -109,6 +131,11 @@ def plan(problem: Problem, config: Config, target: Target) -> Plan:
     return family.plan(problem, config, target)
 
 
+def cost(plan: Plan) -> float:
+    """By the family's cost model: about how long the launches take, in clocks of a multiprocessor."""
+    return FAMILIES[plan.config.family].cost(plan)
+
+
 def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[Plan], list[Rejected]]:
     """Every config (or every likely one) of the op's families: the feasible ones as plans, cheapest first, and why the
     others are not."""
@@ -128,22 +155,33 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
 
 def default(problem: Problem, target: Target) -> Plan:
     """What is used where nothing was tuned: the cheapest by the cost model; of the likely, where any of them serves."""
+    plans = [apart_plan(problem, target)] if isinstance(problem, FusedConv2d) else []
     for likely in (True, False):
         feasible, rejected = space(problem, target, likely)
-        if feasible:
-            return feasible[0]
+        if feasible or plans:
+            return min([*feasible[:1], *plans], key=cost)
     raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
 
 
+def apart_plan(problem: FusedConv2d, target: Target, best: Callable[[Problem], Config] | None = None) -> Plan:
+    """The two in kernels of their own: the best that are known, or else the defaults."""
+    best = best or (lambda one: default(one, target).config)
+    return plan(problem, apart.Apart(best(problem.first), best(problem.second)), target)
+
+
 def config_from_json(text: str) -> Config:
-    """The config that a database row or a manifest holds. Anything but a flat object of known integers is refused."""
+    """The config that a database row or a manifest holds. Anything but an object of known integers, or of two such
+    configs, is refused."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the config {text[:120]!r} is not JSON: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"the config {text[:120]!r} is not a JSON object")
-    family = FAMILIES.get(str(values.pop("family", None)))
+    name = str(values.pop("family", None))
+    if name == apart.Apart.family and set(values) == {"first", "second"}:
+        return apart.Apart(*(config_from_json(json.dumps(values[stage])) for stage in ("first", "second")))
+    family = FAMILIES.get(name)
     if family is None:
         raise ValueError(f"the config {text[:120]!r} names no known family ({', '.join(FAMILIES)})")
     names = set(family.choices)

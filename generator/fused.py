@@ -13,7 +13,7 @@ from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
 from qconv.generator.convolution import input_span, pads_with_zero_point
 from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
-from qconv.generator.stages import Share, chunks, is_depthwise, plane, stage_plan
+from qconv.generator.stages import Share, chunks, is_depthwise, is_piece, plane, stage_plan
 from qconv.generator.tiles import RESIDENTS_SAYS, check_residents
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -56,9 +56,8 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
     """Tiles that fit shared memory, so many blocks at a time, and pieces that are neither tiny nor huge."""
     pieces = []
     for stage, conv in (("first", problem.first), ("second", problem.second)):
-        all_pieces = itertools.product(choices[f"{stage}_m"], choices[f"{stage}_n"])
-        wide = is_depthwise(conv)
-        pieces.append([(m, n) for m, n in all_pieces if (n <= 2 if wide else 4 <= m * n <= 16 or n * 8 >= conv.k)])
+        every = itertools.product(choices[f"{stage}_m"], choices[f"{stage}_n"])
+        pieces.append([(m, n) for m, n in every if is_piece(conv, m, n, target)])
     for tile_h, tile_w, warps, residents in itertools.product(*(choices[n] for n in list(CHOICES)[:4])):
         try:
             _geometry(problem, tile_h, tile_w, warps * target.warp_size, residents, target)

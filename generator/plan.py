@@ -122,6 +122,8 @@ class Plan:
     overlaps: bool = False
     # Of a problem that has several, by their names: each is a namespace of the source.
     stages: dict[str, Plan] = field(default_factory=dict)
+    # Of a problem that takes several kernels, one after the other: each has a source of its own.
+    parts: tuple[Plan, ...] = ()
 
     @property
     def once(self) -> tuple[Launch, ...]:

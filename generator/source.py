@@ -49,6 +49,9 @@ def _environment() -> Environment:
 
 
 def render(plan: Plan) -> Source:
+    """Of a plan in parts, their sources one after the other: to be read and compared, not to be compiled as one."""
+    if plan.parts:
+        return _source("\n".join(render(part).text for part in plan.parts), plan)
     pieces = _pieces(plan)
     own = {"wants": {*plan.wants, *pieces.pop("wants")}}
     stages = {}
@@ -56,9 +59,11 @@ def render(plan: Plan) -> Source:
         of_stage = _pieces(stage)
         own["wants"] |= of_stage.pop("wants")
         stages[name] = _page(stage, of_stage | {"wants": own["wants"]})
-    text = _page(plan, pieces | own | stages)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-    return Source(text, digest, SUFFIXES[plan.target.vendor])
+    return _source(_page(plan, pieces | own | stages), plan)
+
+
+def _source(text: str, plan: Plan) -> Source:
+    return Source(text, hashlib.sha256(text.encode()).hexdigest()[:32], SUFFIXES[plan.target.vendor])
 
 
 def _page(plan: Plan, pieces: dict[str, Any]) -> str:

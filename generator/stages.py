@@ -71,6 +71,15 @@ def atom_of(problem: Conv2d, target: Target) -> Atom | None:
     return min(atoms, key=lambda atom: atom.pixels * atom.channels, default=None)
 
 
+def is_piece(problem: Conv2d, m: int, n: int, target: Target) -> bool:
+    """Whether a warp or a thread may have so much at a time: neither so little that it waits, where there is more, nor
+    more than its registers hold."""
+    if is_depthwise(problem):
+        return n <= 2
+    atom = atom_of(problem, target)
+    return atom is not None and (m * n >= 4 or n * atom.channels >= problem.k) and m * n <= 16
+
+
 @lru_cache(maxsize=1024)
 def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
     kind = "depthwise" if is_depthwise(problem) else "matrix"

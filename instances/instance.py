@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from qconv.generator import Plan
 from qconv.op import Problem, Tensor
 
 Launcher = Callable[[Any], None]
+
+
+class Refolds(Protocol):
+    def refold(self, stream: Any = None) -> None: ...
 
 
 class Bound:
@@ -29,7 +33,7 @@ class Bound:
 
     __slots__ = ("_kept", "_packed", "launch", "y")
 
-    def __init__(self, y: Any, launch: Launcher, packed: Packed, kept: tuple[object, ...]) -> None:
+    def __init__(self, y: Any, launch: Launcher, packed: Refolds, kept: tuple[object, ...]) -> None:
         self.y = y
         self.launch = launch
         self._packed = packed
@@ -148,7 +152,7 @@ class Packed:
             arrays[name] = device.adopt(name, device.zeros(shape, "int32"))
         arguments = self._arguments({name: address for name, (_, address) in arrays.items()})
         launches = [instance.kernel.bind(each, arguments, overlap and each is plan.main) for each in plan.each]
-        return Bound(tuple(outs) if several else outs[0], _in_order(launches), self, tuple(arrays.values()))
+        return Bound(tuple(outs) if several else outs[0], in_order(launches), self, tuple(arrays.values()))
 
     def _content(self, addresses: dict[str, int], like: Packed | None) -> list[bytes | str]:
         """The argument struct in pieces; a name stands for the address of what each call has of its own."""
@@ -181,7 +185,18 @@ class Packed:
         return bytes(packed)
 
 
-def _in_order(launches: list[Launcher]) -> Launcher:
+def arrays_by_name(problem: Problem, inputs: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of a call, which may be given in order or by name; those are taken out of what is named."""
+    tensors = problem.inputs
+    given = dict(zip((tensor.name for tensor in tensors), inputs, strict=False))
+    given |= {tensor.name: named.pop(tensor.name) for tensor in tensors if tensor.name in named}
+    if len(inputs) > len(tensors) or len(given) != len(tensors):
+        names = ", ".join(tensor.name for tensor in tensors)
+        raise ValueError(f"{max(len(inputs), len(given))} arrays were given; this problem takes {names}")
+    return given
+
+
+def in_order(launches: list[Launcher]) -> Launcher:
     if len(launches) == 1:
         return launches[0]
 
@@ -249,12 +264,7 @@ class Instance:
 
     def _split(self, inputs: Sequence[Any], named: dict[str, Any], stream: Any) -> tuple[Packed, list[Any]]:
         """Arrays may be given in order or by name; the weights among them are packed."""
-        tensors = self.problem.inputs
-        given = dict(zip((tensor.name for tensor in tensors), inputs, strict=False))
-        given |= {tensor.name: named.pop(tensor.name) for tensor in tensors if tensor.name in named}
-        if len(inputs) > len(tensors) or len(given) != len(tensors):
-            names = ", ".join(tensor.name for tensor in tensors)
-            raise ValueError(f"{max(len(inputs), len(given))} arrays were given; this problem takes {names}")
+        given = arrays_by_name(self.problem, inputs, named)
         weights = [given.pop(name) for name in self.problem.packed]
         return self._pack(weights, named, stream), list(given.values())
 

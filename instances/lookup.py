@@ -17,6 +17,7 @@ from qconv.device.compile import build
 from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.instances.instance import Instance
+from qconv.instances.pair import Chosen, Pair
 from qconv.op import Problem
 from qconv.target import Target
 from qconv.tune_db.measurement import ranked
@@ -33,10 +34,10 @@ FARTHEST = 4.0
 # seldom changes more.
 ABOUT_AS_FAST = 1.25
 
-_warm: dict[tuple[Problem, str | None, str | None], Instance] = {}
+_warm: dict[tuple[Problem, str | None, str | None], Chosen] = {}
 
 
-def lookup(problem: Problem, device: str | None = None, database: str | None = None) -> Instance:
+def lookup(problem: Problem, device: str | None = None, database: str | None = None) -> Chosen:
     """The instance to use, which says where it comes from. The first call opens the database and loads the binary;
     later ones are one dictionary hit, until `forget()`."""
     instance = _warm.get((problem, device, database))
@@ -54,14 +55,20 @@ def default_database() -> str:
     return os.environ.get("QCONV_DB") or str(cache.cache_root() / "tune.sqlite")
 
 
-def _cold(problem: Problem, device: Device, database: str | None) -> Instance:
+def _cold(problem: Problem, device: Device, database: str | None) -> Chosen:
     with open_layers(database, device) as layers:
         plan, origin, reason, toolchain = choose(problem, device, layers)
     log.info("%s on %s: %s", problem, device.name, reason)
     return load(plan, device, origin, reason, toolchain)
 
 
-def load(plan: Plan, device: Device, origin: str, reason: str, toolchain: str | None = None) -> Instance:
+def load(plan: Plan, device: Device, origin: str, reason: str, toolchain: str | None = None) -> Chosen:
+    """An `Instance`, or a `Pair` of them where the plan has two parts."""
+    if plan.parts:
+        first, second = (load(part, device, origin, reason, toolchain) for part in plan.parts)
+        assert isinstance(first, Instance)
+        assert isinstance(second, Instance)
+        return Pair(plan, first, second, device, origin, reason)
     binary = build(plan, toolchain)
     return Instance(plan, binary, device.load(plan, binary), device, origin, reason)
 

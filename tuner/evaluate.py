@@ -12,8 +12,8 @@ from qconv.device import Device
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, Infeasible, LaunchError
 from qconv.generator import Config
-from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
+from qconv.instances.pair import Chosen
 from qconv.op import Problem
 from qconv.tune_db.measurement import Measurement
 from qconv.tuner.protocol import HOPELESS, NEAR, SCREENING_REPEATS, TimingProtocol
@@ -43,7 +43,7 @@ def failure(problem: Problem, config: Config, device: Device, toolchain: str, ou
 class Ready:
     """A candidate that computes right, and its launches."""
 
-    instance: Instance
+    instance: Chosen
     replay: Callable[[], float]
 
     def row(self, times: Sequence[float], protocol: TimingProtocol) -> Measurement:

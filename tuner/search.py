@@ -18,7 +18,8 @@ class Search:
     def __init__(
         self, plans: Sequence[Plan], first: Iterable[Config], known: Mapping[Config, float | None], seed: int
     ) -> None:
-        """`plans` is the feasible space of one problem, cheapest first; `known` was measured before."""
+        """`plans` is the feasible space of one problem, cheapest first; `known` was measured before, and what of it is
+        not in the space is left aside."""
         self._families = families(plans[0].problem)
         choices = {name: family.choices for name, family in self._families.items()}
         self._plans = {plan.config: plan for plan in plans}
@@ -27,6 +28,7 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._study = optuna.create_study(sampler=sampler, direction="minimize")
         self._asked: dict[Config, optuna.trial.Trial] = {}
+        known = {config: time_us for config, time_us in known.items() if config in self._plans}
         for config, time_us in known.items():
             finished = optuna.trial.create_trial(
                 params=parameters_of(config),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from qconv import generator
 from qconv.device import Device
 from qconv.device.compile import compiler_for
+from qconv.fused import FusedConv2d
 from qconv.generator import Config, Plan
 from qconv.instances.lookup import choose
 from qconv.op import Problem
@@ -74,15 +75,24 @@ def tune(
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
     with own as child, Ahead(toolchain) as ahead:
         child.start()
+        if isinstance(problem, FusedConv2d):
+            for one in (problem.first, problem.second):
+                tune(one, device, database, trials=trials, seed=seed, shipped=shipped, child=child, watch=watch)
         plans, _ = generator.space(problem, device.target)
-        rows = _known(plans, device, database, toolchain)
+        others = _apart(problem, device, layers)
+        rows = _known(problem, [*plans, *others], device, database, toolchain)
+        known = len(rows)
+        for other in others:
+            if other.config not in rows:
+                rows[other.config] = child.measure(problem, other.config)
+                database.add(rows[other.config])
         first = [start, choose(problem, device, layers)[0].config, *_hints(problem, device, layers)]
-        search = Search(plans, first, {c: row.median_us for c, row in rows.items()}, seed)
-        known, total = len(rows), min(trials, len(plans))
+        search = Search(plans, first, {c: row.median_us for c, row in rows.items()}, seed) if plans else None
+        total = min(trials, len(plans)) + len(others)
         while True:
-            while not ahead.full and len(rows) + len(ahead) < total and (proposed := search.ask()) is not None:
+            while search and not ahead.full and len(rows) + len(ahead) < total and (proposed := search.ask()):
                 ahead.submit(proposed)
-            if not ahead:
+            if not search or not ahead:
                 break
             plan, refused = ahead.next()
             if refused is not None:
@@ -103,7 +113,7 @@ def tune(
         problem=problem,
         device=device.name,
         target=device.target.name,
-        space=len(plans),
+        space=len(plans) + len(others),
         measured=len(rows) - known,
         known=known,
         failures=failures,
@@ -113,9 +123,18 @@ def tune(
     )
 
 
-def _known(plans: list[Plan], device: Device, database: Database, toolchain: str) -> dict[Config, Measurement]:
+def _apart(problem: Problem, device: Device, layers: Layered) -> list[Plan]:
+    """What competes with one kernel for two convolutions: the winners of each."""
+    if not isinstance(problem, FusedConv2d):
+        return []
+    return [generator.apart_plan(problem, device.target, lambda one: choose(one, device, layers)[0].config)]
+
+
+def _known(
+    problem: Problem, plans: list[Plan], device: Device, database: Database, toolchain: str
+) -> dict[Config, Measurement]:
     """Rows of an earlier run that still hold: same toolchain, same source. A time-out is tried again."""
-    rows = database.measurements(problem=plans[0].problem, device=device.name, target=device.target.name)
+    rows = database.measurements(problem=problem, device=device.name, target=device.target.name)
     current = {row.config: row for row in rows if row.toolchain == toolchain and row.outcome != "timeout"}
     return {
         plan.config: current[plan.config]

@@ -10,7 +10,8 @@ import numpy as np
 
 from qconv import reference
 from qconv.device import Device
-from qconv.instances.instance import Bound, Instance
+from qconv.instances.instance import Bound
+from qconv.instances.pair import Chosen
 from qconv.op import Problem
 from qconv.sample import Sample
 
@@ -27,7 +28,7 @@ class Workload:
         self._sample = sample
         self._rotated_bytes = rotated_bytes
 
-    def mismatch(self, instance: Instance) -> str | None:
+    def mismatch(self, instance: Chosen) -> str | None:
         """A call into a poisoned output: None where every bit is right, else what is wrong, in one line."""
         arrays, outs = self._first
         bound = instance.bind(*arrays, out=_one_or_all(outs), **self._sample.parameters)
@@ -48,11 +49,11 @@ class Workload:
             )
         return None
 
-    def replay(self, instance: Instance) -> Callable[[], float]:
+    def replay(self, instance: Chosen) -> Callable[[], float]:
         """A launch a set, ready to be timed: only what is packed of the weights is the instance's own."""
         return self.device.replay(self._bound(instance))
 
-    def _bound(self, instance: Instance) -> list[Bound]:
+    def _bound(self, instance: Chosen) -> list[Bound]:
         names = [tensor.name for tensor in self.problem.inputs]
         bounds: list[Bound] = []
         packed = None

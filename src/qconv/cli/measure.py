@@ -16,7 +16,7 @@ from qconv.cli.options import ProblemCommand, database_option, device_option, js
 from qconv.op import Problem
 
 if TYPE_CHECKING:
-    from qconv.instances.instance import Instance
+    from qconv.instances.pair import Chosen
     from qconv.tune_db.measurement import Measurement
     from qconv.tuner.tune import Outcome, Progress
 
@@ -133,7 +133,7 @@ def _print_outcome(outcome: Outcome, database: str) -> None:
     click.echo(f"database  {database}")
 
 
-def _describe(instance: Instance) -> dict[str, Any]:
+def _describe(instance: Chosen) -> dict[str, Any]:
     return {
         "problem": str(instance.problem),
         "device": instance.device.name,

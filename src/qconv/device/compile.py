@@ -39,7 +39,10 @@ class Compiler:
 
 
 def build(plan: Plan, toolchain: str | None = None) -> Binary:
-    """The plan's kernel from the cache, or else compiled now. With a toolchain named, a build by it is preferred."""
+    """The plan's kernel from the cache, or else compiled now. With a toolchain named, a build by it is preferred. Of a
+    plan in parts, each is built; the binary is the last one's."""
+    if plan.parts:
+        return [build(part, toolchain) for part in plan.parts][-1]
     source = render(plan)
     found = cache.find(source, plan.target.name, toolchain) or cache.find(source, plan.target.name)
     if found is not None:

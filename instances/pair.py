@@ -1,0 +1,106 @@
+"""Two instances in turn, with what the first gives and the second takes: called as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qconv.device import Device
+from qconv.device.cache import Binary
+from qconv.fused import FusedConv2d
+from qconv.generator import Plan
+from qconv.instances.instance import Bound, Instance, Packed, arrays_by_name, in_order
+
+
+class PackedPair:
+    """The weights of both, packed: see `Packed`."""
+
+    def __init__(self, pair: Pair, first: Packed, second: Packed) -> None:
+        self.instance = pair
+        self.first, self.second = first, second
+        self.computed = first.computed or second.computed
+
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False) -> Any:
+        with self.instance.device.on(stream):
+            return self.prepare(inputs, out, overlap)(stream)
+
+    def beside(self, *weights: Any) -> PackedPair:
+        w1, w2 = weights
+        return PackedPair(self.instance, self.first.beside(w1), self.second.beside(w2))
+
+    def bind(self, *inputs: Any, out: Any = None, overlap: bool = False) -> Bound:
+        bound = self.prepare(inputs, out, overlap)
+        self.instance.device.synchronize()
+        return bound
+
+    def prepare(self, inputs: Sequence[Any], out: Any, overlap: bool = False) -> Bound:
+        problem = self.instance.problem
+        if overlap:
+            raise ValueError("overlap=True: the second of two launches reads what the first one writes; leave it out")
+        if not inputs:
+            raise ValueError(f"no arrays were given; this problem takes {', '.join(t.name for t in problem.inputs)}")
+        x, *residual = inputs
+        first = self.first.prepare([x], None)
+        second = self.second.prepare([first.y, *residual], out)
+        return Bound(second.y, in_order([first.launch, second.launch]), self, (first, second))
+
+    def refold(self, stream: Any = None) -> None:
+        self.first.refold(stream)
+        self.second.refold(stream)
+
+    def unpack(self, **layouts: str) -> dict[str, dict[str, Any]]:
+        return {"first": self.first.unpack(**layouts), "second": self.second.unpack(**layouts)}
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """What `lookup` gives for two convolutions that are faster apart than in one kernel."""
+
+    plan: Plan
+    first: Instance
+    second: Instance
+    device: Device
+    origin: str
+    reason: str
+
+    @property
+    def problem(self) -> FusedConv2d:
+        assert isinstance(self.plan.problem, FusedConv2d)
+        return self.plan.problem
+
+    @property
+    def binary(self) -> Binary:
+        """The second's."""
+        return self.second.binary
+
+    def pack(self, *weights: Any, stream: Any = None, **named: Any) -> PackedPair:
+        weights = (*weights, *(named.pop(name) for name in self.problem.packed[len(weights) :] if name in named))
+        if len(weights) != 2:
+            raise ValueError(f"{len(weights)} arrays were given to pack; it takes {', '.join(self.problem.packed)}")
+        layout = {"w_layout": named.pop("w_layout")} if "w_layout" in named else {}
+        values = {name: self.device.download(value) for name, value in named.items()}
+        self.problem.checked(values)
+        of = {stage: self.problem.of_stage(stage, values) for stage in ("first", "second")}
+        first = self.first.pack(weights[0], stream=stream, **of["first"], **layout)
+        second = self.second.pack(weights[1], stream=stream, **of["second"], **layout)
+        return PackedPair(self, first, second)
+
+    def bind(self, *inputs: Any, out: Any = None, overlap: bool = False, **parameters: Any) -> Bound:
+        packed, rest = self._split(inputs, parameters, None)
+        return packed.bind(*rest, out=out, overlap=overlap)
+
+    def __call__(
+        self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False, **parameters: Any
+    ) -> Any:
+        packed, rest = self._split(inputs, parameters, stream)
+        return packed(*rest, out=out, stream=stream, overlap=overlap)
+
+    def _split(self, inputs: Sequence[Any], named: dict[str, Any], stream: Any) -> tuple[PackedPair, list[Any]]:
+        given = arrays_by_name(self.problem, inputs, named)
+        weights = [given.pop(name) for name in self.problem.packed]
+        return self.pack(*weights, stream=stream, **named), list(given.values())
+
+
+# What a lookup gives.
+Chosen = Instance | Pair
