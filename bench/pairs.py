@@ -1,0 +1,244 @@
+"""Two convolutions in one kernel beside the same two apart, and beside a peer's two; writes one suite.
+
+    python bench/pairs.py PAIRS.csv --kinds '^dw.pw$' --batch 32 --db tune.sqlite --out bench/results/nvidia-h200
+    python bench/pairs.py PAIRS.csv --batch 8 --verify --out bench/results/nvidia-h200
+
+PAIRS.csv has the columns of fused_pairs.csv; only rows with nothing between the two count. With --verify nothing is
+timed: the kernel that the cost model would fuse them into, and the two apart, are compared with the oracle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import multiprocessing
+import re
+import statistics
+import sys
+import time
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import peers
+from report import Report
+from roofline import floor_us
+from timing import Runner, described, interleaved_us, release, runner_of
+
+from qconv import Conv2d, FusedConv2d, Quantization, generator, sample
+from qconv.device import Device, open_device
+from qconv.device.compile import build
+from qconv.errors import Infeasible
+from qconv.instances.lookup import choose, load, open_layers
+from qconv.keys import parse
+from qconv.target import target
+from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import Measurement, ranked
+from qconv.tuner.child import Child
+from qconv.tuner.protocol import TimingProtocol, protocol_for
+from qconv.tuner.tune import tune
+from qconv.tuner.workload import Workload
+
+Row = dict[str, Any]
+
+TIMEOUT_S = 60.0  # of one config
+ACTIVATIONS = {"none": "none", "ReLU": "relu", "ReLU6": "relu6", "SiLU": "silu", "Hardswish": "hardswish"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    name: str
+    kind: str
+    problem: FusedConv2d
+
+
+def pair_of(row: dict[str, str], batch: int | None) -> Pair:
+    """As it is deployed: a scale and a bias for every channel, the network's activation between the two."""
+
+    def conv(i: int, n: int, h: int, w: int, c: int, activation: str) -> Conv2d:
+        k, r, s, stride, pad, dilation, groups = (
+            int(row[f"{name}{i}"]) for name in ("K", "R", "S", "stride", "pad", "dil", "groups")
+        )
+        q = Quantization(per_channel=True, bias="int32", activation=activation)
+        return Conv2d(n, h, w, c, k, r, s, stride, dilation, pad, groups, quantization=q)
+
+    n, c, h, w = batch or int(row["N"]), *(int(row[name]) for name in ("C", "H", "W"))
+    first = conv(1, n, h, w, c, ACTIVATIONS[row["act1"]])
+    second = conv(2, n, first.oh, first.ow, first.k, "none")
+    name = f"{row['model']}/{row['layer1']}+{row['layer2']}"
+    return Pair(name, f"{row['kind1']}+{row['kind2']}", FusedConv2d(first, second))
+
+
+def read(path: Path, only: str, kinds: str, batch: int | None) -> dict[FusedConv2d, list[Pair]]:
+    """The pairs of every problem, in the order of the list."""
+    with path.open(newline="") as lines:
+        pairs = [pair_of(row, batch) for row in csv.DictReader(lines) if row["between"] == "none"]
+    same: dict[FusedConv2d, list[Pair]] = {}
+    for pair in pairs:
+        if re.search(only, pair.name) and re.search(kinds, pair.kind):
+            same.setdefault(pair.problem, []).append(pair)
+    return same
+
+
+def built(key: str, target_name: str) -> dict[str, str]:
+    """In a process of its own, for planning takes a while: the configs to verify, as JSON, their kernels in the cache;
+    or why there is none."""
+    problem, found = parse(key), {}
+    assert isinstance(problem, FusedConv2d)
+    plans = {"apart": generator.apart_plan(problem, target(target_name))}
+    feasible, rejected = generator.space(problem, target(target_name), likely=True)
+    if feasible:
+        plans["fused"] = feasible[0]
+    else:
+        found["unfused"] = rejected[0].reason if rejected else "no tile of it fits shared memory"
+    for family, plan in plans.items():
+        build(plan)
+        found[family] = plan.config.as_json()
+    return found
+
+
+def verified(pairs: list[Pair], configs: dict[str, str], device: Device, seed: int) -> Row:
+    """The kernel that fuses them, if one can, and the two apart, against the oracle."""
+    problem = pairs[0].problem
+    workload = Workload(problem, device, sample.draw(problem, seed))
+    row: Row = {"mismatch": {}, "configs": {}}
+    if "unfused" in configs:
+        row["unfused"] = configs["unfused"]
+    for family in sorted({"apart", "fused"} & set(configs)):
+        plan = generator.plan(problem, generator.config_from_json(configs[family]), device.target)
+        row["configs"][family] = plan.config.as_dict()
+        wrong = workload.mismatch(load(plan, device, "default", "being verified"))
+        if wrong is not None:
+            row["mismatch"][family] = wrong
+    return row | {"verified": not row["mismatch"]}
+
+
+def fastest(problem: FusedConv2d, device: Device, db: str) -> dict[str, Measurement]:
+    """The best row of either family."""
+    with open_layers(db, device) as layers:
+        rows = ranked(layers.measurements(problem=problem, device=device.name, target=device.target.name))
+    return {family: row for row in reversed(rows) for family in (row.config.family,)}
+
+
+def measured(
+    pairs: list[Pair], device: Device, protocol: TimingProtocol, db: str, names: list[str], trials: int, child: Child
+) -> Row:
+    problem = pairs[0].problem
+    with Database.open(db) as database:
+        outcome = tune(problem, device, database, trials=trials, child=child)
+    drawn = sample.draw(problem, 1)
+    workload = Workload(problem, device, drawn)
+    runners: dict[str, Runner] = {}
+    row: Row = {"trials": outcome.measured + outcome.known, "configs": {}, "missing": {}, "mismatch": {}}
+    for family, best in fastest(problem, device, db).items():
+        instance = load(generator.plan(problem, best.config, device.target), device, "exact", "tuned")
+        row["configs"][family] = best.config.as_dict()
+        if (wrong := workload.mismatch(instance)) is not None:
+            row["mismatch"][family] = wrong
+        runners[family] = runner_of(instance, drawn, protocol)
+    for stage in ("first", "second"):
+        one = getattr(problem, stage)
+        case = peers.Case(one, sample.draw(one, 1), None, device, protocol)
+        ready, missing = peers.prepare(names, case)
+        runners |= {f"{name} {stage}": peer.run for name, peer in ready.items()}
+        row["missing"] |= {f"{name} {stage}": reason for name, reason in missing.items()}
+    times = interleaved_us(runners, protocol)
+    apart, fused = times["apart"], times.get("fused")
+    both = {name: times[f"{name} first"] + times[f"{name} second"] for name in names if f"{name} second" in times}
+    best_peer = min(both, key=both.__getitem__) if both else None
+    with open_layers(db, device) as layers:
+        chosen = choose(problem, device, layers)[0].config.family
+    ours = times[chosen]
+    return row | {
+        "verified": not row["mismatch"],
+        "fused_us": fused,
+        "apart_us": apart,
+        "chosen": chosen,
+        "time_us": ours,
+        "over_apart": apart / fused if fused else None,
+        "peers": both,
+        "over_best_peer": both[best_peer] / ours if best_peer else None,
+    }
+
+
+def summary(rows: list[Row]) -> Row:
+    said: Row = {
+        "rows": len(rows),
+        "pairs": sum(len(row["pairs"]) for row in rows),
+        "verified": sum(row["verified"] for row in rows),
+        "not_fused": [row["name"] for row in rows if "unfused" in row],
+    }
+    for name in ("over_apart", "over_best_peer"):
+        if values := [row[name] for row in rows if row.get(name)]:
+            said[f"{name}_geometric_mean"] = statistics.geometric_mean(values)
+            said[f"{name}_least"] = min(values)
+    if any("chosen" in row for row in rows):
+        said["chosen"] = {f: sum(row["chosen"] == f for row in rows) for f in ("fused", "apart")}
+    return said
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pairs", type=Path)
+    parser.add_argument("--suite", default="pairs")
+    parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the pairs")
+    parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^dw\\+pw$'")
+    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
+    parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--verify", action="store_true", help="compare with the oracle, time nothing")
+    parser.add_argument("--peers", default="cudnn_fp16", metavar="NAMES", help="default: %(default)s")
+    parser.add_argument("--seconds", type=float, help="begin no pair after so many")
+    parser.add_argument("--device")
+    parser.add_argument("--db", help="needed to tune")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    options = parser.parse_args(arguments)
+    if options.db is None and not options.verify:
+        parser.error("--db says where the measurements go; or give --verify")
+    device = open_device(options.device)
+    protocol = protocol_for(device)
+    report = Report(options.out, options.suite, device, described(protocol), options.commit)
+    names = [name for name in options.peers.split(",") if name]
+    child = Child(device, protocol, TIMEOUT_S)
+    begin, rows = time.monotonic(), list[Row]()
+    found_pairs = read(options.pairs, options.only, options.kinds, options.batch)
+    ahead: dict[FusedConv2d, Future[dict[str, str]]] = {}
+    if options.verify:
+        pool = ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))
+        ahead = {problem: pool.submit(built, str(problem), device.target.name) for problem in found_pairs}
+    for problem, same in found_pairs.items():
+        if options.seconds is not None and time.monotonic() - begin > options.seconds:
+            print(f"{options.seconds:g} s are over: the rest was not begun", file=sys.stderr)
+            break
+        about: Row = {"name": same[0].name, "pairs": [pair.name for pair in same], "kind": same[0].kind}
+        about |= {"problem": str(problem), "floor_us": floor_us(problem, device.name), "mid_bytes": problem.mid_bytes}
+        try:
+            if options.verify:
+                found = verified(same, ahead[problem].result(), device, len(rows))
+            else:
+                found = measured(same, device, protocol, options.db, names, options.trials, child)
+        except Infeasible as refused:
+            found = {"verified": False, "mismatch": {"plan": str(refused)}}
+        rows.append(about | found)
+        release(device)
+        report.write(rows, summary(rows))
+        if rows[-1]["mismatch"]:
+            print(f"{same[0].name}: {rows[-1]['mismatch']}", file=sys.stderr, flush=True)
+        if not options.verify:
+            fused = rows[-1]["fused_us"]
+            shown = f"fused {fused:.2f}" if fused else "not fused"
+            print(
+                f"{same[0].name:<60} {rows[-1]['kind']:<12} {shown}, apart {rows[-1]['apart_us']:.2f}, "
+                + ", ".join(f"{name} {value:.2f}" for name, value in rows[-1]["peers"].items()),
+                file=sys.stderr,
+                flush=True,
+            )
+    child.stop()
+    print(summary(rows))
+    if not all(row["verified"] for row in rows):
+        sys.exit("some differ from the oracle")
+
+
+if __name__ == "__main__":
+    main()
