@@ -193,6 +193,7 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
         **atom.roles(q, target, "windows"),
         "lane_k": share.n * atom.lane_channels,
         "slab_k": slab_k,
+        "words": sums + max(2 * share.n * atom.lane_words + 4 * share.m, 3 * share.n * atom.lane_channels) + 24,
         "whole_taps": of_slab % step_chunks == 0,
         "rolled": steps > MOST_UNROLLED,
         "unroll": MOST_UNROLLED,
@@ -231,4 +232,4 @@ def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
     )
     follows = (Constant("WORDS", words, "of four taps in a filter row"), Constant("VECTORS", vectors, "of channels"))
     taps = problem.r * words * vectors * vector
-    return (config, follows), taps, {"lane_k": vector, "slab_k": vector}, ("bytes",)
+    return (config, follows), taps, {"lane_k": vector, "slab_k": vector, "words": held + 16}, ("bytes",)
