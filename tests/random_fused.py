@@ -12,7 +12,8 @@ from random_problems import Decks, quantization
 
 from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
-from qconv.generator import FAMILIES, Plan
+from qconv.generator import FAMILIES, Config, Plan
+from qconv.generator.stages import atom_of, is_depthwise
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
 from qconv.target import Target
@@ -23,23 +24,37 @@ FILTERS = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 3), (2, 2))
 IMAGES = ((7, 7), (8, 8), (9, 13), (5, 6), (14, 12), (1, 1), (16, 9))
 
 
-def fused_problems(seed: int, count: int) -> list[FusedConv2d]:
+def fused_problems(seed: int, count: int, target: Target) -> list[FusedConv2d]:
+    """Such as the target's matrix instructions serve."""
     rng = random.Random(f"fused {seed}")
-    decks = Decks(rng)
-    return [_problem(rng, decks) for _ in range(count)]
+    decks, later = Decks(rng), Decks(rng)
+    found: list[FusedConv2d] = []
+    while len(found) < count:
+        problem = _problem(rng, decks, later)
+        both = (problem.first, problem.second)
+        if all(is_depthwise(one) or atom_of(one, target) is not None for one in both):
+            found.append(problem)
+    return found
 
 
-def _problem(rng: random.Random, decks: Decks) -> FusedConv2d:
+def kind_of(problem: Conv2d) -> str:
+    if problem.groups > 1:
+        return "dw" if problem.c_group == problem.k_group == 1 else "grouped"
+    return "pw" if problem.r * problem.s == 1 else "dense"
+
+
+def _problem(rng: random.Random, decks: Decks, later: Decks) -> FusedConv2d:
     pair = decks.deal("pair", [(a, b) for a in KINDS for b in KINDS])
     h, w = decks.deal("image", IMAGES)
     c = decks.deal("c", CHANNELS)
-    first, second = quantization(decks), quantization(decks)
+    # Decks of their own: dealt from one, the two would always differ alike.
+    first, second = quantization(decks), quantization(later)
     # What lies between is a byte.
     out, zero = decks.deal("between", [(t, z) for t in ("int8", "uint8") for z in (False, True)])
     first = _requantized(first, out, zero)
     second = replace(second, x_type=out, x_zero_point=zero, mode=replace(second.mode, correction="int32"))
     one = _conv(rng, decks, pair[0], decks.deal("n", (1, 2, 3)), h, w, c, first)
-    two = _conv(rng, decks, pair[1], one.n, one.oh, one.ow, one.k, second)
+    two = _conv(rng, later, pair[1], one.n, one.oh, one.ow, one.k, second)
     return FusedConv2d(one, two)
 
 
@@ -68,15 +83,22 @@ def _conv(rng: random.Random, decks: Decks, kind: str, n: int, h: int, w: int, c
     return Conv2d(n, h, w, c, k, r, s, stride, dilation, pads, groups, quantization=q)  # type: ignore[arg-type]
 
 
-def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan | None:
-    """A config at random; None where the target's instructions do not serve the types."""
+def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan:
+    """A config at random: each value of a choice as likely as the others, where it serves."""
     rng = random.Random(f"{problem} {seed}")
     family = FAMILIES["fused"]
+    for _ in range(300):
+        made = _plan(problem, family.config(**{name: rng.choice(v) for name, v in family.choices.items()}), target)
+        if made is not None:
+            return made
+    # Small problems have few.
     every = list(family.configs(problem, target))
     rng.shuffle(every)
-    for config in every:
-        try:
-            return family.plan(problem, config, target)
-        except Infeasible:
-            continue
-    return None
+    return next(plan for config in every if (plan := _plan(problem, config, target)) is not None)
+
+
+def _plan(problem: FusedConv2d, config: Config, target: Target) -> Plan | None:
+    try:
+        return FAMILIES["fused"].plan(problem, config, target)
+    except Infeasible:
+        return None

@@ -1,0 +1,83 @@
+"""Random pairs of convolutions through the family that runs two in one kernel, on the CPU device: tolerance 0."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from exactness import check
+from random_fused import KINDS, fused_plan, fused_problems, kind_of
+
+from qconv.device.cpu import CpuDevice
+from qconv.generator import FAMILIES, Plan
+from qconv.target import TARGETS
+
+CHUNK = 20
+# Of every kind of matrix instructions; most on the one whose choices are all there are.
+LONG = {"cpu.sm_80": 300, "cpu.sm_75": 40, "cpu.gfx942": 40, "cpu.gfx1100": 40, "cpu.gfx1201": 40}
+FAST, FAST_SEED, LONG_SEED = 3, 1, 2
+
+
+def plans(name: str, seed: int, count: int, first: int) -> list[Plan]:
+    chosen = list(enumerate(fused_problems(seed, count, TARGETS[name])))[first : first + CHUNK]
+    return [fused_plan(problem, TARGETS[name], index) for index, problem in chosen]
+
+
+def check_all(plans: list[Plan], first: int) -> None:
+    """Copies are made as late as they may be (even seeds) and as early; threads in order, in reverse, and at random."""
+    for index, plan in enumerate(plans, first):
+        check(plan, CpuDevice(plan.target, seed=index % 6), seed=index)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_random_config(name: str) -> None:
+    check_all(plans(name, FAST_SEED, FAST, 0)[:FAST], 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "first"), [(n, first) for n, count in LONG.items() for first in range(0, count, CHUNK)]
+)
+def test_many_random_configs(name: str, first: int) -> None:
+    check_all(plans(name, LONG_SEED, LONG[name], first), first)
+
+
+def features(plan: Plan) -> set[tuple[str, Any]]:
+    first, second = plan.problem.first, plan.problem.second  # type: ignore[attr-defined]
+    q1, q2 = first.quantization, second.quantization
+    return {
+        *((name, getattr(plan.config, name)) for name in FAMILIES["fused"].choices),
+        ("kinds", (kind_of(first), kind_of(second))),
+        ("between", (q1.out_type, q1.y_zero_point)),
+        ("input zero point", q1.x_zero_point),
+        ("weights' zero points", (q1.w_zero_point, q2.w_zero_point)),
+        ("per channel", (q1.per_channel, q2.per_channel)),
+        ("biases", (q1.bias != "none", q2.bias != "none")),
+        ("activations", (q1.activation != "none", q2.activation != "none")),
+        ("residual", q2.residual != "none"),
+        *((f"{name} {role}", value) for name, stage in plan.stages.items() for role, value in stage.roles.items()
+          if isinstance(value, bool)),
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_many_have_every_choice_and_kind() -> None:
+    every = [plan for first in range(0, 300, CHUNK) for plan in plans("cpu.sm_80", LONG_SEED, 300, first)]
+    seen = Counter(feature for plan in every for feature in features(plan))
+    wanted = {(name, value) for name, values in FAMILIES["fused"].choices.items() for value in values}
+    wanted |= {("kinds", (a, b)) for a in KINDS for b in KINDS}
+    wanted |= {("between", (out, zero)) for out in ("int8", "uint8") for zero in (False, True)}
+    both = [(a, b) for a in (False, True) for b in (False, True)]
+    for name in ("weights' zero points", "per channel", "biases", "activations"):
+        wanted |= {(name, pair) for pair in both}
+    for name in (
+        "residual",
+        "input zero point",
+        "first fills",
+        "first whole_taps",
+        "second whole_taps",
+        "first gathers",
+    ):
+        wanted |= {(name, flag) for flag in (False, True)}
+    assert not (missing := {feature for feature in wanted if not seen[feature]}), f"{missing} never occur"
