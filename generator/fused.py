@@ -100,8 +100,8 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         "second": Share("second", config.tile_h, config.tile_w, config.second_m, config.second_n),
     }
     stages = {name: stage_plan(getattr(problem, name), share, target) for name, share in shares.items()}
-    # Beyond that, ptxas 13.0 spills so much that it loses a pointer: kernels read address 0.
-    words = max(stage.roles["words"] for stage in stages.values())
+    # A third can be computed again or spilled; beyond that ptxas 13.0 loses pointers, and kernels read address 0.
+    words = 2 * max(stage.roles["words"] for stage in stages.values()) // 3
     check_residents(config.residents, threads, geometry.smem_bytes, words, target)
     # Of what lies between the two, some is padding.
     stages["first"] = replace(stages["first"], roles=stages["first"].roles | {"fills": any(second.pad)})
@@ -184,6 +184,9 @@ def cost(plan: Plan) -> float:
     tile_bytes = problem.io_bytes / constant["TILES"]
     # So few instructions a clock as the warps allow: each waits for its own.
     rate = min(1.0, held * config.warps / 16)
+    words = max(stage.roles["words"] for stage in plan.stages.values())
+    if words * config.residents * constant["THREADS"] > target.registers_per_sm:  # some are spilled
+        rate /= 1.5
     return turns * (max(held * sum(work.values()) / rate, held * tile_bytes / 24) + 600) + 2500
 
 

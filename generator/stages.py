@@ -232,4 +232,4 @@ def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
     )
     follows = (Constant("WORDS", words, "of four taps in a filter row"), Constant("VECTORS", vectors, "of channels"))
     taps = problem.r * words * vectors * vector
-    return (config, follows), taps, {"lane_k": vector, "slab_k": vector, "words": held + 16}, ("bytes",)
+    return (config, follows), taps, {"lane_k": vector, "slab_k": vector, "words": held + 16}, ("bytes", "near")
