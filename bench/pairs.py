@@ -188,6 +188,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--verify", action="store_true", help="compare with the oracle, time nothing")
     parser.add_argument("--peers", default="cudnn_fp16", metavar="NAMES", help="default: %(default)s")
+    parser.add_argument("--begin", type=int, default=0, metavar="NUMBER", help="of the first different pair")
     parser.add_argument("--seconds", type=float, help="begin no pair after so many")
     parser.add_argument("--device")
     parser.add_argument("--db", help="needed to tune")
@@ -202,7 +203,7 @@ def main(arguments: list[str] | None = None) -> None:
     names = [name for name in options.peers.split(",") if name]
     child = Child(device, protocol, TIMEOUT_S)
     begin, rows = time.monotonic(), list[Row]()
-    found_pairs = read(options.pairs, options.only, options.kinds, options.batch)
+    found_pairs = dict(list(read(options.pairs, options.only, options.kinds, options.batch).items())[options.begin :])
     ahead: dict[FusedConv2d, Future[dict[str, str]]] = {}
     if options.verify:
         pool = ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))
