@@ -59,6 +59,42 @@ def conv2d(
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]
+    problem = conv2d_problem(
+        x, w, stride=stride, dilation=dilation, pad=pad, groups=groups, layout=layout, w_layout=w_layout,
+        w_scale=w_scale, x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
+        activation=activation, residual=residual, residual_zero_point=residual_zero_point, out_type=out_type, mode=mode,
+    )  # fmt: skip
+    instance = lookup(problem, device or device_of(x))
+    arrays = (x, w) if residual is None else (x, w, residual)
+    return instance(
+        *arrays, w_layout=w_layout, out=out, stream=stream, x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
+        x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
+        slope=slope, low=low, high=high, residual_scale=residual_scale, residual_zero_point=residual_zero_point,
+    )  # fmt: skip
+
+
+def conv2d_problem(
+    x: Any,
+    w: Any,
+    *,
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+    pad: int | Sequence[int] = 0,
+    groups: int = 1,
+    layout: str = "nhwc",
+    w_layout: str = "krsc",
+    w_scale: Any = 1.0,
+    x_zero_point: Any = 0,
+    w_zero_point: Any = 0,
+    y_zero_point: Any = 0,
+    bias: Any = None,
+    activation: str = "none",
+    residual: Any = None,
+    residual_zero_point: Any = 0,
+    out_type: str = "int8",
+    mode: str | None = None,
+) -> Conv2d:
+    """What a call of conv2d asks for, by the shapes and types of its arrays and the kinds of its parameters."""
     check_choice("w_layout", w_layout, W_LAYOUTS)
     sizes: dict[str, Any] = dict(zip(layout, shape_of("x", x, layout), strict=True))
     filters: dict[str, Any] = dict(zip(w_layout, shape_of("w", w, w_layout), strict=True))
@@ -82,14 +118,7 @@ def conv2d(
     }
     quantization = Quantization(**spec) if mode is None else Quantization.of(mode, **spec)
     geometry: dict[str, Any] = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups, "layout": layout}
-    problem = Conv2d(**sizes, **filters, quantization=quantization, **geometry)
-    instance = lookup(problem, device or device_of(x))
-    arrays = (x, w) if residual is None else (x, w, residual)
-    return instance(
-        *arrays, w_layout=w_layout, out=out, stream=stream, x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
-        x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
-        slope=slope, low=low, high=high, residual_scale=residual_scale, residual_zero_point=residual_zero_point,
-    )  # fmt: skip
+    return Conv2d(**sizes, **filters, quantization=quantization, **geometry)
 
 
 def conv1d(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,13 @@ def export(rows: Iterable[Measurement], folder: Path) -> list[Exported]:
             raise ValueError(
                 f"the winner of {row.problem} is not feasible any more ({refused}): tune it again"
             ) from None
-        kernels.append(Exported(row, plan, generator.render(plan)))
+        # Two that are faster apart are two files, each with its own problem and the time of both.
+        for part in plan.parts or (plan,):
+            source = generator.render(part)
+            of_part = (
+                replace(row, problem=part.problem, config=part.config, digest=source.digest) if plan.parts else row
+            )
+            kernels.append(Exported(of_part, part, source))
     if not kernels:
         raise ValueError("the database has no winner to export: run qconv-tune tune first")
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +106,7 @@ def _entry(kernel: Exported) -> dict[str, Any]:
 
 
 def _argument(plan: Plan, field: Field) -> dict[str, Any]:
-    entry = {"name": field.name, "type": _c_type(plan, field.ctype), "says": field.says}
+    entry = {"name": _c_name(field), "type": _c_type(plan, field), "says": field.says}
     return entry | ({"role": field.role, "bytes": 4 * field.elements} if field.role in _OWN else {})
 
 
@@ -115,9 +121,14 @@ def _says(field: Field) -> str:
     return f"{field.says}; {4 * field.elements} bytes, {_OWN[field.role]}" if field.role in _OWN else field.says
 
 
-def _c_type(plan: Plan, ctype: str) -> str:
+def _c_name(field: Field) -> str:
+    return field.path.replace(".", "_")
+
+
+def _c_type(plan: Plan, field: Field) -> str:
     """The field's type in C: the aliases of the source spelled out."""
-    for alias, dtype in plan.aliases.items():
+    ctype, aliases = field.ctype, (plan.stages[field.stage] if field.stage else plan).aliases
+    for alias, dtype in aliases.items():
         spelled = DATA_TYPES[dtype].stdint
         ctype = re.sub(rf"\b{alias}\b", spelled, ctype)
     return re.sub(r"\bint\b", "int32_t", ctype)
@@ -138,7 +149,7 @@ def _header(kernels: list[Exported]) -> str:
             f"// {row.median_us:.2f} us on {row.device} ({row.target})",
             "typedef struct {",
         ]
-        lines += [f"    {_c_type(plan, field.ctype)} {field.name};  // {_says(field)}" for field in plan.fields]
+        lines += [f"    {_c_type(plan, field)} {_c_name(field)};  // {_says(field)}" for field in plan.fields]
         lines += [f"}} {prefix}_arguments;", "enum {"]
         for launch in plan.launches:
             symbol = kernel.symbol(launch.kernel)

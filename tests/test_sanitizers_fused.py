@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from random_fused import fused_plan, fused_problems
@@ -13,41 +15,43 @@ from qconv.generator import Plan
 from qconv.generator.fused import Fused
 from qconv.target import TARGETS
 
-GIVES = Quantization("uint8", "int8", "uint8", True, True, False, True, "int32", "relu6")
-TAKES = Quantization("uint8", "int8", "int8", True, True, True, True, "int32", residual="int8")
+GIVES = Quantization("int8", "int8", "int8", True, True, False, True, "int32", "relu6")
+TAKES = Quantization("int8", "int8", "int8", True, True, True, True, "int32", residual="int8")
 # Tiles that the problem does not fill, and fewer blocks than tiles.
 TILE = Fused(tile_h=4, tile_w=7, warps=4, residents=1, first_m=1, first_n=2, second_m=1, second_n=2)
 
 
-def plan_of(target: str, kinds: tuple[str, str], config: Fused = TILE, c: int = 16, k: int = 24) -> Plan:
-    def conv(kind: str, n: int, h: int, c: int, k: int, q: Quantization) -> Conv2d:
-        groups = {"dw": c, "grouped": 2}.get(kind, 1)
-        r = 1 if kind == "pw" else 3
-        return Conv2d(n, h, h, c, c if kind == "dw" else k, r, r, pad=r // 2, groups=groups, quantization=q)
-
-    signed = "mfma" in TARGETS[target].instructions[0].name if TARGETS[target].instructions else False
-    gives = replace(GIVES, x_type="int8", out_type="int8") if signed else GIVES
-    takes = replace(TAKES, x_type="int8") if signed else TAKES
-    first = conv(kinds[0], 2, 9, c, 32, gives)
-    return generator.plan(FusedConv2d(first, conv(kinds[1], 2, 9, first.k, k, takes)), config, TARGETS[target])
+def conv(kind: str, c: int, k: int, q: Quantization) -> Conv2d:
+    groups = {"dw": c, "grouped": 2}.get(kind, 1)
+    r = 1 if kind == "pw" else 3
+    return Conv2d(2, 9, 9, c, c if kind == "dw" else k, r, r, pad=r // 2, groups=groups, quantization=q)
 
 
+def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, **config: int) -> Plan:
+    one, two = kinds.split()
+    first = conv(one, c, 32, GIVES)
+    return generator.plan(FusedConv2d(first, conv(two, first.k, k, TAKES)), replace(TILE, **config), TARGETS[target])
+
+
+UNDEFINED = "undefined behaviour"
 SM_80 = "cpu.sm_80"
 PLANS = {
-    "dw, pw": plan_of(SM_80, ("dw", "pw")),
-    "pw, dw": plan_of(SM_80, ("pw", "dw"), replace(TILE, second_m=2)),
-    "dense, grouped": plan_of(SM_80, ("dense", "grouped")),
-    "bytes": plan_of(SM_80, ("dense", "pw"), c=11, k=21),
-    "registers": plan_of("cpu.sm_75", ("dense", "dense")),
-    "mfma": plan_of("cpu.gfx942", ("pw", "dense"), replace(TILE, first_n=1)),
-    "wmma, copies of operands": plan_of("cpu.gfx1100", ("dw", "pw"), replace(TILE, second_n=1)),
+    "dw, pw": plan_of(SM_80, "dw pw"),
+    "pw, dw": plan_of(SM_80, "pw dw", second_m=2),
+    "dense, grouped": plan_of(SM_80, "dense grouped"),
+    "bytes": plan_of(SM_80, "dense pw", c=11, k=21),
+    "registers": plan_of("cpu.sm_75", "dense dense"),
+    "mfma": plan_of("cpu.gfx942", "pw dense", first_n=1, second_n=1),
+    "wmma, copies of operands": plan_of("cpu.gfx1100", "dw pw", second_n=1),
 }
 QUICK = {"dw, pw", "no barrier between the two"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PLANS]
-)
+def of(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", of(PLANS))
 def test_nothing_is_found_by_address(name: str) -> None:
     check(PLANS[name], "address", LATE)
 
@@ -65,8 +69,65 @@ def test_nothing_is_found_in_random_problems(name: str) -> None:
         check(fused_plan(problem, TARGETS[name], index), ("address", "thread")[index % 2], seed=index)
 
 
-BETWEEN = "        tile::barrier();\n        if (index"
 PLANTED = {
-    "no barrier between the two": Planted("dw, pw", BETWEEN, "        if (index", "thread", RACE, "load"),
-    "no barrier between tiles": Planted("pw, dw", "  // the input is there", "  //", "thread", RACE, "put"),
+    "no barrier between the two": Planted(
+        "dw, pw", "        tile::barrier();\n        if (index", "        if (index", "thread", RACE, "conv2d_conv2d"
+    ),
+    "no barrier between tiles": Planted(
+        "pw, dw",
+        "        tile::barrier();  // the input",
+        "        // the input",
+        "thread",
+        RACE,
+        "conv2d_conv2d",
+        (3,),
+    ),
+    "no wait for the input": Planted(
+        "pw, dw",
+        "        copies.template wait<0>();\n",
+        "",
+        "address",
+        "runtime error",
+        "more asynchronous copies than COPIES_IN_FLIGHT",
+        (2,),
+    ),
+    "the next input over this one": Planted(
+        "pw, dw",
+        "        first::run(args.first",
+        "        if (index + PLACES < TILES) loader.begin(Tile(index + PLACES));\n        first::run(args.first",
+        "address",
+        WRONG,
+        "",
+        (3,),
+    ),
+    "a row past the image is read": Planted(
+        "dw, pw", "static_cast<unsigned>(first_row + down) < IN_H;", "true;", "address", OVERFLOW, READ
+    ),
+    "a line past the image is asked for": Planted(
+        "dw, pw", "if (row >= IN_H || byte >= IN_W * C) continue;", "", "address", OVERFLOW, READ
+    ),
+    "a pixel past the image is written": Planted(
+        "pw, dw", "if (!exists(pixel)) return;\n        Output*", "Output*", "address", OVERFLOW, WRITE
+    ),
+    "padding is what lies beyond the image": Planted(
+        "pw, dw", "for (Finished& each : finished) each = static_cast<Finished>(padding);", ";", "address", WRONG
+    ),
+    "a channel past the last is written": Planted(
+        "bytes", "if (K_TAIL && k + i >= K) continue;\n            write(to", "write(to", "address", OVERFLOW, WRITE
+    ),
+    "a piece past the last channel is copied": Planted(
+        "registers",
+        "PER_PIXEL = (C + WIDTH - 1) / WIDTH,",
+        "PER_PIXEL = (C + WIDTH - 1) / WIDTH + 1,",
+        "address",
+        OVERFLOW,
+    ),
+    "a word of weights past the last": Planted(
+        "dw, pw", "if (index >= ALL_SLABS * STEPS * STEP_WORDS) return;", "", "address", OVERFLOW
+    ),
 }
+
+
+@pytest.mark.parametrize("name", of(PLANTED))
+def test_a_planted_bug_is_found(name: str) -> None:
+    check_planted(PLANTED[name], PLANS[PLANTED[name].plan])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qconv.fused import FusedConv2d
     from qconv.instances.api import conv1d, conv2d, conv3d, conv_transpose2d
     from qconv.instances.conversion_api import choose_qparams, dequantize, quantize, quantize_dynamic, requantize
+    from qconv.instances.fused_api import conv2d_conv2d
     from qconv.instances.instance import Bound, Instance, Packed
     from qconv.instances.lookup import forget, lookup
     from qconv.keys import parse
@@ -36,6 +37,7 @@ _HOMES = {
     "qconv.instances.conversion_api": (
         *("choose_qparams", "dequantize", "quantize", "quantize_dynamic", "requantize"),
     ),
+    "qconv.instances.fused_api": ("conv2d_conv2d",),
     "qconv.instances.instance": ("Bound", "Instance", "Packed"),
     "qconv.instances.lookup": ("forget", "lookup"),
     "qconv.keys": ("parse",),
@@ -64,6 +66,7 @@ __all__ = [
     "choose_qparams",
     "conv1d",
     "conv2d",
+    "conv2d_conv2d",
     "conv3d",
     "conv_transpose2d",
     "dequantize",

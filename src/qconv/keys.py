@@ -22,6 +22,17 @@ def parse(key: str) -> Problem:
     return conversion.OPS[op].read(given)
 
 
+def chained(first: str, second: str) -> FusedConv2d:
+    """Of two keys. What the second takes may be left out of it: it follows from the first."""
+    one = _conv2d(first, first)
+    q = one.quantization
+    _, told = read_key(second, FLAGS)
+    follows = {"n": one.n, "h": one.oh, "w": one.ow, "c": one.k, "x_type": q.out_type}
+    added = [f"{name}={value}" for name, value in follows.items() if name not in told]
+    added += ["x_zero_point"] * (q.y_zero_point and "x_zero_point" not in told)
+    return FusedConv2d(one, _conv2d(second, ":".join((second, *added))))
+
+
 def _conv2d(key: str, half: str) -> Conv2d:
     op, given = read_key(half, FLAGS)
     if op != "conv2d":

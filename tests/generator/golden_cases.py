@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qconv import Conv2d, Quantization, generator
+from qconv import Conv2d, FusedConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Config, Plan
 from qconv.generator.choosing import Choosing
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
+from qconv.generator.fused import Fused
 from qconv.generator.gemv import Gemv
 from qconv.generator.mma_space import Mma
 from qconv.generator.simt import Simt
@@ -24,6 +25,11 @@ ODD = Conv2d(2, 9, 5, 21, 33, 2, 5, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1
 GROUPED = Conv2d(1, 14, 14, 64, 96, 3, 3, pad=1, groups=8)
 SQUEEZE = Conv2d(2, 1, 1, 960, 240, 1, 1)
 DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=1, groups=48)
+
+SEPARABLE = Conv2d(32, 56, 56, 144, 144, 3, 3, pad=1, groups=144)
+PROJECT = Conv2d(32, 56, 56, 144, 24, 1, 1)
+EXPAND = Conv2d(32, 56, 56, 24, 144, 1, 1)
+SQUARE_96 = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1)
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
@@ -42,6 +48,8 @@ ADDED = Quantization.of(
     residual="uint8",
     residual_zero_point=True,
 )
+GIVES = Quantization("int8", "int8", "uint8", True, y_zero_point=True, bias="int32", activation="relu6")
+SIGNED_MID = Quantization(per_channel=True, bias="int32", activation="relu")
 BIASED = Quantization(per_channel=True, bias="int32", activation="relu")
 
 # What MFMA multiplies.
@@ -59,6 +67,7 @@ TALL = Depthwise(rows=8, columns=4, vector=4, run=2, threads=128)
 TILE = Direct(tile_h=8, tile_w=16, slabs=2, warps=4, batch=2, residents=3)
 FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, residents=4)
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
+PIECES = Fused(tile_h=8, tile_w=14, warps=4, residents=2, first_m=2, first_n=2, second_m=2, second_n=2)
 SLICED = Choosing(threads=256, team=256, vector=4, unroll=2, slices=16)
 
 
@@ -163,6 +172,21 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         replace(DEEP, tile_m=32, tile_n=16, tile_k=32, warp_m=16, warp_n=16, stages=2, persist=1, stream=1),
     ),
     "mma-bytes-cpu.gfx1100.cpp": (STEM, "cpu.gfx1100", replace(BLOCK, tile_k=32)),
+    "fused-depthwise-pointwise-sm_90a.cu": (
+        FusedConv2d(conv(SEPARABLE, GIVES), conv(PROJECT, replace(GIVES, x_type="uint8", x_zero_point=True))),
+        "sm_90a",
+        PIECES,
+    ),
+    "fused-pointwise-depthwise-gfx942.hip": (
+        FusedConv2d(conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID)),
+        "gfx942",
+        replace(PIECES, first_n=4, second_n=1),
+    ),
+    "fused-dense-everything-cpu.sm_80.cpp": (
+        FusedConv2d(conv(SQUARE_96, GIVES), conv(SQUARE_96, replace(EVERYTHING, residual="int8"))),
+        "cpu.sm_80",
+        replace(PIECES, first_m=2, second_m=1),
+    ),
     "quantize-tensor-sm_90a.cu": (Quantize(1, 1, 2**20, zero_point=True), "sm_90a", None),
     "quantize-channel-sm_80.cu": (Quantize.of("torch-fbgemm", zero_point=True, **CHANNELS), "sm_80", None),
     "dequantize-block-gfx942.hip": (Dequantize(64, 4096, 1, block=32, out_type="float16"), "gfx942", None),

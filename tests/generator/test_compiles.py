@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import pytest
+from random_fused import fused_plan, fused_problems
 from random_matrix import matrix_plan, served
 from random_special import SHAPES, special_plan, special_problems
 
@@ -88,6 +89,8 @@ ACCEPTED = {"nvidia": 64, "amd": 0}
 # With so many sums a lane, or fewer, and with more.
 MODERATE_SUMS = 32
 # Compilers load the rows of a tall tile ahead; the tuner sees what that costs too.
+# Sums and filters of both convolutions, in the registers of one thread.
+ACCEPTED_OF_FUSED = 256
 ACCEPTED_OF_DEPTHWISE = 4096
 ACCEPTED_OF_MMA = {"nvidia": (128, 1024), "amd": (512, 4096)}
 
@@ -228,6 +231,16 @@ def test_random_configs_for_special_layers_compile(family: str, target: Target) 
     plans = [special_plan(family, problem, target, 0) for problem in special_problems(family, 5, 8)]
     jobs = {generator.render(p).digest: (target.name, str(p.problem), p.config.as_json()) for p in plans}
     wrong = [answer for answer in map(_complaint_about, jobs.values()) if answer[3] is not None]
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [t for t in GPUS.values() if t.instructions], ids=lambda target: target.name)
+def test_random_pairs_in_one_kernel_compile(target: Target) -> None:
+    if reason := why_not(target):
+        pytest.skip(reason)
+    plans = [fused_plan(problem, target, 0) for problem in fused_problems(5, 8, target)]
+    wrong = [(str(plan.config), found) for plan in plans if (found := complaint(plan, ACCEPTED_OF_FUSED)) is not None]
     assert not wrong, "\n".join(map(str, wrong))
 
 

@@ -15,7 +15,7 @@ from qconv.conversion import OPS as CONVERSIONS
 from qconv.conversion.presets import SYSTEMS
 from qconv.conversion.view import view_of
 from qconv.dtypes import DATA_TYPES
-from qconv.keys import parse
+from qconv.keys import chained, parse
 from qconv.mode import PRESETS
 from qconv.op import Problem, read_key
 from qconv.problem import LAYOUTS, Conv2d
@@ -72,7 +72,7 @@ def problem_options(command: Command) -> Command:
     """Passes `problem`, and `fixed`: the zero points given with a value, for the data of run and bench."""
 
     def wrapped(op: str, **options: Any) -> Any:
-        names = (*_SIZES, *_GEOMETRY, *_QUANTIZATION_OPTIONS, *_CONVERSION_OPTIONS)
+        names = (*_SIZES, *_GEOMETRY, *_QUANTIZATION_OPTIONS, *_FUSED_OPTIONS, *_CONVERSION_OPTIONS)
         given = {name: value for name in names if (value := options.pop(name)) not in (None, ())}
         given |= {name: _zero_point(name, given[name]) for name in _ZERO_POINTS if name in given}
         fixed = {name: given[name] for name in _ZERO_POINTS if given.get(name, True) is not True}
@@ -106,6 +106,10 @@ def problem_options(command: Command) -> Command:
         click.option("--residual", type=click.Choice(RESIDUALS), help="Added before the activation. Default none."),
     ]
     decorators += [
+        click.option("--first", metavar="KEY", help="fused: the key of the first of two convolutions."),
+        click.option("--second", metavar="KEY", help="fused: of the second; what it takes follows from the first."),
+    ]
+    decorators += [
         click.option("--shape", type=Extents(), help="Of the array that is converted: INT,INT,..."),
         click.option("--axis", help="Whose indices have a scale each: an axis, or token. Default: one scale in all."),
         click.option("--block", type=int, help="So many neighbours along the axis share a scale."),
@@ -128,6 +132,7 @@ def problem_options(command: Command) -> Command:
 
 
 _GEOMETRY = ("stride", "dilation", "pad", "groups", "layout")
+_FUSED_OPTIONS = ("first", "second")
 _CONVERSION_OPTIONS = ("shape", "axis", "block", "fields")
 _QUANTIZATION_OPTIONS = (
     *("mode", "x_type", "w_type", "out_type", "per_channel", "bias", "activation", "residual"),
@@ -143,6 +148,13 @@ def _problem(op: str, given: dict[str, Any]) -> Problem:
             raise click.UsageError(
                 f"--{'set' if name == 'fields' else name} belongs to {', '.join(CONVERSIONS)}: leave it out"
             )
+    if op == "fused":
+        missing = [f"--{name}" for name in _FUSED_OPTIONS if name not in given]
+        if missing or len(given) > len(_FUSED_OPTIONS):
+            others = [f"--{name.replace('_', '-')}" for name in given if name not in _FUSED_OPTIONS]
+            what = f"needs {', '.join(missing)}" if missing else f"takes no {', '.join(others)}"
+            raise click.UsageError(f"fused {what}: give --first KEY and --second KEY, which say everything")
+        return chained(given["first"], given["second"])
     if op != "conv2d":
         if given:
             name = next(iter(given)).replace("_", "-")

@@ -1,0 +1,161 @@
+"""Two convolutions in one: the problem, its key, its parameters, and the two ways to run it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from exactness import assert_same, expected, run
+
+import qconv
+from qconv import Conv2d, FusedConv2d, Quantization, generator, parse, reference, sample
+from qconv.device import open_device
+from qconv.device.cpu import CpuDevice
+from qconv.generator.apart import Apart
+from qconv.instances.lookup import load, lookup
+from qconv.instances.pair import Pair
+from qconv.keys import chained
+from qconv.target import TARGETS
+from qconv.tune_db.database import Database
+from qconv.tuner.tune import tune
+
+GIVES = Quantization(per_channel=True, x_zero_point=True, y_zero_point=True, bias="int32", activation="leaky_relu")
+TAKES = Quantization(per_channel=True, x_zero_point=True, w_zero_point=True, bias="float32", residual="int8")
+FIRST = Conv2d(1, 8, 8, 16, 16, 3, 3, pad=1, groups=16, quantization=GIVES)
+SECOND = Conv2d(1, 8, 8, 16, 24, 1, 1, quantization=TAKES)
+PROBLEM = FusedConv2d(FIRST, SECOND)
+TARGET = TARGETS["cpu.sm_80"]
+
+
+def test_a_key_is_read_back() -> None:
+    assert parse(str(PROBLEM)) == PROBLEM
+    assert str(PROBLEM) == f"{FIRST}+{SECOND}"
+    assert chained(str(FIRST), "conv2d:k=24:r=1:s=1:per_channel:w_zero_point:bias=float32:residual=int8") == PROBLEM
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (FIRST, replace(SECOND, h=7), "make them equal"),
+        (
+            replace(FIRST, quantization=Quantization(out_type="int32")),
+            SECOND,
+            "gives int32",
+        ),
+        (FIRST, replace(SECOND, quantization=replace(TAKES, x_type="uint8")), "x_type=uint8"),
+        (FIRST, replace(SECOND, quantization=replace(TAKES, x_zero_point=False)), "one zero point"),
+        (replace(FIRST, quantization=replace(GIVES, residual="int8")), SECOND, "only the second can add one"),
+        (replace(FIRST, layout="nchw"), SECOND, "nhwc"),
+        ("conv2d", SECOND, "must be a qconv.Conv2d"),
+    ],
+)
+def test_what_does_not_chain_is_refused(first: Conv2d, second: Conv2d, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        FusedConv2d(first, second)
+
+
+@pytest.mark.parametrize("key", [f"{PROBLEM}+{SECOND}", f"quantize:x=1+{SECOND}", f"{FIRST}+"])
+def test_what_is_no_pair_of_keys_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match="key"):
+        parse(key)
+
+
+def test_the_oracle_is_both_in_turn() -> None:
+    drawn = sample.draw(PROBLEM, 3)
+    x, w1, w2, residual = drawn.arrays
+    given = PROBLEM.of_stage("first", drawn.parameters), PROBLEM.of_stage("second", drawn.parameters)
+    mid = reference.conv2d(FIRST, x, w1, FIRST.checked(given[0]))
+    y = reference.conv2d(SECOND, mid, w2, SECOND.checked(given[1]), residual)
+    assert_same(reference.compute(PROBLEM, drawn)[0], y, "both in turn")
+    assert np.unique(mid).size > 100
+    assert np.unique(y).size > 50
+
+
+def test_a_parameter_of_either_is_checked_and_named() -> None:
+    parameters = sample.draw(PROBLEM, 3).parameters
+    with pytest.raises(ValueError, match=r"first_scale.*they are x_scale"):
+        PROBLEM.checked(parameters | {"first_scale": 1.0})
+    with pytest.raises(ValueError, match="of the second convolution: bias"):
+        PROBLEM.checked(parameters | {"second_bias": np.zeros(3, np.float32)})
+    with pytest.raises(ValueError, match="of the first convolution: y_scale"):
+        PROBLEM.checked(parameters | {"mid_scale": -1.0})
+
+
+def test_it_counts_what_reaches_memory() -> None:
+    assert PROBLEM.io_bytes == FIRST.io_bytes + SECOND.io_bytes - 2 * 8 * 8 * 16
+    assert PROBLEM.operations == FIRST.operations + SECOND.operations
+
+
+def test_in_one_kernel_nothing_between_the_two_is_an_argument() -> None:
+    plan, _ = generator.space(PROBLEM, TARGET, likely=True)
+    arrays = {field.role: field.elements for field in plan[0].fields if field.is_pointer}
+    assert set(arrays) == {"x", "w1", "w2", "y", "residual", "workspace", "value"}
+    # What is allocated beside the caller's arrays: folded sums and weights in another order.
+    assert {f.name for f in plan[0].fields if f.role == "workspace"} == {"offset", "taps", "fragments"}
+
+
+def test_apart_is_the_same_bit_for_bit() -> None:
+    device, drawn = CpuDevice(TARGET), sample.draw(PROBLEM, 5)
+    pair = load(generator.apart_plan(PROBLEM, TARGET), device, "test", "chosen by a test")
+    assert isinstance(pair, Pair)
+    assert_same(run(pair, drawn), expected(PROBLEM, drawn), "apart")  # type: ignore[arg-type]
+    x, w1, w2, residual = (device.upload(array) for array in drawn.arrays)
+    packed = pair.pack(w1, w2, **drawn.parameters)
+    assert_same(packed(x, residual), expected(PROBLEM, drawn), "packed")
+    bound = packed.beside(w1, w2).bind(x, residual)
+    bound.refold()
+    assert_same(bound(), expected(PROBLEM, drawn), "bound")
+    unpacked = packed.unpack()
+    assert unpacked["first"]["w"] is not None
+    assert unpacked["second"]["w"] is not None
+    with pytest.raises(ValueError, match="leave it out"):
+        packed.bind(x, residual, overlap=True)
+    with pytest.raises(ValueError, match="w1, w2"):
+        pair.pack(w1, **drawn.parameters)
+
+
+def test_a_target_without_matrix_instructions_runs_the_two_apart() -> None:
+    assert generator.default(PROBLEM, TARGETS["cpu"]).config.family == "apart"
+    assert generator.space(PROBLEM, TARGETS["cpu"])[0] == []
+
+
+def test_a_config_of_two_is_read_back() -> None:
+    config = generator.apart_plan(PROBLEM, TARGET).config
+    assert isinstance(config, Apart)
+    assert generator.config_from_json(config.as_json()) == config
+    with pytest.raises(ValueError, match="apart"):
+        generator.config_from_json('{"family":"apart","first":{"family":"simt"}}')
+
+
+def test_both_compete_and_lookup_gives_the_faster(tmp_path: Path) -> None:
+    device, where = open_device("cpu.sm_80"), str(tmp_path / "tune.sqlite")
+    with Database.open(where) as database:
+        outcome = tune(PROBLEM, device, database, trials=2)
+        families = {row.config.family for row in database.measurements(problem=PROBLEM)}
+        again = tune(PROBLEM, device, database, trials=2)
+    assert families == {"apart", "fused"}
+    assert (outcome.measured, again.measured, again.known) == (3, 0, 3)
+    assert outcome.best is not None
+    qconv.forget()
+    instance = lookup(PROBLEM, "cpu.sm_80", where)
+    assert (instance.origin, instance.plan.config) == ("exact", outcome.best.config)
+    drawn = sample.draw(PROBLEM, 7)
+    assert_same(run(instance, drawn), expected(PROBLEM, drawn), "looked up")  # type: ignore[arg-type]
+
+
+def test_the_one_liner_is_conv2d_of_conv2d() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.integers(-128, 128, (1, 8, 8, 16), dtype=np.int8)
+    w1 = rng.integers(-128, 128, (16, 3, 3, 1), dtype=np.int8)
+    w2 = rng.integers(-128, 128, (24, 1, 1, 16), dtype=np.int8)
+    bias, scales = rng.integers(-999, 999, 24, dtype=np.int32), np.full(24, 0.005, np.float32)
+    first = {"pad": 1, "groups": 16, "w_scale": 0.004, "activation": "relu"}
+    second = {"bias": bias, "w_scale": scales}
+    scales_of = {"x_scale": 0.02, "mid_scale": 0.05, "y_scale": 0.1, "x_zero_point": 3, "mid_zero_point": -5}
+    y = qconv.conv2d_conv2d(x, w1, w2, first=first, second=second, **scales_of)
+    mid = qconv.conv2d(x, w1, x_scale=0.02, y_scale=0.05, x_zero_point=3, y_zero_point=-5, **first)  # type: ignore[arg-type]
+    assert_same(y, qconv.conv2d(mid, w2, x_scale=0.05, y_scale=0.1, x_zero_point=-5, **second), "one after the other")
+    with pytest.raises(ValueError, match=r"'padding'.*stride, dilation, pad"):
+        qconv.conv2d_conv2d(x, w1, w2, first={"padding": 1})
