@@ -1,0 +1,56 @@
+"""The suite of pairs, from the csv to the document, on the CPU device."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HEAD = (
+    "model,layer1,layer2,fusion_class,pattern,kind1,kind2,act1,between,N,C,H,W,K1,R1,S1,stride1,pad1,dil1,groups1,"
+    "OH1,OW1,K2,R2,S2,stride2,pad2,dil2,groups2,OH2,OW2"
+)
+PAIRS = (
+    "m,a,b,dw+pw,dw3x3+pw1x1,dw,pw,ReLU6,none,1,16,6,6,16,3,3,1,1,1,16,6,6,24,1,1,1,0,1,1,6,6",
+    "m,c,d,dw+pw,dw3x3+pw1x1,dw,pw,ReLU6,none,1,16,6,6,16,3,3,1,1,1,16,6,6,24,1,1,1,0,1,1,6,6",
+    "m,e,f,pw+dw,pw1x1+dw3x3,pw,dw,SiLU,none,1,8,6,6,16,1,1,1,0,1,1,6,6,16,3,3,2,1,1,16,3,3",
+    "m,g,h,dw+pw,dw3x3+pw1x1,dw,pw,ReLU6,pool,1,16,6,6,16,3,3,1,1,1,16,6,6,24,1,1,1,0,1,1,6,6",
+)
+
+
+def document(tmp_path: Path, *options: str) -> dict[str, Any]:
+    from pairs import main
+
+    (tmp_path / "pairs.csv").write_text("\n".join((HEAD, *PAIRS)) + "\n")
+    given = ["--device", "cpu.sm_80", "--commit", "c0ffee", "--out", str(tmp_path / "out")]
+    main([str(tmp_path / "pairs.csv"), *given, *options])
+    found: dict[str, Any] = json.loads((tmp_path / "out/pairs.json").read_text())
+    return found
+
+
+def test_every_pair_is_verified_both_ways(tmp_path: Path) -> None:
+    found = document(tmp_path, "--verify", "--batch", "2")
+    assert (found["summary"]["rows"], found["summary"]["pairs"], found["summary"]["verified"]) == (2, 3, 2)
+    for row in found["rows"]:
+        assert row["verified"] is True
+        assert set(row["configs"]) == {"apart", "fused"}
+    assert found["rows"][0]["pairs"] == ["m/a+b", "m/c+d"]
+
+
+def test_a_row_holds_both_times_and_what_is_chosen(tmp_path: Path) -> None:
+    found = document(tmp_path, "--kinds", "^dw.pw$", "--trials", "2", "--db", str(tmp_path / "tune.sqlite"))
+    (row,) = found["rows"]
+    assert row["verified"] is True
+    assert row["over_apart"] == pytest.approx(row["apart_us"] / row["fused_us"])
+    assert row["time_us"] in (row["apart_us"], row["fused_us"])
+    assert row["chosen"] in ("apart", "fused")
+    # cuDNN needs a GPU: absent, with the reason.
+    assert set(row["missing"]) == {"cudnn_fp16 first", "cudnn_fp16 second"}
+
+
+def test_a_database_is_needed_to_tune(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        document(tmp_path)
+    assert "--verify" in capsys.readouterr().err
