@@ -52,30 +52,30 @@ class Exported:
 
 def export(rows: Iterable[Measurement], folder: Path) -> list[Exported]:
     """Write the winners. Raises ValueError where there is nothing to write; files of another export stay untouched."""
-    kernels: list[Exported] = []
-    for row in sorted(rows, key=lambda row: (row.device, str(row.problem))):
+    kernels: dict[tuple[str, str], Exported] = {}
+    ordered = sorted(rows, key=lambda row: (row.config.family == "apart", row.device, str(row.problem)))
+    for row in ordered:
         try:
             plan = generator.plan(row.problem, row.config, target(row.target))
         except Infeasible as refused:
             raise ValueError(
                 f"the winner of {row.problem} is not feasible any more ({refused}): tune it again"
             ) from None
-        # Two that are faster apart are two files, each with its own problem and the time of both.
+        # Two that are faster apart are two files, unless they are there as winners of their own problems.
         for part in plan.parts or (plan,):
             source = generator.render(part)
-            of_part = (
-                replace(row, problem=part.problem, config=part.config, digest=source.digest) if plan.parts else row
-            )
-            kernels.append(Exported(of_part, part, source))
+            one = replace(row, problem=part.problem, config=part.config, digest=source.digest) if plan.parts else row
+            kernels.setdefault((row.device, source.digest), Exported(one, part, source))
     if not kernels:
         raise ValueError("the database has no winner to export: run qconv-tune tune first")
+    found = list(kernels.values())
     folder.mkdir(parents=True, exist_ok=True)
-    for kernel in kernels:
+    for kernel in found:
         (folder / kernel.file).write_text(kernel.text)
-    (folder / HEADER).write_text(_header(kernels))
-    manifest = {"format": FORMAT, "header": HEADER, "kernels": [_entry(kernel) for kernel in kernels]}
+    (folder / HEADER).write_text(_header(found))
+    manifest = {"format": FORMAT, "header": HEADER, "kernels": [_entry(kernel) for kernel in found]}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    return kernels
+    return found
 
 
 def _entry(kernel: Exported) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from qconv import Conv2d, Quantization, generator
+from qconv import Conv2d, FusedConv2d, Quantization, generator
 from qconv.device import cpu_runtime
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
-from qconv.generator import Source
+from qconv.generator import Plan, Source
 from qconv.generator.plan import Field
 from qconv.instances.export import HEADER, Exported, export
 from qconv.target import target
@@ -28,12 +28,15 @@ PROBLEMS = (
 
 
 def winner(problem: Conv2d, name: str) -> Measurement:
-    plan = generator.default(problem, target(name))
+    return row_of(generator.default(problem, target(name)))
+
+
+def row_of(plan: Plan) -> Measurement:
     return Measurement(
-        problem=problem,
+        problem=plan.problem,
         config=plan.config,
-        device=f"a {name}",
-        target=name,
+        device=f"a {plan.target.name}",
+        target=plan.target.name,
         toolchain="any",
         digest=generator.render(plan).digest,
         outcome="correct",
@@ -109,3 +112,23 @@ def test_nothing_to_export_is_an_error_and_writes_nothing(tmp_path: Path) -> Non
     with pytest.raises(ValueError, match="no winner to export"):
         export([], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_two_that_are_faster_apart_are_two_files_and_each_kernel_is_one(tmp_path: Path) -> None:
+    first = Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8)
+    pair = FusedConv2d(first, Conv2d(1, 6, 6, 8, 16, 1, 1))
+    apart = generator.apart_plan(pair, target("cpu"))
+    rows = [row_of(plan) for plan in (apart, apart.parts[0])]
+    kernels = export(rows, tmp_path)
+    assert [str(kernel.row.problem) for kernel in kernels] == [str(first), str(pair.second)]
+    assert len({kernel.file for kernel in kernels}) == 2
+
+
+def test_the_arguments_of_two_in_one_kernel_are_named_after_each(tmp_path: Path) -> None:
+    pair = FusedConv2d(Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8), Conv2d(1, 6, 6, 8, 16, 1, 1))
+    plan = generator.space(pair, target("sm_80"), likely=False)[0][0]
+    export([row_of(plan)], tmp_path)
+    entry = json.loads((tmp_path / "manifest.json").read_text())["kernels"][0]
+    names = [argument["name"] for argument in entry["arguments"]]
+    assert {"first_x", "first_w", "second_w", "second_y"} <= set(names)
+    assert len(names) == len(set(names))
