@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from exactness import assert_same, expected, run
 
 import qconv
@@ -159,3 +161,27 @@ def test_the_one_liner_is_conv2d_of_conv2d() -> None:
     assert_same(y, qconv.conv2d(mid, w2, x_scale=0.05, y_scale=0.1, x_zero_point=-5, **second), "one after the other")
     with pytest.raises(ValueError, match=r"'padding'.*stride, dilation, pad"):
         qconv.conv2d_conv2d(x, w1, w2, first={"padding": 1})
+
+
+FIRST_KEY = (
+    "conv2d:n=1:h=5:w=5:c=8:k=8:r=3:s=3:pad=1,1,1,1:groups=8:x_type=int8:w_type=int8:out_type=uint8:y_zero_point"
+)
+SECOND_KEY = "conv2d:k=16:r=1:s=1:w_type=int8:out_type=int8"
+
+
+def test_the_command_takes_two_keys() -> None:
+    from qconv.cli import commands
+
+    runner = CliRunner()
+    given = ["fused", "--first", FIRST_KEY, "--second", SECOND_KEY]
+    ran = runner.invoke(commands, ["run", *given, "--device", "cpu.sm_80", "--verify", "--json"])
+    assert ran.exit_code == 0, ran.output
+    found = json.loads(ran.stdout)
+    assert found["verified"] is True
+    assert parse(found["problem"]) == chained(FIRST_KEY, SECOND_KEY)
+    refused = runner.invoke(commands, ["source", "fused", "--first", FIRST_KEY])
+    assert refused.exit_code == 2
+    assert "needs --second" in refused.output
+    refused = runner.invoke(commands, ["source", *given, "--n", "3"])
+    assert refused.exit_code == 2
+    assert "takes no --n" in refused.output
