@@ -118,7 +118,7 @@ def fastest(problem: FusedConv2d, device: Device, db: str) -> dict[str, Measurem
     """The best row of either family."""
     with open_layers(db, device) as layers:
         rows = ranked(layers.measurements(problem=problem, device=device.name, target=device.target.name))
-    return {family: row for row in reversed(rows) for family in (row.config.family,)}
+    return {row.config.family: row for row in reversed(rows)}
 
 
 def measured(

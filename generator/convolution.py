@@ -129,6 +129,11 @@ def pads_with_zero_point(problem: Conv2d) -> bool:
     return any(problem.pad) and q.x_zero_point and q.mode.padding == "zero_point"
 
 
+def load_bytes(aligned_to: int) -> int:
+    """The widest copy that every start of a row and every offset in it allows."""
+    return next((width for width in (16, 8, 4) if aligned_to % width == 0), 1)
+
+
 def input_span(problem: Conv2d, rows: int, columns: int) -> tuple[int, int]:
     """Rows and columns of the input that a tile of outputs looks at."""
     return (

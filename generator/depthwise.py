@@ -79,7 +79,8 @@ def plan(problem: Conv2d, config: Depthwise, target: Target) -> Plan:
     at_most(taken, 4 * words, f"run={config.run}: taps in the {words} words of a filter row")
     at_most(config.rows * config.columns * vector * problem.r * words, MOST_PRODUCTS, "dot products of a thread")
     at_most(_span(problem, config)[0], MOST_INPUT_ROWS, "input rows of a thread")
-    at_most(held_words(problem, config), MOST_WORDS, "registers for filters, pixels and sums")
+    held = held_words(problem, config.rows, config.columns, vector, config.run)
+    at_most(held, MOST_WORDS, "registers for filters, pixels and sums")
     tiles_h, tiles_w = ceil_div(problem.oh, config.rows), ceil_div(problem.ow, config.columns)
     vectors = ceil_div(problem.k, vector)
     units = problem.n * tiles_h * tiles_w * vectors
@@ -130,13 +131,13 @@ def _span(problem: Conv2d, config: Depthwise) -> tuple[int, int]:
     return input_span(problem, config.rows, config.columns)
 
 
-def held_words(problem: Conv2d, config: Depthwise) -> int:
+def held_words(problem: Conv2d, rows: int, columns: int, vector: int, run: int) -> int:
     """What a thread holds at a time: its filters, a row of pixels, the sums of the outputs that look at that row."""
-    _, width = _span(problem, config)
-    open_rows = min(config.rows, ceil_div((problem.r - 1) * problem.dilation[0] + 1, problem.stride[0]))
-    sums = open_rows * config.columns * config.vector * (1 + problem.quantization.w_zero_point)
-    filters = config.run * problem.r * ceil_div(problem.s, 4) * config.vector
-    return filters + sums + width * config.vector // 4 + config.vector
+    _, width = input_span(problem, rows, columns)
+    open_rows = min(rows, ceil_div((problem.r - 1) * problem.dilation[0] + 1, problem.stride[0]))
+    sums = open_rows * columns * vector * (1 + problem.quantization.w_zero_point)
+    filters = run * problem.r * ceil_div(problem.s, 4) * vector
+    return filters + sums + width * vector // 4 + vector
 
 
 def cost(plan: Plan) -> float:
@@ -154,7 +155,8 @@ def cost(plan: Plan) -> float:
     blocks = plan.main.grid[0]
     if target.vendor == "cpu":  # one thread after the other
         return blocks * config.threads * work / 40
-    registers = min(255.0, 24 + 0.6 * held_words(problem, config))
+    held_by_thread = held_words(problem, config.rows, config.columns, config.vector, config.run)
+    registers = min(255.0, 24 + 0.6 * held_by_thread)
     resident = max(
         1, min(int(target.registers_per_sm / (registers * config.threads)), target.threads_per_sm // config.threads)
     )

@@ -10,6 +10,7 @@ from typing import ClassVar
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
+from qconv.generator.convolution import load_bytes
 from qconv.generator.plan import Config, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -140,8 +141,8 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
             f"{warps} warps of {warp_m}x{warp_n}: a tile of {tile_m}x{tile_n} takes at least 4, of at least 32x32"
         )
     nhwc = problem.layout == "nhwc"
-    x_bytes = _load_bytes(problem.c_group) if nhwc else 1
-    w_bytes = _load_bytes(problem.reduction)
+    x_bytes = load_bytes(problem.c_group) if nhwc else 1
+    w_bytes = load_bytes(problem.reduction)
     for name, rows, width in (("x", tile_m, x_bytes), ("w", tile_n, w_bytes)):
         pieces = ceil_div(rows * tile_k, max(width, 4) * threads)
         at_most(pieces, 16, f"loads of {name} a thread has in flight at {width} bytes each")
@@ -159,11 +160,6 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
         tiles=tiles_m * tiles_n * problem.groups,
         steps=ceil_div(problem.reduction, tile_k),
     )
-
-
-def _load_bytes(aligned_to: int) -> int:
-    """The widest copy that every start of a row and every offset in it allows."""
-    return next((width for width in (16, 8, 4) if aligned_to % width == 0), 1)
 
 
 def checked(problem: Conv2d, config: Mma, target: Target) -> Shape:

@@ -18,16 +18,17 @@ from qconv.generator.convolution import (
     argument_fields,
     fold_constants,
     input_span,
+    load_bytes,
     pads_with_zero_point,
     problem_constants,
 )
+from qconv.generator.depthwise import MOST_WORDS, held_words
 from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# Sums of a lane, and filters, sums and pixels of a thread: more do not fit its registers.
+# Of a lane: more do not fit its registers.
 MOST_SUMS = 128
-MOST_WORDS = 144
 # Steps of a loop that is written out: of more, the compiler would load the weights ahead and spill them.
 MOST_UNROLLED = 4
 WEIGHTS = "a set of weights"
@@ -92,7 +93,7 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
     fields = [f for f in argument_fields(problem, (own,)) if f.name != ("y" if share.stage == "first" else "x")]
     at_once = math.gcd(roles["lane_k"], problem.k)
     out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
-    width = next((n for n in (16, 8, 4) if problem.c % n == 0), 1)
+    width = load_bytes(problem.c)
     alignment = {"w": 1}
     if share.stage == "first":
         alignment["x"] = roles["lane_k"] if kind == "depthwise" else width
@@ -218,10 +219,7 @@ def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
     at_most(rows, max(1, 2 * share.rows - 1), f"rows of a thread (a tile has {share.rows})")
     taken = problem.s + problem.stride[1]
     run = 2 if problem.dilation[1] == 1 and taken <= 4 * words else 1
-    _, width = input_span(problem, rows, columns)
-    open_rows = min(rows, ceil_div((problem.r - 1) * problem.dilation[0] + 1, problem.stride[0]))
-    held = run * problem.r * words * vector + vector
-    held += open_rows * columns * vector * (1 + problem.quantization.w_zero_point) + width * vector // 4
+    held = held_words(problem, rows, columns, vector, run)
     at_most(held, MOST_WORDS, "registers for filters, pixels and sums")
     vectors = problem.k // vector
     config = (

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from qconv.fused import NAMES, FusedConv2d
+from qconv.fused import NAMES, OF_EACH, FusedConv2d
 from qconv.instances.api import conv2d_problem
 from qconv.instances.arguments import device_of
 from qconv.instances.lookup import lookup
 
 # Of a convolution: what says which kernel it is, and no value of a call.
 _SHAPE = ("stride", "dilation", "pad", "groups", "activation", "out_type", "mode")
-_VALUES = ("w_scale", "w_zero_point", "bias", "slope", "low", "high")
 
 
 def conv2d_conv2d(
@@ -43,9 +42,9 @@ def conv2d_conv2d(
     """
     one, two = dict(first or {}), dict(second or {})
     for name, given in (("first", one), ("second", two)):
-        if unknown := [key for key in given if key not in (*_SHAPE, *_VALUES)]:
+        if unknown := [key for key in given if key not in (*_SHAPE, *OF_EACH)]:
             raise ValueError(
-                f"{name}={{{unknown[0]!r}: ...}} is not known; each of the two takes {', '.join((*_SHAPE, *_VALUES))}"
+                f"{name}={{{unknown[0]!r}: ...}} is not known; each of the two takes {', '.join((*_SHAPE, *OF_EACH))}"
             )
     problem_1 = conv2d_problem(x, w1, x_zero_point=x_zero_point, y_zero_point=mid_zero_point, **_of_problem(one))
     mid = _Shaped(problem_1.y_shape, problem_1.quantization.out_type)
@@ -55,8 +54,8 @@ def conv2d_conv2d(
     )  # fmt: skip
     problem = FusedConv2d(problem_1, problem_2)
     values = {
-        **{NAMES["first"][name]: one[name] for name in _VALUES if name in one},
-        **{NAMES["second"][name]: two[name] for name in _VALUES if name in two},
+        **{NAMES["first"][name]: one[name] for name in OF_EACH if name in one},
+        **{NAMES["second"][name]: two[name] for name in OF_EACH if name in two},
         "x_scale": x_scale, "x_zero_point": x_zero_point, "mid_scale": mid_scale, "mid_zero_point": mid_zero_point,
         "y_scale": y_scale, "y_zero_point": y_zero_point, "residual_scale": residual_scale,
         "residual_zero_point": residual_zero_point,

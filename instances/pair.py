@@ -19,7 +19,6 @@ class PackedPair:
     def __init__(self, pair: Pair, first: Packed, second: Packed) -> None:
         self.instance = pair
         self.first, self.second = first, second
-        self.computed = first.computed or second.computed
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False) -> Any:
         with self.instance.device.on(stream):

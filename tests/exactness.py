@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from qconv import generator, reference, sample
 from qconv.device import Device
+from qconv.device.cpu import CpuDevice
 from qconv.generator import Plan
 from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
@@ -36,6 +37,12 @@ def check(plan: Plan, device: Device, seed: int) -> None:
     assert_same(
         run(instance, drawn), expected(problem, drawn), f"{plan.config} on {device.name}, seed {seed}, {problem}"
     )
+
+
+def check_all(plans: list[Plan], first: int) -> None:
+    """Copies are made as late as they may be (even seeds) and as early; threads in order, in reverse, and at random."""
+    for index, plan in enumerate(plans, first):
+        check(plan, CpuDevice(plan.target, seed=index % 6), seed=index)
 
 
 def run(instance: Instance, drawn: sample.Sample) -> NDArray[Any]:

@@ -6,10 +6,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from exactness import check
+from exactness import check_all
 from random_fused import KINDS, fused_plan, fused_problems, kind_of
 
-from qconv.device.cpu import CpuDevice
 from qconv.generator import FAMILIES, Plan
 from qconv.target import TARGETS
 
@@ -22,12 +21,6 @@ FAST, FAST_SEED, LONG_SEED = 3, 1, 2
 def plans(name: str, seed: int, count: int, first: int) -> list[Plan]:
     chosen = list(enumerate(fused_problems(seed, count, TARGETS[name])))[first : first + CHUNK]
     return [fused_plan(problem, TARGETS[name], index) for index, problem in chosen]
-
-
-def check_all(plans: list[Plan], first: int) -> None:
-    """Copies are made as late as they may be (even seeds) and as early; threads in order, in reverse, and at random."""
-    for index, plan in enumerate(plans, first):
-        check(plan, CpuDevice(plan.target, seed=index % 6), seed=index)
 
 
 @pytest.mark.parametrize("name", LONG)

@@ -6,12 +6,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from exactness import check
+from exactness import check_all
 from random_matrix import BANDS, EMULATIONS, constants, matrix_plan, matrix_problems, served
 from random_problems import problems
 
 from qconv import generator
-from qconv.device.cpu import CpuDevice
 from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.generator.mma_space import CHOICES
@@ -31,12 +30,6 @@ def plans(name: str, seed: int, count: int, first: int, chunk: int) -> list[Plan
     target = TARGETS[name]
     chosen = list(enumerate(matrix_problems(seed, count, target)))[first : first + chunk]
     return [matrix_plan(problem, target, index) for index, problem in chosen]
-
-
-def check_all(plans: list[Plan], first: int) -> None:
-    """Copies are made as late as they may be (even seeds) and as early; threads in order, in reverse, and at random."""
-    for index, plan in enumerate(plans, first):
-        check(plan, CpuDevice(plan.target, seed=index % 6), seed=index)
 
 
 @pytest.mark.parametrize("first", range(0, FAST, CHUNK))

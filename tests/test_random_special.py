@@ -6,10 +6,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from exactness import check
+from exactness import check_all
 from random_special import SHAPES, special_plan, special_problems
 
-from qconv.device.cpu import CpuDevice
 from qconv.generator import FAMILIES, Plan
 from qconv.target import TARGETS
 
@@ -23,12 +22,6 @@ ROLES = {"depthwise": "gathers", "direct": "fills", "stem": "quads", "gemv": "ga
 def plans(family: str, seed: int, count: int, first: int) -> list[Plan]:
     chosen = list(enumerate(special_problems(family, seed, count)))[first : first + CHUNK]
     return [special_plan(family, problem, TARGET[family], index) for index, problem in chosen]
-
-
-def check_all(plans: list[Plan], first: int) -> None:
-    """Copies are made as late as they may be (even seeds) and as early; threads in order, in reverse, and at random."""
-    for index, plan in enumerate(plans, first):
-        check(plan, CpuDevice(plan.target, seed=index % 6), seed=index)
 
 
 @pytest.mark.parametrize("family", SHAPES)

@@ -12,22 +12,23 @@ from qconv.quantization import X_TYPES, Parameters
 
 BETWEEN = "+"  # the keys of the two
 
+# What both have.
+OF_EACH = ("w_scale", "w_zero_point", "bias", "slope", "low", "high")
 # What each of the two takes of a call's parameters, by its own name for it. The scale and the zero point of what lies
 # between them are the output's of one and the input's of the other.
-_OF_EACH = ("w_scale", "w_zero_point", "bias", "slope", "low", "high")
 NAMES = {
     "first": {
         "x_scale": "x_scale",
         "x_zero_point": "x_zero_point",
         "y_scale": "mid_scale",
         "y_zero_point": "mid_zero_point",
-        **{name: f"first_{name}" for name in _OF_EACH},
+        **{name: f"first_{name}" for name in OF_EACH},
     },
     "second": {
         "x_scale": "mid_scale",
         "x_zero_point": "mid_zero_point",
         **{name: name for name in ("y_scale", "y_zero_point", "residual_scale", "residual_zero_point")},
-        **{name: f"second_{name}" for name in _OF_EACH},
+        **{name: f"second_{name}" for name in OF_EACH},
     },
 }
 
