@@ -236,6 +236,8 @@ def main(arguments: list[str] | None = None) -> None:
                 flush=True,
             )
     child.stop()
+    if options.verify:
+        pool.shutdown(cancel_futures=True)  # what was not begun
     print(summary(rows))
     if not all(row["verified"] for row in rows):
         sys.exit("some differ from the oracle")

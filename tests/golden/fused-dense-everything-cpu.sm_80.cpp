@@ -1011,7 +1011,8 @@ struct Sink {
 #pragma unroll
         for (int i = 0; i < COUNT; i += VECTOR_K) {
             if (K_TAIL && k + i >= K) continue;
-            struct alignas(VECTOR_K * sizeof(Residual)) Vector { Residual element[VECTOR_K]; };
+            constexpr int BYTES = VECTOR_K * sizeof(Residual);
+            struct alignas(BYTES < 16 ? BYTES : 16) Vector { Residual element[VECTOR_K]; };
             const Vector vector = *reinterpret_cast<const Vector*>(from + i);
 #pragma unroll
             for (int j = 0; j < VECTOR_K; ++j) residuals.element[i + j] = vector.element[j];
