@@ -42,6 +42,7 @@ class Share(Config):
     stage: str  # first or second
     rows: int
     columns: int
+    blocks: int  # that have some of its output channels each
     m: int  # atoms of pixels of a warp; rows of pixels of a thread
     n: int  # atoms of channels of a warp; fours of channels of a thread
 
@@ -138,6 +139,8 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
             **roles,
             "stage": share.stage,
             "kind": kind,
+            "divided": share.blocks > 1,
+            "holds": False,
             "does": ("spread", "fold") if folds else ("spread",),
             "sink": f"fused/into_{'tile' if share.stage == 'first' else 'image'}.j2",
             "spread_threads": SPREAD_THREADS,
@@ -171,8 +174,11 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
     of_slab = max(_chunks_of(problem, slab, slab_k, all_chunks) for slab in range(slabs))
     taps = problem.r * problem.s
     steps = ceil_div(taps * of_slab, step_chunks)
+    block_slabs = ceil_div(slabs, share.blocks)
+    at_most(share.blocks, ceil_div(slabs, block_slabs), f"shares (the {share.stage} convolution has {slabs} slabs)")
+    step_words = share.n * atom.lane_words * target.warp_size * (1 + q.w_zero_point)
     # Behind the last step another is loaded, and not used.
-    words = (slabs * steps + 1) * share.n * atom.lane_words * target.warp_size * (1 + q.w_zero_point)
+    words = (block_slabs * share.blocks * steps + 1) * step_words
     at_most(words, 2**28, "words of weights")
     config = (
         Constant("ATOMS", share.n, "of channels, of a warp"),
@@ -183,6 +189,7 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
         Constant("ATOM_N", atom.channels, "channels of one instruction"),
         Constant("SLAB_K", slab_k, "output channels of a warp"),
         Constant("ALL_SLABS", slabs),
+        Constant("BLOCK_SLABS", block_slabs, "of a block"),
         Constant("TAPS", taps),
         Constant("CHUNKS", of_slab, "of 16 input channels that a slab looks at"),
         Constant("ALL_CHUNKS", all_chunks),
@@ -194,10 +201,14 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
         **atom.roles(q, target, "windows"),
         "lane_k": share.n * atom.lane_channels,
         "slab_k": slab_k,
+        "block_k": block_slabs * slab_k,
         "words": sums + max(2 * share.n * atom.lane_words + 4 * share.m, 3 * share.n * atom.lane_channels) + 24,
         "whole_taps": of_slab % step_chunks == 0,
         "rolled": steps > MOST_UNROLLED,
         "unroll": MOST_UNROLLED,
+        # What a block's slabs take in shared memory, and 16 bytes of it at a time.
+        "held_bytes": 4 * (block_slabs * steps + 1) * step_words,
+        "held_copies": block_slabs * steps * step_words // 4,
     }
     return (config, follows), words, roles, ("matrices",) if atom.is_nvidia else ()
 
@@ -228,6 +239,13 @@ def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
         Constant("VECTOR", vector, "channels of a thread"),
         Constant("RUN", run, "neighbouring outputs that share the words of the first"),
     )
-    follows = (Constant("WORDS", words, "of four taps in a filter row"), Constant("VECTORS", vectors, "of channels"))
+    block_chunks = ceil_div(chunks(problem.c), share.blocks)
+    at_most(share.blocks, ceil_div(chunks(problem.c), block_chunks), "shares (each has 16 channels or more)")
+    follows = (
+        Constant("WORDS", words, "of four taps in a filter row"),
+        Constant("VECTORS", vectors, "of channels"),
+        *((Constant("BLOCK_K", 16 * block_chunks, "channels of a block"),) * (share.blocks > 1)),
+    )
     taps = problem.r * words * vectors * vector
-    return (config, follows), taps, {"lane_k": vector, "slab_k": vector, "words": held + 16}, ("bytes", "near")
+    roles = {"lane_k": vector, "slab_k": vector, "block_k": 16 * block_chunks, "words": held + 16}
+    return (config, follows), taps, roles, ("bytes", "near")

@@ -18,7 +18,7 @@ from qconv.target import TARGETS
 GIVES = Quantization("int8", "int8", "int8", True, True, False, True, "int32", "relu6")
 TAKES = Quantization("int8", "int8", "int8", True, True, True, True, "int32", residual="int8")
 # Tiles that the problem does not fill, and fewer blocks than tiles.
-TILE = Fused(tile_h=4, tile_w=7, warps=4, residents=1, first_m=1, first_n=2, second_m=1, second_n=2)
+TILE = Fused(tile_h=4, tile_w=7, warps=4, residents=1, shares=1, holds=0, first_m=1, first_n=2, second_m=1, second_n=2)
 
 
 def conv(kind: str, c: int, k: int, q: Quantization) -> Conv2d:
@@ -39,6 +39,8 @@ PLANS = {
     "dw, pw": plan_of(SM_80, "dw pw"),
     "pw, dw": plan_of(SM_80, "pw dw", second_m=2),
     "dense, grouped": plan_of(SM_80, "dense grouped"),
+    "dw, pw, shared": plan_of(SM_80, "dw pw", shares=2, holds=1, second_n=1),
+    "dense, pw, held": plan_of(SM_80, "dense pw", holds=2),
     "bytes": plan_of(SM_80, "dense pw", c=11, k=21),
     "registers": plan_of("cpu.sm_75", "dense dense"),
     "mfma": plan_of("cpu.gfx942", "pw dense", first_n=1, second_n=1),
@@ -84,12 +86,21 @@ PLANTED = {
     ),
     "no wait for the input": Planted(
         "pw, dw",
-        "        copies.template wait<0>();\n",
+        "        copies.wait<0>();\n",
         "",
         "address",
         "runtime error",
         "more asynchronous copies than COPIES_IN_FLIGHT",
         (2,),
+    ),
+    "no wait for the weights": Planted(
+        "dw, pw, shared", "    copies.wait<0>();  // the weights\n", "", "address", WRONG, "", (LATE,)
+    ),
+    "a slab of another share": Planted(
+        "dw, pw, shared", "share * BLOCK_SLABS + of_block;", "of_block;", "address", WRONG
+    ),
+    "a share past the last": Planted(
+        "dw, pw, shared", "if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;", "", "address", OVERFLOW
     ),
     "the next input over this one": Planted(
         "pw, dw",

@@ -67,7 +67,18 @@ TALL = Depthwise(rows=8, columns=4, vector=4, run=2, threads=128)
 TILE = Direct(tile_h=8, tile_w=16, slabs=2, warps=4, batch=2, residents=3)
 FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, residents=4)
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
-PIECES = Fused(tile_h=8, tile_w=14, warps=4, residents=2, first_m=2, first_n=2, second_m=2, second_n=2)
+PIECES = Fused(
+    tile_h=8,
+    tile_w=14,
+    warps=4,
+    residents=2,
+    shares=1,
+    holds=0,
+    first_m=2,
+    first_n=2,
+    second_m=2,
+    second_n=2,
+)
 SLICED = Choosing(threads=256, team=256, vector=4, unroll=2, slices=16)
 
 
@@ -176,6 +187,11 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         FusedConv2d(conv(SEPARABLE, GIVES), conv(PROJECT, replace(GIVES, x_type="uint8", x_zero_point=True))),
         "sm_90a",
         PIECES,
+    ),
+    "fused-cluster-sm_90a.cu": (
+        FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
+        "sm_90a",
+        replace(PIECES, shares=2, holds=1, second_n=1),
     ),
     "fused-pointwise-depthwise-gfx942.hip": (
         FusedConv2d(conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID)),

@@ -6,7 +6,8 @@
 //   y = second(first(x, w1), w2); uint8 between the two, in shared memory; the math of each is with it
 //
 // target    cpu.sm_80
-// config    fused tile_h=8 tile_w=14 warps=4 residents=2 first_m=2 first_n=2 second_m=1 second_n=2
+// config    fused tile_h=8 tile_w=14 warps=4 residents=2 shares=1 holds=0 first_m=2 first_n=2 second_m=1
+//           second_n=2
 // launch    first_spread<<<163x1x1, 128, 0 B>>>, once a set of weights
 // launch    second_fold<<<96x1x1, 128, 512 B>>>, once a set of weights
 // launch    second_spread<<<326x1x1, 128, 0 B>>>, once a set of weights
@@ -25,7 +26,7 @@ constexpr int THREADS = 128;
 constexpr int TILES_H = 4;
 constexpr int TILES_W = 2;
 constexpr int TILES = 32;
-constexpr int PLACES = 8;  // blocks, which have tiles in turn
+constexpr int PLACES = 8;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 1;
@@ -252,6 +253,7 @@ constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 8;  // channels of one instruction
 constexpr int SLAB_K = 16;  // output channels of a warp
 constexpr int ALL_SLABS = 6;
+constexpr int BLOCK_SLABS = 6;  // of a block
 constexpr int TAPS = 9;
 constexpr int CHUNKS = 6;  // of 16 input channels that a slab looks at
 constexpr int ALL_CHUNKS = 6;
@@ -414,21 +416,12 @@ using Source = Input;
 struct Loader {
     const Arguments& args;
     Input& input;
-    tile::Copies copies;
+    tile::Copies& copies;
 
-    __device__ __forceinline__ Loader(const Arguments& args, Input& input) : args(args), input(input) {}
+    __device__ __forceinline__ Loader(const Arguments& args, Input& input, tile::Copies& copies)
+        : args(args), input(input), copies(copies) {}
 
     __device__ __forceinline__ void begin(const Tile& tile) {
-        copy_rows(tile);
-        copies.commit();
-    }
-
-    __device__ __forceinline__ void wait() {
-        copies.template wait<0>();
-    }
-
-private:
-    __device__ __forceinline__ void copy_rows(const Tile& tile) {
         constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
         constexpr int ACROSS = PER_ROW < THREADS ? PER_ROW : THREADS, AT_ONCE = THREADS / ACROSS;
         const int first_row = tile.mid_row() * STRIDE_H - PAD_TOP;
@@ -452,6 +445,7 @@ private:
         }
     }
 
+private:
     __device__ __forceinline__ void copy(
         unsigned char* to, const X* from, bool is_inside, [[maybe_unused]] int c) {
         copies.template copy<WIDTH>(tile::shared_address(to), from, is_inside);
@@ -655,8 +649,8 @@ struct WeightsAt {
     const int* words;
     unsigned index;
 
-    __device__ __forceinline__ WeightsAt(const Arguments& args, int slab)
-        : words(args.fragments), index(slab * (STEPS * 1 * STEP_WORDS) + tile::lane() * GROUP_WORDS) {}
+    __device__ __forceinline__ WeightsAt(const int* words, int slab)
+        : words(words), index(slab * (STEPS * 1 * STEP_WORDS) + tile::lane() * GROUP_WORDS) {}
 
     __device__ __forceinline__ Weights load() {
         Weights weights;
@@ -737,9 +731,8 @@ __device__ __forceinline__ void multiply_step(
 // All products of a slab with BATCH atoms of pixels. The weights of the next step come while one is
 // multiplied; behind the last slab's last there is one more to load.
 __device__ __forceinline__ void multiply(
-    const Arguments& args, Source& source, int slab, int first_pixel, Sums& sums) {
+    WeightsAt at, Source& source, int slab, int first_pixel, Sums& sums) {
     const Windows windows(source, slab, first_pixel);
-    WeightsAt at(args, slab);
     Weights next = at.load();
 #pragma unroll 1
     for (int r = 0; r < R; ++r) {
@@ -778,12 +771,13 @@ __device__ __forceinline__ void finish_pixels(
 }
 
 // The outputs of a tile's pixels: the warps take slabs and runs of pixels in turn.
-__device__ __forceinline__ void run(const Arguments& args, Source& source, const Sink& sink) {
+__device__ __forceinline__ void run(
+    const Arguments& args, Source& source, const Sink& sink) {
 #pragma unroll 1
-    for (int item = tile::warp(); item < ALL_SLABS * RUNS; item += THREADS / WARP_SIZE) {
+    for (int item = tile::warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
         const int slab = item / RUNS, first_pixel = item % RUNS * RUN;
         Sums sums = {};
-        multiply(args, source, slab, first_pixel, sums);
+        multiply(WeightsAt(args.fragments, slab), source, slab, first_pixel, sums);
         Channel channels[LANE_K];
         load_channels(args, slab * SLAB_K + channel_lane() * LANE_K, channels);
         finish_pixels(sink, slab, first_pixel, sums, channels);
@@ -830,6 +824,7 @@ constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 8;  // channels of one instruction
 constexpr int SLAB_K = 16;  // output channels of a warp
 constexpr int ALL_SLABS = 6;
+constexpr int BLOCK_SLABS = 6;  // of a block
 constexpr int TAPS = 9;
 constexpr int CHUNKS = 6;  // of 16 input channels that a slab looks at
 constexpr int ALL_CHUNKS = 6;
@@ -1234,8 +1229,8 @@ struct WeightsAt {
     const int* words;
     unsigned index;
 
-    __device__ __forceinline__ WeightsAt(const Arguments& args, int slab)
-        : words(args.fragments), index(slab * (STEPS * 2 * STEP_WORDS) + tile::lane() * GROUP_WORDS) {}
+    __device__ __forceinline__ WeightsAt(const int* words, int slab)
+        : words(words), index(slab * (STEPS * 2 * STEP_WORDS) + tile::lane() * GROUP_WORDS) {}
 
     __device__ __forceinline__ Weights load() {
         Weights weights;
@@ -1323,9 +1318,8 @@ __device__ __forceinline__ void multiply_step(
 // All products of a slab with BATCH atoms of pixels. The weights of the next step come while one is
 // multiplied; behind the last slab's last there is one more to load.
 __device__ __forceinline__ void multiply(
-    const Arguments& args, Source& source, int slab, int first_pixel, Sums& sums) {
+    WeightsAt at, Source& source, int slab, int first_pixel, Sums& sums) {
     const Windows windows(source, slab, first_pixel);
-    WeightsAt at(args, slab);
     Weights next = at.load();
 #pragma unroll 1
     for (int r = 0; r < R; ++r) {
@@ -1366,12 +1360,13 @@ __device__ __forceinline__ void finish_pixels(
 }
 
 // The outputs of a tile's pixels: the warps take slabs and runs of pixels in turn.
-__device__ __forceinline__ void run(const Arguments& args, Source& source, const Sink& sink) {
+__device__ __forceinline__ void run(
+    const Arguments& args, Source& source, const Sink& sink) {
 #pragma unroll 1
-    for (int item = tile::warp(); item < ALL_SLABS * RUNS; item += THREADS / WARP_SIZE) {
+    for (int item = tile::warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
         const int slab = item / RUNS, first_pixel = item % RUNS * RUN;
         Sums sums = {};
-        multiply(args, source, slab, first_pixel, sums);
+        multiply(WeightsAt(args.fragments, slab), source, slab, first_pixel, sums);
         Channel channels[LANE_K];
         load_channels(args, slab * SLAB_K + channel_lane() * LANE_K, channels);
         finish_pixels(sink, slab, first_pixel, sums, channels);
@@ -1424,17 +1419,21 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 extern "C" __global__ void __launch_bounds__(THREADS)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
-    first::Loader loader(args.first, shared.input);
+    tile::Copies copies;
+    first::Loader loader(args.first, shared.input, copies);
     loader.begin(Tile(tile::block_x()));
+    copies.commit();
     for (int index = tile::block_x(); index < TILES; index += PLACES) {
         const Tile tile(index);
-        loader.wait();
+        copies.wait<0>();
         tile::barrier();  // the input is there, and what lay between the two is read
         const first::Sink mid(shared.mid, tile, second::padding_byte(args.second));
         first::run(args.first, shared.input, mid);
         tile::barrier();
         if (index + PLACES < TILES) loader.begin(Tile(index + PLACES));
-        second::run(args.second, shared.mid, second::Sink(args.second, tile));
+        copies.commit();
+        const second::Sink out(args.second, tile);
+        second::run(args.second, shared.mid, out);
     }
 }
 

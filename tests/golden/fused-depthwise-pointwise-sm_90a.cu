@@ -6,7 +6,8 @@
 //   y = second(first(x, w1), w2); uint8 between the two, in shared memory; the math of each is with it
 //
 // target    sm_90a
-// config    fused tile_h=8 tile_w=14 warps=4 residents=2 first_m=2 first_n=2 second_m=2 second_n=2
+// config    fused tile_h=8 tile_w=14 warps=4 residents=2 shares=1 holds=0 first_m=2 first_n=2 second_m=2
+//           second_n=2
 // launch    first_spread<<<4x1x1, 128, 0 B>>>, once a set of weights
 // launch    second_fold<<<24x1x1, 128, 512 B>>>, once a set of weights
 // launch    second_spread<<<11x1x1, 128, 0 B>>>, once a set of weights
@@ -25,7 +26,7 @@ constexpr int THREADS = 128;
 constexpr int TILES_H = 7;
 constexpr int TILES_W = 4;
 constexpr int TILES = 896;
-constexpr int PLACES = 264;  // blocks, which have tiles in turn
+constexpr int PLACES = 264;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 0;
@@ -606,10 +607,11 @@ __device__ __forceinline__ void run(
     const Arguments& args, const Source& source, const Sink& sink) {
     constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
     constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
-    constexpr int ACROSS = VECTORS < THREADS ? VECTORS : THREADS, AT_ONCE = THREADS / ACROSS;
+    constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
+    constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS, AT_ONCE = THREADS / ACROSS;
     if (THREADS % ACROSS != 0 && tile::thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
-    for (int k = tile::thread() % ACROSS * VECTOR; k < K; k += ACROSS * VECTOR) {
+    for (int k = first_k + tile::thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
         const Filters filters = load_filters(args, k);
         Channel channels[VECTOR];
         load_channels(args, k, channels);
@@ -659,6 +661,7 @@ constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 8;  // channels of one instruction
 constexpr int SLAB_K = 16;  // output channels of a warp
 constexpr int ALL_SLABS = 2;
+constexpr int BLOCK_SLABS = 2;  // of a block
 constexpr int TAPS = 1;
 constexpr int CHUNKS = 9;  // of 16 input channels that a slab looks at
 constexpr int ALL_CHUNKS = 9;
@@ -926,8 +929,8 @@ struct WeightsAt {
     const int* words;
     unsigned index;
 
-    __device__ __forceinline__ WeightsAt(const Arguments& args, int slab)
-        : words(args.fragments), index(slab * (STEPS * 1 * STEP_WORDS) + tile::lane() * GROUP_WORDS) {}
+    __device__ __forceinline__ WeightsAt(const int* words, int slab)
+        : words(words), index(slab * (STEPS * 1 * STEP_WORDS) + tile::lane() * GROUP_WORDS) {}
 
     __device__ __forceinline__ Weights load() {
         Weights weights;
@@ -1007,9 +1010,8 @@ __device__ __forceinline__ void multiply_step(
 // All products of a slab with BATCH atoms of pixels. The weights of the next step come while one is
 // multiplied; behind the last slab's last there is one more to load.
 __device__ __forceinline__ void multiply(
-    const Arguments& args, Source& source, int slab, int first_pixel, Sums& sums) {
+    WeightsAt at, Source& source, int slab, int first_pixel, Sums& sums) {
     const Windows windows(source, slab, first_pixel);
-    WeightsAt at(args, slab);
     Weights next = at.load();
     const int lane_chunk = tile::lane() / ATOM_M % STEP_CHUNKS;
 #pragma unroll 2
@@ -1043,12 +1045,13 @@ __device__ __forceinline__ void finish_pixels(
 }
 
 // The outputs of a tile's pixels: the warps take slabs and runs of pixels in turn.
-__device__ __forceinline__ void run(const Arguments& args, Source& source, const Sink& sink) {
+__device__ __forceinline__ void run(
+    const Arguments& args, Source& source, const Sink& sink) {
 #pragma unroll 1
-    for (int item = tile::warp(); item < ALL_SLABS * RUNS; item += THREADS / WARP_SIZE) {
+    for (int item = tile::warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
         const int slab = item / RUNS, first_pixel = item % RUNS * RUN;
         Sums sums = {};
-        multiply(args, source, slab, first_pixel, sums);
+        multiply(WeightsAt(args.fragments, slab), source, slab, first_pixel, sums);
         Channel channels[LANE_K];
         load_channels(args, slab * SLAB_K + channel_lane() * LANE_K, channels);
         finish_pixels(sink, slab, first_pixel, sums, channels);
@@ -1105,7 +1108,8 @@ conv2d_conv2d(const Arguments args) {
         first::run(args.first, tile, mid);
         tile::barrier();
         if (index + PLACES < TILES) first::bring_near(args.first, Tile(index + PLACES));
-        second::run(args.second, shared.mid, second::Sink(args.second, tile));
+        const second::Sink out(args.second, tile);
+        second::run(args.second, shared.mid, out);
     }
 }
 

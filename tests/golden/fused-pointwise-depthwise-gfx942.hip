@@ -5,7 +5,8 @@
 //   y = second(first(x, w1), w2); int8 between the two, in shared memory; the math of each is with it
 //
 // target    gfx942
-// config    fused tile_h=8 tile_w=14 warps=4 residents=2 first_m=2 first_n=4 second_m=2 second_n=1
+// config    fused tile_h=8 tile_w=14 warps=4 residents=2 shares=1 holds=0 first_m=2 first_n=4 second_m=2
+//           second_n=1
 // launch    first_spread<<<32x1x1, 128, 0 B>>>, once a set of weights
 // launch    second_spread<<<4x1x1, 128, 0 B>>>, once a set of weights
 // launch    conv2d_conv2d<<<608x1x1, 256, 28336 B>>>, once a call
@@ -23,7 +24,7 @@ constexpr int THREADS = 256;
 constexpr int TILES_H = 7;
 constexpr int TILES_W = 4;
 constexpr int TILES = 896;
-constexpr int PLACES = 608;  // blocks, which have tiles in turn
+constexpr int PLACES = 608;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 1;
@@ -203,6 +204,7 @@ constexpr int ATOM_M = 16;  // pixels of one instruction
 constexpr int ATOM_N = 16;  // channels of one instruction
 constexpr int SLAB_K = 64;  // output channels of a warp
 constexpr int ALL_SLABS = 3;
+constexpr int BLOCK_SLABS = 3;  // of a block
 constexpr int TAPS = 1;
 constexpr int CHUNKS = 2;  // of 16 input channels that a slab looks at
 constexpr int ALL_CHUNKS = 2;
@@ -361,14 +363,6 @@ struct Loader {
     __device__ __forceinline__ Loader(const Arguments& args, Input& input) : args(args), input(input) {}
 
     __device__ __forceinline__ void begin(const Tile& tile) {
-        copy_rows(tile);
-    }
-
-    __device__ __forceinline__ void wait() {
-    }
-
-private:
-    __device__ __forceinline__ void copy_rows(const Tile& tile) {
         constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
         constexpr int ACROSS = PER_ROW < THREADS ? PER_ROW : THREADS, AT_ONCE = THREADS / ACROSS;
         const int first_row = tile.mid_row() * STRIDE_H - PAD_TOP;
@@ -392,6 +386,7 @@ private:
         }
     }
 
+private:
     __device__ __forceinline__ void copy(
         unsigned char* to, const X* from, bool is_inside, [[maybe_unused]] int c) {
         tile::Words<WIDTH / 4> words;
@@ -510,8 +505,8 @@ struct WeightsAt {
     const int* words;
     unsigned index;
 
-    __device__ __forceinline__ WeightsAt(const Arguments& args, int slab)
-        : words(args.fragments), index(slab * (STEPS * 1 * STEP_WORDS) + tile::lane() * GROUP_WORDS) {}
+    __device__ __forceinline__ WeightsAt(const int* words, int slab)
+        : words(words), index(slab * (STEPS * 1 * STEP_WORDS) + tile::lane() * GROUP_WORDS) {}
 
     __device__ __forceinline__ Weights load() {
         Weights weights;
@@ -591,9 +586,8 @@ __device__ __forceinline__ void multiply_step(
 // All products of a slab with BATCH atoms of pixels. The weights of the next step come while one is
 // multiplied; behind the last slab's last there is one more to load.
 __device__ __forceinline__ void multiply(
-    const Arguments& args, Source& source, int slab, int first_pixel, Sums& sums) {
+    WeightsAt at, Source& source, int slab, int first_pixel, Sums& sums) {
     const Windows windows(source, slab, first_pixel);
-    WeightsAt at(args, slab);
     Weights next = at.load();
     const int lane_chunk = tile::lane() / ATOM_M % STEP_CHUNKS;
 #pragma unroll
@@ -629,12 +623,13 @@ __device__ __forceinline__ void finish_pixels(
 }
 
 // The outputs of a tile's pixels: the warps take slabs and runs of pixels in turn.
-__device__ __forceinline__ void run(const Arguments& args, Source& source, const Sink& sink) {
+__device__ __forceinline__ void run(
+    const Arguments& args, Source& source, const Sink& sink) {
 #pragma unroll 1
-    for (int item = tile::warp(); item < ALL_SLABS * RUNS; item += THREADS / WARP_SIZE) {
+    for (int item = tile::warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
         const int slab = item / RUNS, first_pixel = item % RUNS * RUN;
         Sums sums = {};
-        multiply(args, source, slab, first_pixel, sums);
+        multiply(WeightsAt(args.fragments, slab), source, slab, first_pixel, sums);
         Channel channels[LANE_K];
         load_channels(args, slab * SLAB_K + channel_lane() * LANE_K, channels);
         finish_pixels(sink, slab, first_pixel, sums, channels);
@@ -1031,10 +1026,11 @@ __device__ __forceinline__ void run(
     const Arguments& args, const Source& source, const Sink& sink) {
     constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
     constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
-    constexpr int ACROSS = VECTORS < THREADS ? VECTORS : THREADS, AT_ONCE = THREADS / ACROSS;
+    constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
+    constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS, AT_ONCE = THREADS / ACROSS;
     if (THREADS % ACROSS != 0 && tile::thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
-    for (int k = tile::thread() % ACROSS * VECTOR; k < K; k += ACROSS * VECTOR) {
+    for (int k = first_k + tile::thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
         const Filters filters = load_filters(args, k);
         Channel channels[VECTOR];
         load_channels(args, k, channels);
@@ -1069,13 +1065,13 @@ conv2d_conv2d(const Arguments args) {
     loader.begin(Tile(tile::block_x()));
     for (int index = tile::block_x(); index < TILES; index += PLACES) {
         const Tile tile(index);
-        loader.wait();
         tile::barrier();  // the input is there, and what lay between the two is read
         const first::Sink mid(shared.mid, tile, second::padding_byte(args.second));
         first::run(args.first, shared.input, mid);
         tile::barrier();
         if (index + PLACES < TILES) loader.begin(Tile(index + PLACES));
-        second::run(args.second, shared.mid, second::Sink(args.second, tile));
+        const second::Sink out(args.second, tile);
+        second::run(args.second, shared.mid, out);
     }
 }
 

@@ -1,0 +1,43 @@
+"""Random pairs of convolutions in one kernel on the first GPU, bit for bit against the oracle.
+
+Under compute-sanitizer, which sees what the results need not show, a few launches suffice:
+
+    compute-sanitizer --tool memcheck python -m pytest tests/test_random_fused_gpu.py -k sanitizer
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from exactness import check
+from random_fused import fused_plan, fused_problems
+
+from qconv import generator
+from qconv.device import Device
+from qconv.errors import Infeasible
+from qconv.generator.fused import Fused
+
+COUNT, CHUNK, SEED = 200, 10, 7
+
+pytestmark = pytest.mark.gpu
+
+
+def check_some(gpu: Device, first: int, count: int) -> None:
+    for index, problem in list(enumerate(fused_problems(SEED, COUNT, gpu.target)))[first : first + count]:
+        plan = fused_plan(problem, gpu.target, index)
+        check(plan, gpu, seed=index)
+        assert isinstance(plan.config, Fused)
+        try:  # what the CPU device has not: clusters
+            check(generator.plan(problem, replace(plan.config, shares=2), gpu.target), gpu, seed=index)
+        except Infeasible:
+            continue
+
+
+@pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
+def test_a_random_config(first: int, gpu: Device) -> None:
+    check_some(gpu, first, CHUNK)
+
+
+def test_a_few_for_the_sanitizer(gpu: Device) -> None:
+    check_some(gpu, 0, 8)
