@@ -66,18 +66,25 @@ def pair_of(row: dict[str, str], batch: int | None) -> Pair:
     n, c, h, w = batch or int(row["N"]), *(int(row[name]) for name in ("C", "H", "W"))
     first = conv(1, n, h, w, c, ACTIVATIONS[row["act1"]])
     second = conv(2, n, first.oh, first.ow, first.k, "none")
-    name = f"{row['model']}/{row['layer1']}+{row['layer2']}"
-    return Pair(name, f"{row['kind1']}+{row['kind2']}", FusedConv2d(first, second))
+    return Pair(name_of(row), kind_of(row), FusedConv2d(first, second))
+
+
+def name_of(row: dict[str, str]) -> str:
+    return f"{row['model']}/{row['layer1']}+{row['layer2']}"
+
+
+def kind_of(row: dict[str, str]) -> str:
+    return f"{row['kind1']}+{row['kind2']}"
 
 
 def read(path: Path, only: str, kinds: str, batch: int | None) -> dict[FusedConv2d, list[Pair]]:
     """The pairs of every problem, in the order of the list."""
-    with path.open(newline="") as lines:
-        pairs = [pair_of(row, batch) for row in csv.DictReader(lines) if row["between"] == "none"]
     same: dict[FusedConv2d, list[Pair]] = {}
-    for pair in pairs:
-        if re.search(only, pair.name) and re.search(kinds, pair.kind):
-            same.setdefault(pair.problem, []).append(pair)
+    with path.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            if row["between"] == "none" and re.search(only, name_of(row)) and re.search(kinds, kind_of(row)):
+                pair = pair_of(row, batch)
+                same.setdefault(pair.problem, []).append(pair)
     return same
 
 

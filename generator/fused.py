@@ -110,6 +110,8 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     check_choices(config, CHOICES)
     second, threads = problem.second, config.warps * target.warp_size
     at_most(threads, target.threads_per_block, "threads of a block")
+    if target.vendor == "amd":  # whose compiler bounds no registers
+        at_most(config.warps, 8, f"warps of a block on {target.name}")
     geometry = _geometry(problem, config.tile_h, config.tile_w, threads, config.residents, target)
     in_chunks, in_plane, mid_chunks, mid_plane = geometry.planes
     if config.shares > 1 and is_depthwise(second):
@@ -193,7 +195,6 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
             "holds": holds,
             "shares": config.shares,
             "clusters": clusters,
-            "shares_of": {"first": ", share" * clusters, "second": ", share" * (config.shares > 1)},
             "kinds": {stage.roles["kind"] for stage in stages.values()},
         },
         wants=tuple(sorted(wants)),

@@ -1,4 +1,4 @@
-"""`tile::quotient` against a division, on every pair of significands that could tell them apart.
+"""What stands for a division. `tile::quotient`, on every pair of significands that could tell them apart.
 
 After one step the result is off by less than 2**-24 of a unit in the last place before it is rounded, so that it can
 go wrong only where a / b lies that close to the middle of two floats. With integer significands A and B that is
@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from qconv import generator
+from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Quantize
 from qconv.device.cpu_runtime import find_compiler
+from qconv.generator import Plan
 from qconv.target import TARGETS
 
 HARNESS = """
@@ -51,11 +52,31 @@ extern "C" long differing(long first, long last, long twos, long most, long* pai
 """
 
 
-@pytest.fixture(scope="module")
-def differing(tmp_path_factory: pytest.TempPathFactory) -> ctypes._NamedFuncPointer:
-    plan = generator.default(Quantize(1, 1, 4096), TARGETS["cpu"])
-    folder: Path = tmp_path_factory.mktemp("quotient")
-    (folder / "quotient.cpp").write_text(generator.render(plan).text + HARNESS)
+SIXTH = """
+// Every significand, at exponents from `first` to `last`; and what is no usual number.
+extern "C" long differing(long first, long last, long step, long, long* tried) {
+    long wrong = 0;
+    const auto differs = [](float a) {
+        const float found = tile::flush(tile::sixth(a)), wanted = tile::flush(a / 6.0f);
+        return __builtin_memcmp(&found, &wanted, 4) != 0;
+    };
+    for (long exponent = first; exponent <= last; exponent += step) {
+        for (unsigned significand = 0; significand < 1u << 23; ++significand) {
+            const unsigned bits = static_cast<unsigned>(exponent) << 23 | significand, negative = bits | 1u << 31;
+            float a, b;
+            __builtin_memcpy(&a, &bits, 4);
+            __builtin_memcpy(&b, &negative, 4);
+            wrong += differs(a) + differs(b);
+            *tried += 2;
+        }
+    }
+    return wrong + differs(0.0f) + differs(-0.0f) + differs(__builtin_inff()) + differs(-__builtin_inff());
+}
+"""
+
+
+def compiled(plan: Plan, harness: str, folder: Path) -> ctypes._NamedFuncPointer:
+    (folder / "quotient.cpp").write_text(generator.render(plan).text + harness)
     flags = ["-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]
     subprocess.run([find_compiler().path, *flags, "quotient.cpp", "-o", "quotient.so"], cwd=folder, check=True)
     function = ctypes.CDLL(str(folder / "quotient.so"), mode=os.RTLD_LAZY).differing
@@ -64,9 +85,25 @@ def differing(tmp_path_factory: pytest.TempPathFactory) -> ctypes._NamedFuncPoin
     return function
 
 
+@pytest.fixture(scope="module")
+def differing(tmp_path_factory: pytest.TempPathFactory) -> ctypes._NamedFuncPointer:
+    plan = generator.default(Quantize(1, 1, 4096), TARGETS["cpu"])
+    return compiled(plan, HARNESS, tmp_path_factory.mktemp("quotient"))
+
+
 # An even b has even distances only: of 2 * odd, those of odd with half the shift; of more twos, none is near enough.
 @pytest.mark.parametrize(("twos", "first"), [(1, 2**23), (2, 2**22)])
 def test_a_quotient_is_a_division(differing: ctypes._NamedFuncPointer, twos: int, first: int) -> None:
     pairs = ctypes.c_long(0)
     assert differing(first, 2 * first, twos, 3, ctypes.byref(pairs)) == 0
     assert pairs.value > 20_000_000
+
+
+def test_a_sixth_is_a_division_by_six(tmp_path: Path) -> None:
+    problem = Conv2d(1, 4, 4, 4, 4, 1, 1, quantization=Quantization(activation="hardswish"))
+    differing = compiled(generator.default(problem, TARGETS["cpu"]), SIXTH, tmp_path)
+    tried = ctypes.c_long(0)
+    # Denormal quotients, the end of the small ones (67 is 2**-60), about one, and the largest.
+    for first, last, step in ((0, 4, 1), (66, 67, 1), (126, 128, 1), (253, 254, 1)):
+        assert differing(first, last, step, 0, ctypes.byref(tried)) == 0
+    assert tried.value > 150_000_000

@@ -153,7 +153,7 @@ ACTIVATIONS = {
                 _bound("high", lambda p: p.high, "the largest value"),
             ),
         ),
-        _curve("hardswish", hardswish, "divide"),
+        _curve("hardswish", hardswish, "fma"),
         _curve("sigmoid", sigmoid, "divide", "exponential", "bits"),
         _curve("silu", silu, "sigmoid", "divide", "exponential", "bits"),
         _curve("tanh", tanh, "divide", "exponential", "bits"),

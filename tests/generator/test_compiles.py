@@ -90,7 +90,7 @@ ACCEPTED = {"nvidia": 64, "amd": 0}
 MODERATE_SUMS = 32
 # Compilers load the rows of a tall tile ahead; the tuner sees what that costs too.
 # Sums and filters of both convolutions, in the registers of one thread.
-ACCEPTED_OF_FUSED = 256
+ACCEPTED_OF_FUSED = 512
 ACCEPTED_OF_DEPTHWISE = 4096
 ACCEPTED_OF_MMA = {"nvidia": (128, 1024), "amd": (512, 4096)}
 

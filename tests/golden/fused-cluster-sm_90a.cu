@@ -1177,6 +1177,8 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
+static_assert(TILES % (TILES_H * TILES_W) == 0 && PLACES == TILES, "whole images, and a place for each tile");
+
 // What a block computes of what lies between, and what the others of its cluster send it.
 struct Part {
     int first, count;  // chunks
@@ -1194,14 +1196,14 @@ struct Part {
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENTS) __cluster_dims__(SHARES, 1, 1)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
-    const int index = tile::block_x() / SHARES, share = tile::block_x() % SHARES;
+    const Tile tile(tile::block_x() / SHARES);
+    const int share = tile::block_x() % SHARES;
     const Part part(share);
     if (tile::thread() == 0) shared.inbox.expect(part.bytes_of_others());
     tile::arrive_at_cluster();
     tile::Copies copies;
     second::hold(args.second, shared.second_weights, copies, share);
     copies.commit();
-    const Tile tile(index);
     const first::Sink mid(shared.mid, tile, second::padding_byte(args.second));
     first::run(args.first, tile, mid, share);
     copies.wait<0>();  // the weights
