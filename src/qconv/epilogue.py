@@ -242,13 +242,24 @@ def _residual(quantization: Quantization) -> Step:
     )
 
 
+def _inverse_where_it_serves(scale: float) -> np.float32:
+    """For `tile::quotient`, which divides where this is 0."""
+    return np.float32(1) / np.float32(scale) if 2.0**-40 <= scale <= 2.0**40 else np.float32(0)
+
+
 TO_OUTPUT_UNITS = {
     "multiply_divide": Step(
         "divide",
-        "value = tile::divide(value, channel.y_scale);",
+        # As a division, which GPUs are slow at; zeros, which relu leaves many of, take them longest.
+        "value = tile::quotient(value, channel.y_scale, channel.y_inverse);",
         lambda value, v: value / v["y_scale"],
-        (Argument("y_scale", "float", False, "the output scale", lambda q, p: _float32(p.y_scale)),),
-        ("divide",),
+        (
+            Argument("y_scale", "float", False, "the output scale", lambda q, p: _float32(p.y_scale)),
+            Argument(
+                "y_inverse", "float", False, "1 / y_scale, or 0", lambda q, p: _inverse_where_it_serves(p.y_scale)
+            ),
+        ),
+        ("quotient", "divide", "fma"),
     ),
     "multiply_reciprocal": Step(
         "multiply_reciprocal",
