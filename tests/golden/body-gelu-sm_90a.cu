@@ -137,8 +137,7 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
 // Denormals are zero here, whether or not the hardware flushes them, and so is the binade above: some
 // hardware flushes what would have been rounded up to the least normal number.
 __device__ __forceinline__ float flush(float a) {
-    const float zero = multiply(a, 0.0f);  // with its sign
-    return a > -0x1p-125f && a < 0x1p-125f ? zero : a;
+    return a > -0x1p-125f && a < 0x1p-125f ? multiply(a, 0.0f) : a;
 }
 
 // a + b x + c x^2 + ...
