@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from random_fused import fused_plan, fused_problems
 from random_problems import problems
 
 from qconv import Conv2d, generator
@@ -21,7 +22,11 @@ MOST_COLUMNS = 110
 
 
 def drawn(target: Target) -> list[Plan]:
-    return [generator.default(problem, target) for problem in problems(seed=5, count=12)]
+    pairs = fused_problems(5, 10, target) if target.instructions else []
+    return [
+        *(generator.default(problem, target) for problem in problems(seed=5, count=12)),
+        *(fused_plan(pair, target, index) for index, pair in enumerate(pairs)),
+    ]
 
 
 @pytest.fixture(scope="module", params=TARGETS.values(), ids=TARGETS)

@@ -234,7 +234,8 @@ __device__ __forceinline__ void send(
 __device__ __forceinline__ void show_to_copies() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Copies bytes, a multiple of 16, to where a block of the cluster has what this one has at `from`: by one thread.
+// By one thread: copies bytes, a multiple of 16, to where a block of the cluster has what this one has at
+// `from`.
 __device__ __forceinline__ void send_bulk(const void* from, int bytes, const Inbox& inbox, int block) {
     asm volatile(
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
@@ -708,7 +709,8 @@ __device__ __forceinline__ void run(
     constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
     constexpr int VECTORS_OF_BLOCK = BLOCK_K / VECTOR;
     const int first_k = share * BLOCK_K, end = first_k + BLOCK_K < K ? first_k + BLOCK_K : K;
-    constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS, AT_ONCE = THREADS / ACROSS;
+    constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
+    constexpr int AT_ONCE = THREADS / ACROSS;
     if (THREADS % ACROSS != 0 && tile::thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
     for (int k = first_k + tile::thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
@@ -1191,8 +1193,8 @@ struct Part {
     __device__ __forceinline__ int bytes_of_others() const { return static_cast<int>(sizeof(Mid)) - bytes(); }
 };
 
-// SHARES blocks, which are a cluster, have a tile together. Each leaves its outputs of the first convolution in
-// its shared memory, as bytes, and sends them to the others: all of them are what the second finds its inputs in.
+// SHARES blocks, which are a cluster, have a tile together. Each leaves its outputs of the first convolution
+// in its shared memory, as bytes, and sends them to the others; in all of them the second finds its inputs.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENTS) __cluster_dims__(SHARES, 1, 1)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();

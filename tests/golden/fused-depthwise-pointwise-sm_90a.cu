@@ -608,7 +608,8 @@ __device__ __forceinline__ void run(
     constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
     constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
     constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
-    constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS, AT_ONCE = THREADS / ACROSS;
+    constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
+    constexpr int AT_ONCE = THREADS / ACROSS;
     if (THREADS % ACROSS != 0 && tile::thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
     for (int k = first_k + tile::thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
