@@ -129,9 +129,9 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     holds = _held(stages, config.holds, target)
     smem_bytes = geometry.smem_bytes + sum(stages[name].roles["held_bytes"] for name in holds) + 16 * clusters
     check_residents(config.residents, threads, smem_bytes, words, target)
-    own = {"first": {"fills": any(second.pad)}, "second": {}}
+    of_both = {"fills": any(second.pad)}  # of what lies between the two, some is padding
     stages = {
-        name: replace(stage, roles=stage.roles | own[name] | {"holds": name in holds}) for name, stage in stages.items()
+        name: replace(stage, roles=stage.roles | of_both | {"holds": name in holds}) for name, stage in stages.items()
     }
     tiles_h, tiles_w, tiles = _tiles(problem, config.tile_h, config.tile_w)
     at_most(tiles * config.shares, 2**30, "blocks of tiles")

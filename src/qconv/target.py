@@ -63,6 +63,10 @@ class Target:
     threads_per_block: int = 1024
     grid_y_max: int = 65535
 
+    def __hash__(self) -> int:
+        # Plans are cached by target, thousands of times for one problem: what tells targets apart is enough.
+        return hash(self.name)
+
     def __post_init__(self) -> None:
         if self.vendor not in DOT4_OF_VENDOR:
             raise ValueError(f"vendor {self.vendor!r}: not one of {', '.join(DOT4_OF_VENDOR)}; use one of these")
