@@ -17,6 +17,7 @@ int qconv_cpu_thread(void);
 int qconv_cpu_block(int axis);
 void* qconv_cpu_shared(void);
 void qconv_cpu_barrier(int line);
+void qconv_cpu_barrier_of_team(int team, int threads, int line);
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
 }
 #define barrier() qconv_cpu_barrier(__LINE__)
@@ -87,6 +88,30 @@ KERNEL(order) {  // one block on one worker: `output` is filled in the order in 
 KERNEL(poison) { output[qconv_cpu_block(0) * width + t] = ((int*)qconv_cpu_shared())[t]; }
 """
 
+TEAMS = """
+KERNEL(teams) {  // each adds up its own values; one of them goes on while the others wait for the block
+    int* sums = (int*)qconv_cpu_shared();
+    const int team = t / width, of_team = t % width;
+    sums[t] = input[t];
+    for (int half = width / 2; half > 0; half /= 2) {
+        qconv_cpu_barrier_of_team(team, width, __LINE__);
+        if (of_team < half) sums[t] += sums[t + half];
+    }
+    for (int turn = 0; turn < 3 * team; ++turn) qconv_cpu_barrier_of_team(team, width, __LINE__);
+    barrier();
+    if (t == 0) for (int other = 0; other < 3; ++other) output[other] = sums[other * width];
+}
+KERNEL(team_divided) {
+    if (t % width < 5) qconv_cpu_barrier_of_team(t / width, width, __LINE__);
+    else qconv_cpu_barrier_of_team(t / width, width, __LINE__);
+}
+KERNEL(team_left) {
+    if (t == 70) return;
+    qconv_cpu_barrier_of_team(t / width, width, __LINE__);
+}
+KERNEL(other_team) { qconv_cpu_barrier_of_team(0, width, 7); }
+"""
+
 DIVERGENT = """
 KERNEL(early_return) {
     if (t >= 32) return;
@@ -142,7 +167,9 @@ def unpack(data: bytes) -> list[int]:
 class Runner:
     """Launches kernels, by default those above, in this process."""
 
-    def __init__(self, cache: Path, text: str = "".join([REDUCE, WARP, INDICES, DIVERGENT, MISSING_BARRIER])) -> None:
+    def __init__(
+        self, cache: Path, text: str = "".join([REDUCE, WARP, INDICES, DIVERGENT, MISSING_BARRIER, TEAMS])
+    ) -> None:
         cpu_runtime.runtime_library(cache)
         source = PRELUDE + text
         flags = [*cpu_runtime.KERNEL_FLAGS, "-Wall", "-Werror", "-fvisibility=hidden"]

@@ -136,6 +136,27 @@ class TestSchedules:
         assert poison(1) != first
 
 
+class TestTeams:
+    @pytest.mark.parametrize("seed", [0, 1, 7])
+    def test_meet_without_waiting_for_each_other(self, run: Runner, seed: int) -> None:
+        values = distinct(96)
+        sums = run("teams", values, 3, 32, threads=96, shared_bytes=384, seed=seed)
+        assert sums == [sum(values[first : first + 32]) for first in (0, 32, 64)]
+
+    @pytest.mark.parametrize(
+        ("kernel", "part"),
+        [
+            ("team_divided", "divergent barrier in block (0,0,0): "),
+            ("team_left", ": 31 of 96 threads wait at line "),
+            ("other_team", "line 7, thread "),
+        ],
+    )
+    def test_that_diverge_are_reported(self, run: Runner, kernel: str, part: str) -> None:
+        with pytest.raises(LaunchError) as failure:
+            run(kernel, [], 3, 32, threads=96)
+        assert part in str(failure.value)
+
+
 class TestDivergence:
     @pytest.mark.parametrize("seed", [0, 1, 7])
     @pytest.mark.parametrize(

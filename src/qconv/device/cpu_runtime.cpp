@@ -81,6 +81,10 @@ void* qconv_cpu_shared(void) { return worker->shared; }
 
 void qconv_cpu_barrier(int line) { worker->barrier(line); }
 
+void qconv_cpu_barrier_of_team(int team, int threads, int line) {
+    worker->barrier_of_team(static_cast<unsigned>(team), static_cast<unsigned>(threads), line);
+}
+
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line) {
     return worker->exchange(value, bytes, line);
 }

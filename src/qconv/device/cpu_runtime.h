@@ -26,6 +26,10 @@ void* qconv_cpu_shared(void);
 // arrive at the same one.
 void qconv_cpu_barrier(int line);
 
+// The same for one of the teams that a block's threads are divided into, so many neighbouring threads each.
+// Teams do not wait for each other.
+void qconv_cpu_barrier_of_team(int team, int threads, int line);
+
 // Waits for all lanes of this thread's warp, each depositing `bytes` (1..64) from `value`. Returns the
 // deposits, lane i's at byte 64 * i, valid until this lane's next exchange. Lanes have to agree on `line` and
 // `bytes`. Shuffles, ballots and matrix instructions are built on it. The last warp may be partial; the slots

@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr unsigned kMaxThreads = 1024;
+constexpr unsigned kMaxThreads = 1024, kMaxTeams = 15;
 // ThreadSanitizer takes a third of a millisecond to make a fiber. After this many in a launch they are kept
 // from block to block; then races between two blocks are seen only where the blocks have different workers.
 constexpr unsigned kFreshFibers = 4096;
@@ -79,12 +79,20 @@ struct Warp {
     bool mixed;  // a later lane disagrees with the first on line or bytes
 };
 
+// Where the threads of a block meet, or those of one of its teams.
+struct Meeting {
+    unsigned waiting, phase;
+    int line;
+    bool mixed;  // a later thread disagrees with the first on the line
+};
+
 // One block in flight. The ready threads form a stack: a finished exchange puts its lanes on top, so that a
 // warp runs as far as it can before the next one, which is the order that shows missing barriers.
 class Worker {
   public:
     void run(Launch& launch);
-    void barrier(int line);
+    void barrier(int line) { meet(0, 0, launch_->threads, line); }
+    void barrier_of_team(unsigned team, unsigned threads, int line);
     const void* exchange(const void* value, size_t bytes, int line);
     [[noreturn]] void fail(const char* what, int line);
     bool defers_copies() const { return launch_->seed % 2 == 0; }
@@ -96,7 +104,8 @@ class Worker {
 
   private:
     void run_block(uint64_t linear);
-    void ready_block();
+    void meet(unsigned index, unsigned first, unsigned count, int line);
+    void ready(unsigned first, unsigned count);
     void ready_warp(unsigned warp);
     void start(unsigned thread);
     void suspend();
@@ -110,9 +119,8 @@ class Worker {
     Context main_{};  // the OS thread's own stack
     Random random_{0};
     char* deposits_ = nullptr;
-    unsigned ready_count_ = 0, free_count_ = 0, waiting_ = 0, returned_ = 0, phase_ = 0;
-    int barrier_line_ = 0;
-    bool barrier_mixed_ = false;  // a later thread disagrees with the first on the line
+    unsigned ready_count_ = 0, free_count_ = 0, returned_ = 0;
+    Meeting meetings_[1 + kMaxTeams] = {};  // the block's, then the teams'
     uint16_t ready_[kMaxThreads], free_stacks_[kMaxThreads];
     Warp warps_[kMaxThreads / 32];
     Thread threads_[kMaxThreads] = {};
@@ -172,8 +180,9 @@ void Worker::run_block(uint64_t linear) {
         renew_fiber(threads_[thread].context, keep_fibers, block, thread);
     }
     free_count_ = launch.threads;
-    waiting_ = returned_ = phase_ = 0;
-    ready_block();
+    returned_ = ready_count_ = 0;
+    for (Meeting& meeting : meetings_) meeting = Meeting{};
+    ready(0, launch.threads);
     current = ready_[--ready_count_];
     start(current);
     happens_before(this);
@@ -181,13 +190,14 @@ void Worker::run_block(uint64_t linear) {
 }
 
 // The last thread of the ready stack runs first.
-void Worker::ready_block() {
-    const unsigned count = launch_->threads, seed = launch_->seed;
+void Worker::ready(unsigned first, unsigned count) {
+    const unsigned seed = launch_->seed;
+    uint16_t* const places = ready_ + ready_count_;
     for (unsigned place = 0; place < count; ++place)
-        ready_[place] = static_cast<uint16_t>(seed == 0 ? count - 1 - place : place);
+        places[place] = static_cast<uint16_t>(first + (seed == 0 ? count - 1 - place : place));
     for (unsigned place = seed < 2 ? 0 : count - 1; place > 0; --place)
-        std::swap(ready_[place], ready_[random_.below(place + 1)]);
-    ready_count_ = count;
+        std::swap(places[place], places[random_.below(place + 1)]);
+    ready_count_ += count;
 }
 
 void Worker::ready_warp(unsigned warp) {
@@ -245,24 +255,31 @@ void Worker::run_threads() {
     }
 }
 
-inline void Worker::barrier(int line) {
+inline void Worker::meet(unsigned index, unsigned first, unsigned count, int line) {
     Thread& self = threads_[current];
+    Meeting& meeting = meetings_[index];
     self.state = State::kBarrier;
     self.line = line;
-    if (waiting_ == 0) barrier_line_ = line;
-    barrier_mixed_ = waiting_ != 0 && (barrier_mixed_ || line != barrier_line_);
+    if (meeting.waiting == 0) meeting.line = line;
+    meeting.mixed = meeting.waiting != 0 && (meeting.mixed || line != meeting.line);
     // Two places by turns: a thread that is early at the next barrier must not order one that is late to
     // leave this.
-    void* const meeting = arena_.meeting(phase_ & 1);
-    happens_before(meeting);
-    if (++waiting_ == launch_->threads) {
-        if (barrier_mixed_) report_deadlock();
-        waiting_ = 0;
-        ++phase_;
-        ready_block();
+    void* const place = arena_.meeting(2 * index + (meeting.phase & 1));
+    happens_before(place);
+    if (++meeting.waiting == count) {
+        if (meeting.mixed) report_deadlock();
+        meeting.waiting = 0;
+        ++meeting.phase;
+        ready(first, count);
     }
     suspend();
-    happens_after(meeting);
+    happens_after(place);
+}
+
+inline void Worker::barrier_of_team(unsigned team, unsigned threads, int line) {
+    if (threads == 0 || launch_->threads % threads != 0 || current / threads != team || team >= kMaxTeams)
+        fail("a barrier of a team that this thread is not of", line);
+    meet(1 + team, team * threads, threads, line);
 }
 
 inline const void* Worker::exchange(const void* value, size_t bytes, int line) {
