@@ -10,7 +10,20 @@ from typing import Any
 
 from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
-from qconv.generator import apart, choosing, depthwise, direct, elementwise, fused, gemv, mma, mma_space, simt, stem
+from qconv.generator import (
+    apart,
+    choosing,
+    depthwise,
+    direct,
+    elementwise,
+    fused,
+    fused_space,
+    gemv,
+    mma,
+    mma_space,
+    simt,
+    stem,
+)
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
@@ -90,7 +103,13 @@ FAMILIES: dict[str, Family] = {
         ("conv2d",), gemv.Gemv, gemv.CHOICES, gemv.plan, gemv.cost, why_none=gemv.why_none, likely=gemv.LIKELY
     ),
     "fused": Family(
-        ("conv2d_conv2d",), fused.Fused, fused.CHOICES, fused.plan, fused.cost, fused.configs, likely=fused.LIKELY
+        ("conv2d_conv2d",),
+        fused_space.Fused,
+        fused_space.CHOICES,
+        fused.plan,
+        fused.cost,
+        fused_space.configs,
+        likely=fused_space.LIKELY,
     ),
     "apart": Family(
         ("conv2d_conv2d",),

@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from qconv.dtypes import DATA_TYPES
+from qconv.epilogue import has_offset
+from qconv.epilogue import steps as epilogue_steps
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
 from qconv.generator.convolution import (
@@ -31,6 +33,9 @@ from qconv.target import Target
 MOST_SUMS = 128
 # Steps of a loop that is written out: of more, the compiler would load the weights ahead and spill them.
 MOST_UNROLLED = 4
+# The same for warpgroups, which load nothing into registers.
+MOST_UNROLLED_OF_GROUP = 36
+GROUP_PIXELS = 64
 WEIGHTS = "a set of weights"
 
 
@@ -43,8 +48,9 @@ class Share(Config):
     rows: int
     columns: int
     blocks: int  # that have some of its output channels each
-    m: int  # atoms of pixels of a warp; rows of pixels of a thread
-    n: int  # atoms of channels of a warp; fours of channels of a thread
+    wide: bool  # whether warpgroups multiply it
+    m: int  # atoms of pixels of a warp, or of a warpgroup; rows of pixels of a thread
+    n: int  # atoms of channels of a warp, or of a warpgroup; fours of channels of a thread
 
     @property
     def pixels(self) -> int:
@@ -73,19 +79,27 @@ def atom_of(problem: Conv2d, target: Target) -> Atom | None:
     return min(atoms, key=lambda atom: atom.pixels * atom.channels, default=None)
 
 
-def is_piece(problem: Conv2d, m: int, n: int, target: Target) -> bool:
-    """Whether a warp or a thread may have so much at a time: neither so little that it waits, where there is more, nor
-    more than its registers hold."""
+def is_wide(problem: Conv2d, target: Target) -> bool:
+    """Whether warpgroups may multiply it: neighbouring outputs look at neighbouring inputs, of all channels."""
+    one_sum = problem.groups == 1 and not problem.quantization.w_zero_point
+    return target.warpgroups and one_sum and problem.stride == (1, 1) and atom_of(problem, target) is not None
+
+
+def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> bool:
+    """Whether a warp, a warpgroup or a thread may have so much at a time: neither so little that it waits, where there
+    is more, nor more than its registers hold."""
     if is_depthwise(problem):
         return n <= 2
+    if wide:
+        return is_wide(problem, target) and m == 1 and (n >= 4 or 8 * n >= problem.k > 4 * n)
     atom = atom_of(problem, target)
     return atom is not None and (m * n >= 4 or n * atom.channels >= problem.k) and m * n <= 16
 
 
 @lru_cache(maxsize=1024)
 def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
-    kind = "depthwise" if is_depthwise(problem) else "matrix"
-    make = _depthwise if is_depthwise(problem) else _matrix
+    kind = "depthwise" if is_depthwise(problem) else "warpgroup" if share.wide else "matrix"
+    make = {"depthwise": _depthwise, "warpgroup": _warpgroup, "matrix": _matrix}[kind]
     constants, words, roles, wants = make(problem, target, share)
     source_rows, source_columns = input_span(problem, share.rows, share.columns)
     name = "taps" if kind == "depthwise" else "fragments"
@@ -103,7 +117,7 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
         if problem.quantization.residual != "none":
             alignment["residual"] = min(16, at_once * DATA_TYPES[problem.quantization.residual].bytes)
     folds = problem.quantization.x_zero_point
-    loads = share.stage == "first" and kind == "matrix"
+    loads = share.stage == "first" and kind != "depthwise"
     launches = [Launch(f"{share.stage}_spread", (ceil_div(words, SPREAD_THREADS), 1, 1), SPREAD_THREADS, 0, WEIGHTS)]
     if folds:
         fold = Launch(f"{share.stage}_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, WEIGHTS)
@@ -115,7 +129,7 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
             *constants[1],
             Constant("SOURCE_ROWS", source_rows, "of input pixels that a tile looks at"),
             Constant("SOURCE_COLUMNS", source_columns),
-            *((Constant("SOURCE_PLANE", plane(source_rows * source_columns)),) if kind == "matrix" else ()),
+            *((Constant("SOURCE_PLANE", plane(source_rows * source_columns)),) if kind != "depthwise" else ()),
             Constant("GRID_ROWS", share.rows, "of output pixels of a tile"),
             Constant("GRID_COLUMNS", share.columns),
             Constant("GRID_PIXELS", share.pixels),
@@ -140,6 +154,7 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
             "stage": share.stage,
             "kind": kind,
             "divided": share.blocks > 1,
+            "offset_in_sums": kind != "matrix" and has_offset(problem.quantization),
             "holds": False,
             "does": ("spread", "fold") if folds else ("spread",),
             "sink": f"fused/into_{'tile' if share.stage == 'first' else 'image'}.j2",
@@ -156,6 +171,19 @@ def _role(field: Field, stage: str) -> str:
     return {"first": "w1", "second": "w2"}[stage] if field.role == "w" else field.role
 
 
+def _check_piece(problem: Conv2d, share: Share, slab_k: int, pixels: int, sums: int) -> None:
+    """Of a warp or a warpgroup."""
+    if share.n > 1:
+        at_most(slab_k, 2 * problem.k - 1, f"output channels at a time (the problem has {problem.k})")
+    if share.m > 1:
+        at_most(pixels, 2 * share.pixels - 1, f"pixels at a time (a tile has {share.pixels})")
+    at_most(sums, MOST_SUMS, f"sums of a lane of the {share.stage} convolution")
+
+
+def _check_blocks(share: Share, slabs: int, block_slabs: int) -> None:
+    at_most(share.blocks, ceil_div(slabs, block_slabs), f"shares (the {share.stage} convolution has {slabs} slabs)")
+
+
 _Made = tuple[tuple[tuple[Constant, ...], tuple[Constant, ...]], int, dict[str, Any], tuple[str, ...]]
 
 
@@ -164,18 +192,14 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
     if atom is None:
         raise Infeasible(f"{target.name} has no matrix instruction that multiplies {q.x_type} by {q.w_type}")
     slab_k = share.n * atom.channels
-    if share.n > 1:
-        at_most(slab_k, 2 * problem.k - 1, f"output channels of a warp (the problem has {problem.k})")
-    if share.m > 1:
-        at_most(share.m * atom.pixels, 2 * share.pixels - 1, f"pixels of a warp (a tile has {share.pixels})")
     sums = slab_k * share.m * atom.pixels // target.warp_size * (1 + q.w_zero_point)
-    at_most(sums, MOST_SUMS, f"sums of a lane of the {share.stage} convolution")
+    _check_piece(problem, share, slab_k, share.m * atom.pixels, sums)
     slabs, all_chunks, step_chunks = ceil_div(problem.k, slab_k), chunks(problem.c), atom.block_k // 16
     of_slab = max(_chunks_of(problem, slab, slab_k, all_chunks) for slab in range(slabs))
     taps = problem.r * problem.s
     steps = ceil_div(taps * of_slab, step_chunks)
     block_slabs = ceil_div(slabs, share.blocks)
-    at_most(share.blocks, ceil_div(slabs, block_slabs), f"shares (the {share.stage} convolution has {slabs} slabs)")
+    _check_blocks(share, slabs, block_slabs)
     step_words = share.n * atom.lane_words * target.warp_size * (1 + q.w_zero_point)
     # Behind the last step another is loaded, and not used.
     words = (block_slabs * share.blocks * steps + 1) * step_words
@@ -206,11 +230,66 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
         "whole_taps": of_slab % step_chunks == 0,
         "rolled": steps > MOST_UNROLLED,
         "unroll": MOST_UNROLLED,
-        # What a block's slabs take in shared memory, and 16 bytes of it at a time.
+        # What a block's slabs take in shared memory, and the copies that each loop makes of it.
         "held_bytes": 4 * (block_slabs * steps + 1) * step_words,
-        "held_copies": block_slabs * steps * step_words // 4,
+        "held_copies": (block_slabs * steps * step_words // 4,),
     }
     return (config, follows), words, roles, ("matrices",) if atom.is_nvidia else ()
+
+
+def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
+    q, lane_k = problem.quantization, 2 * share.n
+    if not is_wide(problem, target):
+        raise Infeasible(
+            f"wide: warpgroups of {target.name} do not multiply the {share.stage} convolution: it must have one group, "
+            f"stride 1 and no w_zero_point; leave it to warps"
+        )
+    slab_k, sums = 8 * share.n, 4 * share.m * share.n
+    _check_piece(problem, share, slab_k, share.m * GROUP_PIXELS, sums)
+    slabs = ceil_div(problem.k, slab_k)
+    block_slabs = ceil_div(slabs, share.blocks)
+    _check_blocks(share, slabs, block_slabs)
+    taps, pairs = problem.r * problem.s, ceil_div(chunks(problem.c), 2)
+    columns = input_span(problem, share.rows, share.columns)[1]
+    without_gap = share.columns in (8, columns)
+    positions = share.pixels if without_gap else (share.rows - 1) * columns + share.columns
+    weight_bytes = block_slabs * taps * 2 * pairs * slab_k * 16
+    per_channel = sum(argument.per_channel for step in epilogue_steps(q) for argument in step.arguments)
+    words = weight_bytes // 4 * share.blocks
+    at_most(words, 2**28, "words of weights")
+    config = (
+        Constant("ATOMS", share.n, "eights of channels, of a warpgroup"),
+        Constant("BATCH", share.m, "times 64 pixels that it has at a time"),
+    )
+    apart = columns if share.columns == 8 else 8
+    follows = (
+        Constant("ATOM_M", GROUP_PIXELS, "pixels of one instruction"),
+        Constant("SLAB_K", slab_k, "output channels of a warpgroup"),
+        Constant("ALL_SLABS", slabs),
+        Constant("BLOCK_SLABS", block_slabs, "of a block"),
+        Constant("TAPS", taps),
+        Constant("CHUNKS", 2 * pairs, "of 16 input channels, and of zeros"),
+        Constant("UNITS", taps * 2 * pairs, "chunks of the reduction"),
+        Constant("POSITIONS", positions, "of pixels of the input where windows begin"),
+        Constant("EIGHTS_APART", apart, "pixels"),
+    )
+    rolled = taps * pairs > MOST_UNROLLED_OF_GROUP
+    runs = ceil_div(positions, share.m * GROUP_PIXELS) * share.m * GROUP_PIXELS
+    short = {"int8": "s8", "uint8": "u8"}
+    roles = {
+        "atoms": share.n,
+        "signs": f"s32.{short[q.x_type]}.{short[q.w_type]}",
+        "lane_k": lane_k,
+        "slab_k": slab_k,
+        "block_k": block_slabs * slab_k,
+        "words": 3 * (sums + 2 * lane_k + 16) // 2,  # none of these sums can be spilled
+        "rolled": rolled,
+        "held_bytes": weight_bytes + per_channel * block_slabs * 4 * (lane_k + 4) * 4,
+        "held_copies": (weight_bytes // 16, *(block_slabs * slab_k,) * per_channel),
+        # How far the last 64 pixels reach past the end of its input.
+        "past_bytes": 16 * (runs - positions) * apart // 8,
+    }
+    return (config, follows), words, roles, ("warpgroup",)
 
 
 def _chunks_of(problem: Conv2d, slab: int, slab_k: int, all_chunks: int) -> int:
@@ -247,5 +326,22 @@ def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
         *((Constant("BLOCK_K", 16 * block_chunks, "channels of a block"),) * (share.blocks > 1)),
     )
     taps = problem.r * words * vectors * vector
-    roles = {"lane_k": vector, "slab_k": vector, "block_k": 16 * block_chunks, "words": held + 16}
-    return (config, follows), taps, roles, ("bytes", "near")
+    roles = {
+        "lane_k": vector,
+        "slab_k": vector,
+        "block_k": 16 * block_chunks,
+        "words": held + 16,
+        "two_ways": share.stage == "first" and _inside(problem, rows, columns) >= 0.5,
+    }
+    return (config, follows), taps, roles, ("bytes", "near", "agreed")
+
+
+def _inside(problem: Conv2d, rows: int, columns: int) -> float:
+    """How many of the places of so many outputs look at pixels of the image alone."""
+    sides = []
+    for axis, size in enumerate((rows, columns)):
+        span = input_span(problem, rows, columns)[axis]
+        firsts = range(0, (problem.oh, problem.ow)[axis], size)
+        starts = [first * problem.stride[axis] - problem.pad[axis] for first in firsts]
+        sides.append(sum(0 <= at <= (problem.h, problem.w)[axis] - span for at in starts) / len(starts))
+    return sides[0] * sides[1]

@@ -88,7 +88,14 @@ def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan:
     rng = random.Random(f"{problem} {seed}")
     family = FAMILIES["fused"]
     for _ in range(300):
-        made = _plan(problem, family.config(**{name: rng.choice(v) for name, v in family.choices.items()}), target)
+        values = {name: rng.choice(choices) for name, choices in family.choices.items()}
+        if not target.async_copies:
+            values |= {"holds": 0, "teams": 1}
+        if not target.warpgroups:
+            values["wide"] = 0
+        elif rng.random() < 0.5:  # few problems have two that warpgroups multiply
+            values |= {"holds": 2, "wide": 2, "first_m": 1, "second_m": 1, "shares": 1}
+        made = _plan(problem, family.config(**values), target)
         if made is not None:
             return made
     # Small problems have few.

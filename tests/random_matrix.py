@@ -19,7 +19,9 @@ from qconv.problem import Conv2d
 from qconv.target import TARGETS, Target
 
 # One architecture for each set of matrix instructions.
-EMULATIONS = [name for name, target in TARGETS.items() if target.vendor == "cpu" and target.instructions]
+EMULATIONS = [
+    name for name, target in TARGETS.items() if target.vendor == "cpu" and target.instructions and not target.warpgroups
+]
 MOST_OPERATIONS = 20_000_000
 
 FILTERS = ((1, 1), (1, 1), (1, 3), (3, 1), (2, 2), (3, 2), (3, 3), (3, 3), (3, 3), (4, 5), (5, 5), (7, 7))

@@ -14,7 +14,14 @@ from qconv.target import TARGETS
 
 CHUNK = 20
 # Of every kind of matrix instructions; most on the one whose choices are all there are.
-LONG = {"cpu.sm_80": 300, "cpu.sm_75": 40, "cpu.gfx942": 40, "cpu.gfx1100": 40, "cpu.gfx1201": 40}
+LONG = {
+    "cpu.sm_90a": 300,
+    "cpu.sm_80": 60,
+    "cpu.sm_75": 40,
+    "cpu.gfx942": 40,
+    "cpu.gfx1100": 40,
+    "cpu.gfx1201": 40,
+}
 FAST, FAST_SEED, LONG_SEED = 3, 1, 2
 
 
@@ -56,7 +63,7 @@ def features(plan: Plan) -> set[tuple[str, Any]]:
 
 @pytest.mark.slow
 def test_the_many_have_every_choice_and_kind() -> None:
-    every = [plan for first in range(0, 300, CHUNK) for plan in plans("cpu.sm_80", LONG_SEED, 300, first)]
+    every = [plan for first in range(0, 300, CHUNK) for plan in plans("cpu.sm_90a", LONG_SEED, 300, first)]
     seen = Counter(feature for plan in every for feature in features(plan))
     wanted = {(name, value) for name, values in FAMILIES["fused"].choices.items() for value in values}
     wanted |= {("kinds", (a, b)) for a in KINDS for b in KINDS}
@@ -71,6 +78,8 @@ def test_the_many_have_every_choice_and_kind() -> None:
         "first whole_taps",
         "second whole_taps",
         "first gathers",
+        "first two_ways",
+        "second rolled",
     ):
         wanted |= {(name, flag) for flag in (False, True)}
     assert not (missing := {feature for feature in wanted if not seen[feature]}), f"{missing} never occur"

@@ -16,9 +16,11 @@ from random_fused import fused_plan, fused_problems
 from qconv import generator
 from qconv.device import Device
 from qconv.errors import Infeasible
-from qconv.generator.fused import Fused
+from qconv.generator.fused_space import Fused
 
 COUNT, CHUNK, SEED = 200, 10, 7
+
+WIDE = {"warps": 4, "residents": 1, "teams": 2, "shares": 1, "holds": 1}
 
 pytestmark = pytest.mark.gpu
 
@@ -28,10 +30,12 @@ def check_some(gpu: Device, first: int, count: int) -> None:
         plan = fused_plan(problem, gpu.target, index)
         check(plan, gpu, seed=index)
         assert isinstance(plan.config, Fused)
-        try:  # what the CPU device has not: clusters
-            check(generator.plan(problem, replace(plan.config, shares=2), gpu.target), gpu, seed=index)
-        except Infeasible:
-            continue
+        # Clusters, which the CPU device has not, and teams of warpgroups, whose instructions it only emulates.
+        for others in ({"shares": 2, "teams": 1}, WIDE | {"wide": 1}, WIDE | {"holds": 2, "wide": 2}):
+            try:
+                check(generator.plan(problem, replace(plan.config, **others), gpu.target), gpu, seed=index)
+            except Infeasible:
+                continue
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))

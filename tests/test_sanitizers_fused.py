@@ -12,13 +12,26 @@ from test_sanitizers_mma import EARLY, LATE, OVERFLOW, RACE, READ, WRITE, WRONG,
 
 from qconv import Conv2d, FusedConv2d, Quantization, generator
 from qconv.generator import Plan
-from qconv.generator.fused import Fused
+from qconv.generator.fused_space import Fused
 from qconv.target import TARGETS
 
 GIVES = Quantization("int8", "int8", "int8", True, True, False, True, "int32", "relu6")
 TAKES = Quantization("int8", "int8", "int8", True, True, True, True, "int32", residual="int8")
 # Tiles that the problem does not fill, and fewer blocks than tiles.
-TILE = Fused(tile_h=4, tile_w=7, warps=4, residents=1, shares=1, holds=0, first_m=1, first_n=2, second_m=1, second_n=2)
+TILE = Fused(
+    tile_h=4,
+    tile_w=7,
+    warps=4,
+    residents=1,
+    teams=1,
+    shares=1,
+    holds=0,
+    wide=0,
+    first_m=1,
+    first_n=2,
+    second_m=1,
+    second_n=2,
+)
 
 
 def conv(kind: str, c: int, k: int, q: Quantization) -> Conv2d:
@@ -29,18 +42,25 @@ def conv(kind: str, c: int, k: int, q: Quantization) -> Conv2d:
 
 def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, **config: int) -> Plan:
     one, two = kinds.split()
-    first = conv(one, c, 32, GIVES)
-    return generator.plan(FusedConv2d(first, conv(two, first.k, k, TAKES)), replace(TILE, **config), TARGETS[target])
+    # Warpgroups do not add up the windows.
+    gives, takes = (replace(q, w_zero_point=q.w_zero_point and not config.get("wide")) for q in (GIVES, TAKES))
+    first = conv(one, c, 32, gives)
+    return generator.plan(FusedConv2d(first, conv(two, first.k, k, takes)), replace(TILE, **config), TARGETS[target])
 
 
 UNDEFINED = "undefined behaviour"
-SM_80 = "cpu.sm_80"
+SM_80, SM_90A = "cpu.sm_80", "cpu.sm_90a"
 PLANS = {
     "dw, pw": plan_of(SM_80, "dw pw"),
     "pw, dw": plan_of(SM_80, "pw dw", second_m=2),
     "dense, grouped": plan_of(SM_80, "dense grouped"),
     "dw, pw, shared": plan_of(SM_80, "dw pw", shares=2, holds=1, second_n=1),
     "dense, pw, held": plan_of(SM_80, "dense pw", holds=2),
+    "dw, pw, teams": plan_of(SM_80, "dw pw", teams=2, holds=1),
+    "dense, pw, warpgroups": plan_of(SM_90A, "dense pw", teams=2, holds=2, wide=2, first_n=4),
+    "dense, dw, warpgroups": plan_of(SM_90A, "dense dw", tile_h=2, holds=1, wide=1, first_n=4),
+    "pw, dense, warpgroups": plan_of(SM_90A, "pw dense", holds=1, wide=1),
+    "pw, dense, eights": plan_of(SM_90A, "pw dense", c=40, tile_w=8, holds=1, wide=1),
     "bytes": plan_of(SM_80, "dense pw", c=11, k=21),
     "registers": plan_of("cpu.sm_75", "dense dense"),
     "mfma": plan_of("cpu.gfx942", "pw dense", first_n=1, second_n=1),
@@ -101,6 +121,40 @@ PLANTED = {
     ),
     "a share past the last": Planted(
         "dw, pw, shared", "if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;", "", "address", OVERFLOW
+    ),
+    "no barrier of the team": Planted(
+        "dw, pw, teams",
+        "        tile::barrier_of_team(team);\n        if (index",
+        "        if (index",
+        "thread",
+        RACE,
+        "conv2d_conv2d",
+    ),
+    "no barrier behind the weights": Planted(
+        "dw, pw, teams", "    tile::barrier();  // the weights are there\n", "", "thread", RACE, "conv2d_conv2d"
+    ),
+    "the place of another team": Planted(
+        "dw, pw, teams", "place = tile::block_x() * TEAMS + team;", "place = tile::block_x() * TEAMS;", "address", WRONG
+    ),
+    "rows past a tile's last pixel are read": Planted(
+        "dense, dw, warpgroups", "if (row >= a.rows) continue;", "", "thread", RACE, "conv2d_conv2d"
+    ),
+    "a gap between rows that is not skipped": Planted(
+        "pw, dense, warpgroups",
+        "return !SPACED || position % SOURCE_COLUMNS < GRID_COLUMNS;",
+        "return true;",
+        "address",
+        WRONG,
+    ),
+    "half of the channels of a step": Planted(
+        "pw, dense, eights",
+        "for (int word = 0; word < 8; ++word) {",
+        "for (int word = 0; word < 4; ++word) {",
+        "address",
+        WRONG,
+    ),
+    "eights without what lies between them": Planted(
+        "pw, dense, eights", "EIGHTS_APART * 16, POSITIONS", "128, POSITIONS", "address", WRONG
     ),
     "the next input over this one": Planted(
         "pw, dw",

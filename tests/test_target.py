@@ -31,6 +31,7 @@ PUBLISHED = {
     "gfx1201": (32, 65536, 256, 98304, 1024, "sudot4", 64),
     "cpu.sm_75": (32, 65536, 255, 65536, 1024, "plain", 4),
     "cpu.sm_80": (32, 166912, 255, 65536, 2048, "plain", 4),
+    "cpu.sm_90a": (32, 232448, 255, 65536, 2048, "plain", 4),
     "cpu.gfx908": (64, 65536, 256, 65536, 2560, "plain", 4),
     "cpu.gfx942": (64, 65536, 512, 131072, 2048, "plain", 4),
     "cpu.gfx950": (64, 163840, 512, 131072, 2048, "plain", 4),
@@ -62,8 +63,9 @@ def test_limits_are_the_published_ones(name: str) -> None:
 
 def test_what_runs_asynchronously() -> None:
     copies = {name for name, entry in TARGETS.items() if entry.async_copies}
-    assert copies == {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120", "cpu.sm_80"}
+    assert copies == {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120", "cpu.sm_80", "cpu.sm_90a"}
     assert {name for name, entry in TARGETS.items() if entry.overlaps_launches} == {"sm_90a", "sm_100a", "sm_120"}
+    assert {name for name, entry in TARGETS.items() if entry.warpgroups} == {"sm_90a", "cpu.sm_90a"}
 
 
 def test_the_cpu_emulates_every_instruction() -> None:
@@ -76,10 +78,9 @@ def test_the_cpu_emulates_every_instruction() -> None:
 def test_an_emulation_has_the_limits_of_its_architecture(name: str) -> None:
     entry, emulated = target(name), target(name.removeprefix("cpu."))
     assert entry.vendor == "cpu"
-    assert (
-        replace(entry, name=emulated.name, vendor=emulated.vendor, dot4=emulated.dot4, processors=emulated.processors)
-        == emulated
-    )
+    # Of one launch and one block: neither overlaps others nor looks into them.
+    others = ("name", "vendor", "dot4", "processors", "overlaps_launches", "clusters")
+    assert replace(entry, **{field: getattr(emulated, field) for field in others}) == emulated
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"])

@@ -59,6 +59,7 @@ class Target:
     async_copies: bool = False  # from device to shared memory, past the registers
     overlaps_launches: bool = False  # a kernel may start while the one before it in the stream ends
     clusters: bool = False  # blocks may read each other's shared memory
+    warpgroups: bool = False  # four warps multiply together, both factors in shared memory
     packs_floats: bool = False  # one instruction rounds two floats half to even, clamps them and makes bytes of them
     threads_per_block: int = 1024
     grid_y_max: int = 65535
@@ -136,6 +137,7 @@ def _nvidia(
     async_copies: bool = True,
     overlaps_launches: bool = False,
     clusters: bool = False,
+    warpgroups: bool = False,
     packs_floats: bool = False,
 ) -> Target:
     return Target(
@@ -153,6 +155,7 @@ def _nvidia(
         async_copies=async_copies,
         overlaps_launches=overlaps_launches,
         clusters=clusters,
+        warpgroups=warpgroups,
         packs_floats=packs_floats,
     )
 
@@ -186,14 +189,14 @@ def _amd(
 # NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities".
 # An SM keeps 1 KiB of shared memory per block for itself from 8.0 on, hence 163 of 164 KiB. The SMs are those of the
 # T4, A100, A10, L40S, H200, B200 and RTX 5090. cp.async is there from 8.0 on, and from 9.0 on programmatic
-# dependent launch, clusters and F2IP (of which ptxas made two instructions before).
+# dependent launch, clusters and F2IP (of which ptxas made two instructions before). wgmma is 9.0's alone.
 _HOPPER = {"overlaps_launches": True, "clusters": True, "packs_floats": True}
 _NVIDIA = (
     _nvidia("sm_75", 40, 64, 64, 1024, MMA_M8N8K16, async_copies=False),
     _nvidia("sm_80", 108, 163, 164, 2048, MMA_M16N8K32),
     _nvidia("sm_86", 84, 99, 100, 1536, MMA_M16N8K32),
     _nvidia("sm_89", 142, 99, 100, 1536, MMA_M16N8K32),
-    _nvidia("sm_90a", 132, 227, 228, 2048, MMA_M16N8K32, **_HOPPER),
+    _nvidia("sm_90a", 132, 227, 228, 2048, MMA_M16N8K32, warpgroups=True, **_HOPPER),
     _nvidia("sm_100a", 148, 227, 228, 2048, MMA_M16N8K32, **_HOPPER),
     _nvidia("sm_120", 170, 99, 100, 1536, MMA_M16N8K32, **_HOPPER),
 )
@@ -245,11 +248,12 @@ def _emulation(entry: Target) -> Target:
     )
 
 
-# One architecture for each set of matrix instructions; sm_75 has no asynchronous copies and sm_80 has.
+# One architecture for each set of matrix instructions; sm_75 has no asynchronous copies, sm_80 has, and sm_90a has
+# warpgroups.
 _EMULATED = tuple(
     _emulation(entry)
     for entry in (*_NVIDIA, *_AMD)
-    if entry.name in ("sm_75", "sm_80", "gfx908", "gfx942", "gfx950", "gfx1100", "gfx1201")
+    if entry.name in ("sm_75", "sm_80", "sm_90a", "gfx908", "gfx942", "gfx950", "gfx1100", "gfx1201")
 )
 
 TARGETS: dict[str, Target] = {entry.name: entry for entry in (*_NVIDIA, *_AMD, *_EMULATED, _CPU)}

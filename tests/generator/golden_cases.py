@@ -10,7 +10,7 @@ from qconv.generator import Config, Plan
 from qconv.generator.choosing import Choosing
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
-from qconv.generator.fused import Fused
+from qconv.generator.fused_space import Fused
 from qconv.generator.gemv import Gemv
 from qconv.generator.mma_space import Mma
 from qconv.generator.simt import Simt
@@ -30,6 +30,7 @@ SEPARABLE = Conv2d(32, 56, 56, 144, 144, 3, 3, pad=1, groups=144)
 PROJECT = Conv2d(32, 56, 56, 144, 24, 1, 1)
 EXPAND = Conv2d(32, 56, 56, 24, 144, 1, 1)
 SQUARE_96 = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1)
+WIDEN = Conv2d(4, 28, 28, 96, 192, 1, 1)
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
@@ -72,8 +73,10 @@ PIECES = Fused(
     tile_w=14,
     warps=4,
     residents=2,
+    teams=1,
     shares=1,
     holds=0,
+    wide=0,
     first_m=2,
     first_n=2,
     second_m=2,
@@ -192,6 +195,16 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
         "sm_90a",
         replace(PIECES, shares=2, holds=1, second_n=1),
+    ),
+    "fused-warpgroups-sm_90a.cu": (
+        FusedConv2d(conv(SQUARE_96, SIGNED_MID), conv(WIDEN, replace(SIGNED_MID, residual="int8"))),
+        "sm_90a",
+        replace(PIECES, tile_w=8, teams=3, holds=2, wide=2, residents=1, first_m=1, first_n=4, second_m=1, second_n=8),
+    ),
+    "fused-teams-cpu.sm_90a.cpp": (
+        FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
+        "cpu.sm_90a",
+        replace(PIECES, teams=2, holds=1, wide=1, second_m=1, second_n=2),
     ),
     "fused-pointwise-depthwise-gfx942.hip": (
         FusedConv2d(conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID)),

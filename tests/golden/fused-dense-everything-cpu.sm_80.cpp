@@ -6,8 +6,8 @@
 //   y = second(first(x, w1), w2); uint8 between the two, in shared memory; the math of each is with it
 //
 // target    cpu.sm_80
-// config    fused tile_h=8 tile_w=14 warps=4 residents=2 shares=1 holds=0 first_m=2 first_n=2 second_m=1
-//           second_n=2
+// config    fused tile_h=8 tile_w=14 warps=4 residents=2 teams=1 shares=1 holds=0 wide=0 first_m=2 first_n=2
+//           second_m=1 second_n=2
 // launch    first_spread<<<163x1x1, 128, 0 B>>>, once a set of weights
 // launch    second_fold<<<96x1x1, 128, 512 B>>>, once a set of weights
 // launch    second_spread<<<326x1x1, 128, 0 B>>>, once a set of weights

@@ -6,8 +6,8 @@
 //   y = second(first(x, w1), w2); uint8 between the two, in shared memory; the math of each is with it
 //
 // target    sm_90a
-// config    fused tile_h=8 tile_w=14 warps=4 residents=2 shares=1 holds=0 first_m=2 first_n=2 second_m=2
-//           second_n=2
+// config    fused tile_h=8 tile_w=14 warps=4 residents=2 teams=1 shares=1 holds=0 wide=0 first_m=2 first_n=2
+//           second_m=2 second_n=2
 // launch    first_spread<<<4x1x1, 128, 0 B>>>, once a set of weights
 // launch    second_fold<<<24x1x1, 128, 512 B>>>, once a set of weights
 // launch    second_spread<<<11x1x1, 128, 0 B>>>, once a set of weights
@@ -55,6 +55,9 @@ __device__ __forceinline__ Layout& shared_memory() {
 // Device memory that nobody writes during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
+
+// Whether all lanes say so that came here together: a warp goes one way, not both, one after the other.
+__device__ __forceinline__ bool agreed(bool said) { return __all_sync(__activemask(), said); }
 
 // Asks for a line of device memory that will be read soon: it comes into the second-level cache.
 __device__ __forceinline__ void bring_near(const void* address) {
@@ -300,7 +303,6 @@ using Finished = float;
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
     Finished result;
-    acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
@@ -523,6 +525,9 @@ __device__ __forceinline__ void spread(const Arguments& args) {
     args.taps[index] = static_cast<int>(word);
 }
 
+// Input rows of a thread's outputs.
+constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
+
 // A tile's input comes into the second-level cache.
 __device__ __forceinline__ void bring_near(const Arguments& args, const Tile& tile) {
     constexpr int LINE = 128, LINES = (SOURCE_COLUMNS * C + LINE - 1) / LINE + 1;
@@ -547,14 +552,21 @@ struct Place {
           first_column((tile.mid_column() + column) * STRIDE_W - PAD_LEFT),
           corner(args.x + (((tile.n * IN_H + first_row) * IN_W + first_column) * C + k)) {}
 
+    // Whether all of them are in the image. Most are, and nothing of theirs is looked at one by one.
+    __device__ __forceinline__ bool is_inside() const {
+        return first_row >= 0 && first_row <= IN_H - HEIGHT &&
+               first_column >= 0 && first_column <= IN_W - SPAN;
+    }
+
+    template <bool INSIDE>
     __device__ __forceinline__ Row row(int down) const {
         Row result;
-        const bool is_inside = static_cast<unsigned>(first_row + down) < IN_H;
+        const bool is_row = INSIDE || static_cast<unsigned>(first_row + down) < IN_H;
 #pragma unroll
         for (int i = 0; i < SPAN; ++i) {
 #pragma unroll
             for (unsigned& quad : result.pixel[i].quad) quad = padding_word(args);
-            if (!is_inside || static_cast<unsigned>(first_column + i) >= IN_W) continue;
+            if (!is_row || (!INSIDE && static_cast<unsigned>(first_column + i) >= IN_W)) continue;
             const auto words = tile::load_words<QUADS>(corner + (down * IN_W + i) * C);
 #pragma unroll
             for (int j = 0; j < QUADS; ++j) result.pixel[i].quad[j] = words.word[j];
@@ -578,14 +590,22 @@ __device__ __forceinline__ void finish_pixel(
 
 // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
 // the last of its rows has come.
+template <bool INSIDE>
 __device__ __forceinline__ void run_down(
     const Place& from, const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
     const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
-    constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
+#pragma unroll
+    for (auto& row : sums) {
+#pragma unroll
+        for (Sums& pixel : row) {
+#pragma unroll
+            for (int i = 0; i < VECTOR; ++i) pixel.product[i] = channels[i].offset;
+        }
+    }
 #pragma unroll
     for (int i = 0; i < HEIGHT; ++i) {
-        const Row row = from.row(i);
+        const Row row = from.template row<INSIDE>(i);
 #pragma unroll
         for (int out = 0; out < ROWS; ++out) {
             const int down = i - out * STRIDE_H;  // from the first of the output's rows
@@ -619,7 +639,9 @@ __device__ __forceinline__ void run(
 #pragma unroll 1
         for (int place = tile::thread() / ACROSS; place < ALL_PLACES; place += AT_ONCE) {
             const int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
-            run_down(Place(args, source, row, column, k), sink, row, column, k, filters, channels);
+            const Place from(args, source, row, column, k);
+            if (tile::agreed(from.is_inside())) run_down<true>(from, sink, row, column, k, filters, channels);
+            else run_down<false>(from, sink, row, column, k, filters, channels);
         }
     }
 }

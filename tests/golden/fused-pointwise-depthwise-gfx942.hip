@@ -5,8 +5,8 @@
 //   y = second(first(x, w1), w2); int8 between the two, in shared memory; the math of each is with it
 //
 // target    gfx942
-// config    fused tile_h=8 tile_w=14 warps=4 residents=2 shares=1 holds=0 first_m=2 first_n=4 second_m=2
-//           second_n=1
+// config    fused tile_h=8 tile_w=14 warps=4 residents=2 teams=1 shares=1 holds=0 wide=0 first_m=2 first_n=4
+//           second_m=2 second_n=1
 // launch    first_spread<<<32x1x1, 128, 0 B>>>, once a set of weights
 // launch    second_spread<<<4x1x1, 128, 0 B>>>, once a set of weights
 // launch    conv2d_conv2d<<<608x1x1, 256, 28336 B>>>, once a call
@@ -69,6 +69,9 @@ __device__ __forceinline__ Layout& shared_memory() {
 
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return *address; }
+
+// Each lane goes its own way.
+__device__ __forceinline__ bool agreed(bool said) { return said; }
 
 // Asks for a line of device memory that will be read soon.
 __device__ __forceinline__ void bring_near(const void* address) { __builtin_prefetch(address); }
@@ -722,7 +725,6 @@ using Finished = float;
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
     Finished result;
-    acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
     value = tile::maximum(value, 0.0f);
@@ -956,6 +958,8 @@ __device__ __forceinline__ void spread(const Arguments& args) {
     args.taps[index] = static_cast<int>(word);
 }
 
+// Input rows of a thread's outputs.
+constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 // Where a thread's input pixels begin in shared memory. Each is read once for all its outputs.
 struct Place {
     int first_row, first_column;
@@ -1001,7 +1005,14 @@ __device__ __forceinline__ void run_down(
     const Place& from, const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
     const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
-    constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
+#pragma unroll
+    for (auto& row : sums) {
+#pragma unroll
+        for (Sums& pixel : row) {
+#pragma unroll
+            for (int i = 0; i < VECTOR; ++i) pixel.product[i] = channels[i].offset;
+        }
+    }
 #pragma unroll
     for (int i = 0; i < HEIGHT; ++i) {
         const Row row = from.row(i);
@@ -1038,7 +1049,8 @@ __device__ __forceinline__ void run(
 #pragma unroll 1
         for (int place = tile::thread() / ACROSS; place < ALL_PLACES; place += AT_ONCE) {
             const int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
-            run_down(Place(args, source, row, column, k), sink, row, column, k, filters, channels);
+            const Place from(args, source, row, column, k);
+            run_down(from, sink, row, column, k, filters, channels);
         }
     }
 }

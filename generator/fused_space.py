@@ -1,0 +1,166 @@
+"""What the `fused` family searches: its config, the choices, and which of them may serve a problem."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.fused import FusedConv2d
+from qconv.generator.convolution import input_span
+from qconv.generator.plan import Config, at_most, ceil_div
+from qconv.generator.stages import GROUP_PIXELS, chunks, is_depthwise, is_piece, plane
+from qconv.generator.tiles import check_residents
+from qconv.target import Target
+
+
+@dataclass(frozen=True)
+class Fused(Config):
+    family: ClassVar[str] = "fused"
+    tile_h: int  # output rows of a block
+    tile_w: int  # output columns of a block
+    warps: int  # of a team
+    residents: int  # blocks that a multiprocessor holds at a time
+    teams: int  # of so many warps, in a block: each has tiles of its own, and they share the weights
+    shares: int  # blocks that have a tile together, each some of the output channels
+    holds: int  # how many of the two have their weights in shared memory, the second before the first
+    wide: int  # how many of those warpgroups multiply, the second before the first
+    # Of the first convolution: atoms of pixels of a warp, 64 pixels of a warpgroup; for depthwise, rows of a thread.
+    first_m: int
+    first_n: int  # atoms of channels of a warp or a warpgroup; for depthwise, fours of channels of a thread
+    second_m: int  # the same of the second
+    second_n: int
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "tile_h": (2, 4, 7, 8, 14, 16),
+    "tile_w": (7, 8, 14, 16),
+    "warps": (4, 8, 16),
+    "residents": (1, 2, 3, 4, 6),
+    "teams": (1, 2, 3, 4, 6),
+    "shares": (1, 2, 4),
+    "holds": (0, 1, 2),
+    "wide": (0, 1, 2),
+    "first_m": (1, 2, 4),
+    "first_n": (1, 2, 4, 8),
+    "second_m": (1, 2, 4),
+    "second_n": (1, 2, 4, 8),
+}
+# The pieces of a warp or a thread that serve best.
+LIKELY: dict[str, tuple[int, ...]] = {
+    "tile_h": (4, 7, 8),
+    "tile_w": (7, 8, 14),
+    "residents": (1, 2, 4),
+    "teams": (1, 3, 6),
+    "shares": (1, 2),
+    "first_m": (2, 4),
+    "second_m": (2, 4),
+}
+
+
+def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Config]:
+    """Tiles that fit shared memory, so many blocks at a time, and pieces that are neither tiny nor huge."""
+    matrices = _matrices(problem)
+    most_held, most_wide = len(matrices) * target.async_copies, len(matrices) * target.warpgroups
+    of_weights = [
+        (holds, wide)
+        for holds, wide in itertools.product(choices["holds"], choices["wide"])
+        if wide <= holds <= most_held and wide <= most_wide
+    ]
+    pieces = {
+        (stage, wide): [
+            (m, n)
+            for m, n in itertools.product((1,) if wide else choices[f"{stage}_m"], choices[f"{stage}_n"])
+            if is_piece(getattr(problem, stage), wide, m, n, target)
+        ]
+        for stage, wide in itertools.product(("first", "second"), (False, True))
+    }
+    for tile_h, tile_w, warps, residents, teams, shares in itertools.product(*(choices[n] for n in list(CHOICES)[:6])):
+        too_many = tiles_of(problem, tile_h, tile_w)[2] * shares > 2 * residents * target.processors
+        if shares > 1 and (too_many or is_depthwise(problem.second) or teams > 1):
+            continue
+        if teams > 1 and (residents > 2 or not 8 <= teams * warps * residents <= 32):
+            continue
+        try:
+            room = geometry(problem, tile_h, tile_w, teams, warps * target.warp_size, residents, (), target)
+        except Infeasible:
+            continue
+        for holds, wide in of_weights:
+            if teams > 1 and not holds:
+                continue
+            groups = matrices[:wide]
+            # Of 64 pixels that a warpgroup multiplies most should be there.
+            if any(room.pixels(stage) < 0.6 * GROUP_PIXELS for stage in groups):
+                continue
+            each = (pieces[stage, stage in groups] for stage in ("first", "second"))
+            for (first_m, first_n), (second_m, second_n) in itertools.product(*each):
+                shape = (tile_h, tile_w, warps, residents, teams, shares)
+                yield Fused(*shape, holds, wide, first_m, first_n, second_m, second_n)
+
+
+def _matrices(problem: FusedConv2d) -> tuple[str, ...]:
+    """Whose weights are matrices. Dot products read theirs once for many pixels."""
+    return tuple(stage for stage in ("second", "first") if not is_depthwise(getattr(problem, stage)))
+
+
+def tiles_of(problem: FusedConv2d, tile_h: int, tile_w: int) -> tuple[int, int, int]:
+    """Down, across, and of all images."""
+    down, across = ceil_div(problem.second.oh, tile_h), ceil_div(problem.second.ow, tile_w)
+    return down, across, problem.second.n * down * across
+
+
+@dataclass(frozen=True)
+class Geometry:
+    tile: tuple[int, int]  # pixels of the second convolution
+    mid: tuple[int, int]  # and of the first that it needs
+    planes: tuple[int, int, int, int]  # chunks and pixels of the input and of what lies between, in shared memory
+    smem_bytes: int  # of a team
+
+    def pixels(self, stage: str) -> int:
+        return math.prod(self.tile if stage == "second" else self.mid)
+
+
+@lru_cache(maxsize=1024)
+def geometry(
+    problem: FusedConv2d,
+    tile_h: int,
+    tile_w: int,
+    teams: int,
+    threads: int,
+    residents: int,
+    wide: tuple[str, ...],
+    target: Target,
+) -> Geometry:
+    first, second = problem.first, problem.second
+    for name, side, size in (("tile_h", tile_h, second.oh), ("tile_w", tile_w, second.ow)):
+        at_most(side, max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
+    mid = input_span(second, tile_h, tile_w)
+    rows, columns = input_span(first, *mid)
+    # A depthwise layer reads the image itself. Warpgroups read two chunks at a time.
+    in_chunks, in_plane = (0, 0) if is_depthwise(first) else (chunks(first.c), plane(rows * columns))
+    mid_chunks, mid_plane = chunks(first.k), plane(mid[0] * mid[1])
+    in_chunks += in_chunks % 2 * ("first" in wide)
+    mid_chunks += mid_chunks % 2 * ("second" in wide)
+    smem_bytes = 16 * (in_chunks * in_plane + mid_chunks * mid_plane)
+    check_residents(residents, teams * threads, teams * smem_bytes, 40, target)
+    return Geometry((tile_h, tile_w), mid, (in_chunks, in_plane, mid_chunks, mid_plane), smem_bytes)
+
+
+def held_and_wide(problem: FusedConv2d, config: Fused, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Whose weights lie in shared memory, and whose warpgroups multiply."""
+    matrices = _matrices(problem)
+    if config.holds and not target.async_copies:
+        raise Infeasible(f"holds={config.holds}: {target.name} has no asynchronous copies; 0 serves it")
+    if config.holds > len(matrices):
+        raise Infeasible(
+            f"holds={config.holds}: {len(matrices)} of the two convolutions have matrix instructions; hold no more"
+        )
+    if config.wide and not target.warpgroups:
+        raise Infeasible(f"wide={config.wide}: warps of {target.name} do not multiply in groups; 0 serves it")
+    if config.wide > config.holds:
+        raise Infeasible(f"wide={config.wide}: warpgroups read weights that are held; holds={config.wide} or more")
+    return tuple(sorted(matrices[: config.holds])), tuple(sorted(matrices[: config.wide]))
