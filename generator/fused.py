@@ -16,6 +16,10 @@ from qconv.problem import Conv2d
 from qconv.target import Target
 
 
+# Of a thread: with fewer nothing is spilled.
+FEW_REGISTERS = 64
+
+
 def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     check_choices(config, CHOICES)
     second, threads, teams = problem.second, config.warps * target.warp_size, config.teams
@@ -37,8 +41,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         "second": Share("second", *room.tile, config.shares, "second" in wide, config.second_m, config.second_n),
     }
     stages = {name: stage_plan(getattr(problem, name), share, target) for name, share in of_stages.items()}
-    # A third can be computed again or spilled; beyond that ptxas 13.0 loses pointers, and kernels read address 0.
-    words = 2 * max(stage.roles["words"] for stage in stages.values()) // 3
+    words = _registers(stages, config.residents * teams * threads, target)
     held_bytes = sum(stages[name].roles["held_bytes"] for name in holds)
     spare_bytes = _spare_bytes(stages, wide, 16 * mid_chunks * mid_plane, held_bytes)
     smem_bytes = teams * room.smem_bytes + held_bytes + spare_bytes + 16 * clusters
@@ -129,6 +132,13 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         wants=tuple(sorted(wants)),
         stages=stages,
     )
+
+
+def _registers(stages: dict[str, Plan], threads: int, target: Target) -> int:
+    """That a thread needs at least. A third of its words can be computed again or spilled, where many are left: beyond
+    that ptxas 13.0 loses pointers, so that kernels read address 0, or searches for minutes."""
+    words: int = max(stage.roles["words"] for stage in stages.values())
+    return 2 * words // 3 if threads * FEW_REGISTERS <= target.registers_per_sm else words
 
 
 def _spare_bytes(stages: dict[str, Plan], wide: tuple[str, ...], mid_bytes: int, held_bytes: int) -> int:
