@@ -15,7 +15,6 @@ from qconv.generator.tiles import RESIDENTS_SAYS, check_residents
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-
 # Of a thread: with fewer nothing is spilled.
 FEW_REGISTERS = 64
 
@@ -207,14 +206,14 @@ def _work(stage: Plan, threads: int) -> tuple[float, float]:
         of_output = 3.3 * problem.r * constant["WORDS"] * sums + 5
         longest = sets * (turns * (outputs * of_output + 30) + 16 * own["VECTOR"] + 60)
         return longest * warps / 4, ALONE * longest + 1900
-    run = own["BATCH"] * constant["ATOM_M"]
     if stage.roles["kind"] == "warpgroup":
+        run, slab_k = constant["RUN"], constant["SLAB_K"]
         items = ceil_div(constant["POSITIONS"], run) * constant["BLOCK_SLABS"]
         # Of a multiprocessor: products, or bytes of both factors on their way.
-        slab_k = constant["SLAB_K"]
-        of_products = own["BATCH"] * constant["UNITS"] / 2 * 1.5 * max(slab_k / 2, 16 + slab_k / 4)
+        of_products = constant["UNITS"] / 2 * 1.5 * max(slab_k / 2, 16 + slab_k / 4)
         of_warp = run / 4 * slab_k / 32 * 4.5 + 84
         return items * (of_products + of_warp), ALONE * ceil_div(items, warps // 4) * of_warp + of_products + 80
+    run = own["BATCH"] * constant["ATOM_M"]
     items = ceil_div(constant["GRID_PIXELS"], run) * constant["BLOCK_SLABS"]
     # Of a partition: products, or fragments of them on their way.
     steps: float = constant["STEPS"] * constant["STEP_CHUNKS"] * 16 * run * constant["SLAB_K"] * sums / 570

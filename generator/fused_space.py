@@ -13,7 +13,7 @@ from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
 from qconv.generator.convolution import input_span
 from qconv.generator.plan import Config, at_most, ceil_div
-from qconv.generator.stages import GROUP_PIXELS, chunks, is_depthwise, is_piece, plane
+from qconv.generator.stages import RUN_PIXELS, chunks, is_depthwise, is_piece, plane
 from qconv.generator.tiles import check_residents
 from qconv.target import Target
 
@@ -29,7 +29,7 @@ class Fused(Config):
     shares: int  # blocks that have a tile together, each some of the output channels
     holds: int  # how many of the two have their weights in shared memory, the second before the first
     wide: int  # how many of those warpgroups multiply, the second before the first
-    # Of the first convolution: atoms of pixels of a warp, 64 pixels of a warpgroup; for depthwise, rows of a thread.
+    # Of the first convolution: atoms of pixels of a warp (1 of a warpgroup); for depthwise, rows of a thread.
     first_m: int
     first_n: int  # atoms of channels of a warp or a warpgroup; for depthwise, fours of channels of a thread
     second_m: int  # the same of the second
@@ -94,7 +94,7 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
                 continue
             groups = matrices[:wide]
             # Of 64 pixels that a warpgroup multiplies most should be there.
-            if any(room.pixels(stage) < 0.6 * GROUP_PIXELS for stage in groups):
+            if any(room.pixels(stage) < 0.6 * RUN_PIXELS for stage in groups):
                 continue
             each = (pieces[stage, stage in groups] for stage in ("first", "second"))
             for (first_m, first_n), (second_m, second_n) in itertools.product(*each):

@@ -35,7 +35,7 @@ MOST_SUMS = 128
 MOST_UNROLLED = 4
 # The same for warpgroups, which load nothing into registers.
 MOST_UNROLLED_OF_GROUP = 36
-GROUP_PIXELS = 64
+RUN_PIXELS = 64  # of a warpgroup's instruction
 WEIGHTS = "a set of weights"
 
 
@@ -49,7 +49,7 @@ class Share(Config):
     columns: int
     blocks: int  # that have some of its output channels each
     wide: bool  # whether warpgroups multiply it
-    m: int  # atoms of pixels of a warp, or of a warpgroup; rows of pixels of a thread
+    m: int  # atoms of pixels of a warp; rows of pixels of a thread
     n: int  # atoms of channels of a warp, or of a warpgroup; fours of channels of a thread
 
     @property
@@ -244,8 +244,10 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
             f"wide: warpgroups of {target.name} do not multiply the {share.stage} convolution: it must have one group, "
             f"stride 1 and no w_zero_point; leave it to warps"
         )
-    slab_k, sums = 8 * share.n, 4 * share.m * share.n
-    _check_piece(problem, share, slab_k, share.m * GROUP_PIXELS, sums)
+    if share.m > 1:
+        raise Infeasible(f"{share.stage}_m={share.m}: a warpgroup has {RUN_PIXELS} pixels at a time; 1 serves it")
+    slab_k, sums = 8 * share.n, 4 * share.n
+    _check_piece(problem, share, slab_k, RUN_PIXELS, sums)
     slabs = ceil_div(problem.k, slab_k)
     block_slabs = ceil_div(slabs, share.blocks)
     _check_blocks(share, slabs, block_slabs)
@@ -257,13 +259,10 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
     per_channel = sum(argument.per_channel for step in epilogue_steps(q) for argument in step.arguments)
     words = weight_bytes // 4 * share.blocks
     at_most(words, 2**28, "words of weights")
-    config = (
-        Constant("ATOMS", share.n, "eights of channels, of a warpgroup"),
-        Constant("BATCH", share.m, "times 64 pixels that it has at a time"),
-    )
+    config = (Constant("ATOMS", share.n, "eights of channels, of a warpgroup"),)
     apart = columns if share.columns == 8 else 8
     follows = (
-        Constant("ATOM_M", GROUP_PIXELS, "pixels of one instruction"),
+        Constant("RUN", RUN_PIXELS, "pixels of one instruction"),
         Constant("SLAB_K", slab_k, "output channels of a warpgroup"),
         Constant("ALL_SLABS", slabs),
         Constant("BLOCK_SLABS", block_slabs, "of a block"),
@@ -274,11 +273,11 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
         Constant("EIGHTS_APART", apart, "pixels"),
     )
     rolled = taps * pairs > MOST_UNROLLED_OF_GROUP
-    runs = ceil_div(positions, share.m * GROUP_PIXELS) * share.m * GROUP_PIXELS
+    read = ceil_div(positions, RUN_PIXELS) * RUN_PIXELS
     short = {"int8": "s8", "uint8": "u8"}
     roles = {
         "atoms": share.n,
-        "signs": f"s32.{short[q.x_type]}.{short[q.w_type]}",
+        "types": f"{short[q.x_type]}.{short[q.w_type]}",
         "lane_k": lane_k,
         "slab_k": slab_k,
         "block_k": block_slabs * slab_k,
@@ -287,7 +286,7 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
         "held_bytes": weight_bytes + per_channel * block_slabs * 4 * (lane_k + 4) * 4,
         "held_copies": (weight_bytes // 16, *(block_slabs * slab_k,) * per_channel),
         # How far the last 64 pixels reach past the end of its input.
-        "past_bytes": 16 * (runs - positions) * apart // 8,
+        "past_bytes": 16 * (read - positions) * apart // 8,
     }
     return (config, follows), words, roles, ("warpgroup",)
 

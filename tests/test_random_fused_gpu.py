@@ -20,7 +20,7 @@ from qconv.generator.fused_space import Fused
 
 COUNT, CHUNK, SEED = 200, 10, 7
 
-WIDE = {"warps": 4, "residents": 1, "teams": 2, "shares": 1, "holds": 1}
+WIDE = {"warps": 4, "residents": 1, "teams": 2, "shares": 1, "holds": 1, "first_m": 1, "second_m": 1}
 
 pytestmark = pytest.mark.gpu
 

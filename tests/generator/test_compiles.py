@@ -88,7 +88,7 @@ SMALL = {
 ACCEPTED = {"nvidia": 64, "amd": 0}
 # With so many sums a lane, or fewer, and with more.
 MODERATE_SUMS = 32
-# Sums and filters of both convolutions, in the registers of one thread: six blocks of four warps have 80 each.
+# Sums and filters of both convolutions, in the registers of one thread: where many warps are held it has 64.
 ACCEPTED_OF_FUSED = 512
 # Compilers load the rows of a tall tile ahead; the tuner sees what that costs too.
 ACCEPTED_OF_DEPTHWISE = 4096

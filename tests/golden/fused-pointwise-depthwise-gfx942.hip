@@ -70,8 +70,10 @@ __device__ __forceinline__ Layout& shared_memory() {
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return *address; }
 
-// Each lane goes its own way.
-__device__ __forceinline__ bool agreed(bool said) { return said; }
+// Whether all lanes say so that came here together: a wave goes one way, not both, one after the other.
+__device__ __forceinline__ bool agreed(bool said) {
+    return __builtin_amdgcn_ballot_w64(!said) == 0;
+}
 
 // Asks for a line of device memory that will be read soon.
 __device__ __forceinline__ void bring_near(const void* address) { __builtin_prefetch(address); }

@@ -691,10 +691,9 @@ constexpr bool W_SIGNED = true;
 
 // The config.
 constexpr int ATOMS = 2;  // eights of channels, of a warpgroup
-constexpr int BATCH = 1;  // times 64 pixels that it has at a time
 
 // What follows.
-constexpr int ATOM_M = 64;  // pixels of one instruction
+constexpr int RUN = 64;  // pixels of one instruction
 constexpr int SLAB_K = 16;  // output channels of a warpgroup
 constexpr int ALL_SLABS = 2;
 constexpr int BLOCK_SLABS = 2;  // of a block
@@ -853,10 +852,26 @@ struct Sink {
 
 // What holds the inputs.
 using Source = Mid;
+// A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
+// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
+// the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
+// row look at, and some have no output.
+constexpr int WARPGROUP_SIZE = 128, RUNS = (POSITIONS + RUN - 1) / RUN;
+constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
+static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
+static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
+static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
+static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
+
+// A lane ends up with LANE_K neighbouring channels of two pixels, which are eight apart.
+constexpr int LANE_K = ATOMS * 2, LANE_PIXELS = 2;
+__device__ __forceinline__ int pixel_of_lane(int i) {
+    return tile::warp() % 4 * 16 + tile::lane() / 4 + i * 8;
+}
+__device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 
 // wgmma on the CPU device: 64 pixels by SLAB_K channels, each by 32 bytes of the reduction. Each lane reads
 // of the factors what its sums take, through the same strides as the hardware.
-constexpr int WARPGROUP_SIZE = 128, LANE_K = ATOMS * 2;
 struct Operand {
     const unsigned char* first;
     int to_chunk, to_eight, rows;
@@ -870,22 +885,14 @@ struct Operand {
         if ((reinterpret_cast<unsigned long>(first) | to_chunk | to_eight) % 16 != 0)
             qconv_cpu_fail("a factor of a warpgroup that is not 16-byte aligned", line);
     }
-    __device__ __forceinline__ Operand behind(int bytes, int rows_on = 0) const {
-        return Operand(first + bytes, to_chunk, to_eight, rows - rows_on);
+    __device__ __forceinline__ Operand behind(int bytes) const {
+        return Operand(first + bytes, to_chunk, to_eight, rows);
     }
     __device__ __forceinline__ unsigned word(int row, int i) const {
         const unsigned char* const matrix = first + row / 8 * to_eight + i / 4 * to_chunk;
         return tile::load_words<1>(matrix + row % 8 * 16 + i % 4 * 4).word[0];
     }
 };
-
-// A lane holds two pixels, eight apart, of every fourth two channels of its matrix.
-constexpr int LANE_PIXELS = 2, LANE_CHANNELS = 2;
-__device__ __forceinline__ int pixel_of_lane(int i) {
-    return tile::warp() % 4 * 16 + tile::lane() / 4 + i * 8;
-}
-__device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
-constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 
 __device__ __forceinline__ int product(unsigned a, unsigned b, int i) {
     const unsigned x = (a >> (8 * i)) & 0xffu, w = (b >> (8 * i)) & 0xffu;
@@ -901,7 +908,7 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
         const int row = pixel_of_lane(place);
         if (row >= a.rows) continue;
         for (int j = 0; j < LANE_K; ++j) {
-            int& sum = d[j / 2][register_of(place, j % 2)];
+            int& sum = d[j / 2][place * 2 + j % 2];
             unsigned added = static_cast<unsigned>(sum);
             for (int word = 0; word < 8; ++word) {
                 const unsigned x = a.word(row, word);
@@ -916,17 +923,6 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
 // The sums are there at once.
 __device__ __forceinline__ void end_products() {}
 __device__ __forceinline__ void await(int (&)[ATOMS][4]) {}
-
-// A warpgroup has SLAB_K output channels of BATCH times 64 pixels at a time; a lane ends up with LANE_K
-// neighbours of each of its pixels. Both factors lie in shared memory, in chunks of 16 bytes. Eight pixels of
-// a chunk are neighbours; EIGHTS_APART pixels behind the first of them the next eight begin. Where a tile's
-// rows are not eight pixels, they go on into what the last windows of a row look at, and some have no output.
-constexpr int RUN = BATCH * ATOM_M, RUNS = (POSITIONS + RUN - 1) / RUN;
-constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
-static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
-static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
-static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
-static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
 
 // Whether there is an output, and which.
 __device__ __forceinline__ bool is_pixel(int position) {
@@ -1005,18 +1001,17 @@ __device__ __forceinline__ void spread(const Arguments& args) {
 }
 
 struct Sums {
-    int product[BATCH][ATOMS][4];
+    int product[ATOMS][4];
 
     __device__ __forceinline__ explicit Sums([[maybe_unused]] const Channel (&channels)[LANE_K]) {
 #pragma unroll
-        for (int i = 0; i < BATCH * ATOMS * 4; ++i) {
-            const int n = i / (ATOMS * 4), atom = i / 4 % ATOMS;
-            product[n][atom][i % 4] = channels[atom * 2 + i % 2].offset;
+        for (int i = 0; i < ATOMS * 4; ++i) {
+            product[i / 4][i % 4] = channels[i / 4 * 2 + i % 2].offset;
         }
     }
 };
 
-// All products of a slab with BATCH times 64 pixels.
+// All products of a slab with a run of pixels.
 __device__ __forceinline__ void multiply(
     const unsigned char (&weights)[UNITS][SLAB_K][16], Source& source, int first_position, Sums& sums) {
     const Operand of_weights(weights[0][0], SLAB_K * 16, 128, SLAB_K);
@@ -1030,17 +1025,11 @@ __device__ __forceinline__ void multiply(
 #pragma unroll
         for (int chunk = 0; chunk < CHUNKS; chunk += 2) {
             const Operand w = of_weights.behind((tap * CHUNKS + chunk) * (SLAB_K * 16));
-#pragma unroll
-            for (int n = 0; n < BATCH; ++n) {
-                const int of_run = n * (ATOM_M / 8 * EIGHTS_APART * 16);
-                const Operand x = of_pixels.behind(offset + chunk * (SOURCE_PLANE * 16) + of_run, n * ATOM_M);
-                multiply_add(x, w, sums.product[n]);
-            }
+            multiply_add(of_pixels.behind(offset + chunk * (SOURCE_PLANE * 16)), w, sums.product);
         }
     }
     end_products();
-#pragma unroll
-    for (int n = 0; n < BATCH; ++n) await(sums.product[n]);
+    await(sums.product);
 }
 
 // Those of the pixels that are there.
@@ -1048,15 +1037,14 @@ __device__ __forceinline__ void finish_pixels(
     const Sink& sink, int slab, int first_position, const Sums& sums, const Channel (&channels)[LANE_K]) {
     const int k = slab * SLAB_K + channel_lane() * LANE_K;
 #pragma unroll
-    for (int i = 0; i < BATCH * LANE_PIXELS; ++i) {
-        const int n = i / LANE_PIXELS, of_lane = i % LANE_PIXELS;
-        const int position = first_position + n * ATOM_M + pixel_of_lane(of_lane);
+    for (int i = 0; i < LANE_PIXELS; ++i) {
+        const int position = first_position + pixel_of_lane(i);
         if (!is_pixel(position)) continue;
         const int pixel = pixel_of(position);
         Finished finished[LANE_K];
 #pragma unroll
         for (int j = 0; j < LANE_K; ++j) {
-            const int acc = sums.product[n][j / 2][of_lane * 2 + j % 2];
+            const int acc = sums.product[j / 2][i * 2 + j % 2];
             finished[j] = finish(acc, channels[j]);
         }
         sink.put(pixel, k, finished);

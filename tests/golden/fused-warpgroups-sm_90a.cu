@@ -239,10 +239,9 @@ constexpr bool W_SIGNED = true;
 
 // The config.
 constexpr int ATOMS = 4;  // eights of channels, of a warpgroup
-constexpr int BATCH = 1;  // times 64 pixels that it has at a time
 
 // What follows.
-constexpr int ATOM_M = 64;  // pixels of one instruction
+constexpr int RUN = 64;  // pixels of one instruction
 constexpr int SLAB_K = 32;  // output channels of a warpgroup
 constexpr int ALL_SLABS = 3;
 constexpr int BLOCK_SLABS = 3;  // of a block
@@ -428,11 +427,28 @@ private:
         copies.template copy<WIDTH>(tile::shared_address(to), from, is_inside);
     }
 };
+// A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
+// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
+// the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
+// row look at, and some have no output.
+constexpr int WARPGROUP_SIZE = 128, RUNS = (POSITIONS + RUN - 1) / RUN;
+constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
+static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
+static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
+static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
+static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
+
+// A lane ends up with LANE_K neighbouring channels of two pixels, which are eight apart.
+constexpr int LANE_K = ATOMS * 2, LANE_PIXELS = 2;
+__device__ __forceinline__ int pixel_of_lane(int i) {
+    return tile::warp() % 4 * 16 + tile::lane() / 4 + i * 8;
+}
+__device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 
 // wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8: 64 pixels by SLAB_K channels, each by
 // 32 bytes of the reduction. Both factors lie in shared memory, as matrices of eight rows of 16 bytes, which
 // lie one behind the other. Four warps execute it together and wait for its sums later.
-constexpr int WARPGROUP_SIZE = 128, LANE_K = ATOMS * 2;
+static_assert(X_SIGNED == true && W_SIGNED == true, "its types");
 struct Operand {
     unsigned long long descriptor;
 
@@ -442,18 +458,10 @@ struct Operand {
                      static_cast<unsigned long long>(to_chunk / 16) << 16 |
                      static_cast<unsigned long long>(to_eight / 16) << 32) {}
     __device__ __forceinline__ explicit Operand(unsigned long long descriptor) : descriptor(descriptor) {}
-    __device__ __forceinline__ Operand behind(int bytes, int = 0) const {
+    __device__ __forceinline__ Operand behind(int bytes) const {
         return Operand(descriptor + bytes / 16);
     }
 };
-
-// A lane holds two pixels, eight apart, of every fourth two channels of its matrix.
-constexpr int LANE_PIXELS = 2, LANE_CHANNELS = 2;
-__device__ __forceinline__ int pixel_of_lane(int i) {
-    return tile::warp() % 4 * 16 + tile::lane() / 4 + i * 8;
-}
-__device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
-constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
@@ -489,17 +497,6 @@ __device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
         asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3]));
     }
 }
-
-// A warpgroup has SLAB_K output channels of BATCH times 64 pixels at a time; a lane ends up with LANE_K
-// neighbours of each of its pixels. Both factors lie in shared memory, in chunks of 16 bytes. Eight pixels of
-// a chunk are neighbours; EIGHTS_APART pixels behind the first of them the next eight begin. Where a tile's
-// rows are not eight pixels, they go on into what the last windows of a row look at, and some have no output.
-constexpr int RUN = BATCH * ATOM_M, RUNS = (POSITIONS + RUN - 1) / RUN;
-constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
-static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
-static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
-static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
-static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
 
 // Whether there is an output, and which.
 __device__ __forceinline__ bool is_pixel(int position) {
@@ -578,18 +575,17 @@ __device__ __forceinline__ void spread(const Arguments& args) {
 }
 
 struct Sums {
-    int product[BATCH][ATOMS][4];
+    int product[ATOMS][4];
 
     __device__ __forceinline__ explicit Sums([[maybe_unused]] const Channel (&channels)[LANE_K]) {
 #pragma unroll
-        for (int i = 0; i < BATCH * ATOMS * 4; ++i) {
-            const int n = i / (ATOMS * 4), atom = i / 4 % ATOMS;
-            product[n][atom][i % 4] = channels[atom * 2 + i % 2].offset;
+        for (int i = 0; i < ATOMS * 4; ++i) {
+            product[i / 4][i % 4] = channels[i / 4 * 2 + i % 2].offset;
         }
     }
 };
 
-// All products of a slab with BATCH times 64 pixels.
+// All products of a slab with a run of pixels.
 __device__ __forceinline__ void multiply(
     const unsigned char (&weights)[UNITS][SLAB_K][16], Source& source, int first_position, Sums& sums) {
     const Operand of_weights(weights[0][0], SLAB_K * 16, 128, SLAB_K);
@@ -603,17 +599,11 @@ __device__ __forceinline__ void multiply(
 #pragma unroll
         for (int chunk = 0; chunk < CHUNKS; chunk += 2) {
             const Operand w = of_weights.behind((tap * CHUNKS + chunk) * (SLAB_K * 16));
-#pragma unroll
-            for (int n = 0; n < BATCH; ++n) {
-                const int of_run = n * (ATOM_M / 8 * EIGHTS_APART * 16);
-                const Operand x = of_pixels.behind(offset + chunk * (SOURCE_PLANE * 16) + of_run, n * ATOM_M);
-                multiply_add(x, w, sums.product[n]);
-            }
+            multiply_add(of_pixels.behind(offset + chunk * (SOURCE_PLANE * 16)), w, sums.product);
         }
     }
     end_products();
-#pragma unroll
-    for (int n = 0; n < BATCH; ++n) await(sums.product[n]);
+    await(sums.product);
 }
 
 // Those of the pixels that are there.
@@ -621,15 +611,14 @@ __device__ __forceinline__ void finish_pixels(
     const Sink& sink, int slab, int first_position, const Sums& sums, const Channel (&channels)[LANE_K]) {
     const int k = slab * SLAB_K + channel_lane() * LANE_K;
 #pragma unroll
-    for (int i = 0; i < BATCH * LANE_PIXELS; ++i) {
-        const int n = i / LANE_PIXELS, of_lane = i % LANE_PIXELS;
-        const int position = first_position + n * ATOM_M + pixel_of_lane(of_lane);
+    for (int i = 0; i < LANE_PIXELS; ++i) {
+        const int position = first_position + pixel_of_lane(i);
         if (!is_pixel(position)) continue;
         const int pixel = pixel_of(position);
         Finished finished[LANE_K];
 #pragma unroll
         for (int j = 0; j < LANE_K; ++j) {
-            const int acc = sums.product[n][j / 2][of_lane * 2 + j % 2];
+            const int acc = sums.product[j / 2][i * 2 + j % 2];
             finished[j] = finish(acc, channels[j]);
         }
         sink.put(pixel, k, finished);
@@ -689,10 +678,9 @@ constexpr bool W_SIGNED = true;
 
 // The config.
 constexpr int ATOMS = 8;  // eights of channels, of a warpgroup
-constexpr int BATCH = 1;  // times 64 pixels that it has at a time
 
 // What follows.
-constexpr int ATOM_M = 64;  // pixels of one instruction
+constexpr int RUN = 64;  // pixels of one instruction
 constexpr int SLAB_K = 64;  // output channels of a warpgroup
 constexpr int ALL_SLABS = 3;
 constexpr int BLOCK_SLABS = 3;  // of a block
@@ -880,11 +868,28 @@ struct Sink {
 
 // What holds the inputs.
 using Source = Mid;
+// A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
+// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
+// the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
+// row look at, and some have no output.
+constexpr int WARPGROUP_SIZE = 128, RUNS = (POSITIONS + RUN - 1) / RUN;
+constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
+static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
+static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
+static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
+static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
+
+// A lane ends up with LANE_K neighbouring channels of two pixels, which are eight apart.
+constexpr int LANE_K = ATOMS * 2, LANE_PIXELS = 2;
+__device__ __forceinline__ int pixel_of_lane(int i) {
+    return tile::warp() % 4 * 16 + tile::lane() / 4 + i * 8;
+}
+__device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 
 // wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8: 64 pixels by SLAB_K channels, each by
 // 32 bytes of the reduction. Both factors lie in shared memory, as matrices of eight rows of 16 bytes, which
 // lie one behind the other. Four warps execute it together and wait for its sums later.
-constexpr int WARPGROUP_SIZE = 128, LANE_K = ATOMS * 2;
+static_assert(X_SIGNED == true && W_SIGNED == true, "its types");
 struct Operand {
     unsigned long long descriptor;
 
@@ -894,18 +899,10 @@ struct Operand {
                      static_cast<unsigned long long>(to_chunk / 16) << 16 |
                      static_cast<unsigned long long>(to_eight / 16) << 32) {}
     __device__ __forceinline__ explicit Operand(unsigned long long descriptor) : descriptor(descriptor) {}
-    __device__ __forceinline__ Operand behind(int bytes, int = 0) const {
+    __device__ __forceinline__ Operand behind(int bytes) const {
         return Operand(descriptor + bytes / 16);
     }
 };
-
-// A lane holds two pixels, eight apart, of every fourth two channels of its matrix.
-constexpr int LANE_PIXELS = 2, LANE_CHANNELS = 2;
-__device__ __forceinline__ int pixel_of_lane(int i) {
-    return tile::warp() % 4 * 16 + tile::lane() / 4 + i * 8;
-}
-__device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
-constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
@@ -949,17 +946,6 @@ __device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
         asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3]));
     }
 }
-
-// A warpgroup has SLAB_K output channels of BATCH times 64 pixels at a time; a lane ends up with LANE_K
-// neighbours of each of its pixels. Both factors lie in shared memory, in chunks of 16 bytes. Eight pixels of
-// a chunk are neighbours; EIGHTS_APART pixels behind the first of them the next eight begin. Where a tile's
-// rows are not eight pixels, they go on into what the last windows of a row look at, and some have no output.
-constexpr int RUN = BATCH * ATOM_M, RUNS = (POSITIONS + RUN - 1) / RUN;
-constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
-static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
-static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
-static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
-static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
 
 // Whether there is an output, and which.
 __device__ __forceinline__ bool is_pixel(int position) {
@@ -1039,18 +1025,17 @@ __device__ __forceinline__ void spread(const Arguments& args) {
 }
 
 struct Sums {
-    int product[BATCH][ATOMS][4];
+    int product[ATOMS][4];
 
     __device__ __forceinline__ explicit Sums([[maybe_unused]] const Channel (&channels)[LANE_K]) {
 #pragma unroll
-        for (int i = 0; i < BATCH * ATOMS * 4; ++i) {
-            const int n = i / (ATOMS * 4), atom = i / 4 % ATOMS;
-            product[n][atom][i % 4] = channels[atom * 2 + i % 2].offset;
+        for (int i = 0; i < ATOMS * 4; ++i) {
+            product[i / 4][i % 4] = channels[i / 4 * 2 + i % 2].offset;
         }
     }
 };
 
-// All products of a slab with BATCH times 64 pixels.
+// All products of a slab with a run of pixels.
 __device__ __forceinline__ void multiply(
     const unsigned char (&weights)[UNITS][SLAB_K][16], Source& source, int first_position, Sums& sums) {
     const Operand of_weights(weights[0][0], SLAB_K * 16, 128, SLAB_K);
@@ -1064,17 +1049,11 @@ __device__ __forceinline__ void multiply(
 #pragma unroll
         for (int chunk = 0; chunk < CHUNKS; chunk += 2) {
             const Operand w = of_weights.behind((tap * CHUNKS + chunk) * (SLAB_K * 16));
-#pragma unroll
-            for (int n = 0; n < BATCH; ++n) {
-                const int of_run = n * (ATOM_M / 8 * EIGHTS_APART * 16);
-                const Operand x = of_pixels.behind(offset + chunk * (SOURCE_PLANE * 16) + of_run, n * ATOM_M);
-                multiply_add(x, w, sums.product[n]);
-            }
+            multiply_add(of_pixels.behind(offset + chunk * (SOURCE_PLANE * 16)), w, sums.product);
         }
     }
     end_products();
-#pragma unroll
-    for (int n = 0; n < BATCH; ++n) await(sums.product[n]);
+    await(sums.product);
 }
 
 // Those of the pixels that are there.
@@ -1082,9 +1061,8 @@ __device__ __forceinline__ void finish_pixels(
     const Sink& sink, int slab, int first_position, const Sums& sums, const Channel (&channels)[LANE_K]) {
     const int k = slab * SLAB_K + channel_lane() * LANE_K;
 #pragma unroll
-    for (int i = 0; i < BATCH * LANE_PIXELS; ++i) {
-        const int n = i / LANE_PIXELS, of_lane = i % LANE_PIXELS;
-        const int position = first_position + n * ATOM_M + pixel_of_lane(of_lane);
+    for (int i = 0; i < LANE_PIXELS; ++i) {
+        const int position = first_position + pixel_of_lane(i);
         if (!is_pixel(position)) continue;
         const int pixel = pixel_of(position);
         const auto residuals = sink.template residuals_at<LANE_K>(pixel, k);
@@ -1092,7 +1070,7 @@ __device__ __forceinline__ void finish_pixels(
 #pragma unroll
         for (int j = 0; j < LANE_K; ++j) {
             const int residual = residuals.element[j];
-            const int acc = sums.product[n][j / 2][of_lane * 2 + j % 2];
+            const int acc = sums.product[j / 2][i * 2 + j % 2];
             finished[j] = finish(acc, residual, channels[j]);
         }
         sink.put(pixel, k, finished);
