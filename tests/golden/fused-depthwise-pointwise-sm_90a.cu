@@ -59,6 +59,14 @@ __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
 // Whether all lanes say so that came here together: a warp goes one way, not both, one after the other.
 __device__ __forceinline__ bool agreed(bool said) { return __all_sync(__activemask(), said); }
 
+// In registers from here on: what lies a constant behind is loaded without an addition. The compiler would
+// add anew before every load that has a condition.
+template <class T>
+__device__ __forceinline__ const T* kept(const T* address) {
+    asm volatile("" : "+l"(address));
+    return address;
+}
+
 // Asks for a line of device memory that will be read soon: it comes into the second-level cache.
 __device__ __forceinline__ void bring_near(const void* address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
@@ -550,7 +558,7 @@ struct Place {
     __device__ __forceinline__ Place(const Arguments& args, const Tile& tile, int row, int column, int k)
         : args(args), first_row((tile.mid_row() + row) * STRIDE_H - PAD_TOP),
           first_column((tile.mid_column() + column) * STRIDE_W - PAD_LEFT),
-          corner(args.x + (((tile.n * IN_H + first_row) * IN_W + first_column) * C + k)) {}
+          corner(tile::kept(args.x + (((tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
 
     // Whether all of them are in the image. Most are, and nothing of theirs is looked at one by one.
     __device__ __forceinline__ bool is_inside() const {

@@ -75,6 +75,9 @@ __device__ __forceinline__ bool agreed(bool said) {
     return __builtin_amdgcn_ballot_w64(!said) == 0;
 }
 
+template <class T>
+__device__ __forceinline__ const T* kept(const T* address) { return address; }
+
 // Asks for a line of device memory that will be read soon.
 __device__ __forceinline__ void bring_near(const void* address) { __builtin_prefetch(address); }
 

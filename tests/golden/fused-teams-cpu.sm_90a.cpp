@@ -83,6 +83,9 @@ __device__ __forceinline__ T load(const T* address) { return *address; }
 // Each thread goes its own way.
 __device__ __forceinline__ bool agreed(bool said) { return said; }
 
+template <class T>
+__device__ __forceinline__ const T* kept(const T* address) { return address; }
+
 // Asks for a line of device memory that will be read soon: it must exist.
 __device__ __forceinline__ void bring_near(const void* address) {
     static_cast<void>(*static_cast<const volatile char*>(address));
@@ -564,7 +567,7 @@ struct Place {
     __device__ __forceinline__ Place(const Arguments& args, const Tile& tile, int row, int column, int k)
         : args(args), first_row((tile.mid_row() + row) * STRIDE_H - PAD_TOP),
           first_column((tile.mid_column() + column) * STRIDE_W - PAD_LEFT),
-          corner(args.x + (((tile.n * IN_H + first_row) * IN_W + first_column) * C + k)) {}
+          corner(tile::kept(args.x + (((tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
 
     // Whether all of them are in the image. Most are, and nothing of theirs is looked at one by one.
     __device__ __forceinline__ bool is_inside() const {
