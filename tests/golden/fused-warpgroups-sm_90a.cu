@@ -340,28 +340,6 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
-template <int COUNT>
-__device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
-    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
-#pragma unroll
-    for (int i = 0; i < COUNT; i += WIDTH) {
-        [[maybe_unused]] const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
-        struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
-        const auto offset =
-            *reinterpret_cast<const Offsets*>(args.offset + first);
-        struct alignas(4 * WIDTH) Multipliers { float of[WIDTH]; };
-        const auto multiplier =
-            *reinterpret_cast<const Multipliers*>(args.multiplier + first);
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            channels[i + j].offset = offset.of[j];
-            channels[i + j].multiplier = multiplier.of[j];
-        }
-    }
-}
-
 // What takes the outputs: a tile of pixels in shared memory, as the second convolution reads it.
 struct Sink {
     Mid& mid;
@@ -791,29 +769,6 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
 // A byte of it, as the first convolution would write it.
 __device__ __forceinline__ int padding_byte([[maybe_unused]] const Arguments& args) {
     return static_cast<X>(padding_word(args) & 0xffu);
-}
-
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
-template <int COUNT>
-__device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
-    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
-#pragma unroll
-    for (int i = 0; i < COUNT; i += WIDTH) {
-        [[maybe_unused]] const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
-        struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
-        const auto offset =
-            *reinterpret_cast<const Offsets*>(args.offset + first);
-        struct alignas(4 * WIDTH) Multipliers { float of[WIDTH]; };
-        const auto multiplier =
-            *reinterpret_cast<const Multipliers*>(args.multiplier + first);
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            channels[i + j].offset = offset.of[j];
-            channels[i + j].multiplier = multiplier.of[j];
-            channels[i + j].residual_scale = args.residual_scale;
-        }
-    }
 }
 
 // What takes the outputs: the image in device memory.
