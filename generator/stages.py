@@ -26,6 +26,7 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.depthwise import MOST_WORDS, held_words
 from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div
+from qconv.instruction import SHORT_TYPES
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -91,7 +92,7 @@ def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> boo
     if is_depthwise(problem):
         return n <= 2
     if wide:
-        return is_wide(problem, target) and m == 1 and (n >= 4 or 8 * n >= problem.k > 4 * n)
+        return is_wide(problem, target) and (n >= 4 or 8 * n >= problem.k > 4 * n)
     atom = atom_of(problem, target)
     return atom is not None and (m * n >= 4 or n * atom.channels >= problem.k) and m * n <= 16
 
@@ -274,10 +275,9 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
     )
     rolled = taps * pairs > MOST_UNROLLED_OF_GROUP
     read = ceil_div(positions, RUN_PIXELS) * RUN_PIXELS
-    short = {"int8": "s8", "uint8": "u8"}
     roles = {
         "atoms": share.n,
-        "types": f"{short[q.x_type]}.{short[q.w_type]}",
+        "types": f"{SHORT_TYPES[q.x_type]}.{SHORT_TYPES[q.w_type]}",
         "lane_k": lane_k,
         "slab_k": slab_k,
         "block_k": block_slabs * slab_k,
@@ -332,7 +332,9 @@ def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
         "words": held + 16,
         "two_ways": share.stage == "first" and _inside(problem, rows, columns) >= 0.5,
     }
-    return (config, follows), taps, roles, ("bytes", "near", "agreed")
+    # Of the image: lines are asked for, and most places are inside.
+    wants = ("bytes", *("near",) * (share.stage == "first"), *("agreed",) * roles["two_ways"])
+    return (config, follows), taps, roles, wants
 
 
 def _inside(problem: Conv2d, rows: int, columns: int) -> float:

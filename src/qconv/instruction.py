@@ -15,7 +15,8 @@ from typing import Literal
 
 Axis = Literal["m", "n", "k", "copy"]
 
-INPUT_TYPES = ("int8", "uint8")
+SHORT_TYPES = {"int8": "s8", "uint8": "u8"}  # as instructions spell them
+INPUT_TYPES = tuple(SHORT_TYPES)
 REGISTER_BITS = 32
 
 
@@ -227,5 +228,4 @@ class MatrixInstruction:
                 f"{self.name}: {a_type} x {b_type}: it takes {' or '.join(self.a_types)} by "
                 f"{' or '.join(self.b_types)}; use one of these, or the dot4 path"
             )
-        short = {"int8": "s8", "uint8": "u8"}
-        return self.mnemonic.format(a=short[a_type], b=short[b_type])
+        return self.mnemonic.format(a=SHORT_TYPES[a_type], b=SHORT_TYPES[b_type])

@@ -70,17 +70,6 @@ __device__ __forceinline__ Layout& shared_memory() {
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return *address; }
 
-// Whether all lanes say so that came here together: a wave goes one way, not both, one after the other.
-__device__ __forceinline__ bool agreed(bool said) {
-    return __builtin_amdgcn_ballot_w64(!said) == 0;
-}
-
-template <class T>
-__device__ __forceinline__ const T* kept(const T* address) { return address; }
-
-// Asks for a line of device memory that will be read soon.
-__device__ __forceinline__ void bring_near(const void* address) { __builtin_prefetch(address); }
-
 // Each operation rounds once: contraction is off above.
 __device__ __forceinline__ float add(float a, float b) { return a + b; }
 __device__ __forceinline__ float multiply(float a, float b) { return a * b; }

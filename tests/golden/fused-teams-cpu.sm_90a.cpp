@@ -875,10 +875,16 @@ struct Operand {
     }
 };
 
-__device__ __forceinline__ int product(unsigned a, unsigned b, int i) {
-    const unsigned x = (a >> (8 * i)) & 0xffu, w = (b >> (8 * i)) & 0xffu;
-    return (X_SIGNED ? static_cast<signed char>(x) : static_cast<int>(x)) *
-           (W_SIGNED ? static_cast<signed char>(w) : static_cast<int>(w));
+constexpr bool A_SIGNED = X_SIGNED, B_SIGNED = W_SIGNED;
+__device__ __forceinline__ int product(unsigned a, unsigned b, int index) {
+    const unsigned a_byte = (a >> (8 * index)) & 0xffu, b_byte = (b >> (8 * index)) & 0xffu;
+    return (A_SIGNED ? static_cast<signed char>(a_byte) : static_cast<int>(a_byte)) *
+           (B_SIGNED ? static_cast<signed char>(b_byte) : static_cast<int>(b_byte));
+}
+
+// Written out: compilers keep a loop of four at -O2, which takes nearly twice as long.
+__device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
+    return static_cast<unsigned>(product(a, b, 0) + product(a, b, 1) + product(a, b, 2) + product(a, b, 3));
 }
 
 __device__ __forceinline__ void begin_products() {}
@@ -894,7 +900,7 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
             for (int word = 0; word < 8; ++word) {
                 const unsigned x = a.word(row, word);
                 const unsigned w = b.word(j / 2 * 8 + channel_lane() * 2 + j % 2, word);
-                for (int i = 0; i < 4; ++i) added += static_cast<unsigned>(product(x, w, i));
+                added += four_products(x, w);
             }
             sum = static_cast<int>(added);
         }
