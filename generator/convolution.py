@@ -9,7 +9,7 @@ import numpy as np
 
 from qconv.activation import POLYNOMIALS
 from qconv.dtypes import RANGES
-from qconv.epilogue import packs, steps
+from qconv.epilogue import packs, packs_from_zero, steps
 from qconv.fused import FusedConv2d
 from qconv.generator.plan import ROUNDINGS, Constant, Field, Launch, ceil_div
 from qconv.problem import Conv2d
@@ -29,7 +29,8 @@ def aliases(problem: Conv2d) -> dict[str, str]:
 
 def context(problem: Conv2d) -> dict[str, Any]:
     """What the pages and their pieces read beside the plan."""
-    chosen = steps(problem.quantization)
+    chosen, from_zero = steps(problem.quantization), packs_from_zero(problem.quantization)
+    least, largest = RANGES.get(problem.quantization.out_type, (0, 0))
     return {
         "quantization": problem.quantization,
         "layout": f"layout/{problem.layout}.j2",
@@ -37,7 +38,9 @@ def context(problem: Conv2d) -> dict[str, Any]:
         "says": _what_it_computes(problem),
         "steps": chosen,
         "packs": packs(problem.quantization),
-        "narrowed": RANGES.get(problem.quantization.out_type),
+        "narrowed": (0, largest) if from_zero else (least, largest),
+        # The type whose range packing clamps to.
+        "packed": "Packed" if from_zero and least else "Output",
         "epilogue_arguments": [argument for step in chosen for argument in step.arguments],
         "polynomials": _polynomials(),
         "wants": {want for step in chosen for want in step.wants},

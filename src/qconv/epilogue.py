@@ -9,6 +9,7 @@ the arguments as arrays that broadcast over the channels.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,9 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
         chosen += _scale(quantization)
     if quantization.residual != "none":
         chosen.append(_residual(quantization))
-    if quantization.activation != "none" and not _clamped_anyway(quantization):
+    if packs_from_zero(quantization):
+        chosen.append(_relu6_top(quantization))
+    elif quantization.activation != "none" and not _clamped_anyway(quantization):
         chosen.append(ACTIVATIONS[quantization.activation])
     if quantization.to_output_units in TO_OUTPUT_UNITS:
         chosen.append(TO_OUTPUT_UNITS[quantization.to_output_units])
@@ -93,6 +96,30 @@ def _clamped_anyway(quantization: Quantization) -> bool:
     an H200 refuses as illegal."""
     zero = quantization.y_zero_point
     return quantization.activation == "relu" and packs(quantization) and quantization.limits[0] == 0 and not zero
+
+
+def packs_from_zero(quantization: Quantization) -> bool:
+    """Whether the zero of relu6 is left to the packing, which clamps to an unsigned byte. An int8 is one as well if its
+    largest value is clamped to before, in units of the output."""
+    in_output_units = quantization.mode.order == "multiply" or quantization.out_type == "uint8"
+    return (
+        quantization.activation == "relu6" and packs(quantization) and not quantization.y_zero_point and in_output_units
+    )
+
+
+def _relu6_top(quantization: Quantization) -> Step:
+    relu6, largest = ACTIVATIONS["relu6"], np.float32(RANGES[quantization.out_type][1])
+    (top,) = relu6.arguments
+
+    def capped(q: Quantization, parameters: Parameters) -> Array:
+        value: Array = top.value(q, parameters)
+        return np.minimum(value, largest) if q.mode.order == "multiply" else value
+
+    return replace(
+        relu6,
+        cxx="value = tile::minimum(value, channel.top);  // 0 is the least that is packed",
+        arguments=(replace(top, value=capped),),
+    )
 
 
 def _corrections(quantization: Quantization) -> Iterator[Step]:
@@ -327,7 +354,8 @@ def _requantize(quantization: Quantization) -> Step:
     if packs(quantization):
         whole = "tile::add(tile::rounded(value), channel.y_zero)" if arguments and not before else "value"
         # The upper limit is the type's.
-        inside = whole if low == RANGES[out_type][0] else f"tile::maximum({whole}, {low}.0f)"
+        in_range = low == RANGES[out_type][0] or packs_from_zero(quantization)
+        inside = whole if in_range else f"tile::maximum({whole}, {low}.0f)"
         return Step("requantize", f"{added}result = {inside};", requantized, arguments, ("narrow",))
     # Clamping to [low - zero, high - zero] before the rounding equals clamping after it, because the bounds are
     # integers, and it keeps the conversion to int in range.
