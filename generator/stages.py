@@ -37,6 +37,8 @@ MOST_UNROLLED = 4
 # The same for warpgroups, which load nothing into registers.
 MOST_UNROLLED_OF_GROUP = 36
 RUN_PIXELS = 64  # of a warpgroup's instruction
+# Words of pixels of the image that a thread asks for together, before its filters.
+MOST_EARLY = 32
 WEIGHTS = "a set of weights"
 
 
@@ -311,6 +313,11 @@ def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
     held = held_words(problem, rows, columns, vector, run)
     at_most(held, MOST_WORDS, "registers for filters, pixels and sums")
     vectors = problem.k // vector
+    two_ways = share.stage == "first" and _inside(problem, rows, columns) >= 0.5
+    # A second way would have to be chosen before the filters come: of two, none asks early.
+    height, width = input_span(problem, rows, columns)
+    asks_early = share.stage == "first" and not two_ways
+    early_rows = min(height, MOST_EARLY // (width * share.n)) * asks_early
     config = (
         Constant("ROWS", rows, "of output pixels of a thread"),
         Constant("COLUMNS", columns),
@@ -322,6 +329,7 @@ def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
     follows = (
         Constant("WORDS", words, "of four taps in a filter row"),
         Constant("VECTORS", vectors, "of channels"),
+        *((Constant("EARLY_ROWS", early_rows, "of a place, asked for before the filters"),) * (early_rows > 0)),
         *((Constant("BLOCK_K", 16 * block_chunks, "channels of a block"),) * (share.blocks > 1)),
     )
     taps = problem.r * words * vectors * vector
@@ -330,7 +338,8 @@ def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
         "slab_k": vector,
         "block_k": 16 * block_chunks,
         "words": held + 16,
-        "two_ways": share.stage == "first" and _inside(problem, rows, columns) >= 0.5,
+        "two_ways": two_ways,
+        "early": bool(early_rows),
     }
     # Of the image: lines are asked for, and most places are inside.
     wants = ("bytes", *("near",) * (share.stage == "first"), *("agreed",) * roles["two_ways"])

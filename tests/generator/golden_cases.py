@@ -28,6 +28,8 @@ DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=1, groups=48)
 
 SEPARABLE = Conv2d(32, 56, 56, 144, 144, 3, 3, pad=1, groups=144)
 PROJECT = Conv2d(32, 56, 56, 144, 24, 1, 1)
+SMALL = Conv2d(32, 14, 14, 384, 384, 3, 3, pad=1, groups=384)
+SMALL_PROJECT = Conv2d(32, 14, 14, 384, 64, 1, 1)
 EXPAND = Conv2d(32, 56, 56, 24, 144, 1, 1)
 SQUARE_96 = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1)
 WIDEN = Conv2d(4, 28, 28, 96, 192, 1, 1)
@@ -190,6 +192,11 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         FusedConv2d(conv(SEPARABLE, GIVES), conv(PROJECT, replace(GIVES, x_type="uint8", x_zero_point=True))),
         "sm_90a",
         PIECES,
+    ),
+    "fused-small-image-sm_90a.cu": (
+        FusedConv2d(conv(SMALL, replace(SIGNED_MID, activation="relu6")), conv(SMALL_PROJECT, SIGNED_MID)),
+        "sm_90a",
+        replace(PIECES, tile_h=4, warps=16, residents=1, holds=1, wide=1, first_m=4, second_m=1, second_n=4),
     ),
     "fused-cluster-sm_90a.cu": (
         FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),

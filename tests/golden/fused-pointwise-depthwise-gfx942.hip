@@ -996,8 +996,8 @@ __device__ __forceinline__ void finish_pixel(
 // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
 // the last of its rows has come.
 __device__ __forceinline__ void run_down(
-    const Place& from, const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
-    const Channel (&channels)[VECTOR]) {
+    const Place& from, const Sink& sink, int first_row, int first_column, int k,
+    const Filters& filters, const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
 #pragma unroll
     for (auto& row : sums) {

@@ -560,13 +560,13 @@ __device__ __forceinline__ void bring_near(const Arguments& args, const Tile& ti
 
 // Where a thread's input pixels begin in the image. Each is loaded once for all its outputs.
 struct Place {
-    const Arguments& args;
     int first_row, first_column;
+    unsigned padding;
     const X* corner;
 
     __device__ __forceinline__ Place(const Arguments& args, const Tile& tile, int row, int column, int k)
-        : args(args), first_row((tile.mid_row() + row) * STRIDE_H - PAD_TOP),
-          first_column((tile.mid_column() + column) * STRIDE_W - PAD_LEFT),
+        : first_row((tile.mid_row() + row) * STRIDE_H - PAD_TOP),
+          first_column((tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
           corner(tile::kept(args.x + (((tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
 
     // Whether all of them are in the image. Most are, and nothing of theirs is looked at one by one.
@@ -582,7 +582,7 @@ struct Place {
 #pragma unroll
         for (int i = 0; i < SPAN; ++i) {
 #pragma unroll
-            for (unsigned& quad : result.pixel[i].quad) quad = padding_word(args);
+            for (unsigned& quad : result.pixel[i].quad) quad = padding;
             if (!is_row || (!INSIDE && static_cast<unsigned>(first_column + i) >= IN_W)) continue;
             const auto words = tile::load_words<QUADS>(corner + (down * IN_W + i) * C);
 #pragma unroll
@@ -609,8 +609,8 @@ __device__ __forceinline__ void finish_pixel(
 // the last of its rows has come.
 template <bool INSIDE>
 __device__ __forceinline__ void run_down(
-    const Place& from, const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
-    const Channel (&channels)[VECTOR]) {
+    const Place& from, const Sink& sink, int first_row, int first_column, int k,
+    const Filters& filters, const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
 #pragma unroll
     for (auto& row : sums) {
