@@ -10,9 +10,9 @@ from qconv.fused import FusedConv2d
 from qconv.generator.convolution import pads_with_zero_point
 from qconv.generator.fused_space import CHOICES, Fused, geometry, held_and_wide, tiles_of
 from qconv.generator.plan import Constant, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.stage_cost import work
 from qconv.generator.stages import Share, chunks, is_depthwise, stage_plan
 from qconv.generator.tiles import RESIDENTS_SAYS, check_residents
-from qconv.problem import Conv2d
 from qconv.target import Target
 
 # Of a thread: with fewer nothing is spilled.
@@ -164,9 +164,9 @@ def _copies_in_flight(
     return (Constant("COPIES_IN_FLIGHT", pieces, "of a thread"),) * (pieces > 0)
 
 
-# Fitted to 96 configs on an H200, clocks: of a launch; of showing each other what lies between; of an instruction of a
-# warp that is alone, where many take one. Bytes of weights to hold that come in a clock.
-LAUNCH, EXCHANGE, ALONE, HOLDING = 3600, 1800, 2.15, 127
+# Fitted to 146 configs on an H200, clocks: of a launch; of showing each other what lies between. Bytes that come in a
+# clock: of weights to hold; of the tiles. How much longer a depthwise stage takes that lacks all of its registers once.
+LAUNCH, EXCHANGE, HOLDING, STREAMING, LACKING = 4400, 1800, 127, 16, 1.44
 
 
 def cost(plan: Plan) -> float:
@@ -176,50 +176,25 @@ def cost(plan: Plan) -> float:
     assert isinstance(problem, FusedConv2d)
     constant = {c.name: c.value for c in plan.constants["What follows."]}
     tiles, threads = constant["TILES"], constant["THREADS"]
-    work = [_work(stage, threads) for stage in plan.stages.values()]
+    works = [work(stage, threads) for stage in plan.stages.values()]
     if target.vendor == "cpu":  # one thread after the other
-        return tiles * config.shares * sum(issued for issued, _ in work)
+        return tiles * config.shares * sum(issued for issued, _ in works)
     room = config.residents * config.teams * target.processors
     # Clusters of more than two do not fill the groups of multiprocessors that they live in.
     usable = int(0.9 * room) if config.shares > 2 else room
     turns = ceil_div(tiles, max(1, usable // config.shares))
     held = min(config.residents * config.teams, ceil_div(tiles * config.shares, target.processors))
-    issued, chain = sum(issued for issued, _ in work), sum(chain for _, chain in work)
+    issued, chain = sum(issued for issued, _ in works), sum(chain for _, chain in works)
+    lacking = 1 + LACKING * _lacking(plan, config.residents * config.teams * threads)
+    issued, chain = issued * lacking, chain * lacking
     tile_bytes = problem.io_bytes / tiles / config.shares
     # What all blocks of a multiprocessor issue, what the longest warp of one waits for, what the memory brings.
-    turn = max(held * issued, chain, held * tile_bytes / 24) + (EXCHANGE if config.shares > 1 else 0)
+    turn = max(held * issued, chain, held * tile_bytes / STREAMING) + (EXCHANGE if config.shares > 1 else 0)
     held_bytes: int = config.residents * sum(plan.stages[name].roles["held_bytes"] for name in plan.roles["holds"])
     return turns * turn + LAUNCH + held_bytes / HOLDING
 
 
-def _work(stage: Plan, threads: int) -> tuple[float, float]:
-    """For one tile: clocks in which a multiprocessor issues its instructions, and those of its longest warp."""
-    problem, constant = stage.problem, {c.name: c.value for c in stage.constants["What follows."]}
-    assert isinstance(problem, Conv2d)
-    own = {c.name: c.value for c in stage.constants["The config."]}
-    sums, warps = 1 + problem.quantization.w_zero_point, threads // stage.target.warp_size
-    if stage.roles["kind"] == "depthwise":
-        places = ceil_div(constant["GRID_ROWS"], own["ROWS"]) * ceil_div(constant["GRID_COLUMNS"], own["COLUMNS"])
-        outputs = own["ROWS"] * own["COLUMNS"] * own["VECTOR"]
-        vectors = constant.get("BLOCK_K", problem.k) // own["VECTOR"]
-        across = min(vectors, threads)
-        sets, turns = ceil_div(vectors, across), ceil_div(places, threads // across)
-        of_output = 3.3 * problem.r * constant["WORDS"] * sums + 5
-        longest = sets * (turns * (outputs * of_output + 30) + 16 * own["VECTOR"] + 60)
-        return longest * warps / 4, ALONE * longest + 1900
-    if stage.roles["kind"] == "warpgroup":
-        run, slab_k = constant["RUN"], constant["SLAB_K"]
-        items = ceil_div(constant["POSITIONS"], run) * constant["BLOCK_SLABS"]
-        # Of a multiprocessor: products, or bytes of both factors on their way.
-        of_products = constant["UNITS"] / 2 * 1.5 * max(slab_k / 2, 16 + slab_k / 4)
-        of_warp = run / 4 * slab_k / 32 * 4.5 + 84
-        return items * (of_products + of_warp), ALONE * ceil_div(items, warps // 4) * of_warp + of_products + 80
-    run = own["BATCH"] * constant["ATOM_M"]
-    items = ceil_div(constant["GRID_PIXELS"], run) * constant["BLOCK_SLABS"]
-    # Of a partition: products, or fragments of them on their way.
-    steps: float = constant["STEPS"] * constant["STEP_CHUNKS"] * 16 * run * constant["SLAB_K"] * sums / 570
-    of_step = own["BATCH"] * (4 + own["ATOMS"]) + own["ATOMS"] * (8 if stage.roles["holds"] else 11) + 8
-    steps = max(steps, constant["STEPS"] * of_step)
-    epilogue: float = run * min(problem.k, constant["SLAB_K"]) / 32 * 6.7 + 125
-    one = steps + epilogue
-    return items * one / 4, ALONE * ceil_div(items, warps) * one + 215
+def _lacking(plan: Plan, threads: int) -> float:
+    """Registers of a thread that a depthwise stage would need more, by those that it has."""
+    words = [stage.roles["words"] for stage in plan.stages.values() if stage.roles["kind"] == "depthwise"]
+    return max(0.0, max(words, default=0) * threads / plan.target.registers_per_sm - 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -13,8 +14,10 @@ from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
 from qconv.generator.convolution import input_span
 from qconv.generator.plan import Config, at_most, ceil_div
-from qconv.generator.stages import RUN_PIXELS, chunks, is_depthwise, is_piece, plane
+from qconv.generator.stage_cost import work
+from qconv.generator.stages import RUN_PIXELS, Share, chunks, is_depthwise, is_piece, plane, stage_plan
 from qconv.generator.tiles import check_residents
+from qconv.problem import Conv2d
 from qconv.target import Target
 
 
@@ -72,16 +75,24 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
         if wide <= holds <= most_held and wide <= most_wide
     ]
     pieces = {
-        (stage, wide): [
+        (stage, wide): tuple(
             (m, n)
             for m, n in itertools.product((1,) if wide else choices[f"{stage}_m"], choices[f"{stage}_n"])
             if is_piece(getattr(problem, stage), wide, m, n, target)
-        ]
+        )
         for stage, wide in itertools.product(("first", "second"), (False, True))
     }
+
+    def best_pieces(stage: str, tile: tuple[int, int], shares: int, warps: int, wide: bool) -> tuple[_Piece, ...]:
+        share = Share(stage, *tile, shares, wide, 1, 1)
+        return _cheapest(getattr(problem, stage), share, warps * target.warp_size, pieces[stage, wide], target)
+
     for tile_h, tile_w, warps, residents, teams, shares in itertools.product(*(choices[n] for n in list(CHOICES)[:6])):
-        too_many = tiles_of(problem, tile_h, tile_w)[2] * shares > 2 * residents * target.processors
-        if shares > 1 and (too_many or is_depthwise(problem.second) or teams > 1):
+        each_has = tiles_of(problem, tile_h, tile_w)[2] * shares / target.processors
+        if shares > 1 and (each_has > 2 * residents or is_depthwise(problem.second) or teams > 1):
+            continue
+        # Half as many at a time would do.
+        if residents * teams >= 2 * math.ceil(each_has):
             continue
         if teams > 1 and (residents > 2 or not 8 <= teams * warps * residents <= 32):
             continue
@@ -96,10 +107,29 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
             # Of 64 pixels that a warpgroup multiplies most should be there.
             if any(room.pixels(stage) < 0.6 * RUN_PIXELS for stage in groups):
                 continue
-            each = (pieces[stage, stage in groups] for stage in ("first", "second"))
-            for (first_m, first_n), (second_m, second_n) in itertools.product(*each):
+            first = best_pieces("first", room.mid, shares if target.clusters else 1, warps, "first" in groups)
+            second = best_pieces("second", room.tile, shares, warps, "second" in groups)
+            for (first_m, first_n), (second_m, second_n) in itertools.product(first, second):
                 shape = (tile_h, tile_w, warps, residents, teams, shares)
                 yield Fused(*shape, holds, wide, first_m, first_n, second_m, second_n)
+
+
+_Piece = tuple[int, int]
+# Of each stage, by either cost: the two are chosen each for itself, for a kernel takes about as long as both.
+MOST_PIECES = 3
+
+
+@lru_cache(maxsize=4096)
+def _cheapest(
+    problem: Conv2d, share: Share, threads: int, pieces: tuple[_Piece, ...], target: Target
+) -> tuple[_Piece, ...]:
+    """Of the pieces that serve, those that issue least, and those whose longest warp has least to do."""
+    works: dict[_Piece, tuple[float, float]] = {}
+    for m, n in pieces:
+        with suppress(Infeasible):
+            works[m, n] = work(stage_plan(problem, replace(share, m=m, n=n), target), threads)
+    either = (sorted(works, key=lambda piece: works[piece][cost])[:MOST_PIECES] for cost in (0, 1))
+    return tuple(dict.fromkeys(itertools.chain(*either)))
 
 
 def _matrices(problem: FusedConv2d) -> tuple[str, ...]:

@@ -1,0 +1,51 @@
+"""What one of two convolutions in one kernel costs, about."""
+
+from __future__ import annotations
+
+import math
+
+from qconv.generator.convolution import input_span
+from qconv.generator.plan import Plan, ceil_div
+from qconv.problem import Conv2d
+
+# Fitted with the rest of the model (see `fused.cost`). Clocks of an instruction of a warp that is alone, where many
+# take one; the same where it waits for pixels of the image, and until the first of them come.
+ALONE, ALONE_WAITING, FIRST = 2.15, 3.2, 1100
+# Of a depthwise thread, instructions and what they wait for: of four channels of a pixel, which are loaded and
+# transposed; of an output beside its products; of a place; and of a channel's filter.
+OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 4.4, 2.6, 47, 8, 1.56
+
+
+def work(stage: Plan, threads: int) -> tuple[float, float]:
+    """For one tile: clocks in which a multiprocessor issues its instructions, and those of its longest warp."""
+    problem, constant = stage.problem, {c.name: c.value for c in stage.constants["What follows."]}
+    assert isinstance(problem, Conv2d)
+    own = {c.name: c.value for c in stage.constants["The config."]}
+    sums, warps = 1 + problem.quantization.w_zero_point, threads // stage.target.warp_size
+    if stage.roles["kind"] == "depthwise":
+        places = ceil_div(constant["GRID_ROWS"], own["ROWS"]) * ceil_div(constant["GRID_COLUMNS"], own["COLUMNS"])
+        outputs, quads = own["ROWS"] * own["COLUMNS"] * own["VECTOR"], own["VECTOR"] // 4
+        vectors = constant.get("BLOCK_K", problem.k) // own["VECTOR"]
+        across = min(vectors, threads)
+        sets, turns = ceil_div(vectors, across), ceil_div(places, threads // across)
+        pixels = math.prod(input_span(problem, own["ROWS"], own["COLUMNS"]))
+        of_outputs = outputs * (problem.r * constant["WORDS"] * sums + OF_OUTPUT)
+        of_place = pixels * quads * OF_PIXEL + of_outputs + OF_PLACE
+        longest = sets * (turns * of_place * WAITS + own["VECTOR"] * OF_FILTER + 60)
+        return longest * warps / 4, ALONE_WAITING * longest + FIRST
+    if stage.roles["kind"] == "warpgroup":
+        run, slab_k = constant["RUN"], constant["SLAB_K"]
+        items = ceil_div(constant["POSITIONS"], run) * constant["BLOCK_SLABS"]
+        # Of a multiprocessor: products, or bytes of both factors on their way.
+        of_products = constant["UNITS"] / 2 * 1.5 * max(slab_k / 2, 16 + slab_k / 4)
+        of_warp = run / 4 * slab_k / 32 * 4.5 + 84
+        return items * (of_products + of_warp), ALONE * ceil_div(items, warps // 4) * of_warp + of_products + 80
+    run = own["BATCH"] * constant["ATOM_M"]
+    items = ceil_div(constant["GRID_PIXELS"], run) * constant["BLOCK_SLABS"]
+    # Of a partition: products, or fragments of them on their way.
+    steps: float = constant["STEPS"] * constant["STEP_CHUNKS"] * 16 * run * constant["SLAB_K"] * sums / 570
+    of_step = own["BATCH"] * (4 + own["ATOMS"]) + own["ATOMS"] * (8 if stage.roles["holds"] else 11) + 8
+    steps = max(steps, constant["STEPS"] * of_step)
+    epilogue: float = run * min(problem.k, constant["SLAB_K"]) / 32 * 6.7 + 125
+    one = steps + epilogue
+    return items * one / 4, ALONE * ceil_div(items, warps) * one + 215
