@@ -26,12 +26,13 @@ from report import Report
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, runner_of
 
-from qconv import Conv2d, FusedConv2d, Quantization, generator, sample
+from qconv import Conv2d, FusedConv2d, Quantization, generator, reference, sample
 from qconv.device import Device, open_device
 from qconv.device.compile import build
 from qconv.errors import Infeasible
 from qconv.instances.lookup import choose, load, open_layers
 from qconv.keys import parse
+from qconv.step import Array
 from qconv.target import target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement, ranked
@@ -88,32 +89,42 @@ def read(path: Path, only: str, kinds: str, batch: int | None) -> dict[FusedConv
     return same
 
 
-def built(key: str, target_name: str) -> dict[str, str]:
-    """In a process of its own, for planning takes a while: the configs to verify, as JSON, their kernels in the cache;
-    or why there is none."""
-    problem, found = parse(key), {}
+@dataclass(frozen=True)
+class Verification:
+    """What is launched and compared with what."""
+
+    configs: dict[str, str]  # by family, as JSON; their kernels are in the cache
+    unfused: str | None  # why the two are not fused
+    drawn: sample.Sample
+    expected: tuple[Array, ...]
+
+
+def verification(key: str, target_name: str, seed: int) -> Verification:
+    """In a process of its own, for plans, compilers and the oracle take a while."""
+    problem = parse(key)
     assert isinstance(problem, FusedConv2d)
     plans = {"apart": generator.apart_plan(problem, target(target_name))}
     feasible, rejected = generator.space(problem, target(target_name), likely=True)
+    unfused = None
     if feasible:
         plans["fused"] = feasible[0]
     else:
-        found["unfused"] = rejected[0].reason if rejected else "no tile of it fits shared memory"
-    for family, plan in plans.items():
+        unfused = rejected[0].reason if rejected else "no tile of it fits shared memory"
+    for plan in plans.values():
         build(plan)
-        found[family] = plan.config.as_json()
-    return found
+    drawn = sample.draw(problem, seed)
+    configs = {family: plan.config.as_json() for family, plan in plans.items()}
+    return Verification(configs, unfused, drawn, reference.compute(problem, drawn))
 
 
-def verified(pairs: list[Pair], configs: dict[str, str], device: Device, seed: int) -> Row:
+def verified(problem: FusedConv2d, found: Verification, device: Device) -> Row:
     """The kernel that fuses them, if one can, and the two apart, against the oracle."""
-    problem = pairs[0].problem
-    workload = Workload(problem, device, sample.draw(problem, seed))
+    workload = Workload(problem, device, found.drawn, expected=found.expected)
     row: Row = {"mismatch": {}, "configs": {}}
-    if "unfused" in configs:
-        row["unfused"] = configs["unfused"]
-    for family in sorted({"apart", "fused"} & set(configs)):
-        plan = generator.plan(problem, generator.config_from_json(configs[family]), device.target)
+    if found.unfused is not None:
+        row["unfused"] = found.unfused
+    for family, config in sorted(found.configs.items()):
+        plan = generator.plan(problem, generator.config_from_json(config), device.target)
         row["configs"][family] = plan.config.as_dict()
         wrong = workload.mismatch(load(plan, device, "default", "being verified"))
         if wrong is not None:
@@ -211,10 +222,11 @@ def main(arguments: list[str] | None = None) -> None:
     child = Child(device, protocol, TIMEOUT_S)
     begin, rows = time.monotonic(), list[Row]()
     found_pairs = dict(list(read(options.pairs, options.only, options.kinds, options.batch).items())[options.begin :])
-    ahead: dict[FusedConv2d, Future[dict[str, str]]] = {}
+    ahead: dict[FusedConv2d, Future[Verification]] = {}
     if options.verify:
         pool = ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))
-        ahead = {problem: pool.submit(built, str(problem), device.target.name) for problem in found_pairs}
+        name = device.target.name
+        ahead = {p: pool.submit(verification, str(p), name, seed) for seed, p in enumerate(found_pairs)}
     for problem, same in found_pairs.items():
         if options.seconds is not None and time.monotonic() - begin > options.seconds:
             print(f"{options.seconds:g} s are over: the rest was not begun", file=sys.stderr)
@@ -223,7 +235,7 @@ def main(arguments: list[str] | None = None) -> None:
         about |= {"problem": str(problem), "floor_us": floor_us(problem, device.name), "mid_bytes": problem.mid_bytes}
         try:
             if options.verify:
-                found = verified(same, ahead[problem].result(), device, len(rows))
+                found = verified(problem, ahead.pop(problem).result(), device)
             else:
                 found = measured(same, device, protocol, options.db, names, options.trials, child)
         except Infeasible as refused:
