@@ -32,7 +32,8 @@ from qconv.target import Target
 
 # Of a lane: more do not fit its registers.
 MOST_SUMS = 128
-# Steps of a loop that is written out: of more, the compiler would load the weights ahead and spill them.
+# Steps of a loop that is written out: of more, the compiler would load the weights ahead and spill them. Of a longer
+# one so many are that divide it: where it could be left half-way, ptxas 13.0 loads from an address before it is set.
 MOST_UNROLLED = 4
 # The same for warpgroups, which load nothing into registers.
 MOST_UNROLLED_OF_GROUP = 36
@@ -201,6 +202,8 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
     of_slab = max(_chunks_of(problem, slab, slab_k, all_chunks) for slab in range(slabs))
     taps = problem.r * problem.s
     steps = ceil_div(taps * of_slab, step_chunks)
+    whole_taps = of_slab % step_chunks == 0
+    turns = of_slab // step_chunks if whole_taps else steps
     block_slabs = ceil_div(slabs, share.blocks)
     _check_blocks(share, slabs, block_slabs)
     step_words = share.n * atom.lane_words * target.warp_size * (1 + q.w_zero_point)
@@ -230,9 +233,9 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
         "slab_k": slab_k,
         "block_k": block_slabs * slab_k,
         "words": sums + max(2 * share.n * atom.lane_words + 4 * share.m, 3 * share.n * atom.lane_channels) + 24,
-        "whole_taps": of_slab % step_chunks == 0,
+        "whole_taps": whole_taps,
         "rolled": steps > MOST_UNROLLED,
-        "unroll": MOST_UNROLLED,
+        "unroll": max(n for n in range(1, MOST_UNROLLED + 1) if turns % n == 0),
         # What a block's slabs take in shared memory, and the copies that each loop makes of it.
         "held_bytes": 4 * (block_slabs * steps + 1) * step_words,
         "held_copies": (block_slabs * steps * step_words // 4,),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import pytest
+from disassembly import unset_addresses
 from random_fused import fused_plan, fused_problems
 from random_matrix import matrix_plan, served
 from random_special import SHAPES, special_plan, special_problems
@@ -21,6 +22,7 @@ from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, Infeasible
 from qconv.generator import FAMILIES, Plan, config_from_json
 from qconv.generator.depthwise import Depthwise
+from qconv.generator.fused_space import Fused
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
@@ -242,6 +244,39 @@ def test_random_pairs_in_one_kernel_compile(target: Target) -> None:
     plans = [fused_plan(problem, target, 0) for problem in fused_problems(5, 8, target)]
     wrong = [(str(plan.config), found) for plan in plans if (found := complaint(plan, ACCEPTED_OF_FUSED)) is not None]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+# The second has 13 steps of two chunks: once a loop that was left half-way, which ptxas 13.0 made a wild load of.
+ODD_STEPS = (
+    "conv2d:n=1:h=16:w=9:c=7:k=7:r=1:s=1:stride=2,2:x_type=int8:w_type=int8:out_type=uint8:y_zero_point:bias=float32"
+    "+conv2d:n=1:h=8:w=5:c=7:k=2:r=5:s=5:stride=2,2:pad=2,2,2,2:x_type=uint8:w_type=uint8:out_type=float32"
+    ":x_zero_point:w_zero_point:bias=int32:activation=relu"
+)
+FEW_PIECES = Fused(
+    tile_h=4,
+    tile_w=7,
+    warps=4,
+    residents=1,
+    teams=1,
+    shares=1,
+    holds=0,
+    wide=0,
+    first_m=1,
+    first_n=1,
+    second_m=2,
+    second_n=1,
+)
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_90a", "sm_120"])
+def test_no_load_comes_before_its_address(name: str) -> None:
+    target = TARGETS[name]
+    if reason := why_not(target):
+        pytest.skip(reason)
+    random_plans = [fused_plan(problem, target, 0) for problem in fused_problems(8, 4, target)]
+    for plan in (generator.plan(parse(ODD_STEPS), FEW_PIECES, target), *random_plans):
+        binary, _ = compiler_for(target).run(generator.render(plan))
+        assert not unset_addresses(binary), f"{plan.problem} {plan.config}"
 
 
 @pytest.mark.slow

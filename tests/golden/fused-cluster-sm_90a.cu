@@ -1151,7 +1151,7 @@ __device__ __forceinline__ void multiply(
     const Windows windows(source, slab, first_pixel);
     Weights next = at.load();
     const int lane_chunk = tile::lane() / ATOM_M % STEP_CHUNKS;
-#pragma unroll 2
+#pragma unroll 1
     for (int unit = 0; unit < UNITS; unit += STEP_CHUNKS) {
         const Weights weights = next;
         next = at.load();

@@ -739,7 +739,7 @@ __device__ __forceinline__ void multiply(
 #pragma unroll 1
         for (int s = 0; s < S; ++s) {
             const int first = (r * DILATION_H * SOURCE_COLUMNS + s * DILATION_W) * 16;
-#pragma unroll 4
+#pragma unroll 3
             for (int chunk = 0; chunk < CHUNKS; chunk += STEP_CHUNKS) {
                 const Weights weights = next;
                 next = at.load();
@@ -1326,7 +1326,7 @@ __device__ __forceinline__ void multiply(
 #pragma unroll 1
         for (int s = 0; s < S; ++s) {
             const int first = (r * DILATION_H * SOURCE_COLUMNS + s * DILATION_W) * 16;
-#pragma unroll 4
+#pragma unroll 3
             for (int chunk = 0; chunk < CHUNKS; chunk += STEP_CHUNKS) {
                 const Weights weights = next;
                 next = at.load();
