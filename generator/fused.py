@@ -164,9 +164,10 @@ def _copies_in_flight(
     return (Constant("COPIES_IN_FLIGHT", pieces, "of a thread"),) * (pieces > 0)
 
 
-# Fitted to 146 configs on an H200, clocks: of a launch; of showing each other what lies between. Bytes that come in a
-# clock: of weights to hold; of the tiles. How much longer a depthwise stage takes that lacks all of its registers once.
-LAUNCH, EXCHANGE, HOLDING, STREAMING, LACKING = 4400, 1800, 127, 16, 1.44
+# Fitted to 205 configs on an H200, clocks: of a launch; of showing each other what lies between. Bytes that come in a
+# clock: of weights to hold; of the tiles. How much longer instructions take with one warp, for others hide what it
+# waits for; and how much longer a depthwise stage that lacks as many registers as it has.
+LAUNCH, EXCHANGE, HOLDING, STREAMING, HIDING, LACKING = 4800, 900, 250, 13.5, 3.3, 1.9
 
 
 def cost(plan: Plan) -> float:
@@ -186,7 +187,7 @@ def cost(plan: Plan) -> float:
     held = min(config.residents * config.teams, ceil_div(tiles * config.shares, target.processors))
     issued, chain = sum(issued for issued, _ in works), sum(chain for _, chain in works)
     lacking = 1 + LACKING * _lacking(plan, config.residents * config.teams * threads)
-    issued, chain = issued * lacking, chain * lacking
+    issued, chain = issued * lacking * (1 + HIDING / (held * config.warps)), chain * lacking
     tile_bytes = problem.io_bytes / tiles / config.shares
     # What all blocks of a multiprocessor issue, what the longest warp of one waits for, what the memory brings.
     turn = max(held * issued, chain, held * tile_bytes / STREAMING) + (EXCHANGE if config.shares > 1 else 0)

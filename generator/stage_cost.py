@@ -10,10 +10,10 @@ from qconv.problem import Conv2d
 
 # Fitted with the rest of the model (see `fused.cost`). Clocks of an instruction of a warp that is alone, where many
 # take one; the same where it waits for pixels of the image, and until the first of them come.
-ALONE, ALONE_WAITING, FIRST = 2.15, 3.2, 1100
+ALONE, ALONE_WAITING, FIRST = 2.95, 4.8, 1800
 # Of a depthwise thread, instructions and what they wait for: of four channels of a pixel, which are loaded and
 # transposed; of an output beside its products; of a place; and of a channel's filter.
-OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 4.4, 2.6, 47, 8, 1.56
+OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 3.7, 2, 32, 4, 1.3
 
 
 def work(stage: Plan, threads: int) -> tuple[float, float]:

@@ -111,11 +111,17 @@ class SpaceSampler(BaseSampler):
         return int(pool[np.argmin(self._optimistic(pool))])
 
     def _unlearned(self, allowed: NDArray[np.int64]) -> int:
-        """Each family in turn, for their costs may be on other scales: its cheapest and one of its cheaper half."""
+        """Each family in turn, for their costs may be on other scales: three of its cheapest, none next to another that
+        was tried, and one of its cheaper half."""
         tried = np.bincount(self._families[~self._waiting], minlength=len(self._choices))
         turn = min(set(self._families[allowed].tolist()), key=lambda family: (tried[family], family))
         own = allowed[self._families[allowed] == turn]
-        return int(own[0] if tried[turn] % 2 == 0 else self._rng.choice(own[: (own.size + 1) // 2]))
+        if tried[turn] % 4 == 3:
+            return int(self._rng.choice(own[: (own.size + 1) // 2]))
+        before = np.flatnonzero(~self._waiting & (self._families == turn))
+        moved = (self._places[own][:, None] != self._places[before]).sum(axis=2)
+        apart = own[(moved > 1).all(axis=1)]
+        return int(apart[0] if apart.size else own[0])
 
     def _hopeless(self) -> NDArray[np.bool_]:
         """Of the families that were tried enough to see that another one is far faster."""
