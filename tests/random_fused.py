@@ -13,6 +13,7 @@ from random_problems import Decks, quantization
 from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
 from qconv.generator import FAMILIES, Config, Plan
+from qconv.generator.fused_space import Fused
 from qconv.generator.stages import atom_of, is_depthwise
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
@@ -22,6 +23,21 @@ KINDS = ("pw", "dw", "dense", "grouped")
 CHANNELS = (8, 12, 16, 16, 24, 32, 48, 20, 7, 33)
 FILTERS = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 3), (2, 2))
 IMAGES = ((7, 7), (8, 8), (9, 13), (5, 6), (14, 12), (1, 1), (16, 9))
+# Few of everything, for small images: tiles that they do not fill, and fewer blocks than tiles.
+TILE = Fused(
+    tile_h=4,
+    tile_w=7,
+    warps=4,
+    residents=1,
+    teams=1,
+    shares=1,
+    holds=0,
+    wide=0,
+    first_m=1,
+    first_n=2,
+    second_m=1,
+    second_n=2,
+)
 
 
 def fused_problems(seed: int, count: int, target: Target) -> list[FusedConv2d]:

@@ -7,31 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from random_fused import fused_plan, fused_problems
+from random_fused import TILE, fused_plan, fused_problems
 from test_sanitizers_mma import EARLY, LATE, OVERFLOW, RACE, READ, WRITE, WRONG, Planted, check, check_planted
 
 from qconv import Conv2d, FusedConv2d, Quantization, generator
 from qconv.generator import Plan
-from qconv.generator.fused_space import Fused
 from qconv.target import TARGETS
 
 GIVES = Quantization("int8", "int8", "int8", True, True, False, True, "int32", "relu6")
 TAKES = Quantization("int8", "int8", "int8", True, True, True, True, "int32", residual="int8")
-# Tiles that the problem does not fill, and fewer blocks than tiles.
-TILE = Fused(
-    tile_h=4,
-    tile_w=7,
-    warps=4,
-    residents=1,
-    teams=1,
-    shares=1,
-    holds=0,
-    wide=0,
-    first_m=1,
-    first_n=2,
-    second_m=1,
-    second_n=2,
-)
 
 
 def conv(kind: str, c: int, k: int, q: Quantization) -> Conv2d:

@@ -101,10 +101,8 @@ def _clamped_anyway(quantization: Quantization) -> bool:
 def packs_from_zero(quantization: Quantization) -> bool:
     """Whether the zero of relu6 is left to the packing, which clamps to an unsigned byte. An int8 is one as well if its
     largest value is clamped to before, in units of the output."""
-    in_output_units = quantization.mode.order == "multiply" or quantization.out_type == "uint8"
-    return (
-        quantization.activation == "relu6" and packs(quantization) and not quantization.y_zero_point and in_output_units
-    )
+    is_byte = quantization.out_type == "uint8" or quantization.mode.order == "multiply"
+    return quantization.activation == "relu6" and packs(quantization) and not quantization.y_zero_point and is_byte
 
 
 def _relu6_top(quantization: Quantization) -> Step:

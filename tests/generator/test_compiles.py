@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import pytest
 from disassembly import unset_addresses
-from random_fused import fused_plan, fused_problems
+from random_fused import TILE, fused_plan, fused_problems
 from random_matrix import matrix_plan, served
 from random_special import SHAPES, special_plan, special_problems
 
@@ -22,7 +22,6 @@ from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, Infeasible
 from qconv.generator import FAMILIES, Plan, config_from_json
 from qconv.generator.depthwise import Depthwise
-from qconv.generator.fused_space import Fused
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
@@ -252,20 +251,6 @@ ODD_STEPS = (
     "+conv2d:n=1:h=8:w=5:c=7:k=2:r=5:s=5:stride=2,2:pad=2,2,2,2:x_type=uint8:w_type=uint8:out_type=float32"
     ":x_zero_point:w_zero_point:bias=int32:activation=relu"
 )
-FEW_PIECES = Fused(
-    tile_h=4,
-    tile_w=7,
-    warps=4,
-    residents=1,
-    teams=1,
-    shares=1,
-    holds=0,
-    wide=0,
-    first_m=1,
-    first_n=1,
-    second_m=2,
-    second_n=1,
-)
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a", "sm_120"])
@@ -273,8 +258,9 @@ def test_no_load_comes_before_its_address(name: str) -> None:
     target = TARGETS[name]
     if reason := why_not(target):
         pytest.skip(reason)
+    config = replace(TILE, first_n=1, second_m=2, second_n=1)
     random_plans = [fused_plan(problem, target, 0) for problem in fused_problems(8, 4, target)]
-    for plan in (generator.plan(parse(ODD_STEPS), FEW_PIECES, target), *random_plans):
+    for plan in (generator.plan(parse(ODD_STEPS), config, target), *random_plans):
         binary, _ = compiler_for(target).run(generator.render(plan))
         assert not unset_addresses(binary), f"{plan.problem} {plan.config}"
 
