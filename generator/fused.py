@@ -58,6 +58,8 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     at_most(tiles * config.shares, 2**30, "blocks of tiles")
     blocks = tiles if config.shares > 1 else min(ceil_div(tiles, teams), config.residents * target.processors)
     loads_input = not is_depthwise(problem.first)
+    copied = [name for name in holds if stages[name].roles["held_copies"]]
+    fetched = [name for name in holds if stages[name].roles["fetches"]]
     part_channels = stages["first"].roles["block_k"]
     if clusters and part_channels % 16:
         raise Infeasible(f"{part_channels} channels of a block of a cluster are no whole chunks of 16")
@@ -90,13 +92,18 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
             *_copies_in_flight(stages, holds, threads, teams),
         ),
     }
-    wants = {*stages["first"].wants, *stages["second"].wants, *("cluster", "bulk") * clusters}
+    wants = {
+        *stages["first"].wants,
+        *stages["second"].wants,
+        *("cluster", "parts") * clusters,
+        *("bulk",) * bool(fetched),
+    }
     if teams > 1:
         wants |= {"teams"}
     loads_ahead = loads_input and stages["first"].roles["asynchronous"]
     if loads_ahead and pads_with_zero_point(problem.first):
         wants |= {"fill"}
-    if loads_ahead or holds:
+    if loads_ahead or copied:
         wants |= {"copies"}
     main = Launch("conv2d_conv2d", (blocks * config.shares, 1, 1), teams * threads, smem_bytes)
     return Plan(
@@ -117,8 +124,10 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         roles={
             "loads_input": loads_input,
             "loads_ahead": loads_ahead,
-            "copies": loads_ahead or bool(holds),
-            "weights_behind": loads_input and "second" in holds,
+            "copies": loads_ahead or bool(copied),
+            "copied": copied,
+            "fetched": fetched,
+            "weights_behind": loads_input and "second" in copied,
             "holds": holds,
             "wide": wide,
             "spare_chunk": mid_chunks > chunks(problem.first.k),

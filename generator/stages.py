@@ -100,6 +100,16 @@ def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> boo
     return atom is not None and (m * n >= 4 or n * atom.channels >= problem.k) and m * n <= 16
 
 
+def fetches(share: Share, target: Target) -> bool:
+    """Whether held weights come in bulk. The first's are waited for at once, and sooner there by copies of all threads."""
+    return share.stage == "second" and target.bulk_copies
+
+
+def inbox_bytes(share: Share, target: Target) -> int:
+    """In which they come. The CPU device keeps there what it was asked for."""
+    return (32 if target.vendor == "cpu" else 16) * fetches(share, target)
+
+
 @lru_cache(maxsize=1024)
 def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
     kind = "depthwise" if is_depthwise(problem) else "warpgroup" if share.wide else "matrix"
@@ -160,6 +170,7 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
             "divided": share.blocks > 1,
             "offset_in_sums": kind != "matrix" and has_offset(problem.quantization),
             "holds": False,
+            "fetches": fetches(share, target),
             "does": ("spread", "fold") if folds else ("spread",),
             "sink": f"fused/into_{'tile' if share.stage == 'first' else 'image'}.j2",
             "spread_threads": SPREAD_THREADS,
@@ -237,8 +248,8 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
         "rolled": steps > MOST_UNROLLED,
         "unroll": max(n for n in range(1, MOST_UNROLLED + 1) if turns % n == 0),
         # What a block's slabs take in shared memory, and the copies that each loop makes of it.
-        "held_bytes": 4 * (block_slabs * steps + 1) * step_words,
-        "held_copies": (block_slabs * steps * step_words // 4,),
+        "held_bytes": 4 * (block_slabs * steps + 1) * step_words + inbox_bytes(share, target),
+        "held_copies": () if fetches(share, target) else (block_slabs * steps * step_words // 4,),
     }
     return (config, follows), words, roles, ("matrices",) if atom.is_nvidia else ()
 
@@ -288,8 +299,11 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
         "block_k": block_slabs * slab_k,
         "words": 3 * (sums + 2 * lane_k + 16) // 2,  # none of these sums can be spilled
         "rolled": rolled,
-        "held_bytes": weight_bytes + per_channel * block_slabs * 4 * (lane_k + 4) * 4,
-        "held_copies": (weight_bytes // 16, *(block_slabs * slab_k,) * per_channel),
+        "held_bytes": weight_bytes + per_channel * block_slabs * 4 * (lane_k + 4) * 4 + inbox_bytes(share, target),
+        "held_copies": (
+            *(weight_bytes // 16,) * (not fetches(share, target)),
+            *(block_slabs * slab_k,) * per_channel,
+        ),
         # How far the last 64 pixels reach past the end of its input.
         "past_bytes": 16 * (read - positions) * apart // 8,
     }

@@ -41,6 +41,8 @@ PLANS = {
     "dw, pw, shared": plan_of(SM_80, "dw pw", shares=2, holds=1, second_n=1),
     "dense, pw, held": plan_of(SM_80, "dense pw", holds=2),
     "dw, pw, teams": plan_of(SM_80, "dw pw", teams=2, holds=1),
+    "dw, pw, fetched": plan_of(SM_90A, "dw pw", shares=2, holds=1, second_n=1),
+    "dw, pw, fetched in turn": plan_of(SM_90A, "dw pw", holds=1, wide=1),
     "dense, pw, warpgroups": plan_of(SM_90A, "dense pw", teams=2, holds=2, wide=2, first_n=4),
     "dense, dw, warpgroups": plan_of(SM_90A, "dense dw", tile_h=2, holds=1, wide=1, first_n=4),
     "pw, dense, warpgroups": plan_of(SM_90A, "pw dense", holds=1, wide=1),
@@ -99,6 +101,24 @@ PLANTED = {
     ),
     "no wait for the weights": Planted(
         "dw, pw, shared", "    copies.wait<0>();  // the weights\n", "", "address", WRONG, "", (LATE,)
+    ),
+    "no wait for what was fetched": Planted(
+        "dw, pw, fetched",
+        "    shared.second_weights.inbox.wait();  // they came meanwhile\n",
+        "",
+        "address",
+        WRONG,
+        "",
+        (LATE,),
+    ),
+    "a wait for the second tile's weights": Planted(
+        "dw, pw, fetched in turn",
+        "if (index == tile::block_x()) shared",
+        "if (index != tile::block_x()) shared",
+        "address",
+        WRONG,
+        "",
+        (LATE,),
     ),
     "a slab of another share": Planted(
         "dw, pw, shared", "share * BLOCK_SLABS + of_block;", "of_block;", "address", WRONG

@@ -34,25 +34,42 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
     q = problem.quantization
     if problem.layout == "nchw":
         x, w = x.transpose(0, 2, 3, 1), w.transpose(0, 2, 3, 1)
-    # Every partial sum is an integer below 2**53, so that float64 is exact, and BLAS makes it fast.
-    real_x = x.astype(np.float64) - (float(parameters.x_zero_point) if q.x_zero_point else 0.0)
-    real_w = w.astype(np.float64)
+    real_x = x.astype(np.float32) - np.float32(parameters.x_zero_point if q.x_zero_point else 0)
+    real_w = w.astype(np.float32)
     if q.w_zero_point:
-        real_w = real_w - np.asarray(parameters.w_zero_point, dtype=np.float64).reshape(-1, 1, 1, 1)
+        real_w = real_w - np.asarray(parameters.w_zero_point, dtype=np.float32).reshape(-1, 1, 1, 1)
     top, left, bottom, right = problem.pad
     real_pad = -float(parameters.x_zero_point) if q.x_zero_point and q.mode.padding == "raw_zero" else 0.0
     padded = np.pad(real_x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=real_pad)
+    # Every partial sum is an integer below 2**53, so that float64 is exact, and BLAS makes it fast; float32 is exact
+    # below 2**24, and faster.
+    largest = problem.r * problem.s * problem.c_group * _magnitude(padded) * _magnitude(real_w)
+    exact = np.float32 if largest < 2**24 else np.float64
+    padded, real_w = padded.astype(exact, copy=False), real_w.astype(exact, copy=False)
     (step_h, step_w), (gap_h, gap_w) = problem.stride, problem.dilation
     grouped_w = real_w.reshape(problem.groups, problem.k_group, problem.r, problem.s, problem.c_group)
-    acc = np.zeros((problem.groups, problem.pixels, problem.k_group))
+    acc = np.zeros((problem.n, problem.oh, problem.ow, problem.groups, problem.k_group), exact)
     for r in range(problem.r):
         for s in range(problem.s):
             rows = slice(r * gap_h, r * gap_h + (problem.oh - 1) * step_h + 1, step_h)
             columns = slice(s * gap_w, s * gap_w + (problem.ow - 1) * step_w + 1, step_w)
-            window = padded[:, rows, columns, :].reshape(problem.pixels, problem.groups, problem.c_group)
-            acc += window.transpose(1, 0, 2) @ grouped_w[:, :, r, s, :].transpose(0, 2, 1)
-    total = acc.transpose(1, 0, 2).reshape(problem.n, problem.oh, problem.ow, problem.k)
-    return np.ascontiguousarray(total, dtype=np.int64)
+            _add_products(acc, padded[:, rows, columns, :], grouped_w[:, :, r, s, :])
+    return acc.reshape(problem.n, problem.oh, problem.ow, problem.k).astype(np.int64)
+
+
+def _magnitude(values: Array) -> float:
+    return max(float(values.max()), -float(values.min()))
+
+
+def _add_products(acc: Array, window: Array, w: Array) -> None:
+    """Of pixels, in groups of channels, with one tap of the filters."""
+    groups, _, c_group = w.shape
+    if c_group == 1:  # matrices of one number: an image after the other, for one stays in the cache
+        for sums, image in zip(acc, window, strict=True):
+            sums += image[..., np.newaxis] * w[..., 0]
+        return
+    matrices = window.reshape(-1, groups, c_group).transpose(1, 0, 2) @ w.transpose(0, 2, 1)
+    acc += matrices.transpose(1, 0, 2).reshape(acc.shape)
 
 
 def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None = None) -> Array:

@@ -59,6 +59,7 @@ class Target:
     async_copies: bool = False  # from device to shared memory, past the registers
     overlaps_launches: bool = False  # a kernel may start while the one before it in the stream ends
     clusters: bool = False  # blocks may read each other's shared memory
+    bulk_copies: bool = False  # one thread asks for any number of bytes, from device or to another block's memory
     warpgroups: bool = False  # four warps multiply together, both factors in shared memory
     packs_floats: bool = False  # one instruction rounds two floats half to even, clamps them and makes bytes of them
     threads_per_block: int = 1024
@@ -137,6 +138,7 @@ def _nvidia(
     async_copies: bool = True,
     overlaps_launches: bool = False,
     clusters: bool = False,
+    bulk_copies: bool = False,
     warpgroups: bool = False,
     packs_floats: bool = False,
 ) -> Target:
@@ -155,6 +157,7 @@ def _nvidia(
         async_copies=async_copies,
         overlaps_launches=overlaps_launches,
         clusters=clusters,
+        bulk_copies=bulk_copies,
         warpgroups=warpgroups,
         packs_floats=packs_floats,
     )
@@ -188,9 +191,9 @@ def _amd(
 
 # NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities".
 # An SM keeps 1 KiB of shared memory per block for itself from 8.0 on, hence 163 of 164 KiB. The SMs are those of the
-# T4, A100, A10, L40S, H200, B200 and RTX 5090. cp.async is there from 8.0 on, and from 9.0 on programmatic
-# dependent launch, clusters and F2IP (of which ptxas made two instructions before). wgmma is 9.0's alone.
-_HOPPER = {"overlaps_launches": True, "clusters": True, "packs_floats": True}
+# T4, A100, A10, L40S, H200, B200 and RTX 5090. cp.async is there from 8.0 on, and from 9.0 on programmatic dependent
+# launch, clusters, copies in bulk and F2IP (of which ptxas made two instructions before). wgmma is 9.0's alone.
+_HOPPER = {"overlaps_launches": True, "clusters": True, "bulk_copies": True, "packs_floats": True}
 _NVIDIA = (
     _nvidia("sm_75", 40, 64, 64, 1024, MMA_M8N8K16, async_copies=False),
     _nvidia("sm_80", 108, 163, 164, 2048, MMA_M16N8K32),

@@ -13,7 +13,7 @@ from qconv.device import cpu_runtime
 from qconv.errors import LaunchError
 
 TEXT = (
-    prelude({"warp", "copies", "matrices", "atomics"}, WARP_SIZE=32, COPIES_IN_FLIGHT=5)
+    prelude({"warp", "copies", "bulk", "matrices", "atomics"}, WARP_SIZE=32, COPIES_IN_FLIGHT=5)
     + """
 // `width` words, one a thread; what is in shared memory before the wait, and after it.
 KERNEL(one_group) {
@@ -99,6 +99,31 @@ KERNEL(too_many) {
 }
 KERNEL(crooked_to) { tile::Copies().copy<8>((int*)qconv_cpu_shared() + 1, input, true); }
 KERNEL(crooked_from) { tile::Copies().copy<8>((int*)qconv_cpu_shared(), input + 1, true); }
+
+// An inbox, then what comes: `width` words. Every thread reads what one of them asked for.
+static tile::Inbox& inbox() { return *(tile::Inbox*)qconv_cpu_shared(); }
+static int* bulk() { return (int*)qconv_cpu_shared() + 8; }
+KERNEL(fetched) {
+    if (t == 0) inbox().fetch(bulk(), input, 4 * width);
+    tile::barrier();
+    output[t] = bulk()[t];
+    tile::barrier();
+    inbox().wait();
+    output[width + t] = bulk()[(t + 32) % width];
+}
+KERNEL(fetched_without_a_barrier) {
+    if (t == 0) inbox().fetch(bulk(), input, 4 * width);
+    inbox().wait();
+    output[t] = bulk()[t];
+}
+KERNEL(fetched_and_read) {
+    if (t == 0) inbox().fetch(bulk(), input, 4 * width);
+    tile::barrier();
+    inbox().wait();
+    output[t] = bulk()[t];
+}
+KERNEL(fetched_by_nobody) { inbox().wait(); }
+KERNEL(fetched_in_part) { inbox().fetch(bulk(), input, 4 * width); }
 
 // Rows of 4 words in shared memory, `width` words apart. Matrix i of four is rows 8 * i to 8 * i + 7.
 template <int COUNT> static void matrices(const int* input, int* output, int width, int t) {
@@ -215,6 +240,45 @@ class TestCopies:
     def test_have_aligned_ends(self, run: Runner, end: str, seed: int) -> None:
         with pytest.raises(LaunchError, match=f"copy {end} an address that its size does not divide"):
             run(f"crooked_{end}", [0] * 4, 1, 0, threads=32, shared_bytes=128, seed=seed)
+
+
+class TestInbox:
+    @pytest.mark.parametrize("seed", [*DEFERRED, *AT_ONCE])
+    def test_bytes_are_there_before_the_wait_or_only_behind_it(self, run: Runner, seed: int) -> None:
+        values = distinct(64)
+        result = run("fetched", values, 128, 64, threads=64, shared_bytes=32 + 256, seed=seed)
+        assert result[64:] == values[32:] + values[:32]
+        assert result[:64] == values if seed in AT_ONCE else len(set(result[:64])) == 1  # the poison
+
+    def test_nobody_waits_for_what_was_not_asked_for(self, run: Runner) -> None:
+        with pytest.raises(LaunchError, match="a wait for bytes that nobody has asked for"):
+            run("fetched_by_nobody", [0], 1, 0, threads=32, shared_bytes=64)
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_without_a_barrier_before_the_wait_is_a_race(self, cache: Path, seed: int) -> None:
+        options: dict[str, Any] = {"shared_bytes": 32 + 256, "workers": 1, "seed": seed}
+        report = sanitized(cache, "fetched_without_a_barrier", TEXT, "thread", distinct(64), 64, 64, **options)
+        assert report.kind in ("data race", "failure")  # where another thread comes first, nobody has asked yet
+
+    @pytest.mark.parametrize("sanitizer", ["address", "thread"])
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_under_the_sanitizers(self, cache: Path, sanitizer: cpu_runtime.Sanitizer, seed: int) -> None:
+        values = distinct(64)
+        options: dict[str, Any] = {"shared_bytes": 32 + 256, "workers": 1, "seed": seed}
+        report = sanitized(cache, "fetched_and_read", TEXT, sanitizer, values, 64, 64, **options)
+        assert (report.kind, report.text) == ("clean", "")
+        assert unpack(report.outputs[0]) == values
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_past_the_end_is_found(self, cache: Path, seed: int) -> None:
+        options: dict[str, Any] = {"shared_bytes": 32 + 256, "seed": seed}
+        report = sanitized(cache, "fetched_and_read", TEXT, "address", [0] * 63, 64, 64, **options)
+        assert report.kind == "heap-buffer-overflow"
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_of_sixteens_only(self, run: Runner, seed: int) -> None:
+        with pytest.raises(LaunchError, match="whose addresses or size 16 does not divide"):
+            run("fetched_in_part", [0] * 4, 1, 3, threads=32, shared_bytes=64, seed=seed)
 
 
 class TestMatrices:
