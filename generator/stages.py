@@ -101,7 +101,7 @@ def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> boo
 
 
 def fetches(share: Share, target: Target) -> bool:
-    """Whether held weights come in bulk. The first's are waited for at once, and sooner there by copies of all threads."""
+    """Whether held weights come in bulk. The first's are waited for at once: all threads' copies bring them sooner."""
     return share.stage == "second" and target.bulk_copies
 
 
