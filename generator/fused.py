@@ -101,9 +101,10 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     if teams > 1:
         wants |= {"teams"}
     loads_ahead = loads_input and stages["first"].roles["asynchronous"]
+    copies = loads_ahead or bool(copied)
     if loads_ahead and pads_with_zero_point(problem.first):
         wants |= {"fill"}
-    if loads_ahead or copied:
+    if copies:
         wants |= {"copies"}
     main = Launch("conv2d_conv2d", (blocks * config.shares, 1, 1), teams * threads, smem_bytes)
     return Plan(
@@ -124,7 +125,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         roles={
             "loads_input": loads_input,
             "loads_ahead": loads_ahead,
-            "copies": loads_ahead or bool(copied),
+            "copies": copies,
             "copied": copied,
             "fetched": fetched,
             "weights_behind": loads_input and "second" in copied,
