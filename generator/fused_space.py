@@ -15,7 +15,17 @@ from qconv.fused import FusedConv2d
 from qconv.generator.convolution import input_span
 from qconv.generator.plan import Config, at_most, ceil_div
 from qconv.generator.stage_cost import work
-from qconv.generator.stages import RUN_PIXELS, Share, chunks, is_depthwise, is_piece, plane, stage_plan
+from qconv.generator.stages import (
+    RUN_PIXELS,
+    Share,
+    chunks,
+    is_depthwise,
+    is_piece,
+    is_wide,
+    plane,
+    row_places,
+    stage_plan,
+)
 from qconv.generator.tiles import check_residents
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -31,7 +41,7 @@ class Fused(Config):
     teams: int  # of so many warps, in a block: each has tiles of its own, and they share the weights
     shares: int  # blocks that have a tile together, each some of the output channels
     holds: int  # how many of the two have their weights in shared memory, the second before the first
-    wide: int  # how many of those warpgroups multiply, the second before the first
+    wide: int  # how many of those that warpgroups may multiply they do, the second before the first
     # Of the first convolution: atoms of pixels of a warp (1 of a warpgroup); for depthwise, rows of a thread.
     first_m: int
     first_n: int  # atoms of channels of a warp or a warpgroup; for depthwise, fours of channels of a thread
@@ -67,12 +77,12 @@ LIKELY: dict[str, tuple[int, ...]] = {
 
 def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Config]:
     """Tiles that fit shared memory, so many blocks at a time, and pieces that are neither tiny nor huge."""
-    matrices = _matrices(problem)
-    most_held, most_wide = len(matrices) * target.async_copies, len(matrices) * target.warpgroups
+    matrices, for_groups = _matrices(problem), _for_groups(problem, target)
+    most_held = len(matrices) * target.async_copies
     of_weights = [
         (holds, wide)
         for holds, wide in itertools.product(choices["holds"], choices["wide"])
-        if wide <= holds <= most_held and wide <= most_wide
+        if holds <= most_held and wide <= len(for_groups) and {*for_groups[:wide]} <= {*matrices[:holds]}
     ]
     pieces = {
         (stage, wide): tuple(
@@ -103,7 +113,7 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
         for holds, wide in of_weights:
             if teams > 1 and not holds:
                 continue
-            groups = matrices[:wide]
+            groups = for_groups[:wide]
             # Of 64 pixels that a warpgroup multiplies most should be there.
             if any(room.pixels(stage) < 0.6 * RUN_PIXELS for stage in groups):
                 continue
@@ -135,6 +145,11 @@ def _cheapest(
 def _matrices(problem: FusedConv2d) -> tuple[str, ...]:
     """Whose weights are matrices. Dot products read theirs once for many pixels."""
     return tuple(stage for stage in ("second", "first") if not is_depthwise(getattr(problem, stage)))
+
+
+def _for_groups(problem: FusedConv2d, target: Target) -> tuple[str, ...]:
+    """Those that warpgroups may multiply."""
+    return tuple(stage for stage in _matrices(problem) if is_wide(getattr(problem, stage), target))
 
 
 def tiles_of(problem: FusedConv2d, tile_h: int, tile_w: int) -> tuple[int, int, int]:
@@ -171,7 +186,8 @@ def geometry(
     mid = input_span(second, tile_h, tile_w)
     rows, columns = input_span(first, *mid)
     # A depthwise layer reads the image itself. Warpgroups read two chunks at a time.
-    in_chunks, in_plane = (0, 0) if is_depthwise(first) else (chunks(first.c), plane(rows * columns))
+    in_row = row_places(first, columns, "first" in wide)
+    in_chunks, in_plane = (0, 0) if is_depthwise(first) else (chunks(first.c), plane(rows * in_row))
     mid_chunks, mid_plane = chunks(first.k), plane(mid[0] * mid[1])
     in_chunks += in_chunks % 2 * ("first" in wide)
     mid_chunks += mid_chunks % 2 * ("second" in wide)
@@ -182,7 +198,7 @@ def geometry(
 
 def held_and_wide(problem: FusedConv2d, config: Fused, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Whose weights lie in shared memory, and whose warpgroups multiply."""
-    matrices = _matrices(problem)
+    matrices, for_groups = _matrices(problem), _for_groups(problem, target)
     if config.holds and not target.async_copies:
         raise Infeasible(f"holds={config.holds}: {target.name} has no asynchronous copies; 0 serves it")
     if config.holds > len(matrices):
@@ -191,6 +207,13 @@ def held_and_wide(problem: FusedConv2d, config: Fused, target: Target) -> tuple[
         )
     if config.wide and not target.warpgroups:
         raise Infeasible(f"wide={config.wide}: warps of {target.name} do not multiply in groups; 0 serves it")
-    if config.wide > config.holds:
-        raise Infeasible(f"wide={config.wide}: warpgroups read weights that are held; holds={config.wide} or more")
-    return tuple(sorted(matrices[: config.holds])), tuple(sorted(matrices[: config.wide]))
+    if config.wide > len(for_groups):
+        raise Infeasible(
+            f"wide={config.wide}: of the two convolutions {len(for_groups)} have one group, more than 4 output channels "
+            f"and no w_zero_point, which warpgroups multiply; no more than that"
+        )
+    held, wide = matrices[: config.holds], for_groups[: config.wide]
+    if not {*wide} <= {*held}:
+        needed = 1 + max(matrices.index(stage) for stage in wide)
+        raise Infeasible(f"wide={config.wide}: warpgroups read weights that are held; holds={needed} or more")
+    return tuple(sorted(held)), tuple(sorted(wide))

@@ -84,9 +84,15 @@ def atom_of(problem: Conv2d, target: Target) -> Atom | None:
 
 
 def is_wide(problem: Conv2d, target: Target) -> bool:
-    """Whether warpgroups may multiply it: neighbouring outputs look at neighbouring inputs, of all channels."""
+    """Whether warpgroups may multiply it: outputs look at all channels, and there are more than half of an atom's."""
     one_sum = problem.groups == 1 and not problem.quantization.w_zero_point
-    return target.warpgroups and one_sum and problem.stride == (1, 1) and atom_of(problem, target) is not None
+    return target.warpgroups and one_sum and problem.k > 4 and atom_of(problem, target) is not None
+
+
+def row_places(problem: Conv2d, columns: int, wide: bool) -> int:
+    """Of a row of a tile's input in shared memory. Warpgroups need what neighbouring outputs look at to be neighbours:
+    of stride 2 the even columns are before the odd ones."""
+    return ceil_div(columns, problem.stride[1]) * problem.stride[1] if wide else columns
 
 
 def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> bool:
@@ -116,6 +122,8 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
     make = {"depthwise": _depthwise, "warpgroup": _warpgroup, "matrix": _matrix}[kind]
     constants, words, roles, wants = make(problem, target, share)
     source_rows, source_columns = input_span(problem, share.rows, share.columns)
+    source_row = row_places(problem, source_columns, share.wide)
+    by_turns = share.wide and problem.stride != (1, 1)
     name = "taps" if kind == "depthwise" else "fragments"
     says = "the weights as the lanes read them"
     own = Field(name, "int*", "workspace", says, None, words)
@@ -143,7 +151,8 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
             *constants[1],
             Constant("SOURCE_ROWS", source_rows, "of input pixels that a tile looks at"),
             Constant("SOURCE_COLUMNS", source_columns),
-            *((Constant("SOURCE_PLANE", plane(source_rows * source_columns)),) if kind != "depthwise" else ()),
+            *((Constant("SOURCE_ROW", source_row, "places of a row"),) * by_turns),
+            *((Constant("SOURCE_PLANE", plane(source_rows * source_row)),) if kind != "depthwise" else ()),
             Constant("GRID_ROWS", share.rows, "of output pixels of a tile"),
             Constant("GRID_COLUMNS", share.columns),
             Constant("GRID_PIXELS", share.pixels),
@@ -168,6 +177,7 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
             "stage": share.stage,
             "kind": kind,
             "divided": share.blocks > 1,
+            "by_turns": by_turns,
             "offset_in_sums": kind != "matrix" and has_offset(problem.quantization),
             "holds": False,
             "fetches": fetches(share, target),
@@ -259,7 +269,12 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
     if not is_wide(problem, target):
         raise Infeasible(
             f"wide: warpgroups of {target.name} do not multiply the {share.stage} convolution: it must have one group, "
-            f"stride 1 and no w_zero_point; leave it to warps"
+            f"more than 4 output channels and no w_zero_point; leave it to warps"
+        )
+    if problem.stride != (1, 1) and (share.stage != "first" or share.columns != 8):
+        raise Infeasible(
+            f"wide: warpgroups multiply a convolution of stride {problem.stride[0]}x{problem.stride[1]} if it is the "
+            f"first, on {share.stage} tiles 8 pixels across (here {share.columns}); leave it to warps"
         )
     if share.m > 1:
         raise Infeasible(f"{share.stage}_m={share.m}: a warpgroup has {RUN_PIXELS} pixels at a time; 1 serves it")
@@ -269,7 +284,7 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
     block_slabs = ceil_div(slabs, share.blocks)
     _check_blocks(share, slabs, block_slabs)
     taps, pairs = problem.r * problem.s, ceil_div(chunks(problem.c), 2)
-    columns = input_span(problem, share.rows, share.columns)[1]
+    columns = row_places(problem, input_span(problem, share.rows, share.columns)[1], wide=True)
     without_gap = share.columns in (8, columns)
     positions = share.pixels if without_gap else (share.rows - 1) * columns + share.columns
     weight_bytes = block_slabs * taps * 2 * pairs * slab_k * 16
@@ -277,7 +292,7 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
     words = weight_bytes // 4 * share.blocks
     at_most(words, 2**28, "words of weights")
     config = (Constant("ATOMS", share.n, "eights of channels, of a warpgroup"),)
-    apart = columns if share.columns == 8 else 8
+    apart = problem.stride[0] * columns if share.columns == 8 else 8
     follows = (
         Constant("RUN", RUN_PIXELS, "pixels of one instruction"),
         Constant("SLAB_K", slab_k, "output channels of a warpgroup"),

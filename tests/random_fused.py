@@ -110,7 +110,8 @@ def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan:
         if not target.warpgroups:
             values["wide"] = 0
         elif rng.random() < 0.5:  # few problems have two that warpgroups multiply
-            values |= {"holds": 2, "wide": 2, "first_m": 1, "second_m": 1, "shares": 1}
+            values |= {"holds": 2, "wide": rng.choice((1, 2, 2)), "first_m": 1, "second_m": 1, "shares": 1}
+            values["tile_w"] = rng.choice((values["tile_w"], 8))  # which stride 2 needs
         made = _plan(problem, family.config(**values), target)
         if made is not None:
             return made

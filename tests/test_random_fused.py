@@ -77,6 +77,7 @@ def test_the_many_have_every_choice_and_kind() -> None:
         "first fills",
         "first whole_taps",
         "second whole_taps",
+        "first by_turns",
         "first gathers",
         "first two_ways",
         "second rolled",

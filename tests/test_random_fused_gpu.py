@@ -21,6 +21,7 @@ from qconv.generator.fused_space import Fused
 COUNT, CHUNK, SEED = 200, 10, 7
 
 WIDE = {"warps": 4, "residents": 1, "teams": 2, "shares": 1, "holds": 1, "first_m": 1, "second_m": 1}
+BOTH = [WIDE | {"holds": 2, "wide": wide, "tile_w": 8} for wide in (1, 2)]
 
 pytestmark = pytest.mark.gpu
 
@@ -31,7 +32,7 @@ def check_some(gpu: Device, first: int, count: int) -> None:
         check(plan, gpu, seed=index)
         assert isinstance(plan.config, Fused)
         # Clusters, which the CPU device has not, and teams of warpgroups, whose instructions it only emulates.
-        for others in ({"shares": 2, "teams": 1}, WIDE | {"wide": 1}, WIDE | {"holds": 2, "wide": 2}):
+        for others in ({"shares": 2, "teams": 1}, WIDE | {"wide": 1}, *BOTH):
             try:
                 check(generator.plan(problem, replace(plan.config, **others), gpu.target), gpu, seed=index)
             except Infeasible:

@@ -20,8 +20,8 @@ TAKES = Quantization("int8", "int8", "int8", True, True, True, True, "int32", re
 
 def conv(kind: str, c: int, k: int, q: Quantization) -> Conv2d:
     groups = {"dw": c, "grouped": 2}.get(kind, 1)
-    r = 1 if kind == "pw" else 3
-    return Conv2d(2, 9, 9, c, c if kind == "dw" else k, r, r, pad=r // 2, groups=groups, quantization=q)
+    r, stride = 1 if kind == "pw" else 3, 2 if kind == "halved" else 1
+    return Conv2d(2, 9, 9, c, c if kind == "dw" else k, r, r, stride, pad=r // 2, groups=groups, quantization=q)
 
 
 def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, **config: int) -> Plan:
@@ -29,7 +29,8 @@ def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, **config: int) ->
     # Warpgroups do not add up the windows.
     gives, takes = (replace(q, w_zero_point=q.w_zero_point and not config.get("wide")) for q in (GIVES, TAKES))
     first = conv(one, c, 32, gives)
-    return generator.plan(FusedConv2d(first, conv(two, first.k, k, takes)), replace(TILE, **config), TARGETS[target])
+    second = replace(conv(two, first.k, k, takes), h=first.oh, w=first.ow)
+    return generator.plan(FusedConv2d(first, second), replace(TILE, **config), TARGETS[target])
 
 
 UNDEFINED = "undefined behaviour"
@@ -47,6 +48,7 @@ PLANS = {
     "dense, dw, warpgroups": plan_of(SM_90A, "dense dw", tile_h=2, holds=1, wide=1, first_n=4),
     "pw, dense, warpgroups": plan_of(SM_90A, "pw dense", holds=1, wide=1),
     "pw, dense, eights": plan_of(SM_90A, "pw dense", c=40, tile_w=8, holds=1, wide=1),
+    "halved, pw, eights": plan_of(SM_90A, "halved pw", c=40, tile_w=8, holds=2, wide=2, first_n=4, second_n=4),
     "bytes": plan_of(SM_80, "dense pw", c=11, k=21),
     "registers": plan_of("cpu.sm_75", "dense dense"),
     "mfma": plan_of("cpu.gfx942", "pw dense", first_n=1, second_n=1),
@@ -159,6 +161,13 @@ PLANTED = {
     ),
     "eights without what lies between them": Planted(
         "pw, dense, eights", "EIGHTS_APART * 16, POSITIONS", "128, POSITIONS", "address", WRONG
+    ),
+    "columns of stride 2 one after the other": Planted(
+        "halved, pw, eights",
+        "return column % STRIDE_W * (SOURCE_ROW / STRIDE_W) + column / STRIDE_W;",
+        "return column;",
+        "address",
+        WRONG,
     ),
     "the next input over this one": Planted(
         "pw, dw",

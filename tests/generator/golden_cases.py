@@ -33,6 +33,7 @@ SMALL_PROJECT = Conv2d(32, 14, 14, 384, 64, 1, 1)
 EXPAND = Conv2d(32, 56, 56, 24, 144, 1, 1)
 SQUARE_96 = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1)
 WIDEN = Conv2d(4, 28, 28, 96, 192, 1, 1)
+HALVED_96, HALVED_WIDEN = Conv2d(4, 28, 28, 96, 96, 3, 3, 2, pad=1), Conv2d(4, 14, 14, 96, 192, 1, 1)
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
@@ -207,6 +208,11 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         FusedConv2d(conv(SQUARE_96, SIGNED_MID), conv(WIDEN, replace(SIGNED_MID, residual="int8"))),
         "sm_90a",
         replace(PIECES, tile_w=8, teams=3, holds=2, wide=2, residents=1, first_m=1, first_n=4, second_m=1, second_n=8),
+    ),
+    "fused-stride-2-sm_90a.cu": (
+        FusedConv2d(conv(HALVED_96, SIGNED_MID), conv(HALVED_WIDEN, SIGNED_MID)),
+        "sm_90a",
+        replace(PIECES, tile_w=8, holds=2, wide=2, residents=1, first_m=1, first_n=4, second_m=1, second_n=8),
     ),
     "fused-teams-cpu.sm_90a.cpp": (
         FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
