@@ -56,7 +56,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     }
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
     at_most(tiles * config.shares, 2**30, "blocks of tiles")
-    blocks = tiles if config.shares > 1 else min(ceil_div(tiles, teams), config.residents * target.processors)
+    blocks = min(ceil_div(tiles, teams), _room(config, target))
     loads_input = not is_depthwise(problem.first)
     copied = [name for name in holds if stages[name].roles["held_copies"]]
     fetched = [name for name in holds if stages[name].roles["fetches"]]
@@ -174,6 +174,14 @@ def _copies_in_flight(
     return (Constant("COPIES_IN_FLIGHT", pieces, "of a thread"),) * (pieces > 0)
 
 
+def _room(config: Fused, target: Target) -> int:
+    """Blocks, or groups of them that share tiles, that the device holds at a time."""
+    room = config.residents * target.processors
+    # Clusters of more than two do not fill the groups of multiprocessors that they live in.
+    usable = int(0.9 * room) if config.shares > 2 else room
+    return max(1, usable // config.shares)
+
+
 # Fitted to 205 configs on an H200, clocks: of a launch; of showing each other what lies between. Bytes that come in a
 # clock: of weights to hold; of the tiles. How much longer instructions take with one warp, for others hide what it
 # waits for; and how much longer a depthwise stage that lacks as many registers as it has.
@@ -190,10 +198,7 @@ def cost(plan: Plan) -> float:
     works = [work(stage, threads) for stage in plan.stages.values()]
     if target.vendor == "cpu":  # one thread after the other
         return tiles * config.shares * sum(issued for issued, _ in works)
-    room = config.residents * config.teams * target.processors
-    # Clusters of more than two do not fill the groups of multiprocessors that they live in.
-    usable = int(0.9 * room) if config.shares > 2 else room
-    turns = ceil_div(tiles, max(1, usable // config.shares))
+    turns = ceil_div(tiles, _room(config, target) * config.teams)
     held = min(config.residents * config.teams, ceil_div(tiles * config.shares, target.processors))
     issued, chain = sum(issued for issued, _ in works), sum(chain for _, chain in works)
     lacking = 1 + LACKING * _lacking(plan, config.residents * config.teams * threads)

@@ -99,7 +99,7 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
 
     for tile_h, tile_w, warps, residents, teams, shares in itertools.product(*(choices[n] for n in list(CHOICES)[:6])):
         each_has = tiles_of(problem, tile_h, tile_w)[2] * shares / target.processors
-        if shares > 1 and (each_has > 2 * residents or is_depthwise(problem.second) or teams > 1):
+        if shares > 1 and (is_depthwise(problem.second) or teams > 1):
             continue
         # Half as many at a time would do.
         if residents * teams >= 2 * math.ceil(each_has):
@@ -209,8 +209,8 @@ def held_and_wide(problem: FusedConv2d, config: Fused, target: Target) -> tuple[
         raise Infeasible(f"wide={config.wide}: warps of {target.name} do not multiply in groups; 0 serves it")
     if config.wide > len(for_groups):
         raise Infeasible(
-            f"wide={config.wide}: of the two convolutions {len(for_groups)} have one group, more than 4 output channels "
-            f"and no w_zero_point, which warpgroups multiply; no more than that"
+            f"wide={config.wide}: warpgroups multiply what has one group, more than 4 output channels and no "
+            f"w_zero_point, {len(for_groups)} of the two convolutions; no more than that"
         )
     held, wide = matrices[: config.holds], for_groups[: config.wide]
     if not {*wide} <= {*held}:

@@ -106,7 +106,7 @@ PLANTED = {
     ),
     "no wait for what was fetched": Planted(
         "dw, pw, fetched",
-        "    shared.second_weights.inbox.wait();  // they came meanwhile\n",
+        "        if (index == place) shared.second_weights.inbox.wait();  // they came meanwhile\n",
         "",
         "address",
         WRONG,
