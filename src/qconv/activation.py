@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 
 from qconv.quantization import Parameters, Quantization
-from qconv.step import Argument, Array, Step
+from qconv.step import Argument, Array, Step, fused
 
 # e**87 and its inverse are neither infinite nor denormal.
 MOST_EXPONENT = np.float32(87)
 LOG2_E = np.float32(1.44269504)
+BLOCK = 2**14  # numbers at a time, which stay in the cache from step to step
+# In a sum with 1.5 * 2**23 the last bit is worth one.
+ONES_LAST = np.float32(12582912)
 # -ln 2 in two parts: the first has so few bits that its product with an exponent is exact.
 MINUS_LN2_HIGH, MINUS_LN2_LOW = np.float32(-0.693359375), np.float32(2.12194440e-4)
 
@@ -54,17 +57,17 @@ def horner(x: Array, name: str) -> Array:
     *rest, last = (np.float32(term) for term in POLYNOMIALS[name])
     total: Array = np.full_like(x, last)
     for term in reversed(rest):
-        total = term + x * total
+        total = fused(x, total, term)
     return total
 
 
 def exponential(x: Array) -> Array:
     x = np.minimum(np.maximum(x, -MOST_EXPONENT), MOST_EXPONENT)
-    n = np.rint(x * LOG2_E).astype(np.int32)
-    whole = n.astype(np.float32)
-    r = (x + whole * MINUS_LN2_HIGH) + whole * MINUS_LN2_LOW
-    e_to_r = (r * r * horner(r, "exponential") + r) + np.float32(1)
-    result: Array = e_to_r * ((n + 127) << 23).view(np.float32)
+    shifted = fused(x, LOG2_E, ONES_LAST)
+    whole = shifted - ONES_LAST
+    r = fused(whole, MINUS_LN2_LOW, fused(whole, MINUS_LN2_HIGH, x))
+    e_to_r = fused(r * r, horner(r, "exponential"), r) + np.float32(1)
+    result: Array = np.ldexp(e_to_r, whole.astype(np.int32))
     return result
 
 
@@ -83,7 +86,7 @@ def tanh(x: Array) -> Array:
     is_small = magnitude < np.float32(0.625)
     small = np.where(is_small, x, np.float32(0))
     square = small * small
-    near = small + small * square * horner(square, "tanh")
+    near = fused(small * square, horner(square, "tanh"), small)
     far = np.float32(1) - np.float32(2) / (exponential(np.float32(2) * magnitude) + np.float32(1))
     result: Array = np.where(is_small, near, np.copysign(far, x))
     return result
@@ -98,7 +101,7 @@ def hardswish(x: Array) -> Array:
 def gelu(x: Array) -> Array:
     """x * P(X < x) for X of the normal distribution, as max(x, 0) - |x| * P(X > |x|): no cancellation in the tail."""
     a = np.minimum(np.abs(x), np.float32(16))
-    t = np.float32(1) / (np.float32(1) + np.float32(0.35) * a)
+    t = np.float32(1) / fused(np.float32(0.35), a, np.float32(1))
     tail = flush(a * t * horner(t, "gelu") * exponential(a * a * np.float32(-0.5)))
     return flush(np.where(x > 0, x, np.float32(0)) - tail)
 
@@ -122,11 +125,15 @@ def _bound(name: str, value: Callable[[Parameters], Any], says: str) -> Argument
 
 
 def _curve(name: str, numpy: Callable[[Array], Array], *wants: str) -> Step:
-    return Step(
-        name, f"value = tile::{name}(value);", lambda value, v: numpy(value), wants=("activation", name, *wants)
-    )
+    def in_blocks(value: Array, _: Any) -> Array:
+        flat = value.reshape(-1)
+        blocks = [numpy(flat[at : at + BLOCK]) for at in range(0, flat.size, BLOCK)]
+        return np.concatenate(blocks).reshape(value.shape)
+
+    return Step(name, f"value = tile::{name}(value);", in_blocks, wants=("activation", name, *wants))
 
 
+EXPONENTIAL = ("exponential", "reciprocal", "fma", "bits")
 ACTIVATIONS = {
     step.name: step
     for step in (
@@ -154,9 +161,9 @@ ACTIVATIONS = {
             ),
         ),
         _curve("hardswish", hardswish, "fma"),
-        _curve("sigmoid", sigmoid, "divide", "exponential", "bits"),
-        _curve("silu", silu, "sigmoid", "divide", "exponential", "bits"),
-        _curve("tanh", tanh, "divide", "exponential", "bits"),
-        _curve("gelu", gelu, "divide", "exponential", "bits"),
+        _curve("sigmoid", sigmoid, *EXPONENTIAL),
+        _curve("silu", silu, "sigmoid", *EXPONENTIAL),
+        _curve("tanh", tanh, *EXPONENTIAL),
+        _curve("gelu", gelu, "divide", *EXPONENTIAL),
     )
 }

@@ -39,15 +39,25 @@ class Step:
     wants: tuple[str, ...] = ()  # what the prelude has to bring for the C++ line
 
 
-def fused(a: Array, b: Array, c: Array) -> Array:
-    """fp32 a * b + c with one rounding. The product is exact in fp64; the sum is rounded there to odd, after which the
-    rounding to fp32 is as if it were the only one."""
-    a, b, addend = np.broadcast_arrays(*(np.asarray(operand, np.float64) for operand in (a, b, c)))
-    product = a * b
-    total = product + addend
+def fused(a: Array | np.float32, b: Array | np.float32, c: Array | np.float32) -> Array:
+    """fp32 a * b + c with one rounding. The product is exact in fp64, and the sum is rounded there first: that shows
+    where it then is half-way between two floats, or below the least normal one."""
+    product = np.multiply(a, b, dtype=np.float64)
+    total = np.asarray(np.add(product, c, dtype=np.float64))
+    half_way = (total.view(np.int64) & (2**29 - 1)) == 2**28
+    doubtful = half_way | (np.abs(total) < np.finfo(np.float32).tiny)
+    if doubtful.any():
+        operands = (np.broadcast_to(each, total.shape)[doubtful] for each in (product, c, total))
+        total[doubtful] = _rounded_to_odd(*operands)
+    return total.astype(np.float32)
+
+
+def _rounded_to_odd(product: Array, addend: Array, total: Array) -> Array:
+    """The fp64 sum, inexact as it may be, such that rounding it again is as if it were the only time."""
+    addend = addend.astype(np.float64)
     back = total - product
     lost = (product - (total - back)) + (addend - back)
-    even = (total.view(np.int64) & 1) == 0
-    toward = np.where(lost > 0, np.inf, -np.inf)
-    rounded: Array = np.where((lost != 0) & even, np.nextafter(total, toward), total).astype(np.float32)
-    return rounded
+    bits = total.view(np.int64)
+    away = np.where((lost > 0) == (total > 0), 1, -1)  # from zero, or toward it
+    odd: Array = bits + np.where((lost != 0) & (bits & 1 == 0), away, 0)
+    return odd.view(np.float64)

@@ -95,6 +95,15 @@ __device__ __forceinline__ float rounded(float a) {
 
 __device__ __forceinline__ float divide(float a, float b) { return __fdiv_rn(a, b); }
 
+// 1 / a, rounded, for a from 1 to 2^126: what a division does there, which looks first whether a is.
+__device__ __forceinline__ float reciprocal(float a) {
+    float rough;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(rough) : "f"(a));
+    return __fmaf_rn(rough, __fmaf_rn(-a, rough, 1.0f), rough);
+}
+
+__device__ __forceinline__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+
 __device__ __forceinline__ unsigned as_bits(float a) { return __float_as_uint(a); }
 __device__ __forceinline__ float as_float(unsigned bits) { return __uint_as_float(bits); }
 
@@ -140,31 +149,31 @@ __device__ __forceinline__ float flush(float a) {
     return a > -0x1p-125f && a < 0x1p-125f ? multiply(a, 0.0f) : a;
 }
 
-// a + b x + c x^2 + ...
+// a + b x + c x^2 + ..., each step rounded once.
 __device__ __forceinline__ float horner(float, float last) { return last; }
 template <class... Rest>
 __device__ __forceinline__ float horner(float x, float first, Rest... rest) {
-    return add(first, multiply(x, horner(x, rest...)));
+    return fma(x, horner(x, rest...), first);
 }
 
 // e^a. It saturates where neither the result nor its inverse would be infinite or denormal.
 __device__ __forceinline__ float exponential(float a) {
     const float x = clamp(a, -87.0f, 87.0f);
-    const int n = round_to_int(multiply(x, 1.44269504f));
-    // r = x - n ln 2, with ln 2 in two parts: the first product is exact.
-    const float whole = static_cast<float>(n);
-    const float r = add(add(x, multiply(whole, -0.693359375f)), multiply(whole, 2.12194440e-4f));
+    // n = x / ln 2, rounded: in a sum with 1.5 * 2^23 the last bit is worth one.
+    const float shifted = fma(x, 1.44269504f, 12582912.0f), whole = add(shifted, -12582912.0f);
+    // r = x - n ln 2, with ln 2 in two parts.
+    const float r = fma(whole, 2.12194440e-4f, fma(whole, -0.693359375f, x));
     const float rest = horner(r,
         0.5f, 0.16666666f, 0.041665796f, 0.008333452f,
         0.0013981999f, 0.00019875691f);
-    const float e_to_r = add(add(multiply(multiply(r, r), rest), r), 1.0f);
-    return multiply(e_to_r, as_float(static_cast<unsigned>(n + 127) << 23));
+    const float e_to_r = add(fma(multiply(r, r), rest, r), 1.0f);
+    return as_float(as_bits(e_to_r) + (as_bits(shifted) << 23));  // times 2^n, whose bits are the last
 }
 
 // x P(X < x) for X of the normal distribution, as max(x, 0) - |x| P(X > |x|): no cancellation in the tail.
 __device__ __forceinline__ float gelu(float x) {
     const float a = minimum(x < 0.0f ? -x : x, 16.0f);
-    const float t = divide(1.0f, add(1.0f, multiply(0.35f, a)));
+    const float t = divide(1.0f, fma(0.35f, a, 1.0f));
     const float rest = horner(t,
         0.13962124f, 0.13986449f, 0.11981436f, 0.10557948f,
         -0.023275385f, 0.15941046f, -0.25591797f, 0.14406896f,
