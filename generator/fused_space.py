@@ -99,6 +99,7 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
 
     for tile_h, tile_w, warps, residents, teams, shares in itertools.product(*(choices[n] for n in list(CHOICES)[:6])):
         each_has = tiles_of(problem, tile_h, tile_w)[2] * shares / target.processors
+        too_many = shares > 1 and each_has > 2 * residents
         if shares > 1 and (is_depthwise(problem.second) or teams > 1):
             continue
         # Half as many at a time would do.
@@ -112,6 +113,9 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
             continue
         for holds, wide in of_weights:
             if teams > 1 and not holds:
+                continue
+            # Where each block could have tiles of its own, several share them to hold weights that one can not.
+            if too_many and _weights(problem, matrices[:holds]) < shares / 4 * target.smem_bytes:
                 continue
             groups = for_groups[:wide]
             # Of 64 pixels that a warpgroup multiplies most should be there.
@@ -142,11 +146,17 @@ def _cheapest(
     return tuple(dict.fromkeys(itertools.chain(*either)))
 
 
+@lru_cache(maxsize=256)
 def _matrices(problem: FusedConv2d) -> tuple[str, ...]:
     """Whose weights are matrices. Dot products read theirs once for many pixels."""
     return tuple(stage for stage in ("second", "first") if not is_depthwise(getattr(problem, stage)))
 
 
+def _weights(problem: FusedConv2d, stages: tuple[str, ...]) -> int:
+    return sum(math.prod(getattr(problem, stage).w_shape) for stage in stages)
+
+
+@lru_cache(maxsize=256)
 def _for_groups(problem: FusedConv2d, target: Target) -> tuple[str, ...]:
     """Those that warpgroups may multiply."""
     return tuple(stage for stage in _matrices(problem) if is_wide(getattr(problem, stage), target))
