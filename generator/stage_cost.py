@@ -14,6 +14,8 @@ ALONE, ALONE_WAITING, FIRST = 2.95, 4.8, 1800
 # Of a depthwise thread, instructions and what they wait for: of four channels of a pixel, which are loaded and
 # transposed; of an output beside its products; of a place; and of a channel's filter.
 OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 3.7, 2, 32, 4, 1.3
+# Instructions of an output, read from binaries of sm_90a; what is not here is one or none.
+OF_ACTIVATION = {"hardswish": 20, "sigmoid": 20, "silu": 25, "tanh": 45, "gelu": 50, "leaky_relu": 7}
 
 
 def work(stage: Plan, threads: int) -> tuple[float, float]:
@@ -21,6 +23,7 @@ def work(stage: Plan, threads: int) -> tuple[float, float]:
     problem, constant = stage.problem, {c.name: c.value for c in stage.constants["What follows."]}
     assert isinstance(problem, Conv2d)
     own = {c.name: c.value for c in stage.constants["The config."]}
+    of_activation = OF_ACTIVATION.get(problem.quantization.activation, 0)
     sums, warps = 1 + problem.quantization.w_zero_point, threads // stage.target.warp_size
     if stage.roles["kind"] == "depthwise":
         places = ceil_div(constant["GRID_ROWS"], own["ROWS"]) * ceil_div(constant["GRID_COLUMNS"], own["COLUMNS"])
@@ -29,7 +32,7 @@ def work(stage: Plan, threads: int) -> tuple[float, float]:
         across = min(vectors, threads)
         sets, turns = ceil_div(vectors, across), ceil_div(places, threads // across)
         pixels = math.prod(input_span(problem, own["ROWS"], own["COLUMNS"]))
-        of_outputs = outputs * (problem.r * constant["WORDS"] * sums + OF_OUTPUT)
+        of_outputs = outputs * (problem.r * constant["WORDS"] * sums + OF_OUTPUT + of_activation)
         of_place = pixels * quads * OF_PIXEL + of_outputs + OF_PLACE
         longest = sets * (turns * of_place * WAITS + own["VECTOR"] * OF_FILTER + 60)
         return longest * warps / 4, ALONE_WAITING * longest + FIRST
@@ -38,7 +41,7 @@ def work(stage: Plan, threads: int) -> tuple[float, float]:
         items = ceil_div(constant["POSITIONS"], run) * constant["BLOCK_SLABS"]
         # Of a multiprocessor: products, or bytes of both factors on their way.
         of_products = constant["UNITS"] / 2 * 1.5 * max(slab_k / 2, 16 + slab_k / 4)
-        of_warp = run / 4 * slab_k / 32 * 4.5 + 84
+        of_warp = run / 4 * slab_k / 32 * (4.5 + of_activation) + 84
         return items * (of_products + of_warp), ALONE * ceil_div(items, warps // 4) * of_warp + of_products + 80
     run = own["BATCH"] * constant["ATOM_M"]
     items = ceil_div(constant["GRID_PIXELS"], run) * constant["BLOCK_SLABS"]
@@ -46,6 +49,6 @@ def work(stage: Plan, threads: int) -> tuple[float, float]:
     steps: float = constant["STEPS"] * constant["STEP_CHUNKS"] * 16 * run * constant["SLAB_K"] * sums / 570
     of_step = own["BATCH"] * (4 + own["ATOMS"]) + own["ATOMS"] * (8 if stage.roles["holds"] else 11) + 8
     steps = max(steps, constant["STEPS"] * of_step)
-    epilogue: float = run * min(problem.k, constant["SLAB_K"]) / 32 * 6.7 + 125
+    epilogue: float = run * min(problem.k, constant["SLAB_K"]) / 32 * (6.7 + of_activation) + 125
     one = steps + epilogue
     return items * one / 4, ALONE * ceil_div(items, warps) * one + 215
