@@ -15,7 +15,7 @@ ALONE, ALONE_WAITING, FIRST = 2.95, 4.8, 1800
 # transposed; of an output beside its products; of a place; and of a channel's filter.
 OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 3.7, 2, 32, 4, 1.3
 # Instructions of an output, read from binaries of sm_90a; what is not here is one or none.
-OF_ACTIVATION = {"hardswish": 20, "sigmoid": 20, "silu": 25, "tanh": 45, "gelu": 50, "leaky_relu": 7}
+OF_ACTIVATION = {"hardswish": 20, "sigmoid": 20, "silu": 25, "tanh": 44, "gelu": 58, "leaky_relu": 7}
 
 
 def work(stage: Plan, threads: int) -> tuple[float, float]:
