@@ -11,7 +11,7 @@ from qconv.generator.convolution import pads_with_zero_point
 from qconv.generator.fused_space import CHOICES, Fused, geometry, held_and_wide, tiles_of
 from qconv.generator.plan import Constant, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.generator.stage_cost import work
-from qconv.generator.stages import Share, chunks, is_depthwise, stage_plan
+from qconv.generator.stages import Share, chunks, inbox_bytes, is_depthwise, stage_plan
 from qconv.generator.tiles import RESIDENTS_SAYS, check_residents
 from qconv.target import Target
 
@@ -33,7 +33,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     if config.shares > 1 and is_depthwise(second):
         raise Infeasible(f"shares={config.shares} for a depthwise layer behind another: 1 serves it")
     # Within a cluster each computes some of what lies between, for all; elsewhere each computes all of it.
-    clusters = config.shares > 1 and target.clusters
+    clusters = config.shares > 1 and target.bulk_copies
     first_blocks = config.shares if clusters else 1
     of_stages = {
         "first": Share("first", *room.mid, first_blocks, "first" in wide, config.first_m, config.first_n),
@@ -43,7 +43,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     words = _registers(stages, config.residents * teams * threads, target)
     held_bytes = sum(stages[name].roles["held_bytes"] for name in holds)
     spare_bytes = _spare_bytes(stages, wide, 16 * mid_chunks * mid_plane, held_bytes)
-    smem_bytes = teams * room.smem_bytes + held_bytes + spare_bytes + 16 * clusters
+    smem_bytes = teams * room.smem_bytes + held_bytes + spare_bytes + inbox_bytes(target) * clusters
     check_residents(config.residents, teams * threads, smem_bytes, words, target)
     of_both = {
         "fills": any(second.pad),  # of what lies between the two, some is padding
@@ -107,6 +107,9 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     if copies:
         wants |= {"copies"}
     main = Launch("conv2d_conv2d", (blocks * config.shares, 1, 1), teams * threads, smem_bytes)
+    if clusters and target.vendor == "cpu":  # where a cluster is a block
+        at_most(config.shares * threads, target.threads_per_block, "threads of a cluster")
+        main = Launch(main.kernel, (blocks, 1, 1), config.shares * threads, config.shares * smem_bytes)
     return Plan(
         problem=problem,
         config=config,

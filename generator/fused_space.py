@@ -121,7 +121,7 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
             # Of 64 pixels that a warpgroup multiplies most should be there.
             if any(room.pixels(stage) < 0.6 * RUN_PIXELS for stage in groups):
                 continue
-            first = best_pieces("first", room.mid, shares if target.clusters else 1, warps, "first" in groups)
+            first = best_pieces("first", room.mid, shares if target.bulk_copies else 1, warps, "first" in groups)
             second = best_pieces("second", room.tile, shares, warps, "second" in groups)
             for (first_m, first_n), (second_m, second_n) in itertools.product(first, second):
                 shape = (tile_h, tile_w, warps, residents, teams, shares)

@@ -111,9 +111,9 @@ def fetches(share: Share, target: Target) -> bool:
     return share.stage == "second" and target.bulk_copies
 
 
-def inbox_bytes(share: Share, target: Target) -> int:
-    """In which they come. The CPU device keeps there what it was asked for."""
-    return (32 if target.vendor == "cpu" else 16) * fetches(share, target)
+def inbox_bytes(target: Target) -> int:
+    """The CPU device keeps there what it was asked for."""
+    return 32 if target.vendor == "cpu" else 16
 
 
 @lru_cache(maxsize=1024)
@@ -258,7 +258,7 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
         "rolled": steps > MOST_UNROLLED,
         "unroll": max(n for n in range(1, MOST_UNROLLED + 1) if turns % n == 0),
         # What a block's slabs take in shared memory, and the copies that each loop makes of it.
-        "held_bytes": 4 * (block_slabs * steps + 1) * step_words + inbox_bytes(share, target),
+        "held_bytes": 4 * (block_slabs * steps + 1) * step_words + inbox_bytes(target) * fetches(share, target),
         "held_copies": () if fetches(share, target) else (block_slabs * steps * step_words // 4,),
     }
     return (config, follows), words, roles, ("matrices",) if atom.is_nvidia else ()
@@ -314,7 +314,9 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
         "block_k": block_slabs * slab_k,
         "words": 3 * (sums + 2 * lane_k + 16) // 2,  # none of these sums can be spilled
         "rolled": rolled,
-        "held_bytes": weight_bytes + per_channel * block_slabs * 4 * (lane_k + 4) * 4 + inbox_bytes(share, target),
+        "held_bytes": weight_bytes
+        + per_channel * block_slabs * 4 * (lane_k + 4) * 4
+        + inbox_bytes(target) * fetches(share, target),
         "held_copies": (
             *(weight_bytes // 16,) * (not fetches(share, target)),
             *(block_slabs * slab_k,) * per_channel,

@@ -42,7 +42,7 @@ PLANS = {
     "dw, pw, shared": plan_of(SM_80, "dw pw", shares=2, holds=1, second_n=1),
     "dense, pw, held": plan_of(SM_80, "dense pw", holds=2),
     "dw, pw, teams": plan_of(SM_80, "dw pw", teams=2, holds=1),
-    "dw, pw, fetched": plan_of(SM_90A, "dw pw", shares=2, holds=1, second_n=1),
+    "dw, pw, cluster": plan_of(SM_90A, "dw pw", c=32, shares=2, holds=1, second_n=1),
     "dw, pw, fetched in turn": plan_of(SM_90A, "dw pw", holds=1, wide=1),
     "dense, pw, warpgroups": plan_of(SM_90A, "dense pw", teams=2, holds=2, wide=2, first_n=4),
     "dense, dw, warpgroups": plan_of(SM_90A, "dense dw", tile_h=2, holds=1, wide=1, first_n=4),
@@ -105,7 +105,7 @@ PLANTED = {
         "dw, pw, shared", "    copies.wait<0>();  // the weights\n", "", "address", WRONG, "", (LATE,)
     ),
     "no wait for what was fetched": Planted(
-        "dw, pw, fetched",
+        "dw, pw, cluster",
         "        if (index == place) shared.second_weights.inbox.wait();  // they came meanwhile\n",
         "",
         "address",
@@ -121,6 +121,26 @@ PLANTED = {
         WRONG,
         "",
         (LATE,),
+    ),
+    "sent before it is expected": Planted(
+        "dw, pw, cluster",
+        "        tile::wait_for_cluster();  // they expect it, and have read what lay there\n",
+        "",
+        "thread",
+        RACE,
+        "conv2d_conv2d",
+        (LATE,),
+    ),
+    "the second tile's bytes are not expected": Planted(
+        "dw, pw, cluster",
+        "            if (tile::thread() == 0) shared.inbox.expect_next(part.bytes_of_others());\n",
+        "",
+        "address",
+        "runtime error",
+        "a wait for other bytes than came",
+    ),
+    "another's part is sent": Planted(
+        "dw, pw, cluster", "first(share * PART_CHUNKS)", "first((1 - share) * PART_CHUNKS)", "address", WRONG
     ),
     "a slab of another share": Planted(
         "dw, pw, shared", "share * BLOCK_SLABS + of_block;", "of_block;", "address", WRONG

@@ -183,8 +183,9 @@ struct Inbox {
                      "r"(bytes)
                      : "memory");
     }
-    // Until all of it is there; of what is expected one after the other, `parity` says which.
-    __device__ __forceinline__ void wait(int parity = 0) {
+    // Until all of it is there; `turn` counts what is expected one after the other.
+    __device__ __forceinline__ void wait() { wait_for_turn(0); }
+    __device__ __forceinline__ void wait_for_turn(int turn) {
         unsigned is_there;
         do {
             asm volatile(
@@ -194,7 +195,7 @@ struct Inbox {
                 "selp.u32 %0, 1, 0, p;\n"
                 "}"
                 : "=r"(is_there)
-                : "r"(shared_address(this)), "r"(parity)
+                : "r"(shared_address(this)), "r"(turn % 2)
                 : "memory");
         } while (!is_there);
     }
@@ -1237,7 +1238,7 @@ conv2d_conv2d(const Arguments args) {
         if (tile::thread() < SHARES && tile::thread() != share) {
             tile::send_bulk(shared.mid.byte[part.first], part.bytes(), shared.inbox, tile::thread());
         }
-        shared.inbox.wait(index / PLACES % 2);
+        shared.inbox.wait_for_turn(index / PLACES);
         tile::arrive_at_cluster();
         if (index == place) shared.second_weights.inbox.wait();  // they came meanwhile
         const second::Sink out(args.second, tile);

@@ -93,6 +93,8 @@ void qconv_cpu_fail(const char* what, int line) { worker->fail(what, line); }
 
 int qconv_cpu_defers_copies(void) { return worker->defers_copies(); }
 
+int qconv_cpu_threads(void) { return worker->threads(); }
+
 int qconv_cpu_launch(qconv_cpu_entry_t entry, const void* arguments, const unsigned grid[3], unsigned threads,
                      unsigned long shared_bytes, unsigned warp_size, unsigned workers, unsigned seed,
                      char* message, unsigned long message_bytes) {

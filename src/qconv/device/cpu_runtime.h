@@ -43,6 +43,8 @@ void qconv_cpu_fail(const char* what, int line);
 // Whether an asynchronous copy happens no earlier than the wait for it, and otherwise at once: the two ends of
 // what a GPU may do. It is the same for all of a launch.
 int qconv_cpu_defers_copies(void);
+// Of the launch, a block.
+int qconv_cpu_threads(void);
 
 // Runs a grid and returns when all blocks are done.
 //   threads    per block, 1..1024

@@ -95,6 +95,7 @@ class Worker {
     void barrier_of_team(unsigned team, unsigned threads, int line);
     const void* exchange(const void* value, size_t bytes, int line);
     [[noreturn]] void fail(const char* what, int line);
+    int threads() const { return static_cast<int>(launch_->threads); }
     bool defers_copies() const { return launch_->seed % 2 == 0; }
     void run_threads();  // on a fiber: the threads that its stack serves, one after the other
 
