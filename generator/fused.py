@@ -57,6 +57,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
     at_most(tiles * config.shares, 2**30, "blocks of tiles")
     blocks = min(ceil_div(tiles, teams), _room(config, target))
+    stays = blocks * teams < tiles
     loads_input = not is_depthwise(problem.first)
     copied = [name for name in holds if stages[name].roles["held_copies"]]
     fetched = [name for name in holds if stages[name].roles["fetches"]]
@@ -96,6 +97,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         *stages["first"].wants,
         *stages["second"].wants,
         *("cluster", "parts") * clusters,
+        *("turns",) * (clusters and stays),
         *("bulk",) * bool(fetched),
     }
     if teams > 1:
@@ -140,6 +142,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
             "teams": of_both["teams"],
             "block_threads": of_both["block_threads"],
             "clusters": clusters,
+            "stays": stays,
             "kinds": {stage.roles["kind"] for stage in stages.values()},
         },
         wants=tuple(sorted(wants)),

@@ -1217,7 +1217,8 @@ struct Part {
 
 // SHARES blocks, which are a cluster, have one tile after the other together. Each leaves its outputs of the
 // first convolution in its shared memory, as bytes, and sends them to the others; in all of them the second
-// finds its inputs. The next tile's input comes meanwhile, into the cache.
+// finds its inputs.
+// The next tile's input comes meanwhile, into the cache.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENTS) __cluster_dims__(SHARES, 1, 1)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();

@@ -1063,8 +1063,8 @@ struct Shared {
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
 // A block for every place on the multiprocessors, one tile after the other. The first convolution leaves its
-// outputs in shared memory, as bytes, where the second finds its inputs. The next tile's input comes
-// meanwhile.
+// outputs in shared memory, as bytes, where the second finds its inputs.
+// The next tile's input comes meanwhile.
 extern "C" __global__ void __launch_bounds__(THREADS)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();

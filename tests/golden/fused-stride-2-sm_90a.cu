@@ -1067,36 +1067,32 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
-// A block for every place on the multiprocessors, one tile after the other. The first convolution leaves its
-// outputs in shared memory, as bytes, where the second finds its inputs. The next tile's input comes
-// meanwhile.
+static_assert(PLACES == TILES, "a place for each tile");
+
+// A block has a tile. The first convolution leaves its outputs in shared memory, as bytes, where the second
+// finds its inputs.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENTS)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
+    const Tile tile(tile::block_x());
     tile::Copies copies;
     first::hold(args.first, shared.first_weights, copies);
     first::Loader loader(args.first, shared.input, copies);
-    loader.begin(Tile(tile::block_x()));
+    loader.begin(tile);
     copies.commit();
     second::hold(args.second, shared.second_weights, copies);
     copies.commit();  // nobody waits for them before the first convolution
-    for (int index = tile::block_x(); index < TILES; index += PLACES) {
-        const Tile tile(index);
-        copies.wait<1>();
-        tile::show_to_engines();
-        tile::barrier();  // the input is there, and what lay between the two is read
-        const first::Sink mid(shared.mid, tile, second::padding_byte(args.second));
-        first::run(args.first, shared.input, mid, shared.first_weights);
-        copies.wait<0>();  // the weights
-        tile::show_to_engines();
-        tile::barrier();
-        if (index + PLACES < TILES) loader.begin(Tile(index + PLACES));
-        copies.commit();
-        copies.commit();  // nothing: where the weights were behind the first input
-        if (index == tile::block_x()) shared.second_weights.inbox.wait();  // they came meanwhile
-        const second::Sink out(args.second, tile);
-        second::run(args.second, shared.mid, out, shared.second_weights);
-    }
+    copies.wait<1>();
+    tile::show_to_engines();
+    tile::barrier();  // the input is there
+    const first::Sink mid(shared.mid, tile, second::padding_byte(args.second));
+    first::run(args.first, shared.input, mid, shared.first_weights);
+    copies.wait<0>();  // the weights
+    tile::show_to_engines();
+    tile::barrier();
+    shared.second_weights.inbox.wait();  // they came meanwhile
+    const second::Sink out(args.second, tile);
+    second::run(args.second, shared.mid, out, shared.second_weights);
 }
 
 extern "C" __global__ void __launch_bounds__(128) first_spread(const Arguments args) {
