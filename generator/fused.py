@@ -188,10 +188,10 @@ def _room(config: Fused, target: Target) -> int:
     return max(1, usable // config.shares)
 
 
-# Fitted to 205 configs on an H200, clocks: of a launch; of showing each other what lies between. Bytes that come in a
+# Fitted to 166 configs on an H200, clocks: of a launch; of showing each other what lies between. Bytes that come in a
 # clock: of weights to hold; of the tiles. How much longer instructions take with one warp, for others hide what it
-# waits for; and how much longer a depthwise stage that lacks as many registers as it has.
-LAUNCH, EXCHANGE, HOLDING, STREAMING, HIDING, LACKING = 4800, 900, 250, 13.5, 3.3, 1.9
+# waits for; and how much longer a stage that lacks as many registers as it has.
+LAUNCH, EXCHANGE, HOLDING, STREAMING, HIDING, LACKING = 4100, 1750, 130, 11.4, 1.9, 1.0
 
 
 def cost(plan: Plan) -> float:
@@ -213,10 +213,12 @@ def cost(plan: Plan) -> float:
     # What all blocks of a multiprocessor issue, what the longest warp of one waits for, what the memory brings.
     turn = max(held * issued, chain, held * tile_bytes / STREAMING) + (EXCHANGE if config.shares > 1 else 0)
     held_bytes: int = config.residents * sum(plan.stages[name].roles["held_bytes"] for name in plan.roles["holds"])
-    return turns * turn + LAUNCH + held_bytes / HOLDING
+    first_bytes = held * 16 * constant.get("IN_CHUNKS", 0) * constant.get("IN_PLANE", 0)  # that all wait for
+    return turns * turn + LAUNCH + first_bytes / STREAMING + held_bytes / HOLDING
 
 
 def _lacking(plan: Plan, threads: int) -> float:
-    """Registers of a thread that a depthwise stage would need more, by those that it has."""
-    words = [stage.roles["words"] for stage in plan.stages.values() if stage.roles["kind"] == "depthwise"]
+    """Registers of a thread that a stage would need more, by those that it has. Of warpgroups, whose sums may not be
+    spilled, more are asked for than they need."""
+    words = [stage.roles["words"] for stage in plan.stages.values() if stage.roles["kind"] != "warpgroup"]
     return max(0.0, max(words, default=0) * threads / plan.target.registers_per_sm - 1)

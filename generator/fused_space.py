@@ -196,8 +196,7 @@ def geometry(
     mid = input_span(second, tile_h, tile_w)
     rows, columns = input_span(first, *mid)
     # A depthwise layer reads the image itself. Warpgroups read two chunks at a time.
-    in_row = row_places(first, columns, "first" in wide)
-    in_chunks, in_plane = (0, 0) if is_depthwise(first) else (chunks(first.c), plane(rows * in_row))
+    in_chunks, in_plane = (0, 0) if is_depthwise(first) else (chunks(first.c), plane(rows * row_places(first, columns)))
     mid_chunks, mid_plane = chunks(first.k), plane(mid[0] * mid[1])
     in_chunks += in_chunks % 2 * ("first" in wide)
     mid_chunks += mid_chunks % 2 * ("second" in wide)

@@ -10,10 +10,10 @@ from qconv.problem import Conv2d
 
 # Fitted with the rest of the model (see `fused.cost`). Clocks of an instruction of a warp that is alone, where many
 # take one; the same where it waits for pixels of the image, and until the first of them come.
-ALONE, ALONE_WAITING, FIRST = 2.95, 4.8, 1800
+ALONE, ALONE_WAITING, FIRST = 4, 5, 1170
 # Of a depthwise thread, instructions and what they wait for: of four channels of a pixel, which are loaded and
 # transposed; of an output beside its products; of a place; and of a channel's filter.
-OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 3.7, 2, 32, 4, 1.3
+OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 5.4, 4, 27, 6, 1.03
 # Instructions of an output, read from binaries of sm_90a; what is not here is one or none.
 OF_ACTIVATION = {"hardswish": 20, "sigmoid": 20, "silu": 25, "tanh": 44, "gelu": 58, "leaky_relu": 7}
 
@@ -48,7 +48,19 @@ def work(stage: Plan, threads: int) -> tuple[float, float]:
     # Of a partition: products, or fragments of them on their way.
     steps: float = constant["STEPS"] * constant["STEP_CHUNKS"] * 16 * run * constant["SLAB_K"] * sums / 570
     of_step = own["BATCH"] * (4 + own["ATOMS"]) + own["ATOMS"] * (8 if stage.roles["holds"] else 11) + 8
-    steps = max(steps, constant["STEPS"] * of_step)
+    # Shared memory brings a partition 32 bytes a clock, of pixels that lie on different banks.
+    of_pixels = run * _times(problem, constant)
+    of_fragments = constant["STEP_CHUNKS"] * 16 * (of_pixels + constant["SLAB_K"] * sums) / 32
+    steps = max(steps, constant["STEPS"] * max(of_step, of_fragments))
     epilogue: float = run * min(problem.k, constant["SLAB_K"]) / 32 * (6.7 + of_activation) + 125
     one = steps + epilogue
     return items * one / 4, ALONE * ceil_div(items, warps) * one + 215
+
+
+def _times(problem: Conv2d, constant: dict[str, int]) -> float:
+    """How often shared memory is asked for eight neighbouring pixels of a tile, which may share banks."""
+    width, apart = constant["GRID_COLUMNS"], 1 if "SOURCE_ROW" in constant else problem.stride[1]
+    row = problem.stride[0] * constant.get("SOURCE_ROW", constant["SOURCE_COLUMNS"])
+    banks = [(pixel // width * row + pixel % width * apart) % 8 for pixel in range(constant["GRID_PIXELS"] // 8 * 8)]
+    eights = [banks[i : i + 8] for i in range(0, len(banks), 8)]
+    return sum(max(map(eight.count, eight)) for eight in eights) / len(eights) if eights else 1.0

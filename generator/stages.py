@@ -89,10 +89,10 @@ def is_wide(problem: Conv2d, target: Target) -> bool:
     return target.warpgroups and one_sum and problem.k > 4 and atom_of(problem, target) is not None
 
 
-def row_places(problem: Conv2d, columns: int, wide: bool) -> int:
-    """Of a row of a tile's input in shared memory. Warpgroups need what neighbouring outputs look at to be neighbours:
-    of stride 2 the even columns are before the odd ones."""
-    return ceil_div(columns, problem.stride[1]) * problem.stride[1] if wide else columns
+def row_places(problem: Conv2d, columns: int) -> int:
+    """Of a row of a tile's input in shared memory. What neighbouring outputs look at are neighbours, which lie on
+    different banks and which warpgroups ask for: of stride 2 the even columns are before the odd ones."""
+    return ceil_div(columns, problem.stride[1]) * problem.stride[1]
 
 
 def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> bool:
@@ -122,8 +122,8 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
     make = {"depthwise": _depthwise, "warpgroup": _warpgroup, "matrix": _matrix}[kind]
     constants, words, roles, wants = make(problem, target, share)
     source_rows, source_columns = input_span(problem, share.rows, share.columns)
-    source_row = row_places(problem, source_columns, share.wide)
-    by_turns = share.wide and problem.stride != (1, 1)
+    by_turns = share.stage == "first" and kind != "depthwise" and problem.stride != (1, 1)
+    source_row = row_places(problem, source_columns) if by_turns else source_columns
     name = "taps" if kind == "depthwise" else "fragments"
     says = "the weights as the lanes read them"
     own = Field(name, "int*", "workspace", says, None, words)
@@ -284,7 +284,7 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
     block_slabs = ceil_div(slabs, share.blocks)
     _check_blocks(share, slabs, block_slabs)
     taps, pairs = problem.r * problem.s, ceil_div(chunks(problem.c), 2)
-    columns = row_places(problem, input_span(problem, share.rows, share.columns)[1], wide=True)
+    columns = row_places(problem, input_span(problem, share.rows, share.columns)[1])
     without_gap = share.columns in (8, columns)
     positions = share.pixels if without_gap else (share.rows - 1) * columns + share.columns
     weight_bytes = block_slabs * taps * 2 * pairs * slab_k * 16

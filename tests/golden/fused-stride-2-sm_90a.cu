@@ -395,6 +395,8 @@ struct Sink {
 // What holds the inputs.
 using Source = Input;
 
+static_assert(SOURCE_ROW % STRIDE_W == 0 && SOURCE_ROW >= SOURCE_COLUMNS, "a row's columns in STRIDE_W turns");
+
 // Where a column of the input is in its row: those that neighbouring outputs look at are neighbours.
 __device__ __forceinline__ constexpr int place_in_row(int column) {
     return column % STRIDE_W * (SOURCE_ROW / STRIDE_W) + column / STRIDE_W;
@@ -447,7 +449,6 @@ private:
 constexpr int WARPGROUP_SIZE = 128, RUNS = (POSITIONS + RUN - 1) / RUN;
 constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
 static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
-static_assert(SOURCE_ROW % STRIDE_W == 0 && SOURCE_ROW >= SOURCE_COLUMNS, "a row's columns in STRIDE_W turns");
 static_assert(GRID_COLUMNS == 8 && EIGHTS_APART == STRIDE_H * SOURCE_ROW, "rows of eight");
 static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
 
