@@ -20,7 +20,7 @@ from qconv.quantization import Quantization
 from qconv.target import Target
 
 KINDS = ("pw", "dw", "dense", "grouped")
-CHANNELS = (8, 12, 16, 16, 24, 32, 48, 20, 7, 33)
+CHANNELS = (8, 12, 16, 64, 24, 32, 48, 20, 7, 33)
 FILTERS = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 3), (2, 2))
 IMAGES = ((7, 7), (8, 8), (9, 13), (5, 6), (14, 12), (1, 1), (16, 9))
 # Few of everything, for small images: tiles that they do not fill, and fewer blocks than tiles.
@@ -107,6 +107,8 @@ def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan:
         values = {name: rng.choice(choices) for name, choices in family.choices.items()}
         if not target.async_copies:
             values |= {"holds": 0, "teams": 1}
+        if rng.random() < 0.2:  # few have slabs for several blocks
+            values |= {"teams": 1, "shares": rng.choice((2, 4, 4)), "warps": 4, "first_n": 1, "second_n": 1}
         if not target.warpgroups:
             values["wide"] = 0
         elif rng.random() < 0.5:  # few problems have two that warpgroups multiply

@@ -688,7 +688,8 @@ struct Sums {
 constexpr __device__ int offset_of(int unit) {
     const int tap = TAPS > 1 ? unit / CHUNKS : 0, chunk = TAPS > 1 ? unit % CHUNKS : unit;
     if (UNITS % STEP_CHUNKS != 0 && unit >= UNITS) return 0;
-    return (chunk * SOURCE_PLANE + tap / S * DILATION_H * SOURCE_COLUMNS + tap % S * DILATION_W) * 16;
+    const int row = tap / S * DILATION_H, column = tap % S * DILATION_W;
+    return (chunk * SOURCE_PLANE + row * SOURCE_COLUMNS + column) * 16;
 }
 
 // Where the windows begin that a lane names: of one pixel of each atom.
@@ -1274,7 +1275,8 @@ struct Sums {
 constexpr __device__ int offset_of(int unit) {
     const int tap = TAPS > 1 ? unit / CHUNKS : 0, chunk = TAPS > 1 ? unit % CHUNKS : unit;
     if (UNITS % STEP_CHUNKS != 0 && unit >= UNITS) return 0;
-    return (chunk * SOURCE_PLANE + tap / S * DILATION_H * SOURCE_COLUMNS + tap % S * DILATION_W) * 16;
+    const int row = tap / S * DILATION_H, column = tap % S * DILATION_W;
+    return (chunk * SOURCE_PLANE + row * SOURCE_COLUMNS + column) * 16;
 }
 
 // Where the windows begin that a lane names: of one pixel of each atom.
