@@ -194,9 +194,9 @@ def geometry(
     for name, side, size in (("tile_h", tile_h, second.oh), ("tile_w", tile_w, second.ow)):
         at_most(side, max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
     mid = input_span(second, tile_h, tile_w)
-    rows, columns = input_span(first, *mid)
+    rows = input_span(first, *mid)[0]
     # A depthwise layer reads the image itself. Warpgroups read two chunks at a time.
-    in_chunks, in_plane = (0, 0) if is_depthwise(first) else (chunks(first.c), plane(rows * row_places(first, columns)))
+    in_chunks, in_plane = (0, 0) if is_depthwise(first) else (chunks(first.c), plane(rows * row_places(first, mid[1])))
     mid_chunks, mid_plane = chunks(first.k), plane(mid[0] * mid[1])
     in_chunks += in_chunks % 2 * ("first" in wide)
     mid_chunks += mid_chunks % 2 * ("second" in wide)

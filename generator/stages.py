@@ -89,10 +89,17 @@ def is_wide(problem: Conv2d, target: Target) -> bool:
     return target.warpgroups and one_sum and problem.k > 4 and atom_of(problem, target) is not None
 
 
-def row_places(problem: Conv2d, columns: int) -> int:
-    """Of a row of a tile's input in shared memory. What neighbouring outputs look at are neighbours, which lie on
-    different banks and which warpgroups ask for: of stride 2 the even columns are before the odd ones."""
-    return ceil_div(columns, problem.stride[1]) * problem.stride[1]
+def row_places(problem: Conv2d, width: int) -> int:
+    """Of a row of a tile's input in shared memory, for so many outputs. What neighbouring outputs look at are
+    neighbours, which lie on different banks and which warpgroups ask for: of stride 2 the even columns are before the
+    odd ones. Where a few places more put a row's first output behind the bank of the last one above, they are there."""
+    down, across = problem.stride
+    columns = input_span(problem, 1, width)[1]
+    if (down, across) == (1, 1):
+        return columns
+    places = ceil_div(columns, across) * across
+    more = next((n for n in range(places // 8 + 1) if (down * (places + n) - width) % 8 == 0), 0)
+    return places + more if width % 8 else places
 
 
 def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> bool:
@@ -123,7 +130,7 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
     constants, words, roles, wants = make(problem, target, share)
     source_rows, source_columns = input_span(problem, share.rows, share.columns)
     by_turns = share.stage == "first" and kind != "depthwise" and problem.stride != (1, 1)
-    source_row = row_places(problem, source_columns) if by_turns else source_columns
+    source_row = row_places(problem, share.columns) if by_turns else source_columns
     name = "taps" if kind == "depthwise" else "fragments"
     says = "the weights as the lanes read them"
     own = Field(name, "int*", "workspace", says, None, words)
@@ -284,7 +291,7 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
     block_slabs = ceil_div(slabs, share.blocks)
     _check_blocks(share, slabs, block_slabs)
     taps, pairs = problem.r * problem.s, ceil_div(chunks(problem.c), 2)
-    columns = row_places(problem, input_span(problem, share.rows, share.columns)[1])
+    columns = row_places(problem, share.columns)
     without_gap = share.columns in (8, columns)
     positions = share.pixels if without_gap else (share.rows - 1) * columns + share.columns
     weight_bytes = block_slabs * taps * 2 * pairs * slab_k * 16

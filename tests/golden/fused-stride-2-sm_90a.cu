@@ -395,11 +395,11 @@ struct Sink {
 // What holds the inputs.
 using Source = Input;
 
-static_assert(SOURCE_ROW % STRIDE_W == 0 && SOURCE_ROW >= SOURCE_COLUMNS, "a row's columns in STRIDE_W turns");
-
 // Where a column of the input is in its row: those that neighbouring outputs look at are neighbours.
 __device__ __forceinline__ constexpr int place_in_row(int column) {
-    return column % STRIDE_W * (SOURCE_ROW / STRIDE_W) + column / STRIDE_W;
+    constexpr int OF_TURN = (SOURCE_COLUMNS + STRIDE_W - 1) / STRIDE_W;
+    static_assert(SOURCE_ROW >= STRIDE_W * OF_TURN, "a row's columns in STRIDE_W turns");
+    return column % STRIDE_W * OF_TURN + column / STRIDE_W;
 }
 
 // The input of a tile, on its way to shared memory: each byte once. A row of it is one piece of device
