@@ -43,11 +43,15 @@ PLANS = {
     "dense, pw, held": plan_of(SM_80, "dense pw", holds=2),
     "dw, pw, teams": plan_of(SM_80, "dw pw", teams=2, holds=1),
     "dw, pw, cluster": plan_of(SM_90A, "dw pw", c=32, shares=2, holds=1, second_n=1),
+    "dw, pw, cluster with one tile": plan_of(
+        SM_90A, "dw pw", c=32, tile_h=14, tile_w=14, shares=2, holds=1, second_n=1
+    ),
     "dw, pw, fetched in turn": plan_of(SM_90A, "dw pw", holds=1, wide=1),
     "dense, pw, warpgroups": plan_of(SM_90A, "dense pw", teams=2, holds=2, wide=2, first_n=4),
     "dense, dw, warpgroups": plan_of(SM_90A, "dense dw", tile_h=2, holds=1, wide=1, first_n=4),
     "pw, dense, warpgroups": plan_of(SM_90A, "pw dense", holds=1, wide=1),
     "pw, dense, eights": plan_of(SM_90A, "pw dense", c=40, tile_w=8, holds=1, wide=1),
+    "halved, pw": plan_of(SM_80, "halved pw", holds=1),
     "halved, pw, eights": plan_of(SM_90A, "halved pw", c=40, tile_w=8, holds=2, wide=2, first_n=4, second_n=4),
     "bytes": plan_of(SM_80, "dense pw", c=11, k=21),
     "registers": plan_of("cpu.sm_75", "dense dense"),
@@ -184,8 +188,15 @@ PLANTED = {
     ),
     "columns of stride 2 one after the other": Planted(
         "halved, pw, eights",
-        "return column % STRIDE_W * (SOURCE_ROW / STRIDE_W) + column / STRIDE_W;",
+        "return column % STRIDE_W * OF_TURN + column / STRIDE_W;",
         "return column;",
+        "address",
+        WRONG,
+    ),
+    "windows of stride 2 two columns apart": Planted(
+        "halved, pw",
+        "column = existing % GRID_COLUMNS;",
+        "column = existing % GRID_COLUMNS * STRIDE_W;",
         "address",
         WRONG,
     ),
