@@ -57,7 +57,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
     at_most(tiles * config.shares, 2**30, "blocks of tiles")
     blocks = min(ceil_div(tiles, teams), _room(config, target))
-    stays = blocks * teams < tiles
+    stays = teams > 1 or blocks * teams < tiles
     loads_input = not is_depthwise(problem.first)
     copied = [name for name in holds if stages[name].roles["held_copies"]]
     fetched = [name for name in holds if stages[name].roles["fetches"]]
@@ -133,7 +133,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
             "copies": copies,
             "copied": copied,
             "fetched": fetched,
-            "weights_behind": loads_input and "second" in copied,
+            "weights_behind": loads_input and "second" in copied and teams == 1,
             "holds": holds,
             "wide": wide,
             "spare_chunk": mid_chunks > chunks(problem.first.k),
