@@ -27,7 +27,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         raise Infeasible(f"teams={teams}: teams of a block share weights that it holds, and no tile; 1 serves it")
     if target.vendor == "amd":  # whose compiler bounds no registers
         at_most(config.warps, 8, f"warps of a block on {target.name}")
-    holds, wide = held_and_wide(problem, config, target)
+    holds, wide = held_and_wide(problem, config.holds, config.wide, target)
     room = geometry(problem, config.tile_h, config.tile_w, teams, threads, config.residents, wide, target)
     in_chunks, in_plane, mid_chunks, mid_plane = room.planes
     if config.shares > 1 and is_depthwise(second):
@@ -204,7 +204,7 @@ def cost(plan: Plan) -> float:
     works = [work(stage, threads) for stage in plan.stages.values()]
     if target.vendor == "cpu":  # one thread after the other
         return tiles * config.shares * sum(issued for issued, _ in works)
-    turns = ceil_div(tiles, _room(config, target) * config.teams)
+    turns = ceil_div(tiles, constant["PLACES"])
     held = min(config.residents * config.teams, ceil_div(tiles * config.shares, target.processors))
     issued, chain = sum(issued for issued, _ in works), sum(chain for _, chain in works)
     lacking = 1 + LACKING * _lacking(plan, config.residents * config.teams * threads)

@@ -77,13 +77,10 @@ LIKELY: dict[str, tuple[int, ...]] = {
 
 def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Config]:
     """Tiles that fit shared memory, so many blocks at a time, and pieces that are neither tiny nor huge."""
-    matrices, for_groups = _matrices(problem), _for_groups(problem, target)
-    most_held = len(matrices) * target.async_copies
-    of_weights = [
-        (holds, wide)
-        for holds, wide in itertools.product(choices["holds"], choices["wide"])
-        if holds <= most_held and wide <= len(for_groups) and {*for_groups[:wide]} <= {*matrices[:holds]}
-    ]
+    of_weights = []
+    for holds, wide in itertools.product(choices["holds"], choices["wide"]):
+        with suppress(Infeasible):
+            of_weights.append((holds, wide, *held_and_wide(problem, holds, wide, target)))
     pieces = {
         (stage, wide): tuple(
             (m, n)
@@ -111,13 +108,12 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
             room = geometry(problem, tile_h, tile_w, teams, warps * target.warp_size, residents, (), target)
         except Infeasible:
             continue
-        for holds, wide in of_weights:
+        for holds, wide, held, groups in of_weights:
             if teams > 1 and not holds:
                 continue
             # Where each block could have tiles of its own, several share them to hold weights that one can not.
-            if too_many and _weights(problem, matrices[:holds]) < shares / 4 * target.smem_bytes:
+            if too_many and _weights(problem, held) < shares / 4 * target.smem_bytes:
                 continue
-            groups = for_groups[:wide]
             # Of 64 pixels that a warpgroup multiplies most should be there.
             if any(room.pixels(stage) < 0.6 * RUN_PIXELS for stage in groups):
                 continue
@@ -146,7 +142,6 @@ def _cheapest(
     return tuple(dict.fromkeys(itertools.chain(*either)))
 
 
-@lru_cache(maxsize=256)
 def _matrices(problem: FusedConv2d) -> tuple[str, ...]:
     """Whose weights are matrices. Dot products read theirs once for many pixels."""
     return tuple(stage for stage in ("second", "first") if not is_depthwise(getattr(problem, stage)))
@@ -156,7 +151,6 @@ def _weights(problem: FusedConv2d, stages: tuple[str, ...]) -> int:
     return sum(math.prod(getattr(problem, stage).w_shape) for stage in stages)
 
 
-@lru_cache(maxsize=256)
 def _for_groups(problem: FusedConv2d, target: Target) -> tuple[str, ...]:
     """Those that warpgroups may multiply."""
     return tuple(stage for stage in _matrices(problem) if is_wide(getattr(problem, stage), target))
@@ -205,24 +199,27 @@ def geometry(
     return Geometry((tile_h, tile_w), mid, (in_chunks, in_plane, mid_chunks, mid_plane), smem_bytes)
 
 
-def held_and_wide(problem: FusedConv2d, config: Fused, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
+@lru_cache(maxsize=256)
+def held_and_wide(
+    problem: FusedConv2d, holds: int, wide: int, target: Target
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Whose weights lie in shared memory, and whose warpgroups multiply."""
     matrices, for_groups = _matrices(problem), _for_groups(problem, target)
-    if config.holds and not target.async_copies:
-        raise Infeasible(f"holds={config.holds}: {target.name} has no asynchronous copies; 0 serves it")
-    if config.holds > len(matrices):
+    if holds and not target.async_copies:
+        raise Infeasible(f"holds={holds}: {target.name} has no asynchronous copies; 0 serves it")
+    if holds > len(matrices):
         raise Infeasible(
-            f"holds={config.holds}: {len(matrices)} of the two convolutions have matrix instructions; hold no more"
+            f"holds={holds}: {len(matrices)} of the two convolutions have matrix instructions; hold no more"
         )
-    if config.wide and not target.warpgroups:
-        raise Infeasible(f"wide={config.wide}: warps of {target.name} do not multiply in groups; 0 serves it")
-    if config.wide > len(for_groups):
+    if wide and not target.warpgroups:
+        raise Infeasible(f"wide={wide}: warps of {target.name} do not multiply in groups; 0 serves it")
+    if wide > len(for_groups):
         raise Infeasible(
-            f"wide={config.wide}: warpgroups multiply what has one group, more than 4 output channels and no "
+            f"wide={wide}: warpgroups multiply what has one group, more than 4 output channels and no "
             f"w_zero_point, {len(for_groups)} of the two convolutions; no more than that"
         )
-    held, wide = matrices[: config.holds], for_groups[: config.wide]
-    if not {*wide} <= {*held}:
-        needed = 1 + max(matrices.index(stage) for stage in wide)
-        raise Infeasible(f"wide={config.wide}: warpgroups read weights that are held; holds={needed} or more")
-    return tuple(sorted(held)), tuple(sorted(wide))
+    held, groups = matrices[:holds], for_groups[:wide]
+    if not {*groups} <= {*held}:
+        needed = 1 + max(matrices.index(stage) for stage in groups)
+        raise Infeasible(f"wide={wide}: warpgroups read weights that are held; holds={needed} or more")
+    return tuple(sorted(held)), tuple(sorted(groups))

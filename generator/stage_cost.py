@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from qconv.generator.convolution import input_span
 from qconv.generator.plan import Plan, ceil_div
@@ -49,7 +50,12 @@ def work(stage: Plan, threads: int) -> tuple[float, float]:
     steps: float = constant["STEPS"] * constant["STEP_CHUNKS"] * 16 * run * constant["SLAB_K"] * sums / 570
     of_step = own["BATCH"] * (4 + own["ATOMS"]) + own["ATOMS"] * (8 if stage.roles["holds"] else 11) + 8
     # Shared memory brings a partition 32 bytes a clock, of pixels that lie on different banks.
-    of_pixels = run * _times(problem, constant)
+    of_pixels = run * _times(
+        constant["GRID_PIXELS"],
+        constant["GRID_COLUMNS"],
+        problem.stride[0] * constant.get("SOURCE_ROW", constant["SOURCE_COLUMNS"]),
+        1 if "SOURCE_ROW" in constant else problem.stride[1],
+    )
     of_fragments = constant["STEP_CHUNKS"] * 16 * (of_pixels + constant["SLAB_K"] * sums) / 32
     steps = max(steps, constant["STEPS"] * max(of_step, of_fragments))
     epilogue: float = run * min(problem.k, constant["SLAB_K"]) / 32 * (6.7 + of_activation) + 125
@@ -57,10 +63,9 @@ def work(stage: Plan, threads: int) -> tuple[float, float]:
     return items * one / 4, ALONE * ceil_div(items, warps) * one + 215
 
 
-def _times(problem: Conv2d, constant: dict[str, int]) -> float:
+@lru_cache(maxsize=1024)
+def _times(pixels: int, width: int, row: int, apart: int) -> float:
     """How often shared memory is asked for eight neighbouring pixels of a tile, which may share banks."""
-    width, apart = constant["GRID_COLUMNS"], 1 if "SOURCE_ROW" in constant else problem.stride[1]
-    row = problem.stride[0] * constant.get("SOURCE_ROW", constant["SOURCE_COLUMNS"])
-    banks = [(pixel // width * row + pixel % width * apart) % 8 for pixel in range(constant["GRID_PIXELS"] // 8 * 8)]
+    banks = [(pixel // width * row + pixel % width * apart) % 8 for pixel in range(pixels // 8 * 8)]
     eights = [banks[i : i + 8] for i in range(0, len(banks), 8)]
     return sum(max(map(eight.count, eight)) for eight in eights) / len(eights) if eights else 1.0

@@ -133,7 +133,7 @@ def _curve(name: str, numpy: Callable[[Array], Array], *wants: str) -> Step:
     return Step(name, f"value = tile::{name}(value);", in_blocks, wants=("activation", name, *wants))
 
 
-EXPONENTIAL = ("exponential", "reciprocal", "fma", "bits")
+EXPONENTIAL = ("exponential", "fma", "bits")
 ACTIVATIONS = {
     step.name: step
     for step in (
@@ -161,9 +161,9 @@ ACTIVATIONS = {
             ),
         ),
         _curve("hardswish", hardswish, "fma"),
-        _curve("sigmoid", sigmoid, *EXPONENTIAL),
-        _curve("silu", silu, "sigmoid", *EXPONENTIAL),
-        _curve("tanh", tanh, *EXPONENTIAL),
+        _curve("sigmoid", sigmoid, "reciprocal", *EXPONENTIAL),
+        _curve("silu", silu, "sigmoid", "reciprocal", *EXPONENTIAL),
+        _curve("tanh", tanh, "reciprocal", *EXPONENTIAL),
         _curve("gelu", gelu, "divide", *EXPONENTIAL),
     )
 }

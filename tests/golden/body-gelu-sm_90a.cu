@@ -95,13 +95,6 @@ __device__ __forceinline__ float rounded(float a) {
 
 __device__ __forceinline__ float divide(float a, float b) { return __fdiv_rn(a, b); }
 
-// 1 / a, rounded, for a from 1 to 2^126: what a division does there, which looks first whether a is.
-__device__ __forceinline__ float reciprocal(float a) {
-    float rough;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(rough) : "f"(a));
-    return __fmaf_rn(rough, __fmaf_rn(-a, rough, 1.0f), rough);
-}
-
 __device__ __forceinline__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
 __device__ __forceinline__ unsigned as_bits(float a) { return __float_as_uint(a); }

@@ -183,8 +183,8 @@ struct Inbox {
                      "r"(bytes)
                      : "memory");
     }
-    // Until all of it is there; `turn` counts what is expected one after the other.
     __device__ __forceinline__ void wait() { wait_for_turn(0); }
+    // Until all of it is there; `turn` counts what is expected one after the other.
     __device__ __forceinline__ void wait_for_turn(int turn) {
         unsigned is_there;
         do {

@@ -192,12 +192,9 @@ struct Inbox {
         bytes = bytes_;
         to = to_;
         from = from_;
-        if (qconv_cpu_defers_copies() == 0) bring(line);
+        if (qconv_cpu_defers_copies() == 0) wait(line);
     }
-    __device__ __forceinline__ void wait(int line = __builtin_LINE()) { bring(line); }
-
-private:
-    __device__ __forceinline__ void bring(int line) {
+    __device__ __forceinline__ void wait(int line = __builtin_LINE()) {
         const int count = bytes;  // without a barrier before it a race, which what is atomic is not
         const int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
         if (now == THERE) return;
