@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -270,3 +271,15 @@ def test_zero_points_are_per_channel_where_asked() -> None:
     parameters = Parameters(w_zero_point=[1, -2, 3]).checked(q, 3)
     got = reference.conv2d(problem, np.full(problem.x_shape, 5, "int8"), np.zeros(problem.w_shape, "int8"), parameters)
     assert got.ravel().tolist() == [-5, 10, -15]
+
+
+def test_a_batch_is_its_images_one_by_one() -> None:
+    """Many images are computed a few at a time, on all cores."""
+    q = Quantization(per_channel=True, bias="int32", activation="relu", residual="int8")
+    problem = Conv2d(37, 5, 6, 8, 12, 3, 3, pad=(1, 1, 1, 1), quantization=q)
+    drawn = sample.draw(problem, 3)
+    parameters = problem.checked(drawn.parameters)
+    x, w, residual = drawn.arrays
+    one = replace(problem, n=1)
+    singly = [reference.conv2d(one, x[i : i + 1], w, parameters, residual[i : i + 1]) for i in range(37)]
+    assert np.array_equal(reference.compute(problem, drawn)[0], np.concatenate(singly))

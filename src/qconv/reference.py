@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from qconv.conversion import Conversion
@@ -13,6 +16,9 @@ from qconv.problem import Conv2d
 from qconv.quantization import Parameters
 from qconv.sample import Sample
 from qconv.step import Array, Values
+
+# Outputs: as int64 and fp32 they are a few megabytes.
+AT_A_TIME = 2**20
 
 
 def compute(problem: Problem, drawn: Sample) -> tuple[Array, ...]:
@@ -48,13 +54,13 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
     padded, real_w = padded.astype(exact, copy=False), real_w.astype(exact, copy=False)
     (step_h, step_w), (gap_h, gap_w) = problem.stride, problem.dilation
     grouped_w = real_w.reshape(problem.groups, problem.k_group, problem.r, problem.s, problem.c_group)
-    acc = np.zeros((problem.n, problem.oh, problem.ow, problem.groups, problem.k_group), exact)
+    acc = np.zeros((len(x), problem.oh, problem.ow, problem.groups, problem.k_group), exact)
     for r in range(problem.r):
         for s in range(problem.s):
             rows = slice(r * gap_h, r * gap_h + (problem.oh - 1) * step_h + 1, step_h)
             columns = slice(s * gap_w, s * gap_w + (problem.ow - 1) * step_w + 1, step_w)
             _add_products(acc, padded[:, rows, columns, :], grouped_w[:, :, r, s, :])
-    return acc.reshape(problem.n, problem.oh, problem.ow, problem.k).astype(np.int64)
+    return acc.reshape(len(x), problem.oh, problem.ow, problem.k).astype(np.int64)
 
 
 def _magnitude(values: Array) -> float:
@@ -73,6 +79,22 @@ def _add_products(acc: Array, window: Array, w: Array) -> None:
 
 
 def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None = None) -> Array:
+    """A few images at a time, so that what a step leaves to the next stays in a cache, and every core has some."""
+    cores = len(os.sched_getaffinity(0))
+    outputs_of_one = problem.oh * problem.ow * problem.k
+    images = max(1, min(AT_A_TIME // outputs_of_one, -(-problem.n // cores)))
+    parts = [slice(begin, begin + images) for begin in range(0, problem.n, images)]
+
+    def compute_part(part: slice) -> Array:
+        return _of_images(problem, x[part], w, parameters, None if residual is None else residual[part])
+
+    if len(parts) == 1:
+        return compute_part(parts[0])
+    with ThreadPoolExecutor(cores) as pool:
+        return np.concatenate(list(pool.map(compute_part, parts)))
+
+
+def _of_images(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None) -> Array:
     q = problem.quantization
     acc = accumulate(problem, x, w, parameters)
     if np.abs(acc).max(initial=0) > 2**31 - 1:
