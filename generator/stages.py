@@ -92,14 +92,9 @@ def is_wide(problem: Conv2d, target: Target) -> bool:
 def row_places(problem: Conv2d, width: int) -> int:
     """Of a row of a tile's input in shared memory, for so many outputs. What neighbouring outputs look at are
     neighbours, which lie on different banks and which warpgroups ask for: of stride 2 the even columns are before the
-    odd ones. Where a few places more put a row's first output behind the bank of the last one above, they are there."""
-    down, across = problem.stride
-    columns = input_span(problem, 1, width)[1]
-    if (down, across) == (1, 1):
-        return columns
-    places = ceil_div(columns, across) * across
-    more = next((n for n in range(places // 8 + 1) if (down * (places + n) - width) % 8 == 0), 0)
-    return places + more if width % 8 else places
+    odd ones."""
+    across = problem.stride[1]
+    return ceil_div(input_span(problem, 1, width)[1], across) * across
 
 
 def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> bool:
