@@ -60,6 +60,8 @@ class Family:
     why_none: Callable[[Any, Target], str | None] | None = None
     # Fewer choices for some fields: among these `default` looks first, for a cold lookup waits for it.
     likely: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    # What of a config makes a kernel of another kind, for a search that has few trials: it sees one of each early.
+    structure: Callable[[Any], tuple[int, ...]] = lambda config: ()
 
     def configs(self, problem: Problem, target: Target, likely: bool = False) -> Iterator[Config]:
         """Combinations of the choices, feasible or not: all of them, or those that the family does not rule out."""
@@ -110,6 +112,7 @@ FAMILIES: dict[str, Family] = {
         fused.cost,
         fused_space.configs,
         likely=fused_space.LIKELY,
+        structure=fused_space.structure,
     ),
     "apart": Family(
         ("conv2d_conv2d",),

@@ -75,6 +75,11 @@ LIKELY: dict[str, tuple[int, ...]] = {
 }
 
 
+def structure(config: Fused) -> tuple[int, ...]:
+    """What makes another kernel of it, where the rest makes the same one of another size."""
+    return config.teams > 1, config.shares, config.holds, config.wide
+
+
 def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Config]:
     """Tiles that fit shared memory, so many blocks at a time, and pieces that are neither tiny nor huge."""
     of_weights = []

@@ -38,13 +38,15 @@ NOISE, SLOPE, FAMILY = 1e-3, 0.5, 4.0
 
 
 class SpaceSampler(BaseSampler):
-    """`costs` are the cost model's, cheapest first; `choices` are those of each family's fields."""
+    """`costs` are the cost model's, cheapest first; `choices` are those of each family's fields; of two configs that
+    differ in their `structures` one time says little of the other's."""
 
     def __init__(
         self,
         configs: Sequence[Config],
         costs: Sequence[float],
         choices: Mapping[str, Mapping[str, Sequence[int]]],
+        structures: Sequence[tuple[int, ...]],
         first: Iterable[Config],
         seed: int,
     ) -> None:
@@ -55,6 +57,8 @@ class SpaceSampler(BaseSampler):
         self._costs = np.log(np.maximum(np.asarray(costs, dtype=np.float64), 1e-9))
         self._families = np.array([list(choices).index(config.family) for config in self._configs])
         self._places = _places(self._configs, choices)
+        numbers = {structure: i for i, structure in enumerate(dict.fromkeys(structures))}
+        self._structures = np.array([numbers[structure] for structure in structures])
         self._first = [self._numbers[config] for config in dict.fromkeys(first) if config in self._numbers]
         self._rng = np.random.default_rng(seed)
         self._waiting = np.ones(len(self._configs), dtype=bool)
@@ -112,13 +116,14 @@ class SpaceSampler(BaseSampler):
 
     def _unlearned(self, allowed: NDArray[np.int64]) -> int:
         """Each family in turn, for their costs may be on other scales: three of its cheapest, none next to another that
-        was tried, and one of its cheaper half."""
+        was tried, and the cheapest of a structure that was not; one of its cheaper half, where all were."""
         tried = np.bincount(self._families[~self._waiting], minlength=len(self._choices))
         turn = min(set(self._families[allowed].tolist()), key=lambda family: (tried[family], family))
         own = allowed[self._families[allowed] == turn]
-        if tried[turn] % 4 == 3:
-            return int(self._rng.choice(own[: (own.size + 1) // 2]))
         before = np.flatnonzero(~self._waiting & (self._families == turn))
+        if tried[turn] % 4 == 3:
+            unseen = own[~np.isin(self._structures[own], self._structures[before])]
+            return int(unseen[0] if unseen.size else self._rng.choice(own[: (own.size + 1) // 2]))
         moved = (self._places[own][:, None] != self._places[before]).sum(axis=2)
         apart = own[(moved > 1).all(axis=1)]
         return int(apart[0] if apart.size else own[0])

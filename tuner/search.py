@@ -24,7 +24,8 @@ class Search:
         choices = {name: family.choices for name, family in self._families.items()}
         self._plans = {plan.config: plan for plan in plans}
         costs = [self._families[plan.config.family].cost(plan) for plan in plans]
-        sampler = SpaceSampler(list(self._plans), costs, choices, first, seed)
+        structures = [self._families[config.family].structure(config) for config in self._plans]
+        sampler = SpaceSampler(list(self._plans), costs, choices, structures, first, seed)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._study = optuna.create_study(sampler=sampler, direction="minimize")
         self._asked: dict[Config, optuna.trial.Trial] = {}

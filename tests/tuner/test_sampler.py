@@ -72,7 +72,7 @@ def test_it_finds_more_than_random_does(name: str, trials: int) -> None:
     ours, chance = [], []
     for seed in range(2):
         us = rugged_us(configs, costs, seed, choices)
-        sampler = SpaceSampler(configs, costs, {configs[0].family: choices}, [], seed)
+        sampler = SpaceSampler(configs, costs, {configs[0].family: choices}, [()] * len(configs), [], seed)
         ours.append(us.min() / found(sampler, configs, choices, us, trials)[-1])
         chance.append(us.min() / randomly(us, trials))
     assert np.mean(ours) >= np.mean(chance) + 0.05, (ours, chance)
@@ -84,7 +84,7 @@ def test_it_finds_more_than_tpe_does() -> None:
     ours, theirs = [], []
     for seed in range(3):
         us = rugged_us(configs, costs, seed, CHOICES)
-        sampler = SpaceSampler(configs, costs, {"artificial": CHOICES}, [], seed)
+        sampler = SpaceSampler(configs, costs, {"artificial": CHOICES}, [()] * len(configs), [], seed)
         ours.append(us.min() / found(sampler, configs, CHOICES, us, 150)[-1])
         tpe = optuna.samplers.TPESampler(seed=seed, n_startup_trials=8)
         theirs.append(us.min() / found(tpe, configs, CHOICES, us, 150)[-1])
@@ -108,7 +108,8 @@ def test_a_family_that_is_far_slower_is_left_alone_while_there_is_another() -> N
     values = tuple(range(100))
     configs: list[Config] = [*(Slow(a) for a in values), *(Fast(a) for a in values)]
     choices = {"slow": {"a": values}, "fast": {"a": values}}
-    study = optuna.create_study(sampler=SpaceSampler(configs, list(range(1, 201)), choices, [], seed=0))
+    sampler = SpaceSampler(configs, list(range(1, 201)), choices, [()] * 200, [], seed=0)
+    study = optuna.create_study(sampler=sampler)
     asked = []
     for _ in range(200):
         trial = study.ask()
@@ -118,3 +119,18 @@ def test_a_family_that_is_far_slower_is_left_alone_while_there_is_another() -> N
         study.tell(trial, 30.0 if family == "slow" else 10.0)
     assert asked[:60].count("slow") <= 15
     assert asked.count("slow") == asked.count("fast") == 100
+
+
+def test_every_structure_is_seen_before_anything_is_known() -> None:
+    """However dear the cost model says that it is: one trial shows whether the model is wrong there."""
+    configs: list[Config] = [Fast(a) for a in range(100)]
+    structures = [(a // 60, a // 90) for a in range(100)]
+    sampler = SpaceSampler(configs, list(range(1, 101)), {"fast": {"a": tuple(range(100))}}, structures, [], seed=0)
+    study = optuna.create_study(sampler=sampler)
+    asked = []
+    for _ in range(8):
+        trial = study.ask()
+        trial.suggest_categorical("family", ("fast",))
+        asked.append(trial.suggest_categorical("fast.a", tuple(range(100))))
+    assert {60, 90} <= set(asked)
+    assert asked[0] == 0
