@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from qconv import generator
 from qconv.device import Device
-from qconv.device.compile import build
+from qconv.device.compile import build, compiler_for
 from qconv.generator import Plan, config_from_json
 from qconv.instances.lookup import choose, open_layers
 from qconv.keys import parse
 from qconv.op import Problem
 from qconv.target import Target
+from qconv.tuner.ahead import Ahead
+from qconv.tuner.search import Search
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,24 @@ def chosen(problems: Sequence[Problem], device: Device, db: str | None) -> Itera
             else:
                 plan = generator.plan(problem, config_from_json(config), device.target)
                 yield Choice(plan, origin, reason, toolchain)
+
+
+def compile_first(key: str, target: Target, trials: int) -> None:
+    """What a search tries first of a problem of which nothing is known is in the cache afterwards."""
+    problem = parse(key)
+    plans, _ = generator.space(problem, target)
+    if not plans:
+        return
+    search = Search(plans, [generator.default(problem, target).config], {}, seed=0)
+    with Ahead(compiler_for(target).toolchain) as ahead:
+        for _ in range(trials):
+            if (proposed := search.ask()) is None:
+                break
+            if ahead.full:
+                ahead.next()
+            ahead.submit(proposed)
+        while ahead:
+            ahead.next()
 
 
 def _choose(key: str, place: Place, db: str | None) -> tuple[str, str, str, str | None]:

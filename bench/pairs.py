@@ -4,7 +4,8 @@
     python bench/pairs.py PAIRS.csv --batch 8 --verify --out bench/results/nvidia-h200
 
 PAIRS.csv has the columns of fused_pairs.csv; only rows with nothing between the two count. With --verify nothing is
-timed: the kernel that the cost model would fuse them into, and the two apart, are compared with the oracle.
+timed: the kernel that the cost model would fuse them into, and the two apart, are compared with the oracle. While one
+pair is timed, the candidates of the next are compiled.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from __future__ import annotations
 import argparse
 import csv
 import multiprocessing
+import os
 import re
 import statistics
 import sys
 import time
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import peers
+from ahead import compile_first
 from report import Report
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, runner_of
@@ -78,15 +81,20 @@ def kind_of(row: dict[str, str]) -> str:
     return f"{row['kind1']}+{row['kind2']}"
 
 
-def read(path: Path, only: str, kinds: str, batch: int | None) -> dict[FusedConv2d, list[Pair]]:
-    """The pairs of every problem, in the order of the list."""
+def read(path: Path, only: str, kinds: str, batch: int | None) -> tuple[dict[FusedConv2d, list[Pair]], dict[str, str]]:
+    """The pairs of every problem, in the order of the list, and why others are none of this batch."""
     same: dict[FusedConv2d, list[Pair]] = {}
+    refused: dict[str, str] = {}
     with path.open(newline="") as lines:
         for row in csv.DictReader(lines):
             if row["between"] == "none" and re.search(only, name_of(row)) and re.search(kinds, kind_of(row)):
-                pair = pair_of(row, batch)
-                same.setdefault(pair.problem, []).append(pair)
-    return same
+                try:
+                    pair = pair_of(row, batch)
+                except ValueError as error:
+                    refused[name_of(row)] = str(error)
+                else:
+                    same.setdefault(pair.problem, []).append(pair)
+    return same, refused
 
 
 @dataclass(frozen=True)
@@ -180,12 +188,13 @@ def measured(
     }
 
 
-def summary(rows: list[Row]) -> Row:
+def summary(rows: list[Row], refused: dict[str, str]) -> Row:
     said: Row = {
         "rows": len(rows),
         "pairs": sum(len(row["pairs"]) for row in rows),
         "verified": sum(row["verified"] for row in rows),
         "not_fused": [row["name"] for row in rows if "unfused" in row],
+        "refused": refused,
     }
     for name in ("over_apart", "over_best_peer"):
         if values := [row[name] for row in rows if row.get(name)]:
@@ -221,12 +230,20 @@ def main(arguments: list[str] | None = None) -> None:
     names = [name for name in options.peers.split(",") if name]
     child = Child(device, protocol, TIMEOUT_S)
     begin, rows = time.monotonic(), list[Row]()
-    found_pairs = dict(list(read(options.pairs, options.only, options.kinds, options.batch).items())[options.begin :])
+    every, refused = read(options.pairs, options.only, options.kinds, options.batch)
+    found_pairs = dict(list(every.items())[options.begin :])
+    # What is timed comes first: these processes are nice.
+    workers = None if options.verify else 3
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=os.nice, initargs=(10,))
     ahead: dict[FusedConv2d, Future[Verification]] = {}
+    compiled: dict[FusedConv2d, list[Future[None]]] = {}
     if options.verify:
-        pool = ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))
         name = device.target.name
         ahead = {p: pool.submit(verification, str(p), name, seed) for seed, p in enumerate(found_pairs)}
+    else:
+        for p in found_pairs:
+            parts = (p.first, p.second, p)
+            compiled[p] = [pool.submit(compile_first, str(one), device.target, options.trials) for one in parts]
     for problem, same in found_pairs.items():
         if options.seconds is not None and time.monotonic() - begin > options.seconds:
             print(f"{options.seconds:g} s are over: the rest was not begun", file=sys.stderr)
@@ -237,12 +254,13 @@ def main(arguments: list[str] | None = None) -> None:
             if options.verify:
                 found = verified(problem, ahead.pop(problem).result(), device)
             else:
+                wait(compiled.pop(problem))
                 found = measured(same, device, protocol, options.db, names, options.trials, child)
         except Infeasible as refused:
             found = {"verified": False, "mismatch": {"plan": str(refused)}}
         rows.append(about | found)
         release(device)
-        report.write(rows, summary(rows))
+        report.write(rows, summary(rows, refused))
         if rows[-1]["mismatch"]:
             print(f"{same[0].name}: {rows[-1]['mismatch']}", file=sys.stderr, flush=True)
         if not options.verify:
@@ -255,9 +273,8 @@ def main(arguments: list[str] | None = None) -> None:
                 flush=True,
             )
     child.stop()
-    if options.verify:
-        pool.shutdown(cancel_futures=True)  # what was not begun
-    print(summary(rows))
+    pool.shutdown(cancel_futures=True)  # what was not begun
+    print(summary(rows, refused))
     if not all(row["verified"] for row in rows):
         sys.exit("some differ from the oracle")
 

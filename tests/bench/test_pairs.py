@@ -17,6 +17,7 @@ PAIRS = (
     "m,c,d,dw+pw,dw3x3+pw1x1,dw,pw,ReLU6,none,1,16,6,6,16,3,3,1,1,1,16,6,6,24,1,1,1,0,1,1,6,6",
     "m,e,f,pw+dw,pw1x1+dw3x3,pw,dw,SiLU,none,1,8,6,6,16,1,1,1,0,1,1,6,6,16,3,3,2,1,1,16,3,3",
     "m,g,h,dw+pw,dw3x3+pw1x1,dw,pw,ReLU6,pool,1,16,6,6,16,3,3,1,1,1,16,6,6,24,1,1,1,0,1,1,6,6",
+    "m,large,i,pw+pw,pw1x1+pw1x1,pw,pw,ReLU6,none,1,65536,512,512,16,1,1,1,0,1,1,512,512,24,1,1,1,0,1,1,512,512",
 )
 
 
@@ -37,6 +38,7 @@ def test_every_pair_is_verified_both_ways(tmp_path: Path) -> None:
         assert row["verified"] is True
         assert set(row["configs"]) == {"apart", "fused"}
     assert found["rows"][0]["pairs"] == ["m/a+b", "m/c+d"]
+    assert "at most 2147479551 are supported" in found["summary"]["refused"]["m/large+i"]
 
 
 def test_a_row_holds_both_times_and_what_is_chosen(tmp_path: Path) -> None:
