@@ -273,8 +273,9 @@ def test_zero_points_are_per_channel_where_asked() -> None:
     assert got.ravel().tolist() == [-5, 10, -15]
 
 
-def test_a_batch_is_its_images_one_by_one() -> None:
-    """Many images are computed a few at a time, on all cores."""
+def test_a_batch_is_its_images_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many images are computed a few at a time: here five and at last two."""
+    monkeypatch.setattr(reference, "AT_A_TIME", 2000)
     q = Quantization(per_channel=True, bias="int32", activation="relu", residual="int8")
     problem = Conv2d(37, 5, 6, 8, 12, 3, 3, pad=(1, 1, 1, 1), quantization=q)
     drawn = sample.draw(problem, 3)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 
 from qconv.conversion import Conversion
@@ -79,19 +76,13 @@ def _add_products(acc: Array, window: Array, w: Array) -> None:
 
 
 def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None = None) -> Array:
-    """A few images at a time, so that what a step leaves to the next stays in a cache, and every core has some."""
-    cores = len(os.sched_getaffinity(0))
-    outputs_of_one = problem.oh * problem.ow * problem.k
-    images = max(1, min(AT_A_TIME // outputs_of_one, -(-problem.n // cores)))
+    """A few images at a time, so that what a step leaves to the next stays in a cache."""
+    images = max(1, AT_A_TIME // (problem.oh * problem.ow * problem.k))
     parts = [slice(begin, begin + images) for begin in range(0, problem.n, images)]
-
-    def compute_part(part: slice) -> Array:
-        return _of_images(problem, x[part], w, parameters, None if residual is None else residual[part])
-
-    if len(parts) == 1:
-        return compute_part(parts[0])
-    with ThreadPoolExecutor(cores) as pool:
-        return np.concatenate(list(pool.map(compute_part, parts)))
+    residuals = [None if residual is None else residual[part] for part in parts]
+    return np.concatenate(
+        [_of_images(problem, x[part], w, parameters, of_part) for part, of_part in zip(parts, residuals, strict=True)]
+    )
 
 
 def _of_images(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None) -> Array:
