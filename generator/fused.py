@@ -4,6 +4,7 @@ of it what a tile of the second's outputs looks at, all channels of it, and so n
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
@@ -13,6 +14,7 @@ from qconv.generator.plan import Constant, Launch, Plan, at_most, ceil_div, chec
 from qconv.generator.stage_cost import work
 from qconv.generator.stages import Share, chunks, inbox_bytes, is_depthwise, stage_plan
 from qconv.generator.tiles import RESIDENTS_SAYS, check_residents
+from qconv.problem import Conv2d
 from qconv.target import Target
 
 # Of a thread: with fewer nothing is spilled.
@@ -39,21 +41,16 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         "first": Share("first", *room.mid, first_blocks, "first" in wide, config.first_m, config.first_n),
         "second": Share("second", *room.tile, config.shares, "second" in wide, config.second_m, config.second_n),
     }
-    stages = {name: stage_plan(getattr(problem, name), share, target) for name, share in of_stages.items()}
+    fills = any(second.pad)  # of what lies between the two, some is padding
+    stages = {
+        name: _stage(getattr(problem, name), share, target, fills, teams > 1, name in holds)
+        for name, share in of_stages.items()
+    }
     words = _registers(stages, config.residents * teams * threads, target)
     held_bytes = sum(stages[name].roles["held_bytes"] for name in holds)
     spare_bytes = _spare_bytes(stages, wide, 16 * mid_chunks * mid_plane, held_bytes)
     smem_bytes = teams * room.smem_bytes + held_bytes + spare_bytes + inbox_bytes(target) * clusters
     check_residents(config.residents, teams * threads, smem_bytes, words, target)
-    of_both = {
-        "fills": any(second.pad),  # of what lies between the two, some is padding
-        "teams": teams > 1,
-        "member": "(tile::thread() % THREADS)" if teams > 1 else "tile::thread()",
-        "block_threads": "BLOCK_THREADS" if teams > 1 else "THREADS",
-    }
-    stages = {
-        name: replace(stage, roles=stage.roles | of_both | {"holds": name in holds}) for name, stage in stages.items()
-    }
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
     at_most(tiles * config.shares, 2**30, "blocks of tiles")
     blocks = min(ceil_div(tiles, teams), _room(config, target))
@@ -139,8 +136,8 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
             "spare_chunk": mid_chunks > chunks(problem.first.k),
             "spare_bytes": spare_bytes,
             "shares": config.shares,
-            "teams": of_both["teams"],
-            "block_threads": of_both["block_threads"],
+            "teams": teams > 1,
+            "block_threads": stages["first"].roles["block_threads"],
             "clusters": clusters,
             "stays": stays,
             "kinds": {stage.roles["kind"] for stage in stages.values()},
@@ -148,6 +145,20 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         wants=tuple(sorted(wants)),
         stages=stages,
     )
+
+
+@lru_cache(maxsize=4096)
+def _stage(problem: Conv2d, share: Share, target: Target, fills: bool, teams: bool, holds: bool) -> Plan:
+    """One of the two, with what its page asks of the whole kernel. Many configs have the same."""
+    stage = stage_plan(problem, share, target)
+    of_kernel = {
+        "fills": fills,
+        "teams": teams,
+        "member": "(tile::thread() % THREADS)" if teams else "tile::thread()",
+        "block_threads": "BLOCK_THREADS" if teams else "THREADS",
+        "holds": holds,
+    }
+    return replace(stage, roles=stage.roles | of_kernel)
 
 
 def _registers(stages: dict[str, Plan], threads: int, target: Target) -> int:
@@ -201,7 +212,11 @@ def cost(plan: Plan) -> float:
     assert isinstance(problem, FusedConv2d)
     constant = {c.name: c.value for c in plan.constants["What follows."]}
     tiles, threads = constant["TILES"], constant["THREADS"]
-    works = [work(stage, threads) for stage in plan.stages.values()]
+    works = []
+    for stage in plan.stages.values():
+        assert isinstance(stage.problem, Conv2d)
+        assert isinstance(stage.config, Share)
+        works.append(work(stage.problem, stage.config, target, stage.roles["holds"], threads))
     if target.vendor == "cpu":  # one thread after the other
         return tiles * config.shares * sum(issued for issued, _ in works)
     turns = ceil_div(tiles, constant["PLACES"])

@@ -24,7 +24,6 @@ from qconv.generator.stages import (
     is_wide,
     plane,
     row_places,
-    stage_plan,
 )
 from qconv.generator.tiles import check_residents
 from qconv.problem import Conv2d
@@ -142,7 +141,7 @@ def _cheapest(
     works: dict[_Piece, tuple[float, float]] = {}
     for m, n in pieces:
         with suppress(Infeasible):
-            works[m, n] = work(stage_plan(problem, replace(share, m=m, n=n), target), threads)
+            works[m, n] = work(problem, replace(share, m=m, n=n), target, False, threads)
     either = (sorted(works, key=lambda piece: works[piece][cost])[:MOST_PIECES] for cost in (0, 1))
     return tuple(dict.fromkeys(itertools.chain(*either)))
 

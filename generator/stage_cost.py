@@ -6,8 +6,10 @@ import math
 from functools import lru_cache
 
 from qconv.generator.convolution import input_span
-from qconv.generator.plan import Plan, ceil_div
+from qconv.generator.plan import ceil_div
+from qconv.generator.stages import Share, stage_plan
 from qconv.problem import Conv2d
+from qconv.target import Target
 
 # Fitted with the rest of the model (see `fused.cost`). Clocks of an instruction of a warp that is alone, where many
 # take one; the same where it waits for pixels of the image, and until the first of them come.
@@ -19,13 +21,14 @@ OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 5.4, 4, 27, 6, 1.03
 OF_ACTIVATION = {"hardswish": 20, "sigmoid": 20, "silu": 25, "tanh": 44, "gelu": 58, "leaky_relu": 7}
 
 
-def work(stage: Plan, threads: int) -> tuple[float, float]:
+@lru_cache(maxsize=4096)
+def work(problem: Conv2d, share: Share, target: Target, holds: bool, threads: int) -> tuple[float, float]:
     """For one tile: clocks in which a multiprocessor issues its instructions, and those of its longest warp."""
-    problem, constant = stage.problem, {c.name: c.value for c in stage.constants["What follows."]}
-    assert isinstance(problem, Conv2d)
+    stage = stage_plan(problem, share, target)
+    constant = {c.name: c.value for c in stage.constants["What follows."]}
     own = {c.name: c.value for c in stage.constants["The config."]}
     of_activation = OF_ACTIVATION.get(problem.quantization.activation, 0)
-    sums, warps = 1 + problem.quantization.w_zero_point, threads // stage.target.warp_size
+    sums, warps = 1 + problem.quantization.w_zero_point, threads // target.warp_size
     if stage.roles["kind"] == "depthwise":
         places = ceil_div(constant["GRID_ROWS"], own["ROWS"]) * ceil_div(constant["GRID_COLUMNS"], own["COLUMNS"])
         outputs, quads = own["ROWS"] * own["COLUMNS"] * own["VECTOR"], own["VECTOR"] // 4
@@ -48,7 +51,7 @@ def work(stage: Plan, threads: int) -> tuple[float, float]:
     items = ceil_div(constant["GRID_PIXELS"], run) * constant["BLOCK_SLABS"]
     # Of a partition: products, or fragments of them on their way.
     steps: float = constant["STEPS"] * constant["STEP_CHUNKS"] * 16 * run * constant["SLAB_K"] * sums / 570
-    of_step = own["BATCH"] * (4 + own["ATOMS"]) + own["ATOMS"] * (8 if stage.roles["holds"] else 11) + 8
+    of_step = own["BATCH"] * (4 + own["ATOMS"]) + own["ATOMS"] * (8 if holds else 11) + 8
     # Shared memory brings a partition 32 bytes a clock, of pixels that lie on different banks.
     of_pixels = run * _times(
         constant["GRID_PIXELS"],
