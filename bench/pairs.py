@@ -256,8 +256,8 @@ def main(arguments: list[str] | None = None) -> None:
             else:
                 wait(compiled.pop(problem))
                 found = measured(same, device, protocol, options.db, names, options.trials, child)
-        except Infeasible as refused:
-            found = {"verified": False, "mismatch": {"plan": str(refused)}}
+        except Infeasible as reason:
+            found = {"verified": False, "mismatch": {"plan": str(reason)}}
         rows.append(about | found)
         release(device)
         report.write(rows, summary(rows, refused))

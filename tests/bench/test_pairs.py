@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from qconv.errors import Infeasible
+
 HEAD = (
     "model,layer1,layer2,fusion_class,pattern,kind1,kind2,act1,between,N,C,H,W,K1,R1,S1,stride1,pad1,dil1,groups1,"
     "OH1,OW1,K2,R2,S2,stride2,pad2,dil2,groups2,OH2,OW2"
@@ -50,6 +52,19 @@ def test_a_row_holds_both_times_and_what_is_chosen(tmp_path: Path) -> None:
     assert row["chosen"] in ("apart", "fused")
     # cuDNN needs a GPU: absent, with the reason.
     assert set(row["missing"]) == {"cudnn_fp16 first", "cudnn_fp16 second"}
+
+
+def test_a_pair_that_no_kernel_serves_is_a_row_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pairs
+
+    def refuse(*_: object) -> None:
+        raise Infeasible("made up")
+
+    monkeypatch.setattr(pairs, "verified", refuse)
+    with pytest.raises(SystemExit, match="differ"):
+        document(tmp_path, "--verify", "--kinds", "^dw.pw$")
+    found = json.loads((tmp_path / "out/pairs.json").read_text())
+    assert [row["mismatch"] for row in found["rows"]] == [{"plan": "made up"}]
 
 
 def test_a_database_is_needed_to_tune(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
