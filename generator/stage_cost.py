@@ -18,7 +18,7 @@ ALONE, ALONE_WAITING, FIRST = 4, 5, 1170
 # transposed; of an output beside its products; of a place; and of a channel's filter.
 OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 5.4, 4, 27, 6, 1.03
 # Instructions of an output, read from binaries of sm_90a; what is not here is one or none.
-OF_ACTIVATION = {"hardswish": 20, "sigmoid": 20, "silu": 25, "tanh": 44, "gelu": 58, "leaky_relu": 7}
+OF_ACTIVATION = {"hardswish": 13, "sigmoid": 20, "silu": 24, "tanh": 44, "gelu": 57, "leaky_relu": 8}
 
 
 @lru_cache(maxsize=4096)

@@ -81,6 +81,7 @@ __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b);
 __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
+__device__ __forceinline__ float magnitude(float a) { return fabsf(a); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
 // The same for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions are
 // faster than conversions.
@@ -139,7 +140,7 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
 // Denormals are zero here, whether or not the hardware flushes them, and so is the binade above: some
 // hardware flushes what would have been rounded up to the least normal number.
 __device__ __forceinline__ float flush(float a) {
-    return a > -0x1p-125f && a < 0x1p-125f ? multiply(a, 0.0f) : a;
+    return magnitude(a) < 0x1p-125f ? multiply(a, 0.0f) : a;
 }
 
 // a + b x + c x^2 + ..., each step rounded once.
@@ -165,7 +166,7 @@ __device__ __forceinline__ float exponential(float a) {
 
 // x P(X < x) for X of the normal distribution, as max(x, 0) - |x| P(X > |x|): no cancellation in the tail.
 __device__ __forceinline__ float gelu(float x) {
-    const float a = minimum(x < 0.0f ? -x : x, 16.0f);
+    const float a = minimum(magnitude(x), 16.0f);
     const float t = divide(1.0f, fma(0.35f, a, 1.0f));
     const float rest = horner(t,
         0.13962124f, 0.13986449f, 0.11981436f, 0.10557948f,
