@@ -17,6 +17,8 @@ int qconv_cpu_thread(void);
 int qconv_cpu_block(int axis);
 void* qconv_cpu_shared(void);
 void qconv_cpu_barrier(int line);
+void qconv_cpu_wait_to_be_told(const void* object, int line);
+void qconv_cpu_tell(const void* object);
 void qconv_cpu_barrier_of_team(int team, int threads, int line);
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
 }
@@ -112,6 +114,24 @@ KERNEL(team_left) {
 KERNEL(other_team) { qconv_cpu_barrier_of_team(0, width, 7); }
 """
 
+TOLD = """
+KERNEL(relay) {  // each tells the next, from the last thread to the first, whoever waits already
+    int* turn = (int*)qconv_cpu_shared();
+    if (t == 0) __atomic_store_n(turn, width - 1, __ATOMIC_RELAXED);
+    barrier();
+    while (__atomic_load_n(turn, __ATOMIC_ACQUIRE) != t) qconv_cpu_wait_to_be_told(turn, __LINE__);
+    output[width - 1 - t] = t;
+    __atomic_store_n(turn, t - 1, __ATOMIC_RELEASE);
+    qconv_cpu_tell(turn);
+    barrier();
+}
+KERNEL(nobody_tells) {
+    if (t == 0) qconv_cpu_tell(output);
+    else qconv_cpu_wait_to_be_told(input, 7);
+    barrier();
+}
+"""
+
 DIVERGENT = """
 KERNEL(early_return) {
     if (t >= 32) return;
@@ -168,7 +188,7 @@ class Runner:
     """Launches kernels, by default those above, in this process."""
 
     def __init__(
-        self, cache: Path, text: str = "".join([REDUCE, WARP, INDICES, DIVERGENT, MISSING_BARRIER, TEAMS])
+        self, cache: Path, text: str = "".join([REDUCE, WARP, INDICES, DIVERGENT, MISSING_BARRIER, TEAMS, TOLD])
     ) -> None:
         cpu_runtime.runtime_library(cache)
         source = PRELUDE + text

@@ -157,6 +157,17 @@ class TestTeams:
         assert part in str(failure.value)
 
 
+class TestTold:
+    @pytest.mark.parametrize("seed", [0, 1, 7])
+    def test_threads_wait_for_what_another_does(self, run: Runner, seed: int) -> None:
+        order = run("relay", [], 96, 96, threads=96, shared_bytes=4, seed=seed)
+        assert order == list(range(95, -1, -1))
+
+    def test_a_wait_that_nobody_ends_is_reported(self, run: Runner) -> None:
+        with pytest.raises(LaunchError, match=r"63 (of 64 threads )?wait to be told at line 7"):
+            run("nobody_tells", [], 1, 64, threads=64)
+
+
 class TestDivergence:
     @pytest.mark.parametrize("seed", [0, 1, 7])
     @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 // Runs GPU-style kernels on the CPU, one fiber per GPU thread: the contract is in cpu_runtime.h.
 //
-// Bottom up: cpu_context.h (a suspended stack), cpu_arena.h (one block's memory), cpu_worker.h (one block in
-// flight: barriers, exchanges, the order of threads), and here the launch, which hands blocks to workers.
+// Bottom up: cpu_context.h (a suspended stack), cpu_arena.h (one block's memory), cpu_launch.h (what is to be
+// run), cpu_worker.h (one block in flight: barriers, exchanges, the order of threads), and here the launch,
+// which hands blocks to workers.
 //
 // The runtime is never compiled with -fsanitize itself. A sanitizer watches the kernel; the runtime only
 // tells it what fibers, barriers and shared memory are (QCONV_SANITIZE_ADDRESS or QCONV_SANITIZE_THREAD).
@@ -88,6 +89,10 @@ void qconv_cpu_barrier_of_team(int team, int threads, int line) {
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line) {
     return worker->exchange(value, bytes, line);
 }
+
+void qconv_cpu_wait_to_be_told(const void* object, int line) { worker->wait_to_be_told(object, line); }
+
+void qconv_cpu_tell(const void* object) { worker->tell(object); }
 
 void qconv_cpu_fail(const char* what, int line) { worker->fail(what, line); }
 

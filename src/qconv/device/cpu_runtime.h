@@ -5,7 +5,7 @@
 // A kernel is `extern "C" void NAME_entry(const void* arguments)`; every thread of every block runs it once.
 // Each thread is a fiber. A block lives on one OS thread from start to end and its fibers take turns there;
 // several blocks are in flight, one per worker. A thread that spins until another thread of its block writes
-// something therefore hangs: threads of a block meet at barriers and warp exchanges only.
+// something therefore hangs: threads of a block meet at barriers and warp exchanges, or wait to be told.
 #pragma once
 
 extern "C" {
@@ -35,6 +35,11 @@ void qconv_cpu_barrier_of_team(int team, int threads, int line);
 // `bytes`. Shuffles, ballots and matrix instructions are built on it. The last warp may be partial; the slots
 // of lanes that do not exist are unspecified.
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
+
+// Lets others run until one of them tells of `object`. Nothing is ordered by it, and it says nothing of what
+// `object` is then: a thread looks, and waits again.
+void qconv_cpu_wait_to_be_told(const void* object, int line);
+void qconv_cpu_tell(const void* object);
 
 // Ends the launch with a message: what this thread did wrong at this line, where a GPU would not say anything.
 // Does not return.

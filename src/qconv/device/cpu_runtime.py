@@ -48,7 +48,7 @@ _JOB_EXIT_CODE = 2  # of the harness when the job is wrong
 _RUNTIME_EXIT_CODE = 3  # of the harness when the runtime reports an error
 
 _HERE = Path(__file__).parent
-_HEADERS = ("cpu_runtime.h", "cpu_context.h", "cpu_arena.h", "cpu_worker.h")
+_HEADERS = ("cpu_runtime.h", "cpu_context.h", "cpu_arena.h", "cpu_launch.h", "cpu_worker.h")
 
 
 @dataclass(frozen=True)

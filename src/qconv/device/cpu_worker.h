@@ -1,19 +1,18 @@
-// A launch, and the worker that runs its blocks one after the other: the order of threads, barriers, warp
-// exchanges and what is said when they diverge. Private to cpu_runtime.cpp.
+// The worker that runs a launch's blocks one after the other: the order of threads, barriers, warp exchanges,
+// and what is said when they diverge. Private to cpu_runtime.cpp.
 #pragma once
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cpu_arena.h"
 #include "cpu_context.h"
-#include "cpu_runtime.h"
+#include "cpu_launch.h"
 
 namespace {
 
@@ -21,26 +20,6 @@ constexpr unsigned kMaxThreads = 1024, kMaxTeams = 15;
 // ThreadSanitizer takes a third of a millisecond to make a fiber. After this many in a launch they are kept
 // from block to block; then races between two blocks are seen only where the blocks have different workers.
 constexpr unsigned kFreshFibers = 4096;
-
-struct Launch {
-    qconv_cpu_entry_t entry = nullptr;
-    const void* arguments = nullptr;
-    unsigned grid[3] = {};
-    unsigned threads = 0, warp_shift = 0, seed = 0;
-    size_t shared_bytes = 0;
-    uint64_t blocks = 0;
-    std::atomic<uint64_t> next_block{0};
-    std::atomic<bool> failed{false};
-    std::atomic<uint64_t> fibers{0};
-    std::mutex message_mutex;
-    std::string message;
-
-    void fail(const std::string& reason) {  // the first reason is the one to report
-        const std::lock_guard<std::mutex> lock(message_mutex);
-        if (message.empty()) message = reason;
-        failed.store(true, std::memory_order_relaxed);
-    }
-};
 
 inline void deposit(char* slot, const void* value, size_t bytes) {
 #if !defined(QCONV_SANITIZE_ADDRESS) && !defined(QCONV_SANITIZE_THREAD)  // they watch calls of memcpy
@@ -51,23 +30,13 @@ inline void deposit(char* slot, const void* value, size_t bytes) {
     memcpy(slot, value, bytes);
 }
 
-struct Random {  // splitmix64
-    uint64_t state;
-    uint64_t next() {
-        uint64_t z = state += 0x9E3779B97F4A7C15u;
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-        return z ^ (z >> 31);
-    }
-    unsigned below(unsigned limit) { return static_cast<unsigned>((next() >> 32) * limit >> 32); }
-};
-
-enum class State : uint8_t { kNew, kRunning, kBarrier, kExchange, kReturned };
+enum class State : uint8_t { kNew, kRunning, kBarrier, kExchange, kTold, kReturned };
 
 struct Thread {
     Context context;
-    int line;        // where it waits
-    uint16_t bytes;  // what it deposits
+    const void* object;  // which it waits to be told of
+    int line;            // where it waits
+    uint16_t bytes;      // what it deposits
     uint16_t stack;
     State state;
 };
@@ -94,6 +63,8 @@ class Worker {
     void barrier(int line) { meet(0, 0, launch_->threads, line); }
     void barrier_of_team(unsigned team, unsigned threads, int line);
     const void* exchange(const void* value, size_t bytes, int line);
+    void wait_to_be_told(const void* object, int line);
+    void tell(const void* object);
     [[noreturn]] void fail(const char* what, int line);
     int threads() const { return static_cast<int>(launch_->threads); }
     bool defers_copies() const { return launch_->seed % 2 == 0; }
@@ -318,6 +289,22 @@ inline const void* Worker::exchange(const void* value, size_t bytes, int line) {
     return deposits;
 }
 
+inline void Worker::wait_to_be_told(const void* object, int line) {
+    Thread& self = threads_[current];
+    self.state = State::kTold;
+    self.object = object;
+    self.line = line;
+    suspend();
+}
+
+inline void Worker::tell(const void* object) {
+    for (unsigned thread = 0; thread < launch_->threads; ++thread) {
+        if (threads_[thread].state != State::kTold || threads_[thread].object != object) continue;
+        threads_[thread].object = nullptr;
+        ready(thread, 1);
+    }
+}
+
 void Worker::fail(const char* what, int line) {
     launch_->fail("line " + std::to_string(line) + ", thread " + std::to_string(current) + " of block " +
                   position() + ": " + what);
@@ -363,7 +350,8 @@ std::string Worker::describe(unsigned first, unsigned count, const char* unit) c
             ++returned;
             continue;
         }
-        std::string what = " wait at line " + std::to_string(thread.line);
+        std::string what = thread.state == State::kTold ? " wait to be told at line " : " wait at line ";
+        what += std::to_string(thread.line);
         if (thread.state == State::kExchange)
             what += " to exchange " + std::to_string(thread.bytes) + " bytes";
         size_t group = 0;
