@@ -9,10 +9,11 @@ from functools import lru_cache
 from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
 from qconv.generator.convolution import pads_with_zero_point
-from qconv.generator.fused_space import CHOICES, Fused, geometry, held_and_wide, tiles_of
+from qconv.generator.fused_space import CHOICES, Fused, geometry, placed_weights, tiles_of
 from qconv.generator.plan import Constant, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.share import Share, chunks, inbox_bytes, is_depthwise
 from qconv.generator.stage_cost import work
-from qconv.generator.stages import Share, chunks, inbox_bytes, is_depthwise, stage_plan
+from qconv.generator.stages import stage_plan
 from qconv.generator.tiles import RESIDENTS_SAYS, check_residents
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -29,7 +30,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         raise Infeasible(f"teams={teams}: teams of a block share weights that it holds, and no tile; 1 serves it")
     if target.vendor == "amd":  # whose compiler bounds no registers
         at_most(config.warps, 8, f"warps of a block on {target.name}")
-    holds, wide = held_and_wide(problem, config.holds, config.wide, target)
+    holds, wide, streams = placed_weights(problem, config.holds, config.wide, target)
     room = geometry(problem, config.tile_h, config.tile_w, teams, threads, config.residents, wide, target)
     in_chunks, in_plane, mid_chunks, mid_plane = room.planes
     if config.shares > 1 and is_depthwise(second):
@@ -39,7 +40,15 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
     first_blocks = config.shares if clusters else 1
     of_stages = {
         "first": Share("first", *room.mid, first_blocks, "first" in wide, config.first_m, config.first_n),
-        "second": Share("second", *room.tile, config.shares, "second" in wide, config.second_m, config.second_n),
+        "second": Share(
+            "second",
+            *room.tile,
+            config.shares,
+            "second" in wide,
+            config.second_m,
+            config.second_n,
+            config.warps // 4 * streams,
+        ),
     }
     fills = any(second.pad)  # of what lies between the two, some is padding
     stages = {
@@ -132,6 +141,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
             "fetched": fetched,
             "weights_behind": loads_input and "second" in copied and teams == 1,
             "holds": holds,
+            "streams": streams,
             "wide": wide,
             "spare_chunk": mid_chunks > chunks(problem.first.k),
             "spare_bytes": spare_bytes,

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
 from qconv.generator.convolution import input_span
 from qconv.generator.plan import Config, at_most, ceil_div
-from qconv.generator.stage_cost import work
-from qconv.generator.stages import (
+from qconv.generator.share import (
     RUN_PIXELS,
     Share,
     chunks,
@@ -25,6 +24,7 @@ from qconv.generator.stages import (
     plane,
     row_places,
 )
+from qconv.generator.stage_cost import work
 from qconv.generator.tiles import check_residents
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -40,7 +40,9 @@ class Fused(Config):
     teams: int  # of so many warps, in a block: each has tiles of its own, and they share the weights
     shares: int  # blocks that have a tile together, each some of the output channels
     holds: int  # how many of the two have their weights in shared memory, the second before the first
-    wide: int  # how many of those that warpgroups may multiply they do, the second before the first
+    # How many of those that warpgroups may multiply they do, the second before the first. Their weights are held, or
+    # of the second a few slabs at a time.
+    wide: int
     # Of the first convolution: atoms of pixels of a warp (1 of a warpgroup); for depthwise, rows of a thread.
     first_m: int
     first_n: int  # atoms of channels of a warp or a warpgroup; for depthwise, fours of channels of a thread
@@ -84,7 +86,7 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
     of_weights = []
     for holds, wide in itertools.product(choices["holds"], choices["wide"]):
         with suppress(Infeasible):
-            of_weights.append((holds, wide, *held_and_wide(problem, holds, wide, target)))
+            of_weights.append((holds, wide, placed_weights(problem, holds, wide, target)))
     pieces = {
         (stage, wide): tuple(
             (m, n)
@@ -94,8 +96,9 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
         for stage, wide in itertools.product(("first", "second"), (False, True))
     }
 
-    def best_pieces(stage: str, tile: tuple[int, int], shares: int, warps: int, wide: bool) -> tuple[_Piece, ...]:
-        share = Share(stage, *tile, shares, wide, 1, 1)
+    def best_pieces(stage: str, tile: tuple[int, int], shares: int, warps: int, weights: Weights) -> tuple[_Piece, ...]:
+        wide = stage in weights.groups
+        share = Share(stage, *tile, shares, wide, 1, 1, warps // 4 * (weights.stream and stage == "second"))
         return _cheapest(getattr(problem, stage), share, warps * target.warp_size, pieces[stage, wide], target)
 
     for tile_h, tile_w, warps, residents, teams, shares in itertools.product(*(choices[n] for n in list(CHOICES)[:6])):
@@ -112,17 +115,20 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
             room = geometry(problem, tile_h, tile_w, teams, warps * target.warp_size, residents, (), target)
         except Infeasible:
             continue
-        for holds, wide, held, groups in of_weights:
+        for holds, wide, weights in of_weights:
             if teams > 1 and not holds:
                 continue
+            # What is small enough to be held is.
+            if weights.stream and 4 * _bytes(problem, weights.held) < target.smem_bytes:
+                continue
             # Where each block could have tiles of its own, several share them to hold weights that one can not.
-            if too_many and _weights(problem, held) < shares / 4 * target.smem_bytes:
+            if too_many and (weights.stream or _bytes(problem, weights.held) < shares / 4 * target.smem_bytes):
                 continue
             # Of 64 pixels that a warpgroup multiplies most should be there.
-            if any(room.pixels(stage) < 0.6 * RUN_PIXELS for stage in groups):
+            if any(room.pixels(stage) < 0.6 * RUN_PIXELS for stage in weights.groups):
                 continue
-            first = best_pieces("first", room.mid, shares if target.bulk_copies else 1, warps, "first" in groups)
-            second = best_pieces("second", room.tile, shares, warps, "second" in groups)
+            first = best_pieces("first", room.mid, shares if target.bulk_copies else 1, warps, weights)
+            second = best_pieces("second", room.tile, shares, warps, weights)
             for (first_m, first_n), (second_m, second_n) in itertools.product(first, second):
                 shape = (tile_h, tile_w, warps, residents, teams, shares)
                 yield Fused(*shape, holds, wide, first_m, first_n, second_m, second_n)
@@ -151,7 +157,7 @@ def _matrices(problem: FusedConv2d) -> tuple[str, ...]:
     return tuple(stage for stage in ("second", "first") if not is_depthwise(getattr(problem, stage)))
 
 
-def _weights(problem: FusedConv2d, stages: tuple[str, ...]) -> int:
+def _bytes(problem: FusedConv2d, stages: tuple[str, ...]) -> int:
     return sum(math.prod(getattr(problem, stage).w_shape) for stage in stages)
 
 
@@ -203,11 +209,16 @@ def geometry(
     return Geometry((tile_h, tile_w), mid, (in_chunks, in_plane, mid_chunks, mid_plane), smem_bytes)
 
 
+class Weights(NamedTuple):
+    """Where those of the two are."""
+
+    held: tuple[str, ...]  # in shared memory
+    groups: tuple[str, ...]  # multiplied by warpgroups, out of shared memory
+    stream: bool  # the second's, of which shared memory has a few slabs at a time
+
+
 @lru_cache(maxsize=256)
-def held_and_wide(
-    problem: FusedConv2d, holds: int, wide: int, target: Target
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Whose weights lie in shared memory, and whose warpgroups multiply."""
+def placed_weights(problem: FusedConv2d, holds: int, wide: int, target: Target) -> Weights:
     matrices, for_groups = _matrices(problem), _for_groups(problem, target)
     if holds and not target.async_copies:
         raise Infeasible(f"holds={holds}: {target.name} has no asynchronous copies; 0 serves it")
@@ -223,7 +234,9 @@ def held_and_wide(
             f"w_zero_point, {len(for_groups)} of the two convolutions; no more than that"
         )
     held, groups = matrices[:holds], for_groups[:wide]
+    if not held and groups == ("second",) and target.bulk_copies:
+        return Weights(groups, groups, stream=True)
     if not {*groups} <= {*held}:
         needed = 1 + max(matrices.index(stage) for stage in groups)
         raise Infeasible(f"wide={wide}: warpgroups read weights that are held; holds={needed} or more")
-    return tuple(sorted(held)), tuple(sorted(groups))
+    return Weights(tuple(sorted(held)), tuple(sorted(groups)), stream=False)

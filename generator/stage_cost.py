@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from qconv.generator.convolution import input_span
 from qconv.generator.plan import ceil_div
-from qconv.generator.stages import Share, stage_plan
+from qconv.generator.share import Share
+from qconv.generator.stages import stage_plan
 from qconv.problem import Conv2d
 from qconv.target import Target
 

@@ -4,15 +4,14 @@ in a tile of pixels in shared memory, or in the image, and leaves its outputs in
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from qconv.dtypes import DATA_TYPES
 from qconv.epilogue import has_offset
 from qconv.epilogue import steps as epilogue_steps
 from qconv.errors import Infeasible
-from qconv.generator.atom import Atom
 from qconv.generator.convolution import (
     FOLD_THREADS,
     SPREAD_THREADS,
@@ -25,7 +24,21 @@ from qconv.generator.convolution import (
     problem_constants,
 )
 from qconv.generator.depthwise import MOST_WORDS, held_words
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div
+from qconv.generator.plan import Constant, Field, Launch, Plan, at_most, ceil_div
+from qconv.generator.share import (
+    RUN_PIXELS,
+    Share,
+    atom_of,
+    chunks,
+    fetches,
+    inbox_bytes,
+    is_depthwise,
+    is_wide,
+    plane,
+    ring,
+    ring_bytes,
+    row_places,
+)
 from qconv.instruction import SHORT_TYPES
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -37,85 +50,9 @@ MOST_SUMS = 128
 MOST_UNROLLED = 4
 # The same for warpgroups, which load nothing into registers.
 MOST_UNROLLED_OF_GROUP = 36
-RUN_PIXELS = 64  # of a warpgroup's instruction
 # Words of pixels of the image that a thread asks for together, before its filters.
 MOST_EARLY = 32
 WEIGHTS = "a set of weights"
-
-
-@dataclass(frozen=True)
-class Share(Config):
-    """What one of the two computes of a tile, and what of it a warp or a thread has at a time."""
-
-    family: ClassVar[str] = "stage"
-    stage: str  # first or second
-    rows: int
-    columns: int
-    blocks: int  # that have some of its output channels each
-    wide: bool  # whether warpgroups multiply it
-    m: int  # atoms of pixels of a warp; rows of pixels of a thread
-    n: int  # atoms of channels of a warp, or of a warpgroup; fours of channels of a thread
-
-    @property
-    def pixels(self) -> int:
-        return self.rows * self.columns
-
-
-def chunks(channels: int) -> int:
-    """Of 16 bytes, for a pixel in shared memory."""
-    return ceil_div(channels, 16)
-
-
-def plane(pixels: int) -> int:
-    """Pixels of a chunk in shared memory, with what spreads the chunks over the banks."""
-    return (pixels + 6) // 8 * 8 + 1
-
-
-def is_depthwise(problem: Conv2d) -> bool:
-    """Whether dot products over taps serve it; matrix instructions serve every other."""
-    return problem.c_group == 1 and problem.k_group == 1 and problem.groups > 1 and problem.c % 4 == 0
-
-
-def atom_of(problem: Conv2d, target: Target) -> Atom | None:
-    """The smallest matrix instruction: tiles are small."""
-    q = problem.quantization
-    atoms = [Atom(i) for i in target.instructions if i.accepts(q.x_type, q.w_type)]
-    return min(atoms, key=lambda atom: atom.pixels * atom.channels, default=None)
-
-
-def is_wide(problem: Conv2d, target: Target) -> bool:
-    """Whether warpgroups may multiply it: outputs look at all channels, and there are more than half of an atom's."""
-    one_sum = problem.groups == 1 and not problem.quantization.w_zero_point
-    return target.warpgroups and one_sum and problem.k > 4 and atom_of(problem, target) is not None
-
-
-def row_places(problem: Conv2d, width: int) -> int:
-    """Of a row of a tile's input in shared memory, for so many outputs. What neighbouring outputs look at are
-    neighbours, which lie on different banks and which warpgroups ask for: of stride 2 the even columns are before the
-    odd ones."""
-    across = problem.stride[1]
-    return ceil_div(input_span(problem, 1, width)[1], across) * across
-
-
-def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> bool:
-    """Whether a warp, a warpgroup or a thread may have so much at a time: neither so little that it waits, where there
-    is more, nor more than its registers hold."""
-    if is_depthwise(problem):
-        return n <= 2
-    if wide:
-        return is_wide(problem, target) and (n >= 4 or 8 * n >= problem.k > 4 * n)
-    atom = atom_of(problem, target)
-    return atom is not None and (m * n >= 4 or n * atom.channels >= problem.k) and m * n <= 16
-
-
-def fetches(share: Share, target: Target) -> bool:
-    """Whether held weights come in bulk. The first's are waited for at once: all threads' copies bring them sooner."""
-    return share.stage == "second" and target.bulk_copies
-
-
-def inbox_bytes(target: Target) -> int:
-    """The CPU device keeps there what it was asked for."""
-    return 32 if target.vendor == "cpu" else 16
 
 
 @lru_cache(maxsize=1024)
@@ -289,9 +226,11 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
     columns = row_places(problem, share.columns)
     without_gap = share.columns in (8, columns)
     positions = share.pixels if without_gap else (share.rows - 1) * columns + share.columns
-    weight_bytes = block_slabs * taps * 2 * pairs * slab_k * 16
+    slab_bytes = taps * 2 * pairs * slab_k * 16
+    of_slab, buffers = ring(share, ceil_div(positions, RUN_PIXELS), slabs, block_slabs)
+    weight_bytes = (buffers or block_slabs) * slab_bytes
     per_channel = sum(argument.per_channel for step in epilogue_steps(q) for argument in step.arguments)
-    words = weight_bytes // 4 * share.blocks
+    words = block_slabs * slab_bytes // 4 * share.blocks
     at_most(words, 2**28, "words of weights")
     config = (Constant("ATOMS", share.n, "eights of channels, of a warpgroup"),)
     apart = problem.stride[0] * columns if share.columns == 8 else 8
@@ -300,6 +239,8 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
         Constant("SLAB_K", slab_k, "output channels of a warpgroup"),
         Constant("ALL_SLABS", slabs),
         Constant("BLOCK_SLABS", block_slabs, "of a block"),
+        *((Constant("BUFFERS", buffers, "of slabs that are there or on their way"),) * (buffers > 0)),
+        *((Constant("OF_SLAB", of_slab, "warpgroups that multiply a slab together"),) * (buffers > 0)),
         Constant("TAPS", taps),
         Constant("CHUNKS", 2 * pairs, "of 16 input channels, and of zeros"),
         Constant("UNITS", taps * 2 * pairs, "chunks of the reduction"),
@@ -318,7 +259,9 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
         "rolled": rolled,
         "held_bytes": weight_bytes
         + per_channel * block_slabs * 4 * (lane_k + 4) * 4
-        + inbox_bytes(target) * fetches(share, target),
+        + (ring_bytes(target, buffers) if buffers else inbox_bytes(target) * fetches(share, target)),
+        "streams": buffers > 0,
+        "streamed_bytes": block_slabs * slab_bytes * (buffers > 0),
         "held_copies": (
             *(weight_bytes // 16,) * (not fetches(share, target)),
             *(block_slabs * slab_k,) * per_channel,
@@ -326,7 +269,7 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
         # How far the last 64 pixels reach past the end of its input.
         "past_bytes": 16 * (read - positions) * apart // 8,
     }
-    return (config, follows), words, roles, ("warpgroup",)
+    return (config, follows), words, roles, ("warpgroup", *("stream",) * (buffers > 0))
 
 
 def _chunks_of(problem: Conv2d, slab: int, slab_k: int, all_chunks: int) -> int:

@@ -14,7 +14,7 @@ from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
 from qconv.generator import FAMILIES, Config, Plan
 from qconv.generator.fused_space import Fused
-from qconv.generator.stages import atom_of, is_depthwise
+from qconv.generator.share import atom_of, is_depthwise
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
 from qconv.target import Target
@@ -111,6 +111,8 @@ def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan:
             values |= {"teams": 1, "shares": rng.choice((2, 4, 4)), "warps": 4, "first_n": 1, "second_n": 1}
         if not target.warpgroups:
             values["wide"] = 0
+        elif rng.random() < 0.2:  # few have slabs that come in turn
+            values |= {"teams": 1, "holds": 0, "wide": 1, "second_m": 1, "second_n": 1}
         elif rng.random() < 0.5:  # few problems have two that warpgroups multiply
             values |= {"holds": 2, "wide": rng.choice((1, 2, 2)), "first_m": 1, "second_m": 1, "shares": 1}
             values["tile_w"] = rng.choice((values["tile_w"], 8))  # which stride 2 needs

@@ -47,6 +47,10 @@ PLANS = {
         SM_90A, "dw pw", c=32, tile_h=14, tile_w=14, shares=2, holds=1, second_n=1
     ),
     "dw, pw, fetched in turn": plan_of(SM_90A, "dw pw", holds=1, wide=1),
+    "dw, pw, streamed": plan_of(SM_90A, "dw pw", c=32, k=72, warps=16, wide=1, second_n=1),
+    "dw, pw, streamed in a cluster": plan_of(SM_90A, "dw pw", c=32, k=96, shares=2, wide=1, second_n=1),
+    "dw, pw, streamed by two": plan_of(SM_90A, "dw pw", c=32, k=96, tile_h=14, tile_w=14, warps=8, wide=1, second_n=1),
+    "pw, dense, streamed": plan_of(SM_90A, "pw dense", k=48, wide=1, second_n=1),
     "dense, pw, warpgroups": plan_of(SM_90A, "dense pw", teams=2, holds=2, wide=2, first_n=4),
     "dense, dw, warpgroups": plan_of(SM_90A, "dense dw", tile_h=2, holds=1, wide=1, first_n=4),
     "pw, dense, warpgroups": plan_of(SM_90A, "pw dense", holds=1, wide=1),
@@ -124,6 +128,33 @@ PLANTED = {
         "address",
         WRONG,
         "",
+        (LATE,),
+    ),
+    "slabs come over one that others use": Planted(
+        "dw, pw, streamed by two", "% USERS != USERS - 1) return;", "% USERS != 0) return;", "thread", RACE
+    ),
+    "the last slab of a tile is followed by none": Planted(
+        "dw, pw, streamed",
+        "if (next >= BLOCK_SLABS) {",
+        "if (next >= BLOCK_SLABS) {\n            return;",
+        "address",
+        "runtime error",
+        "wait to be told at line",
+    ),
+    "another share's slabs": Planted(
+        "dw, pw, streamed in a cluster",
+        "args.fragments + (share * BLOCK_SLABS + index)",
+        "args.fragments + index",
+        "address",
+        WRONG,
+    ),
+    "a slab before it is there": Planted(
+        "dw, pw, streamed",
+        "        held.inbox[buffer].wait_for(number / BUFFERS);\n",
+        "",
+        "address",
+        "runtime error",
+        "asked for before the last have come",
         (LATE,),
     ),
     "sent before it is expected": Planted(

@@ -30,6 +30,7 @@ SEPARABLE = Conv2d(32, 56, 56, 144, 144, 3, 3, pad=1, groups=144)
 PROJECT = Conv2d(32, 56, 56, 144, 24, 1, 1)
 SMALL = Conv2d(32, 14, 14, 384, 384, 3, 3, pad=1, groups=384)
 SMALL_PROJECT = Conv2d(32, 14, 14, 384, 64, 1, 1)
+SMALL_WIDEN = Conv2d(32, 14, 14, 384, 768, 1, 1)
 EXPAND = Conv2d(32, 56, 56, 24, 144, 1, 1)
 SQUARE_96 = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1)
 WIDEN = Conv2d(4, 28, 28, 96, 192, 1, 1)
@@ -208,6 +209,11 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         FusedConv2d(conv(SQUARE_96, SIGNED_MID), conv(WIDEN, replace(SIGNED_MID, residual="int8"))),
         "sm_90a",
         replace(PIECES, tile_w=8, teams=3, holds=2, wide=2, residents=1, first_m=1, first_n=4, second_m=1, second_n=8),
+    ),
+    "fused-streamed-sm_90a.cu": (
+        FusedConv2d(conv(SMALL, replace(SIGNED_MID, activation="hardswish")), conv(SMALL_WIDEN, SIGNED_MID)),
+        "sm_90a",
+        replace(PIECES, tile_h=14, warps=16, residents=1, wide=1, first_m=4, second_m=1, second_n=8),
     ),
     "fused-stride-2-sm_90a.cu": (
         FusedConv2d(conv(HALVED_96, SIGNED_MID), conv(HALVED_WIDEN, SIGNED_MID)),

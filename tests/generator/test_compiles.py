@@ -25,7 +25,7 @@ from qconv.generator import FAMILIES, Plan, config_from_json
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.fused_space import Fused
 from qconv.generator.mma_space import CHOICES, Mma
-from qconv.generator.stages import is_depthwise
+from qconv.generator.share import is_depthwise
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
 

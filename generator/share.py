@@ -1,0 +1,115 @@
+"""What of a tile one of two convolutions in one kernel computes at a time: the piece of a warp, a warpgroup or a
+thread, what may be one, and where its inputs and its weights lie in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator.atom import Atom
+from qconv.generator.convolution import input_span
+from qconv.generator.plan import Config, ceil_div
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+RUN_PIXELS = 64  # of a warpgroup's instruction
+
+
+@dataclass(frozen=True)
+class Share(Config):
+    """What one of the two computes of a tile, and what of it a warp or a thread has at a time."""
+
+    family: ClassVar[str] = "stage"
+    stage: str  # first or second
+    rows: int
+    columns: int
+    blocks: int  # that have some of its output channels each
+    wide: bool  # whether warpgroups multiply it
+    m: int  # atoms of pixels of a warp; rows of pixels of a thread
+    n: int  # atoms of channels of a warp, or of a warpgroup; fours of channels of a thread
+    streams: int = 0  # warpgroups that use the weights slab after slab as they come; 0: they are not brought in turn
+
+    @property
+    def pixels(self) -> int:
+        return self.rows * self.columns
+
+
+def chunks(channels: int) -> int:
+    """Of 16 bytes, for a pixel in shared memory."""
+    return ceil_div(channels, 16)
+
+
+def plane(pixels: int) -> int:
+    """Pixels of a chunk in shared memory, with what spreads the chunks over the banks."""
+    return (pixels + 6) // 8 * 8 + 1
+
+
+def is_depthwise(problem: Conv2d) -> bool:
+    """Whether dot products over taps serve it; matrix instructions serve every other."""
+    return problem.c_group == 1 and problem.k_group == 1 and problem.groups > 1 and problem.c % 4 == 0
+
+
+def atom_of(problem: Conv2d, target: Target) -> Atom | None:
+    """The smallest matrix instruction: tiles are small."""
+    q = problem.quantization
+    atoms = [Atom(i) for i in target.instructions if i.accepts(q.x_type, q.w_type)]
+    return min(atoms, key=lambda atom: atom.pixels * atom.channels, default=None)
+
+
+def is_wide(problem: Conv2d, target: Target) -> bool:
+    """Whether warpgroups may multiply it: outputs look at all channels, and there are more than half of an atom's."""
+    one_sum = problem.groups == 1 and not problem.quantization.w_zero_point
+    return target.warpgroups and one_sum and problem.k > 4 and atom_of(problem, target) is not None
+
+
+def row_places(problem: Conv2d, width: int) -> int:
+    """Of a row of a tile's input in shared memory, for so many outputs. What neighbouring outputs look at are
+    neighbours, which lie on different banks and which warpgroups ask for: of stride 2 the even columns are before the
+    odd ones."""
+    across = problem.stride[1]
+    return ceil_div(input_span(problem, 1, width)[1], across) * across
+
+
+def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> bool:
+    """Whether a warp, a warpgroup or a thread may have so much at a time: neither so little that it waits, where there
+    is more, nor more than its registers hold."""
+    if is_depthwise(problem):
+        return n <= 2
+    if wide:
+        return is_wide(problem, target) and (n >= 4 or 8 * n >= problem.k > 4 * n)
+    atom = atom_of(problem, target)
+    return atom is not None and (m * n >= 4 or n * atom.channels >= problem.k) and m * n <= 16
+
+
+def fetches(share: Share, target: Target) -> bool:
+    """Whether held weights come in bulk. The first's are waited for at once: all threads' copies bring them sooner."""
+    return share.stage == "second" and target.bulk_copies
+
+
+def inbox_bytes(target: Target) -> int:
+    """The CPU device keeps there what it was asked for."""
+    return 32 if target.vendor == "cpu" else 16
+
+
+def ring(share: Share, runs: int, slabs: int, block_slabs: int) -> tuple[int, int]:
+    """How many warpgroups have a slab together, and buffers for slabs. One is multiplied, others are on their way; of a
+    buffer, the same warpgroups have all slabs, so that none misses one."""
+    if not share.streams:
+        return 0, 0
+    of_slab = max(n for n in (1, 2, 4) if n <= min(runs, share.streams))
+    at_once = share.streams // of_slab
+    buffers = max(
+        (n for n in (2, 3, 4) if n % at_once == 0 and n < block_slabs and n <= max(3, 2 * at_once)), default=0
+    )
+    if not buffers or slabs % block_slabs:
+        raise Infeasible(
+            f"holds=0: {at_once} slabs of the second convolution are multiplied at a time; to come in turn there must "
+            f"be more, as many for each of {share.blocks} blocks (there are {slabs}); holds=1, or wide=0, serves it"
+        )
+    return of_slab, buffers
+
+
+def ring_bytes(target: Target, buffers: int) -> int:
+    """What counts the bytes that come to each, and who has used them."""
+    return 16 * ceil_div((36 if target.vendor == "cpu" else 12) * buffers, 16)
