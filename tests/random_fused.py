@@ -111,11 +111,11 @@ def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan:
             values |= {"teams": 1, "shares": rng.choice((2, 4, 4)), "warps": 4, "first_n": 1, "second_n": 1}
         if not target.warpgroups:
             values["wide"] = 0
-        elif rng.random() < 0.2:  # few have slabs that come in turn
-            values |= {"teams": 1, "holds": 0, "wide": 1, "second_m": 1, "second_n": 1}
         elif rng.random() < 0.5:  # few problems have two that warpgroups multiply
             values |= {"holds": 2, "wide": rng.choice((1, 2, 2)), "first_m": 1, "second_m": 1, "shares": 1}
             values["tile_w"] = rng.choice((values["tile_w"], 8))  # which stride 2 needs
+        elif rng.random() < 0.3:  # few have slabs that come in turn
+            values |= {"teams": 1, "holds": 0, "wide": 1, "second_m": 1, "second_n": 1}
         made = _plan(problem, family.config(**values), target)
         if made is not None:
             return made

@@ -81,6 +81,7 @@ def test_the_many_have_every_choice_and_kind() -> None:
         "first gathers",
         "first two_ways",
         "second rolled",
+        "second streams",
     ):
         wanted |= {(name, flag) for flag in (False, True)}
     assert not (missing := {feature for feature in wanted if not seen[feature]}), f"{missing} never occur"
