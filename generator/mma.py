@@ -182,7 +182,7 @@ def _wants(target: Target, shape: Shape, combine: str) -> tuple[str, ...]:
 def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
     """Channels that a lane writes at once: neighbours of one pixel, all of which exist or none."""
     lane = config.warp_n // shape.atom.channels * shape.atom.lane_channels
-    widest = min(lane, 16 // DATA_TYPES[problem.quantization.out_type].bytes)
+    widest = min(lane & -lane, 16 // DATA_TYPES[problem.quantization.out_type].bytes)
     return math.gcd(widest, problem.k_group)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
@@ -38,10 +39,10 @@ class Mma(Config):
 CHOICES: dict[str, tuple[int, ...]] = {
     "instruction": (0, 1, 2, 3),
     "tile_m": (16, 32, 64, 128, 256),
-    "tile_n": (8, 16, 32, 64, 128, 256),
+    "tile_n": (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 256),
     "tile_k": (32, 64, 128),
     "warp_m": (16, 32, 64, 128),
-    "warp_n": (8, 16, 32, 64, 128),
+    "warp_n": (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128),
     "stages": (2, 3, 4, 6),
     "ahead": (0, 1),
     "split": (1, 2, 4, 8, 16),
@@ -55,9 +56,9 @@ CHOICES: dict[str, tuple[int, ...]] = {
 LIKELY: dict[str, tuple[int, ...]] = {
     "instruction": (0, 1),
     "tile_m": (32, 64, 128, 256),
-    "tile_n": (8, 32, 64, 128),
+    "tile_n": (8, 32, 40, 48, 64, 80, 96, 112, 128),
     "warp_m": (16, 32, 64),
-    "warp_n": (8, 32, 64),
+    "warp_n": (8, 32, 40, 48, 64, 80, 96, 112),
     "stages": (2, 4),
     "split": (1, 4, 8),
     "tail": (0,),
@@ -134,6 +135,12 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
     for field, side, size in sizes:
         if size >= 64 > 2 * side:
             raise Infeasible(f"{field}={side} is too narrow for the problem's {size}: at least 32")
+    if tile_n not in (useful := _useful_sides(problem.k_group)):
+        computed = _computed(problem.k_group, tile_n)
+        raise Infeasible(
+            f"tile_n={tile_n} computes {computed} channels for the problem's {problem.k_group}, more than need be; "
+            f"one of {', '.join(map(str, useful))} serves it"
+        )
     if tile_k == min(CHOICES["tile_k"]) and problem.c_group % (2 * tile_k) == 0:
         raise Infeasible(f"tile_k={tile_k} halves the work between barriers; {problem.c_group} channels allow more")
     if tile_m * tile_n >= 64 * 64 and (warps < 4 or warp_m * warp_n < 32 * 32):
@@ -159,6 +166,23 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
         tiles_n=tiles_n,
         tiles=tiles_m * tiles_n * problem.groups,
         steps=ceil_div(problem.reduction, tile_k),
+    )
+
+
+def _computed(channels: int, side: int) -> int:
+    return ceil_div(channels, side) * side
+
+
+@lru_cache(maxsize=256)
+def _useful_sides(channels: int) -> tuple[int, ...]:
+    """Of tiles along so many channels: powers of two; and of the others those with which fewest channels are computed
+    that do not exist, where that are fewer than with the next power of two."""
+    odd = [side for side in CHOICES["tile_n"] if side & (side - 1)]
+    fewest = min(_computed(channels, side) for side in odd)
+    return tuple(
+        side
+        for side in CHOICES["tile_n"]
+        if side not in odd or fewest == _computed(channels, side) < _computed(channels, 1 << side.bit_length())
     )
 
 

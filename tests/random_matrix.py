@@ -27,7 +27,7 @@ MOST_OPERATIONS = 20_000_000
 FILTERS = ((1, 1), (1, 1), (1, 3), (3, 1), (2, 2), (3, 2), (3, 3), (3, 3), (3, 3), (4, 5), (5, 5), (7, 7))
 # Of a group: all widths of copies, one step and many, and whole steps of a tap.
 CHANNELS = (1, 3, 4, 5, 8, 12, 16, 17, 24, 32, 33, 48, 64, 72, 96, 100, 128, 192, 256)
-FILTER_COUNTS = (1, 3, 5, 8, 15, 16, 24, 32, 33, 48, 64, 65, 80, 96, 112, 128, 130, 144, 160, 256)
+FILTER_COUNTS = (1, 3, 5, 8, 15, 16, 24, 32, 33, 40, 48, 64, 65, 80, 96, 112, 128, 130, 144, 160, 256)
 GROUPS = (1, 1, 1, 1, 1, 2, 3, 4, "depthwise")
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20))
 # Large enough for tiles that are worked on in bands, which small weights do not need.

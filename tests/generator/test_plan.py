@@ -327,6 +327,7 @@ REFUSED_OF_MMA: list[tuple[str, Conv2d, Target, dict[str, int], list[str]]] = [
     ("half a fragment", SIGNED, TARGETS["gfx942"], {"instruction": 1, "tile_k": 32}, ["tile_k=32", "64"]),
     ("too many warps", SIGNED, SM_80, {"tile_m": 256, "tile_n": 128}, ["warps of a block: 32", "at most 8"]),
     ("too many sums", SIGNED, SM_80, {"tile_m": 256, "tile_n": 256, "warp_m": 128, "warp_n": 64}, ["256", "128"]),
+    ("channels that are not there", SIGNED, SM_80, {"tile_n": 80, "warp_n": 80}, ["tile_n=80 computes 160", "64, 128"]),
     ("a long warp", SIGNED, SM_80, {"tile_m": 128, "warp_m": 128, "warp_n": 16}, ["8", "at most 4"]),
     ("stages without copies", SIGNED, SM_75, {"stages": 3}, ["stages=3", "sm_75", "takes 2"]),
     ("fragments ahead without copies", SIGNED, SM_75, {"ahead": 1}, ["ahead=1", "sm_75"]),
