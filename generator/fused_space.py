@@ -50,6 +50,7 @@ class Fused(Config):
     second_n: int
 
 
+PIECES_N = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 CHOICES: dict[str, tuple[int, ...]] = {
     "tile_h": (2, 4, 7, 8, 14, 16),
     "tile_w": (7, 8, 14, 16),
@@ -60,9 +61,9 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "holds": (0, 1, 2),
     "wide": (0, 1, 2),
     "first_m": (1, 2, 4),
-    "first_n": (1, 2, 4, 8),
+    "first_n": PIECES_N,
     "second_m": (1, 2, 4),
-    "second_n": (1, 2, 4, 8),
+    "second_n": PIECES_N,
 }
 # The pieces of a warp or a thread that serve best.
 LIKELY: dict[str, tuple[int, ...]] = {

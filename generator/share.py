@@ -71,15 +71,23 @@ def row_places(problem: Conv2d, width: int) -> int:
     return ceil_div(input_span(problem, 1, width)[1], across) * across
 
 
+def _is_useful(channels: int, side: int) -> bool:
+    """Whether fewer channels that do not exist are computed than by pieces of a power of two, of this size about."""
+    powers = (1 << side.bit_length() >> 1, 1 << side.bit_length())
+    return ceil_div(channels, side) * side < min(ceil_div(channels, power) * power for power in powers)
+
+
 def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> bool:
     """Whether a warp, a warpgroup or a thread may have so much at a time: neither so little that it waits, where there
     is more, nor more than its registers hold."""
     if is_depthwise(problem):
         return n <= 2
+    atom = atom_of(problem, target)
+    if atom is None or (n & (n - 1) and not _is_useful(problem.k, 8 * n if wide else n * atom.channels)):
+        return False
     if wide:
         return is_wide(problem, target) and (n >= 4 or 8 * n >= problem.k > 4 * n)
-    atom = atom_of(problem, target)
-    return atom is not None and (m * n >= 4 or n * atom.channels >= problem.k) and m * n <= 16
+    return (m * n >= 4 or n * atom.channels >= problem.k) and m * n <= 16
 
 
 def fetches(share: Share, target: Target) -> bool:

@@ -67,7 +67,8 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
     says = "the weights as the lanes read them"
     own = Field(name, "int*", "workspace", says, None, words)
     fields = [f for f in argument_fields(problem, (own,)) if f.name != ("y" if share.stage == "first" else "x")]
-    at_once = math.gcd(roles["lane_k"], problem.k)
+    of_both = math.gcd(roles["lane_k"], problem.k)
+    at_once = of_both & -of_both
     out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
     width = load_bytes(problem.c)
     alignment = {"w": 1}
@@ -215,6 +216,8 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
             f"wide: warpgroups multiply a convolution of stride {problem.stride[0]}x{problem.stride[1]} if it is the "
             f"first, on {share.stage} tiles 8 pixels across (here {share.columns}); leave it to warps"
         )
+    if share.n % 2 and share.n > 3:
+        raise Infeasible(f"{share.stage}_n={share.n}: warpgroups multiply by 8, 16, 24 or a multiple of 16 channels")
     if share.m > 1:
         raise Infeasible(f"{share.stage}_m={share.m}: a warpgroup has {RUN_PIXELS} pixels at a time; 1 serves it")
     slab_k, sums = 8 * share.n, 4 * share.n
@@ -284,7 +287,7 @@ def _chunks_of(problem: Conv2d, slab: int, slab_k: int, all_chunks: int) -> int:
 
 def _depthwise(problem: Conv2d, target: Target, share: Share) -> _Made:
     vector, rows, columns, words = 4 * share.n, share.m, 2, ceil_div(problem.s, 4)
-    if vector > 16 or problem.c % vector:
+    if 16 % vector or problem.c % vector:
         raise Infeasible(f"{vector} channels of a thread do not divide {problem.c}, or 16; 4 does for any")
     at_most(rows, max(1, 2 * share.rows - 1), f"rows of a thread (a tile has {share.rows})")
     taken = problem.s + problem.stride[1]

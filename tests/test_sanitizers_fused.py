@@ -51,6 +51,8 @@ PLANS = {
     "dw, pw, streamed in a cluster": plan_of(SM_90A, "dw pw", c=32, k=96, shares=2, wide=1, second_n=1),
     "dw, pw, streamed by two": plan_of(SM_90A, "dw pw", c=32, k=96, tile_h=14, tile_w=14, warps=8, wide=1, second_n=1),
     "pw, dense, streamed": plan_of(SM_90A, "pw dense", k=48, wide=1, second_n=1),
+    "dense, pw, pieces of 24 and 40": plan_of(SM_80, "dense pw", c=16, k=40, holds=1, first_n=3, second_n=5),
+    "dense, pw, warpgroups of 24 and 80": plan_of(SM_90A, "dense pw", k=80, holds=2, wide=2, first_n=3, second_n=10),
     "dense, pw, warpgroups": plan_of(SM_90A, "dense pw", teams=2, holds=2, wide=2, first_n=4),
     "dense, dw, warpgroups": plan_of(SM_90A, "dense dw", tile_h=2, holds=1, wide=1, first_n=4),
     "pw, dense, warpgroups": plan_of(SM_90A, "pw dense", holds=1, wide=1),

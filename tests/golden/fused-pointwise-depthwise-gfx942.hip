@@ -338,7 +338,7 @@ struct Sink {
 #pragma unroll
             for (Finished& each : finished) each = static_cast<Finished>(padding);
         }
-        constexpr int PIECE = COUNT < 16 ? COUNT : 16;
+        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
         for (int i = 0; i < COUNT; i += PIECE) {
             if (K_TAIL && k + i >= MID_CHUNKS * 16) continue;
@@ -478,7 +478,7 @@ constexpr __device__ int first_chunk_of([[maybe_unused]] int slab) {
 }
 
 // The weights as lanes hold them: for each slab and step W_GROUPS times so many words of every lane.
-constexpr int SLAB_WORDS = ATOMS * W_WORDS, GROUP_WORDS = SLAB_WORDS < 4 ? SLAB_WORDS : 4;
+constexpr int SLAB_WORDS = ATOMS * W_WORDS, GROUP_WORDS = SLAB_WORDS % 4 == 0 ? 4 : SLAB_WORDS % 2 == 0 ? 2 : 1;
 constexpr int W_GROUPS = SLAB_WORDS / GROUP_WORDS, STEP_WORDS = SLAB_WORDS * WARP_SIZE;
 struct Weights {
     WFragment atom[ATOMS];

@@ -434,7 +434,7 @@ struct Sink {
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
-        constexpr int PIECE = COUNT < 16 ? COUNT : 16;
+        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
         for (int i = 0; i < COUNT; i += PIECE) {
             if (K_TAIL && k + i >= MID_CHUNKS * 16) continue;
@@ -994,7 +994,7 @@ __device__ __forceinline__ void hold(
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Held& held, [[maybe_unused]] int slab,
     Channel (&channels)[LANE_K]) {
-    constexpr int WIDTH = LANE_K < 4 ? LANE_K : 4;
+    constexpr int WIDTH = LANE_K % 4 == 0 ? 4 : 2;
 #pragma unroll
     for (int i = 0; i < LANE_K; i += WIDTH) {
         struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };

@@ -242,9 +242,9 @@ __device__ __forceinline__ float flush(float a) {
     return magnitude(a) < 0x1p-125f ? multiply(a, 0.0f) : a;
 }
 
-// a / 6, rounded as a division rounds it, as far as `flush` leaves it: the sixth in two parts, both rounded
-// down, of which the small one's product is rounded as well. No significand goes wrong, all of them were tried;
-// infinity and zeros of either sign stay. A GPU divides far more slowly.
+// a / 6, rounded as a division rounds it, as far as `flush` leaves it: the sixth is in two parts, and the
+// product of the small one is rounded as well. No significand goes wrong, all of them were tried; infinity and
+// zeros of either sign stay. A GPU divides far more slowly.
 __device__ __forceinline__ float sixth(float a) {
     const bool is_small = magnitude(a) < 0x1p-60f;  // the small part's product could be denormal
     if (is_small) a = multiply(a, 0x1p60f);
@@ -487,7 +487,7 @@ struct Sink {
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
-        constexpr int PIECE = COUNT < 16 ? COUNT : 16;
+        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
         for (int i = 0; i < COUNT; i += PIECE) {
             if (K_TAIL && k + i >= MID_CHUNKS * 16) continue;
@@ -1065,7 +1065,7 @@ __device__ __forceinline__ void hold(
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Held& held, [[maybe_unused]] int slab,
     Channel (&channels)[LANE_K]) {
-    constexpr int WIDTH = LANE_K < 4 ? LANE_K : 4;
+    constexpr int WIDTH = LANE_K % 4 == 0 ? 4 : 2;
 #pragma unroll
     for (int i = 0; i < LANE_K; i += WIDTH) {
         struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
