@@ -20,7 +20,7 @@ from qconv.quantization import Quantization
 from qconv.target import Target
 
 KINDS = ("pw", "dw", "dense", "grouped")
-CHANNELS = (8, 12, 16, 64, 24, 32, 48, 20, 7, 33)
+CHANNELS = (8, 12, 16, 64, 24, 32, 48, 20, 7, 33, 128)
 FILTERS = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 3), (2, 2))
 IMAGES = ((7, 7), (8, 8), (9, 13), (5, 6), (14, 12), (1, 1), (16, 9))
 # Few of everything, for small images: tiles that they do not fill, and fewer blocks than tiles.
@@ -116,6 +116,9 @@ def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan:
             values["tile_w"] = rng.choice((values["tile_w"], 8))  # which stride 2 needs
         elif rng.random() < 0.3:  # few have slabs that come in turn
             values |= {"teams": 1, "holds": 0, "wide": 1, "second_m": 1, "second_n": 1}
+        for stage, one in (("first", problem.first), ("second", problem.second)):
+            if one.k > 40 and values["shares"] == 1 and rng.random() < 0.3:  # few have so many channels
+                values |= {f"{stage}_m": 1, f"{stage}_n": rng.choice((6, 10, 12))}
         made = _plan(problem, family.config(**values), target)
         if made is not None:
             return made
