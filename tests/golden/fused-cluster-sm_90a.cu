@@ -1018,7 +1018,8 @@ constexpr __device__ int first_chunk_of([[maybe_unused]] int slab) {
 }
 
 // The weights as lanes hold them: for each slab and step W_GROUPS times so many words of every lane.
-constexpr int SLAB_WORDS = ATOMS * W_WORDS, GROUP_WORDS = SLAB_WORDS % 4 == 0 ? 4 : SLAB_WORDS % 2 == 0 ? 2 : 1;
+constexpr int SLAB_WORDS = ATOMS * W_WORDS, TWOS = SLAB_WORDS & -SLAB_WORDS;  // a power of two
+constexpr int GROUP_WORDS = TWOS < 4 ? TWOS : 4;
 constexpr int W_GROUPS = SLAB_WORDS / GROUP_WORDS, STEP_WORDS = SLAB_WORDS * WARP_SIZE;
 struct Weights {
     WFragment atom[ATOMS];

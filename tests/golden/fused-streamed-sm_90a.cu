@@ -200,7 +200,8 @@ struct Inbox {
         expect_next(bytes);
         copy(to, from, bytes);
     }
-    // Until those are there that were asked for so many times after the first. Who waits has had those before.
+    // Until those are there that were asked for so many times after the first. Who waits has had those
+    // before.
     __device__ __forceinline__ void wait_for(int turn) { wait_for_turn(turn); }
     // Until all of it is there; `turn` counts what is expected one after the other.
     __device__ __forceinline__ void wait_for_turn(int turn) {
@@ -243,8 +244,8 @@ __device__ __forceinline__ float flush(float a) {
 }
 
 // a / 6, rounded as a division rounds it, as far as `flush` leaves it: the sixth is in two parts, and the
-// product of the small one is rounded as well. No significand goes wrong, all of them were tried; infinity and
-// zeros of either sign stay. A GPU divides far more slowly.
+// product of the small one is rounded as well. No significand goes wrong, all of them were tried. Infinity
+// and zeros of either sign stay. A GPU divides far more slowly.
 __device__ __forceinline__ float sixth(float a) {
     const bool is_small = magnitude(a) < 0x1p-60f;  // the small part's product could be denormal
     if (is_small) a = multiply(a, 0x1p60f);
@@ -1030,8 +1031,8 @@ __device__ __forceinline__ int channel_of(int slab, int row) {
     return slab * SLAB_K + row % 8 / 2 * LANE_K + row / 8 * 2 + row % 2;
 }
 
-// In shared memory: the weights of BUFFERS slabs, chunk after chunk and tap after tap, and what the epilogue knows of all
-// channels, where the four lanes that share a pixel find theirs on different banks.
+// In shared memory: the weights of BUFFERS slabs, chunk after chunk and tap after tap, and what the epilogue
+// knows of all channels, where the four lanes that share a pixel find theirs on different banks.
 struct alignas(16) Held {
     unsigned char weights[BUFFERS][UNITS][SLAB_K][16];
     alignas(16) int offset[BLOCK_SLABS][4][LANE_K + 4];
@@ -1152,12 +1153,12 @@ __device__ __forceinline__ void finish_pixels(
 // A slab's weights have been multiplied by this warp. The last warp to say so asks for what follows in their
 // place: a later slab of this tile, or of the next.
 __device__ __forceinline__ void release(
-    const Arguments& args, Held& held, int index, int buffer, bool is_last_tile) {
+    const Arguments& args, Held& held, int index, int buffer, bool is_last) {
     constexpr int USERS = OF_SLAB * (WARPGROUP_SIZE / WARP_SIZE);
     if (tile::lane() != 0 || tile::count(&held.uses[buffer]) % USERS != USERS - 1) return;
     int next = index + BUFFERS;
     if (next >= BLOCK_SLABS) {
-        if (is_last_tile) return;
+        if (is_last) return;
         next -= BLOCK_SLABS;
     }
     held.inbox[buffer].fetch_next(held.weights[buffer], slab_of_block(args, next), SLAB_BYTES);
@@ -1166,7 +1167,7 @@ __device__ __forceinline__ void release(
 // The outputs of a tile's pixels. OF_SLAB warpgroups have a slab together, each its runs of pixels. In a tile
 // the slabs of one buffer have the same warpgroups, which so miss none of its turns; between tiles all meet.
 __device__ __forceinline__ void run(
-    const Arguments& args, Source& source, const Sink& sink, Held& held, int turn, bool is_last_tile) {
+    const Arguments& args, Source& source, const Sink& sink, Held& held, int turn, bool is_last) {
     constexpr int AT_ONCE = THREADS / WARPGROUP_SIZE / OF_SLAB;
     static_assert(AT_ONCE * OF_SLAB * WARPGROUP_SIZE == THREADS && BUFFERS % AT_ONCE == 0, "all have slabs");
     static_assert(BUFFERS < BLOCK_SLABS, "the next tile's slabs follow the last of this");
@@ -1182,7 +1183,7 @@ __device__ __forceinline__ void run(
         for (int run = group % OF_SLAB; run < RUNS; run += OF_SLAB) {
             Sums sums(channels);
             multiply(held.weights[buffer], source, run * RUN, sums);
-            if (run + OF_SLAB >= RUNS) release(args, held, index, buffer, is_last_tile);
+            if (run + OF_SLAB >= RUNS) release(args, held, index, buffer, is_last);
             finish_pixels(sink, slab, run * RUN, sums, channels);
         }
     }
