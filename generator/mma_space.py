@@ -175,14 +175,14 @@ def _computed(channels: int, side: int) -> int:
 
 @lru_cache(maxsize=256)
 def _useful_sides(channels: int) -> tuple[int, ...]:
-    """Of tiles along so many channels: powers of two; and of the others those with which fewest channels are computed
-    that do not exist, where that are fewer than with the next power of two."""
-    odd = [side for side in CHOICES["tile_n"] if side & (side - 1)]
-    fewest = min(_computed(channels, side) for side in odd)
+    """Of tiles along so many channels: powers of two, and of the others those that compute fewest, where the next power
+    of two would compute more."""
+    others = [side for side in CHOICES["tile_n"] if side & (side - 1)]
+    fewest = min(_computed(channels, side) for side in others)
     return tuple(
         side
         for side in CHOICES["tile_n"]
-        if side not in odd or fewest == _computed(channels, side) < _computed(channels, 1 << side.bit_length())
+        if side not in others or fewest == _computed(channels, side) < _computed(channels, 1 << side.bit_length())
     )
 
 

@@ -264,7 +264,6 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
         + per_channel * block_slabs * 4 * (lane_k + 4) * 4
         + (ring_bytes(target, buffers) if buffers else inbox_bytes(target) * fetches(share, target)),
         "streams": buffers > 0,
-        "streamed_bytes": block_slabs * slab_bytes * (buffers > 0),
         "held_copies": (
             *(weight_bytes // 16,) * (not fetches(share, target)),
             *(block_slabs * slab_k,) * per_channel,
