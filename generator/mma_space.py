@@ -240,6 +240,8 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
         out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
         if problem.layout != "nhwc" or problem.k_group * out_bytes % 16:
             return f"{problem.k_group} channels of {out_bytes} bytes in {problem.layout} are no whole rows of 16 bytes"
+        if shape.tile[1] * out_bytes % 16:
+            return f"{shape.tile[1]} channels of {out_bytes} bytes of a tile are no whole rows of 16 bytes"
         if shape.tile[1] == shape.warp_n:
             return f"a warp of {shape.warp_n} channels writes whole rows already"
     return None

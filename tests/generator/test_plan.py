@@ -337,6 +337,13 @@ REFUSED_OF_MMA: list[tuple[str, Conv2d, Target, dict[str, int], list[str]]] = [
     ("a stream that ends", SIGNED, SM_80, {"stream": 1}, ["stream=1", "persist must be 1 or more"]),
     ("two divisions of the work", SIGNED, SM_80, {"split": 2, "persist": 1, "stream": 1}, ["split=2", "persist=1"]),
     ("planes that are staged", replace(SIGNED, layout="nchw"), SM_80, {"staged": 1}, ["nchw", "16"]),
+    (
+        "rows of a tile that are no vectors",
+        replace(SIGNED, k=48),
+        SM_80,
+        {"tile_n": 24, "warp_n": 8, "staged": 1},
+        ["staged=1", "24 channels of 1 bytes"],
+    ),
     ("a cluster that is staged", SIGNED, TARGETS["sm_90a"], {"split": 2, "staged": 1}, ["staged=1", "split=2"]),
     ("a tail that is none", SIGNED, SM_80, {"tail": 1}, ["tail=1", "split=1", "88"]),
 ]
