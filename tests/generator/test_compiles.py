@@ -52,6 +52,8 @@ OTHERS = {
     "few pixels": Conv2d(1, 4, 5, 2048, 64, 1, 1, quantization=ADDED),
     "pointwise": Conv2d(32, 28, 28, 512, 1024, 1, 1),
     "many tiles": Conv2d(4, 64, 64, 64, 160, 3, 3, pad=1, quantization=EVERYTHING),
+    "96 channels": Conv2d(8, 28, 28, 96, 96, 3, 3, pad=1, quantization=ADDED),
+    "112 channels": Conv2d(8, 28, 28, 80, 112, 1, 1, quantization=EVERYTHING),
 }
 
 # Every way of finding an element's scale, every width, every kernel of a choice.

@@ -564,6 +564,8 @@ struct Loader {
         const int index = column.index();
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) {
+            w.words[i] = {};
+            if (!WPieces::exists(i)) continue;
             w.words[i].word[0] = gather_w(args.w + begin_w[i], index);
         }
         column.advance<TILE_K>();

@@ -555,6 +555,7 @@ struct Loader {
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) {
             w.words[i] = {};
+            if (!WPieces::exists(i)) continue;
             if (!TAIL || index < REDUCTION) {
                 w.words[i] = tile::load_words<W_BYTES / 4>(args.w + (begin_w[i] + index));
             }
