@@ -123,7 +123,9 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
         raise Infeasible(f"tile_k={tile_k} must be a multiple of {atom.block_k}, which {name} reads at a time")
     warps = (tile_m // warp_m) * (tile_n // warp_n)
     at_most(warps, MOST_WARPS, "warps of a block")
-    at_most(warp_m * warp_n // target.warp_size, MOST_SUMS, "sums of a lane")
+    # With weights' zero points, windows are added up as well, for an atom of channels.
+    summed_n = warp_n + atom.channels * q.w_zero_point
+    at_most(warp_m * summed_n // target.warp_size, MOST_SUMS, "sums of a lane")
     at_most(max(warp_m, warp_n) // min(warp_m, warp_n), 4, "the longer side of a warp's tile over the shorter")
     threads = warps * target.warp_size
 

@@ -52,8 +52,11 @@ OTHERS = {
     "few pixels": Conv2d(1, 4, 5, 2048, 64, 1, 1, quantization=ADDED),
     "pointwise": Conv2d(32, 28, 28, 512, 1024, 1, 1),
     "many tiles": Conv2d(4, 64, 64, 64, 160, 3, 3, pad=1, quantization=EVERYTHING),
+}
+# Of channels that tiles of a power of two leave idle.
+BETWEEN = {
     "96 channels": Conv2d(8, 28, 28, 96, 96, 3, 3, pad=1, quantization=ADDED),
-    "112 channels": Conv2d(8, 28, 28, 80, 112, 1, 1, quantization=EVERYTHING),
+    "112 channels": Conv2d(8, 28, 28, 80, 112, 1, 1, quantization=ADDED),
 }
 
 # Every way of finding an element's scale, every width, every kernel of a choice.
@@ -187,8 +190,14 @@ def accepted(plan: Plan) -> int:
 
 def spread(target: Target, turns: int) -> list[Plan]:
     """A plan for every value of every choice, of several turns' problems."""
-    pool = [*TYPICAL.values(), *OTHERS.values()]
     plans: list[Plan] = []
+    add_plans(plans, target, [*TYPICAL.values(), *OTHERS.values()], turns)
+    add_plans(plans, target, list(BETWEEN.values()), turns)
+    return plans
+
+
+def add_plans(plans: list[Plan], target: Target, pool: list[Conv2d], turns: int) -> None:
+    """For values that too few have."""
     for name, value in [(name, value) for name, values in CHOICES.items() for value in values] * turns:
         if sum(getattr(plan.config, name) == value for plan in plans) >= turns:
             continue
@@ -202,7 +211,6 @@ def spread(target: Target, turns: int) -> list[Plan]:
                 break
             except Infeasible:
                 continue
-    return plans
 
 
 @pytest.mark.slow
