@@ -1,11 +1,13 @@
-"""Two convolutions in one kernel beside the same two apart, and beside a peer's two; writes one suite.
+"""Two or three convolutions in one kernel beside the same ones apart, and beside a peer's; writes one suite.
 
     python bench/pairs.py PAIRS.csv --kinds '^dw.pw$' --batch 32 --db tune.sqlite --out bench/results/nvidia-h200
+    python bench/pairs.py PAIRS.csv --kinds '^pw.dw.pw$' --blocks --batch 1 --db tune.sqlite --out DIRECTORY
     python bench/pairs.py PAIRS.csv --batch 8 --verify --out bench/results/nvidia-h200
 
 PAIRS.csv has the columns of fused_pairs.csv; only rows with nothing between the two count. With --verify nothing is
-timed: the kernel that the cost model would fuse them into, and the two apart, are compared with the oracle. While one
-pair is timed, the candidates of the next are compiled.
+timed: the kernel that the cost model would fuse them into, and the same apart, are compared with the oracle. With
+--blocks a row and the row that begins with its second convolution are three. While one chain is timed, the candidates
+of the next are compiled.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import statistics
 import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +31,15 @@ from report import Report
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, runner_of
 
-from qconv import Conv2d, FusedConv2d, Quantization, generator, reference, sample
+from qconv import Conv2d, Quantization, generator, reference, sample
 from qconv.device import Device, open_device
 from qconv.device.compile import build
 from qconv.errors import Infeasible
+from qconv.fused import Chain, chain_of
+from qconv.generator import Config
 from qconv.instances.lookup import choose, load, open_layers
 from qconv.keys import parse
+from qconv.op import Problem
 from qconv.step import Array
 from qconv.target import target
 from qconv.tune_db.database import Database
@@ -54,46 +59,68 @@ ACTIVATIONS = {"none": "none", "ReLU": "relu", "ReLU6": "relu6", "SiLU": "silu",
 class Pair:
     name: str
     kind: str
-    problem: FusedConv2d
+    problem: Chain
 
 
-def pair_of(row: dict[str, str], batch: int | None) -> Pair:
-    """As it is deployed: a scale and a bias for every channel, the network's activation between the two."""
+Line = dict[str, str]
 
-    def conv(i: int, n: int, h: int, w: int, c: int, activation: str) -> Conv2d:
+
+def problem_of(rows: list[Line], batch: int | None) -> Chain:
+    """As it is deployed: a scale and a bias for every channel, the network's activation between two, and around an
+    inverted residual what was added to it."""
+
+    def conv(row: Line, i: int, n: int, h: int, w: int, c: int, activation: str) -> Conv2d:
         k, r, s, stride, pad, dilation, groups = (
             int(row[f"{name}{i}"]) for name in ("K", "R", "S", "stride", "pad", "dil", "groups")
         )
         q = Quantization(per_channel=True, bias="int32", activation=activation)
         return Conv2d(n, h, w, c, k, r, s, stride, dilation, pad, groups, quantization=q)
 
-    n, c, h, w = batch or int(row["N"]), *(int(row[name]) for name in ("C", "H", "W"))
-    first = conv(1, n, h, w, c, ACTIVATIONS[row["act1"]])
-    second = conv(2, n, first.oh, first.ow, first.k, "none")
-    return Pair(name_of(row), kind_of(row), FusedConv2d(first, second))
+    n, c, h, w = batch or int(rows[0]["N"]), *(int(rows[0][name]) for name in ("C", "H", "W"))
+    chain = [conv(rows[0], 1, n, h, w, c, ACTIVATIONS[rows[0]["act1"]])]
+    for row, following in zip(rows, [*rows[1:], None], strict=True):
+        activation = "none" if following is None else ACTIVATIONS[following["act1"]]
+        chain.append(conv(row, 2, n, chain[-1].oh, chain[-1].ow, chain[-1].k, activation))
+    if len(chain) == 3 and chain[-1].y_shape == chain[0].x_shape:
+        chain[-1] = replace(chain[-1], quantization=replace(chain[-1].quantization, residual="int8"))
+    return chain_of(chain)
 
 
-def name_of(row: dict[str, str]) -> str:
-    return f"{row['model']}/{row['layer1']}+{row['layer2']}"
+def name_of(rows: list[Line]) -> str:
+    return "+".join((f"{rows[0]['model']}/{rows[0]['layer1']}", *(row["layer2"] for row in rows)))
 
 
-def kind_of(row: dict[str, str]) -> str:
-    return f"{row['kind1']}+{row['kind2']}"
+def kind_of(rows: list[Line]) -> str:
+    return "+".join((rows[0]["kind1"], *(row["kind2"] for row in rows)))
 
 
-def read(path: Path, only: str, kinds: str, batch: int | None) -> tuple[dict[FusedConv2d, list[Pair]], dict[str, str]]:
-    """The pairs of every problem, in the order of the list, and why others are none of this batch."""
-    same: dict[FusedConv2d, list[Pair]] = {}
-    refused: dict[str, str] = {}
+def chains_of(path: Path, blocks: bool) -> list[list[Line]]:
+    """Rows with nothing between the two; of blocks each with the row that goes on from its second convolution."""
     with path.open(newline="") as lines:
-        for row in csv.DictReader(lines):
-            if row["between"] == "none" and re.search(only, name_of(row)) and re.search(kinds, kind_of(row)):
-                try:
-                    pair = pair_of(row, batch)
-                except ValueError as error:
-                    refused[name_of(row)] = str(error)
-                else:
-                    same.setdefault(pair.problem, []).append(pair)
+        rows = [row for row in csv.DictReader(lines) if row["between"] == "none"]
+    if not blocks:
+        return [[row] for row in rows]
+    following: dict[tuple[str, ...], list[Line]] = {}
+    for row in rows:
+        following.setdefault((row["model"], row["N"], row["layer1"]), []).append(row)
+    return [[row, other] for row in rows for other in following.get((row["model"], row["N"], row["layer2"]), [])]
+
+
+def read(
+    path: Path, only: str, kinds: str, batch: int | None, blocks: bool = False
+) -> tuple[dict[Chain, list[Pair]], dict[str, str]]:
+    """The pairs, or the threes, of every problem, in the order of the list, and why others are none of this batch."""
+    same: dict[Chain, list[Pair]] = {}
+    refused: dict[str, str] = {}
+    for rows in chains_of(path, blocks):
+        name, kind = name_of(rows), kind_of(rows)
+        if re.search(only, name) and re.search(kinds, kind):
+            try:
+                pair = Pair(name, kind, problem_of(rows, batch))
+            except ValueError as error:
+                refused[name] = str(error)
+            else:
+                same.setdefault(pair.problem, []).append(pair)
     return same, refused
 
 
@@ -110,7 +137,7 @@ class Verification:
 def verification(key: str, target_name: str, seed: int) -> Verification:
     """In a process of its own, for plans, compilers and the oracle take a while."""
     problem = parse(key)
-    assert isinstance(problem, FusedConv2d)
+    assert isinstance(problem, Chain)
     plans = {"apart": generator.apart_plan(problem, target(target_name))}
     feasible, rejected = generator.space(problem, target(target_name), likely=True)
     unfused = None
@@ -125,8 +152,8 @@ def verification(key: str, target_name: str, seed: int) -> Verification:
     return Verification(configs, unfused, drawn, reference.compute(problem, drawn))
 
 
-def verified(problem: FusedConv2d, found: Verification, device: Device) -> Row:
-    """The kernel that fuses them, if one can, and the two apart, against the oracle."""
+def verified(problem: Chain, found: Verification, device: Device) -> Row:
+    """The kernel that fuses them, if one can, and the same apart, against the oracle."""
     workload = Workload(problem, device, found.drawn, expected=found.expected)
     row: Row = {"mismatch": {}, "configs": {}}
     if found.unfused is not None:
@@ -140,11 +167,20 @@ def verified(problem: FusedConv2d, found: Verification, device: Device) -> Row:
     return row | {"verified": not row["mismatch"]}
 
 
-def fastest(problem: FusedConv2d, device: Device, db: str) -> dict[str, Measurement]:
-    """The best row of either family."""
+def fastest(problem: Chain, device: Device, db: str) -> dict[str, Measurement]:
+    """The best row of either way: `apart`, or `fused`, which is one kernel."""
     with open_layers(db, device) as layers:
         rows = ranked(layers.measurements(problem=problem, device=device.name, target=device.target.name))
-    return {row.config.family: row for row in reversed(rows)}
+    return {way_of(row.config): row for row in reversed(rows)}
+
+
+def way_of(config: Config) -> str:
+    return "apart" if config.family == "apart" else "fused"
+
+
+def parts_of(problem: Problem) -> tuple[Problem, ...]:
+    """What is tuned, in that order."""
+    return (problem.first, *parts_of(problem.rest), problem) if isinstance(problem, Chain) else (problem,)
 
 
 def measured(
@@ -163,18 +199,22 @@ def measured(
         if (wrong := workload.mismatch(instance)) is not None:
             row["mismatch"][family] = wrong
         runners[family] = runner_of(instance, drawn, protocol)
-    for stage in ("first", "second"):
-        one = getattr(problem, stage)
+    for stage, one in problem.stages.items():
+        one = replace(one, quantization=replace(one.quantization, residual="none"))  # no peer adds one here
         case = peers.Case(one, sample.draw(one, 1), None, device, protocol)
         ready, missing = peers.prepare(names, case)
         runners |= {f"{name} {stage}": peer.run for name, peer in ready.items()}
         row["missing"] |= {f"{name} {stage}": reason for name, reason in missing.items()}
     times = interleaved_us(runners, protocol)
     apart, fused = times["apart"], times.get("fused")
-    both = {name: times[f"{name} first"] + times[f"{name} second"] for name in names if f"{name} second" in times}
+    both = {
+        name: sum(times[f"{name} {stage}"] for stage in problem.STAGES)
+        for name in names
+        if all(f"{name} {stage}" in times for stage in problem.STAGES)
+    }
     best_peer = min(both, key=both.__getitem__) if both else None
     with open_layers(db, device) as layers:
-        chosen = choose(problem, device, layers)[0].config.family
+        chosen = way_of(choose(problem, device, layers)[0].config)
     ours = times[chosen]
     return row | {
         "verified": not row["mismatch"],
@@ -211,6 +251,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--suite", default="pairs")
     parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the pairs")
     parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^dw\\+pw$'")
+    parser.add_argument("--blocks", action="store_true", help="three convolutions, of rows that follow each other")
     parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--verify", action="store_true", help="compare with the oracle, time nothing")
@@ -230,20 +271,20 @@ def main(arguments: list[str] | None = None) -> None:
     names = [name for name in options.peers.split(",") if name]
     child = Child(device, protocol, TIMEOUT_S)
     begin, rows = time.monotonic(), list[Row]()
-    every, refused = read(options.pairs, options.only, options.kinds, options.batch)
+    every, refused = read(options.pairs, options.only, options.kinds, options.batch, options.blocks)
     found_pairs = dict(list(every.items())[options.begin :])
     # What is timed comes first: these processes are nice.
     workers = None if options.verify else 3
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=os.nice, initargs=(10,))
-    ahead: dict[FusedConv2d, Future[Verification]] = {}
-    compiled: dict[FusedConv2d, list[Future[None]]] = {}
+    ahead: dict[Chain, Future[Verification]] = {}
+    compiled: dict[Chain, list[Future[None]]] = {}
     if options.verify:
         name = device.target.name
         ahead = {p: pool.submit(verification, str(p), name, seed) for seed, p in enumerate(found_pairs)}
     else:
         for p in found_pairs:
-            parts = (p.first, p.second, p)
-            compiled[p] = [pool.submit(compile_first, str(one), device.target, options.trials) for one in parts]
+            arguments_of = ((str(one), device.target, options.trials) for one in parts_of(p))
+            compiled[p] = [pool.submit(compile_first, *each) for each in arguments_of]
     for problem, same in found_pairs.items():
         if options.seconds is not None and time.monotonic() - begin > options.seconds:
             print(f"{options.seconds:g} s are over: the rest was not begun", file=sys.stderr)

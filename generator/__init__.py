@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qconv.errors import Infeasible
-from qconv.fused import FusedConv2d
+from qconv.fused import Chain
 from qconv.generator import (
     apart,
     choosing,
@@ -114,8 +114,18 @@ FAMILIES: dict[str, Family] = {
         likely=fused_space.LIKELY,
         structure=fused_space.structure,
     ),
+    "block": Family(
+        ("conv2d_conv2d_conv2d",),
+        fused_space.Block,
+        fused_space.BLOCK_CHOICES,
+        fused.plan,
+        fused.cost,
+        fused_space.configs,
+        likely=fused_space.BLOCK_LIKELY,
+        structure=fused_space.structure,
+    ),
     "apart": Family(
-        ("conv2d_conv2d",),
+        ("conv2d_conv2d", "conv2d_conv2d_conv2d"),
         apart.Apart,
         {},
         lambda problem, config, target: apart.plan(problem, config, target, plan),
@@ -177,7 +187,7 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
 
 def default(problem: Problem, target: Target) -> Plan:
     """What is used where nothing was tuned: the cheapest by the cost model; of the likely, where any of them serves."""
-    plans = [apart_plan(problem, target)] if isinstance(problem, FusedConv2d) else []
+    plans = [apart_plan(problem, target)] if isinstance(problem, Chain) else []
     for likely in (True, False):
         feasible, rejected = space(problem, target, likely)
         if feasible or plans:
@@ -185,10 +195,10 @@ def default(problem: Problem, target: Target) -> Plan:
     raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
 
 
-def apart_plan(problem: FusedConv2d, target: Target, best: Callable[[Problem], Config] | None = None) -> Plan:
-    """The two in kernels of their own: the best that are known, or else the defaults."""
+def apart_plan(problem: Chain, target: Target, best: Callable[[Problem], Config] | None = None) -> Plan:
+    """The first in a kernel of its own, and the rest: the best that are known, or else the defaults."""
     best = best or (lambda one: default(one, target).config)
-    return plan(problem, apart.Apart(best(problem.first), best(problem.second)), target)
+    return plan(problem, apart.Apart(best(problem.first), best(problem.rest)), target)
 
 
 def config_from_json(text: str) -> Config:

@@ -1,5 +1,6 @@
-"""The `apart` family: two convolutions, each by a kernel of its own, what lies between them in device memory. Nothing
-is searched here: its two configs are the winners of the two problems, and it competes with `fused` for the pair."""
+"""The `apart` family: the first of two or three convolutions by a kernel of its own, what it gives in device memory.
+Nothing is searched here: its two configs are the winners of the first and of the rest, which of three is a pair, and it
+competes with one kernel for all."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from qconv.fused import FusedConv2d
+from qconv.fused import Chain
 from qconv.generator.plan import Config, Plan
 from qconv.op import Problem
 from qconv.target import Target
@@ -26,11 +27,10 @@ class Apart(Config):
         return f"{self.family} ({self.first}) ({self.second})"
 
 
-def plan(
-    problem: FusedConv2d, config: Apart, target: Target, plan_one: Callable[[Problem, Config, Target], Plan]
-) -> Plan:
-    first, second = plan_one(problem.first, config.first, target), plan_one(problem.second, config.second, target)
-    others = {name: bytes_ for name, bytes_ in second.alignment.items() if name not in ("x", "w")}
+def plan(problem: Chain, config: Apart, target: Target, plan_one: Callable[[Problem, Config, Target], Plan]) -> Plan:
+    first, second = plan_one(problem.first, config.first, target), plan_one(problem.rest, config.second, target)
+    weights = dict(zip(problem.packed[1:], problem.rest.packed, strict=True))
+    others = {name: second.alignment[name] for name in second.alignment if name not in ("x", *problem.rest.packed)}
     return Plan(
         problem=problem,
         config=config,
@@ -39,7 +39,12 @@ def plan(
         constants={},
         launches=first.launches + second.launches,
         fields=(),
-        alignment={"x": first.alignment["x"], "w1": first.alignment["w"], "w2": second.alignment["w"], **others},
+        alignment={
+            "x": first.alignment["x"],
+            "w1": first.alignment["w"],
+            **{ours: second.alignment[theirs] for ours, theirs in weights.items()},
+            **others,
+        },
         aliases={},
         parts=(first, second),
     )

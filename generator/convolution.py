@@ -10,7 +10,7 @@ import numpy as np
 from qconv.activation import POLYNOMIALS
 from qconv.dtypes import RANGES
 from qconv.epilogue import packs, packs_from_zero, steps
-from qconv.fused import FusedConv2d
+from qconv.fused import WORDS, Chain
 from qconv.generator.plan import ROUNDINGS, Constant, Field, Launch, ceil_div
 from qconv.problem import Conv2d
 from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
@@ -47,11 +47,15 @@ def context(problem: Conv2d) -> dict[str, Any]:
     }
 
 
-def context_of_two(problem: FusedConv2d) -> dict[str, Any]:
-    """What the page around two of them reads."""
-    q = problem.first.quantization
+def context_of_chain(problem: Chain) -> dict[str, Any]:
+    """What the page around several of them reads."""
+    called = "x"
+    for stage, weights in zip(problem.STAGES, problem.packed, strict=True):
+        called = f"{stage}({called}, {weights})"
+    types = " and ".join(dict.fromkeys(one.quantization.x_type for one in list(problem.stages.values())[1:]))
     lines = [
-        f"  y = second(first(x, w1), w2); {q.out_type} between the two, in shared memory; the math of each is with it"
+        f"  y = {called}; {types} between the {WORDS[len(problem.STAGES)]}, in shared memory; the math of each is with "
+        "it"
     ]
     return {"says": lines, "polynomials": _polynomials(), "wants": set()}
 

@@ -1,15 +1,18 @@
-"""The `fused` family: two convolutions in one kernel. What lies between them stays in shared memory: a block computes
-of it what a tile of the second's outputs looks at, all channels of it, and so nothing twice but what tiles share."""
+"""The `fused` and `block` families: two or three convolutions in one kernel. What lies between them stays in shared
+memory: a block computes of it what a tile of the last one's outputs looks at, all channels of it, and so nothing twice
+but what tiles share."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
+from typing import Any
 
 from qconv.errors import Infeasible
-from qconv.fused import FusedConv2d
+from qconv.fused import MIDS, WORDS, Chain
 from qconv.generator.convolution import pads_with_zero_point
-from qconv.generator.fused_space import CHOICES, Fused, geometry, placed_weights, tiles_of
+from qconv.generator.fused_space import BLOCK_CHOICES, CHOICES, Fused, Geometry, geometry, placed_weights, tiles_of
 from qconv.generator.plan import Constant, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.generator.share import Share, chunks, inbox_bytes, is_depthwise
 from qconv.generator.stage_cost import work
@@ -22,9 +25,9 @@ from qconv.target import Target
 FEW_REGISTERS = 64
 
 
-def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
-    check_choices(config, CHOICES)
-    second, threads, teams = problem.second, config.warps * target.warp_size, config.teams
+def plan(problem: Chain, config: Fused, target: Target) -> Plan:
+    check_choices(config, BLOCK_CHOICES if len(problem.STAGES) > 2 else CHOICES)
+    threads, teams, last = config.warps * target.warp_size, config.teams, problem.STAGES[-1]
     at_most(teams * threads, target.threads_per_block, "threads of a block")
     if teams > 1 and (config.shares > 1 or not config.holds):
         raise Infeasible(f"teams={teams}: teams of a block share weights that it holds, and no tile; 1 serves it")
@@ -32,32 +35,33 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         at_most(config.warps, 8, f"warps of a block on {target.name}")
     holds, wide, streams = placed_weights(problem, config.holds, config.wide, target)
     room = geometry(problem, config.tile_h, config.tile_w, teams, threads, config.residents, wide, target)
-    in_chunks, in_plane, mid_chunks, mid_plane = room.planes
-    if config.shares > 1 and is_depthwise(second):
+    in_chunks, in_plane = room.planes[0]
+    if config.shares > 1 and is_depthwise(problem.last):
         raise Infeasible(f"shares={config.shares} for a depthwise layer behind another: 1 serves it")
     # Within a cluster each computes some of what lies between, for all; elsewhere each computes all of it.
     clusters = config.shares > 1 and target.bulk_copies
     first_blocks = config.shares if clusters else 1
     of_stages = {
-        "first": Share("first", *room.mid, first_blocks, "first" in wide, config.first_m, config.first_n),
-        "second": Share(
-            "second",
-            *room.tile,
-            config.shares,
-            "second" in wide,
-            config.second_m,
-            config.second_n,
-            config.warps // 4 * streams,
-        ),
+        name: Share(
+            name,
+            name == last,
+            *room.outputs[name],
+            {"first": first_blocks, last: config.shares}.get(name, 1),
+            name in wide,
+            *config.piece(name),
+            config.warps // 4 * (streams and name == last),
+        )
+        for name in problem.STAGES
     }
-    fills = any(second.pad)  # of what lies between the two, some is padding
+    # Of what lies between two, some is padding.
+    fills = {giver: any(problem.stages[taker].pad) for giver, taker in pairwise(problem.STAGES)}
     stages = {
-        name: _stage(getattr(problem, name), share, target, fills, teams > 1, name in holds)
+        name: _stage(problem.stages[name], share, target, fills.get(name, False), teams > 1, name in holds)
         for name, share in of_stages.items()
     }
     words = _registers(stages, config.residents * teams * threads, target)
     held_bytes = sum(stages[name].roles["held_bytes"] for name in holds)
-    spare_bytes = _spare_bytes(stages, wide, 16 * mid_chunks * mid_plane, held_bytes)
+    spare_bytes = _spare_bytes(stages, wide, room, held_bytes)
     smem_bytes = teams * room.smem_bytes + held_bytes + spare_bytes + inbox_bytes(target) * clusters
     check_residents(config.residents, teams * threads, smem_bytes, words, target)
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
@@ -86,13 +90,9 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
             Constant("TILES_W", tiles_w),
             Constant("TILES", tiles),
             Constant("PLACES", blocks * teams, "that have tiles in turn"),
-            Constant("MID_STRIDE_H", second.stride[0]),
-            Constant("MID_STRIDE_W", second.stride[1]),
-            Constant("MID_PAD_TOP", second.pad[0]),
-            Constant("MID_PAD_LEFT", second.pad[1]),
+            *_window_constants(problem),
             *((Constant("IN_CHUNKS", in_chunks), Constant("IN_PLANE", in_plane)) if loads_input else ()),
-            Constant("MID_CHUNKS", chunks(problem.first.k), "of 16 channels"),
-            Constant("MID_PLANE", mid_plane, "pixels of a chunk"),
+            *_plane_constants(problem, room),
             *((Constant("PART_CHUNKS", part_channels // 16, "of a block of a cluster"),) * clusters),
             *((Constant("SPARE_BYTES", spare_bytes, "past the last, that warpgroups read"),) * (spare_bytes > 0)),
             Constant("SMEM_BYTES", smem_bytes),
@@ -100,8 +100,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         ),
     }
     wants = {
-        *stages["first"].wants,
-        *stages["second"].wants,
+        *(want for stage in stages.values() for want in stage.wants),
         *("cluster", "parts") * clusters,
         *("turns",) * (clusters and stays),
         *("bulk",) * bool(fetched),
@@ -114,7 +113,7 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         wants |= {"fill"}
     if copies:
         wants |= {"copies"}
-    main = Launch("conv2d_conv2d", (blocks * config.shares, 1, 1), teams * threads, smem_bytes)
+    main = Launch(problem.op, (blocks * config.shares, 1, 1), teams * threads, smem_bytes)
     if clusters and target.vendor == "cpu":  # where a cluster is a block
         at_most(config.shares * threads, target.threads_per_block, "threads of a cluster")
         main = Launch(main.kernel, (blocks, 1, 1), config.shares * threads, config.shares * smem_bytes)
@@ -124,13 +123,12 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
         target=target,
         page="fused/page.j2",
         constants=constants,
-        launches=(*stages["first"].launches, *stages["second"].launches, main),
-        fields=stages["first"].fields + stages["second"].fields,
+        launches=(*(launch for stage in stages.values() for launch in stage.launches), main),
+        fields=tuple(field for stage in stages.values() for field in stage.fields),
         alignment={
             "x": stages["first"].alignment["x"],
-            "w1": 1,
-            "w2": 1,
-            **{name: n for name, n in stages["second"].alignment.items() if name != "w"},
+            **dict.fromkeys(problem.packed, 1),
+            **{name: n for name, n in stages[last].alignment.items() if name != "w"},
         },
         aliases={},
         roles={
@@ -139,11 +137,13 @@ def plan(problem: FusedConv2d, config: Fused, target: Target) -> Plan:
             "copies": copies,
             "copied": copied,
             "fetched": fetched,
-            "weights_behind": loads_input and "second" in copied and teams == 1,
+            "weights_behind": loads_input and last in copied and teams == 1,
             "holds": holds,
             "streams": streams,
             "wide": wide,
-            "spare_chunk": mid_chunks > chunks(problem.first.k),
+            "mids": _mids(problem, room),
+            "last": last,
+            "counted": WORDS[len(stages)],
             "spare_bytes": spare_bytes,
             "shares": config.shares,
             "teams": teams > 1,
@@ -178,11 +178,58 @@ def _registers(stages: dict[str, Plan], threads: int, target: Target) -> int:
     return 2 * words // 3 if threads * FEW_REGISTERS <= target.registers_per_sm else words
 
 
-def _spare_bytes(stages: dict[str, Plan], wide: tuple[str, ...], mid_bytes: int, held_bytes: int) -> int:
+def _window_constants(problem: Chain) -> tuple[Constant, ...]:
+    """Where the windows begin that each looks at in what the one before gives."""
+    return tuple(
+        constant
+        for name, taker in zip(MIDS, problem.STAGES[1:], strict=False)
+        for (stride_h, stride_w), (top, left, *_) in ((problem.stages[taker].stride, problem.stages[taker].pad),)
+        for constant in (
+            Constant(f"{name.upper()}_STRIDE_H", stride_h),
+            Constant(f"{name.upper()}_STRIDE_W", stride_w),
+            Constant(f"{name.upper()}_PAD_TOP", top),
+            Constant(f"{name.upper()}_PAD_LEFT", left),
+        )
+    )
+
+
+def _plane_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
+    return tuple(
+        constant
+        for name, giver, (_, pixels) in zip(MIDS, problem.STAGES, room.planes[1:], strict=False)
+        for constant in (
+            Constant(f"{name.upper()}_CHUNKS", chunks(problem.stages[giver].k), "of 16 channels"),
+            Constant(f"{name.upper()}_PLANE", pixels, "pixels of a chunk"),
+        )
+    )
+
+
+def _mids(problem: Chain, room: Geometry) -> list[dict[str, Any]]:
+    """What lies between the stages, as the source calls it."""
+    names = MIDS[: len(problem.STAGES) - 1]
+    return [
+        {
+            "name": name,
+            "type": name.capitalize(),
+            "beyond": beyond,
+            "where": "the two" if len(names) == 1 else f"the {giver} and the {taker}",
+            # Warpgroups read two chunks at a time.
+            "chunks": f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.stages[giver].k)),
+        }
+        for name, beyond, (giver, taker), (count, _) in zip(
+            names, (*names[1:], ""), pairwise(problem.STAGES), room.planes[1:], strict=True
+        )
+    ]
+
+
+def _spare_bytes(stages: dict[str, Plan], wide: tuple[str, ...], room: Geometry, held_bytes: int) -> int:
     """Warpgroups read past the end of a tile's pixels: what that reaches beyond all that follows."""
-    follows = {"first": mid_bytes + held_bytes, "second": held_bytes}
-    beyond = max((stages[name].roles["past_bytes"] - follows[name] for name in wide), default=0)
-    return 16 * max(0, ceil_div(beyond, 16))
+    beyond = 0
+    for at, (name, stage) in enumerate(stages.items()):
+        if name in wide:
+            follow_bytes = sum(16 * count * pixels for count, pixels in room.planes[at + 1 :]) + held_bytes
+            beyond = max(beyond, stage.roles["past_bytes"] - follow_bytes)
+    return 16 * ceil_div(beyond, 16)
 
 
 def _copies_in_flight(
@@ -219,7 +266,7 @@ def cost(plan: Plan) -> float:
     """About how long the launch takes, in clocks of a multiprocessor."""
     config, problem, target = plan.config, plan.problem, plan.target
     assert isinstance(config, Fused)
-    assert isinstance(problem, FusedConv2d)
+    assert isinstance(problem, Chain)
     constant = {c.name: c.value for c in plan.constants["What follows."]}
     tiles, threads = constant["TILES"], constant["THREADS"]
     works = []

@@ -1,4 +1,4 @@
-"""What the `fused` family searches: its config, the choices, and which of them may serve a problem."""
+"""What the `fused` and `block` families search: their configs, the choices, and which of them may serve a problem."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from qconv.errors import Infeasible
-from qconv.fused import FusedConv2d
+from qconv.fused import WORDS, Chain, FusedBlock
 from qconv.generator.convolution import input_span
 from qconv.generator.plan import Config, at_most, ceil_div
 from qconv.generator.share import (
@@ -39,15 +39,27 @@ class Fused(Config):
     residents: int  # blocks that a multiprocessor holds at a time
     teams: int  # of so many warps, in a block: each has tiles of its own, and they share the weights
     shares: int  # blocks that have a tile together, each some of the output channels
-    holds: int  # how many of the two have their weights in shared memory, the second before the first
-    # How many of those that warpgroups may multiply they do, the second before the first. Their weights are held, or
-    # of the second a few slabs at a time.
+    holds: int  # how many of the convolutions have their weights in shared memory, the last before the others
+    # How many of those that warpgroups may multiply they do, the last before the others. Their weights are held, or
+    # of the last a few slabs at a time.
     wide: int
     # Of the first convolution: atoms of pixels of a warp (1 of a warpgroup); for depthwise, rows of a thread.
     first_m: int
     first_n: int  # atoms of channels of a warp or a warpgroup; for depthwise, fours of channels of a thread
     second_m: int  # the same of the second
     second_n: int
+
+    def piece(self, stage: str) -> tuple[int, int]:
+        return getattr(self, f"{stage}_m"), getattr(self, f"{stage}_n")
+
+
+@dataclass(frozen=True)
+class Block(Fused):
+    """Of three convolutions, which blocks do not share."""
+
+    family: ClassVar[str] = "block"
+    third_m: int
+    third_n: int
 
 
 # Networks have layers of 24, 40, 80 and 96 channels; of these sizes those are searched that leave fewest idle.
@@ -76,6 +88,14 @@ LIKELY: dict[str, tuple[int, ...]] = {
     "first_m": (2, 4),
     "second_m": (2, 4),
 }
+BLOCK_CHOICES = CHOICES | {
+    "holds": (0, 1, 2, 3),
+    "wide": (0, 1, 2, 3),
+    "shares": (1,),
+    "third_m": CHOICES["second_m"],
+    "third_n": CHOICES["second_n"],
+}
+BLOCK_LIKELY = LIKELY | {"shares": (1,), "third_m": LIKELY["second_m"]}
 
 
 def structure(config: Fused) -> tuple[int, ...]:
@@ -83,7 +103,7 @@ def structure(config: Fused) -> tuple[int, ...]:
     return config.teams > 1, config.shares, config.holds, config.wide
 
 
-def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Config]:
+def configs(problem: Chain, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Config]:
     """Tiles that fit shared memory, so many blocks at a time, and pieces that are neither tiny nor huge."""
     of_weights = []
     for holds, wide in itertools.product(choices["holds"], choices["wide"]):
@@ -93,20 +113,25 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
         (stage, wide): tuple(
             (m, n)
             for m, n in itertools.product((1,) if wide else choices[f"{stage}_m"], choices[f"{stage}_n"])
-            if is_piece(getattr(problem, stage), wide, m, n, target)
+            if is_piece(problem.stages[stage], wide, m, n, target)
         )
-        for stage, wide in itertools.product(("first", "second"), (False, True))
+        for stage, wide in itertools.product(problem.STAGES, (False, True))
     }
 
+    made = Block if isinstance(problem, FusedBlock) else Fused
+    most = MOST_PIECES[len(problem.STAGES)]
+    # Which of them a block computes by itself.
+    alone = () if target.bulk_copies else problem.STAGES[:-1]
+
     def best_pieces(stage: str, tile: tuple[int, int], shares: int, warps: int, weights: Weights) -> tuple[_Piece, ...]:
-        wide = stage in weights.groups
-        share = Share(stage, *tile, shares, wide, 1, 1, warps // 4 * (weights.stream and stage == "second"))
-        return _cheapest(getattr(problem, stage), share, warps * target.warp_size, pieces[stage, wide], target)
+        wide, last = stage in weights.groups, stage == problem.STAGES[-1]
+        share = Share(stage, last, *tile, shares, wide, 1, 1, warps // 4 * (weights.stream and last))
+        return _cheapest(problem.stages[stage], share, warps * target.warp_size, pieces[stage, wide], target, most)
 
     for tile_h, tile_w, warps, residents, teams, shares in itertools.product(*(choices[n] for n in list(CHOICES)[:6])):
         each_has = tiles_of(problem, tile_h, tile_w)[2] * shares / target.processors
         too_many = shares > 1 and each_has > 2 * residents
-        if shares > 1 and (is_depthwise(problem.second) or teams > 1):
+        if shares > 1 and (is_depthwise(problem.last) or teams > 1):
             continue
         # Half as many at a time would do.
         if residents * teams >= 2 * math.ceil(each_has):
@@ -129,65 +154,69 @@ def configs(problem: FusedConv2d, target: Target, choices: dict[str, tuple[int, 
             # Of 64 pixels that a warpgroup multiplies most should be there.
             if any(room.pixels(stage) < 0.6 * RUN_PIXELS for stage in weights.groups):
                 continue
-            first = best_pieces("first", room.mid, shares if target.bulk_copies else 1, warps, weights)
-            second = best_pieces("second", room.tile, shares, warps, weights)
-            for (first_m, first_n), (second_m, second_n) in itertools.product(first, second):
-                shape = (tile_h, tile_w, warps, residents, teams, shares)
-                yield Fused(*shape, holds, wide, first_m, first_n, second_m, second_n)
+            shape = (tile_h, tile_w, warps, residents, teams, shares, holds, wide)
+            best = [
+                best_pieces(stage, room.outputs[stage], 1 if stage in alone else shares, warps, weights)
+                for stage in problem.STAGES
+            ]
+            for of_stages in itertools.product(*best):
+                yield made(*shape, *itertools.chain(*of_stages))
 
 
 _Piece = tuple[int, int]
-# Of each stage, by either cost: the two are chosen each for itself, for a kernel takes about as long as both.
-MOST_PIECES = 3
+# Of each stage, by either cost, where there are so many: each is chosen for itself, for a kernel takes about as long as
+# all of them.
+MOST_PIECES = {2: 3, 3: 1}
 
 
 @lru_cache(maxsize=4096)
 def _cheapest(
-    problem: Conv2d, share: Share, threads: int, pieces: tuple[_Piece, ...], target: Target
+    problem: Conv2d, share: Share, threads: int, pieces: tuple[_Piece, ...], target: Target, most: int
 ) -> tuple[_Piece, ...]:
     """Of the pieces that serve, those that issue least, and those whose longest warp has least to do."""
     works: dict[_Piece, tuple[float, float]] = {}
     for m, n in pieces:
         with suppress(Infeasible):
             works[m, n] = work(problem, replace(share, m=m, n=n), target, False, threads)
-    either = (sorted(works, key=lambda piece: works[piece][cost])[:MOST_PIECES] for cost in (0, 1))
+    either = (sorted(works, key=lambda piece: works[piece][cost])[:most] for cost in (0, 1))
     return tuple(dict.fromkeys(itertools.chain(*either)))
 
 
-def _matrices(problem: FusedConv2d) -> tuple[str, ...]:
-    """Whose weights are matrices. Dot products read theirs once for many pixels."""
-    return tuple(stage for stage in ("second", "first") if not is_depthwise(getattr(problem, stage)))
+def _matrices(problem: Chain) -> tuple[str, ...]:
+    """Whose weights are matrices, the last one's first. Dot products read theirs once for many pixels."""
+    *others, last = problem.STAGES
+    return tuple(stage for stage in (last, *others) if not is_depthwise(problem.stages[stage]))
 
 
-def _bytes(problem: FusedConv2d, stages: tuple[str, ...]) -> int:
-    return sum(math.prod(getattr(problem, stage).w_shape) for stage in stages)
+def _bytes(problem: Chain, stages: tuple[str, ...]) -> int:
+    return sum(math.prod(problem.stages[stage].w_shape) for stage in stages)
 
 
-def _for_groups(problem: FusedConv2d, target: Target) -> tuple[str, ...]:
+def _for_groups(problem: Chain, target: Target) -> tuple[str, ...]:
     """Those that warpgroups may multiply."""
-    return tuple(stage for stage in _matrices(problem) if is_wide(getattr(problem, stage), target))
+    return tuple(stage for stage in _matrices(problem) if is_wide(problem.stages[stage], target))
 
 
-def tiles_of(problem: FusedConv2d, tile_h: int, tile_w: int) -> tuple[int, int, int]:
+def tiles_of(problem: Chain, tile_h: int, tile_w: int) -> tuple[int, int, int]:
     """Down, across, and of all images."""
-    down, across = ceil_div(problem.second.oh, tile_h), ceil_div(problem.second.ow, tile_w)
-    return down, across, problem.second.n * down * across
+    last = problem.last
+    down, across = ceil_div(last.oh, tile_h), ceil_div(last.ow, tile_w)
+    return down, across, last.n * down * across
 
 
 @dataclass(frozen=True)
 class Geometry:
-    tile: tuple[int, int]  # pixels of the second convolution
-    mid: tuple[int, int]  # and of the first that it needs
-    planes: tuple[int, int, int, int]  # chunks and pixels of the input and of what lies between, in shared memory
+    outputs: dict[str, tuple[int, int]]  # of each stage: the last one's tile, and of the others what it needs
+    planes: tuple[tuple[int, int], ...]  # chunks and pixels of the input and of what lies between, in shared memory
     smem_bytes: int  # of a team
 
     def pixels(self, stage: str) -> int:
-        return math.prod(self.tile if stage == "second" else self.mid)
+        return math.prod(self.outputs[stage])
 
 
 @lru_cache(maxsize=1024)
 def geometry(
-    problem: FusedConv2d,
+    problem: Chain,
     tile_h: int,
     tile_w: int,
     teams: int,
@@ -196,19 +225,27 @@ def geometry(
     wide: tuple[str, ...],
     target: Target,
 ) -> Geometry:
-    first, second = problem.first, problem.second
-    for name, side, size in (("tile_h", tile_h, second.oh), ("tile_w", tile_w, second.ow)):
+    stages, first, last = problem.stages, problem.first, problem.last
+    for name, side, size in (("tile_h", tile_h, last.oh), ("tile_w", tile_w, last.ow)):
         at_most(side, max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
-    mid = input_span(second, tile_h, tile_w)
-    rows = input_span(first, *mid)[0]
-    # A depthwise layer reads the image itself. Warpgroups read two chunks at a time.
-    in_chunks, in_plane = (0, 0) if is_depthwise(first) else (chunks(first.c), plane(rows * row_places(first, mid[1])))
-    mid_chunks, mid_plane = chunks(first.k), plane(mid[0] * mid[1])
-    in_chunks += in_chunks % 2 * ("first" in wide)
-    mid_chunks += mid_chunks % 2 * ("second" in wide)
-    smem_bytes = 16 * (in_chunks * in_plane + mid_chunks * mid_plane)
+    outputs = {problem.STAGES[-1]: (tile_h, tile_w)}
+    for giver, taker in reversed(list(itertools.pairwise(problem.STAGES))):
+        outputs[giver] = input_span(stages[taker], *outputs[taker])
+    # A depthwise layer reads the image itself.
+    planes = [(0, 0)]
+    if not is_depthwise(first):
+        rows, columns = input_span(first, *outputs["first"])[0], row_places(first, outputs["first"][1])
+        planes = [_even(chunks(first.c), "first" in wide, rows * columns)]
+    for giver, taker in itertools.pairwise(problem.STAGES):
+        planes.append(_even(chunks(stages[giver].k), taker in wide, math.prod(outputs[giver])))
+    smem_bytes = 16 * sum(count * pixels for count, pixels in planes)
     check_residents(residents, teams * threads, teams * smem_bytes, 40, target)
-    return Geometry((tile_h, tile_w), mid, (in_chunks, in_plane, mid_chunks, mid_plane), smem_bytes)
+    return Geometry(outputs, tuple(planes), smem_bytes)
+
+
+def _even(count: int, wide: bool, pixels: int) -> tuple[int, int]:
+    """So many chunks of so many pixels: warpgroups read two chunks at a time."""
+    return count + count % 2 * wide, plane(pixels)
 
 
 class Weights(NamedTuple):
@@ -220,23 +257,24 @@ class Weights(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def placed_weights(problem: FusedConv2d, holds: int, wide: int, target: Target) -> Weights:
+def placed_weights(problem: Chain, holds: int, wide: int, target: Target) -> Weights:
     matrices, for_groups = _matrices(problem), _for_groups(problem, target)
     if holds and not target.async_copies:
         raise Infeasible(f"holds={holds}: {target.name} has no asynchronous copies; 0 serves it")
     if holds > len(matrices):
         raise Infeasible(
-            f"holds={holds}: {len(matrices)} of the two convolutions have matrix instructions; hold no more"
+            f"holds={holds}: {len(matrices)} of the {WORDS[len(problem.STAGES)]} convolutions have matrix "
+            "instructions; hold no more"
         )
     if wide and not target.warpgroups:
         raise Infeasible(f"wide={wide}: warps of {target.name} do not multiply in groups; 0 serves it")
     if wide > len(for_groups):
         raise Infeasible(
             f"wide={wide}: warpgroups multiply what has one group, more than 4 output channels and no "
-            f"w_zero_point, {len(for_groups)} of the two convolutions; no more than that"
+            f"w_zero_point, {len(for_groups)} of the {WORDS[len(problem.STAGES)]} convolutions; no more than that"
         )
     held, groups = matrices[:holds], for_groups[:wide]
-    if not held and groups == ("second",) and target.bulk_copies:
+    if not held and groups == (problem.STAGES[-1],) and target.bulk_copies:
         return Weights(groups, groups, stream=True)
     if not {*groups} <= {*held}:
         needed = 1 + max(matrices.index(stage) for stage in groups)

@@ -1,4 +1,4 @@
-"""What of a tile one of two convolutions in one kernel computes at a time: the piece of a warp, a warpgroup or a
+"""What of a tile one of several convolutions in one kernel computes at a time: the piece of a warp, a warpgroup or a
 thread, what may be one, and where its inputs and its weights lie in shared memory."""
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ RUN_PIXELS = 64  # of a warpgroup's instruction
 
 @dataclass(frozen=True)
 class Share(Config):
-    """What one of the two computes of a tile, and what of it a warp or a thread has at a time."""
+    """What one of them computes of a tile, and what of it a warp or a thread has at a time."""
 
     family: ClassVar[str] = "stage"
-    stage: str  # first or second
+    stage: str  # first, second or third
+    last: bool  # its outputs go to device memory
     rows: int
     columns: int
     blocks: int  # that have some of its output channels each
@@ -92,7 +93,7 @@ def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> boo
 
 def fetches(share: Share, target: Target) -> bool:
     """Whether held weights come in bulk. The first's are waited for at once: all threads' copies bring them sooner."""
-    return share.stage == "second" and target.bulk_copies
+    return share.last and target.bulk_copies
 
 
 def inbox_bytes(target: Target) -> int:
@@ -112,8 +113,9 @@ def ring(share: Share, runs: int, slabs: int, block_slabs: int) -> tuple[int, in
     )
     if not buffers or slabs % block_slabs:
         raise Infeasible(
-            f"holds=0: {at_once} slabs of the second convolution are multiplied at a time; to come in turn there must "
-            f"be more, as many for each of {share.blocks} blocks (there are {slabs}); holds=1, or wide=0, serves it"
+            f"holds=0: {at_once} slabs of the {share.stage} convolution are multiplied at a time; to come in turn "
+            f"there must be more, as many for each of {share.blocks} blocks (there are {slabs}); holds=1, or wide=0, "
+            "serves it"
         )
     return of_slab, buffers
 

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from qconv.conversion import Conversion
 from qconv.dtypes import DATA_TYPES
-from qconv.fused import FusedConv2d
+from qconv.fused import Chain
 from qconv.generator import convert, convolution
 from qconv.generator.plan import Plan
 from qconv.problem import Conv2d
@@ -54,12 +54,12 @@ def render(plan: Plan) -> Source:
         return _source("\n".join(render(part).text for part in plan.parts), plan)
     pieces = _pieces(plan)
     own = {"wants": {*plan.wants, *pieces.pop("wants")}}
-    stages = {}
-    for name, stage in plan.stages.items():
+    texts = []
+    for stage in plan.stages.values():
         of_stage = _pieces(stage)
         own["wants"] |= of_stage.pop("wants")
-        stages[name] = _page(stage, of_stage | {"wants": own["wants"]})
-    return _source(_page(plan, pieces | own | stages), plan)
+        texts.append(_page(stage, of_stage | {"wants": own["wants"]}))
+    return _source(_page(plan, pieces | own | {"texts": texts}), plan)
 
 
 def _source(text: str, plan: Plan) -> Source:
@@ -90,8 +90,8 @@ def _pieces(plan: Plan) -> dict[str, Any]:
     problem = plan.problem
     if isinstance(problem, Conversion):
         return convert.context(problem)
-    if isinstance(problem, FusedConv2d):
-        return convolution.context_of_two(problem)
+    if isinstance(problem, Chain):
+        return convolution.context_of_chain(problem)
     assert isinstance(problem, Conv2d)
     return convolution.context(problem)
 

@@ -1,5 +1,5 @@
-"""One of two convolutions in one kernel: a plan whose page is a namespace of that kernel's source. It finds its inputs
-in a tile of pixels in shared memory, or in the image, and leaves its outputs in the other."""
+"""One of several convolutions in one kernel: a plan whose page is a namespace of that kernel's source. The first finds
+its inputs in the image, the last leaves its outputs there; between two lies a tile of pixels in shared memory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from qconv.dtypes import DATA_TYPES
 from qconv.epilogue import has_offset
 from qconv.epilogue import steps as epilogue_steps
 from qconv.errors import Infeasible
+from qconv.fused import MIDS, FusedBlock
 from qconv.generator.convolution import (
     FOLD_THREADS,
     SPREAD_THREADS,
@@ -53,6 +54,7 @@ MOST_UNROLLED_OF_GROUP = 36
 # Words of pixels of the image that a thread asks for together, before its filters.
 MOST_EARLY = 32
 WEIGHTS = "a set of weights"
+STAGES = FusedBlock.STAGES
 
 
 @lru_cache(maxsize=1024)
@@ -66,7 +68,8 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
     name = "taps" if kind == "depthwise" else "fragments"
     says = "the weights as the lanes read them"
     own = Field(name, "int*", "workspace", says, None, words)
-    fields = [f for f in argument_fields(problem, (own,)) if f.name != ("y" if share.stage == "first" else "x")]
+    elsewhere = ("x",) * (share.stage != "first") + ("y",) * (not share.last)  # in shared memory
+    fields = [f for f in argument_fields(problem, (own,)) if f.name not in elsewhere]
     of_both = math.gcd(roles["lane_k"], problem.k)
     at_once = of_both & -of_both
     out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
@@ -74,7 +77,7 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
     alignment = {"w": 1}
     if share.stage == "first":
         alignment["x"] = roles["lane_k"] if kind == "depthwise" else width
-    else:
+    if share.last:
         alignment["y"] = min(16, at_once * out_bytes)
         if problem.quantization.residual != "none":
             alignment["residual"] = min(16, at_once * DATA_TYPES[problem.quantization.residual].bytes)
@@ -98,7 +101,7 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
             Constant("GRID_PIXELS", share.pixels),
             *((Constant("WIDTH", max(4, width), "bytes of the input at a time"),) * loads),
             Constant("K_TAIL", problem.k % roles["slab_k"] != 0, "some channels that are computed do not exist"),
-            *((Constant("VECTOR_K", at_once, "channels that are written at once"),) * (share.stage == "second")),
+            *((Constant("VECTOR_K", at_once, "channels that are written at once"),) * share.last),
             *fold_constants(problem),
         ),
     }
@@ -116,13 +119,14 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
             **roles,
             "stage": share.stage,
             "kind": kind,
+            **_between(share),
             "divided": share.blocks > 1,
             "by_turns": by_turns,
             "offset_in_sums": kind != "matrix" and has_offset(problem.quantization),
             "holds": False,
             "fetches": fetches(share, target),
             "does": ("spread", "fold") if folds else ("spread",),
-            "sink": f"fused/into_{'tile' if share.stage == 'first' else 'image'}.j2",
+            "sink": f"fused/into_{'image' if share.last else 'tile'}.j2",
             "spread_threads": SPREAD_THREADS,
             "asynchronous": target.async_copies and width >= 4,
             "gathers": width == 1,
@@ -133,7 +137,14 @@ def stage_plan(problem: Conv2d, share: Share, target: Target) -> Plan:
 
 
 def _role(field: Field, stage: str) -> str:
-    return {"first": "w1", "second": "w2"}[stage] if field.role == "w" else field.role
+    return f"w{STAGES.index(stage) + 1}" if field.role == "w" else field.role
+
+
+def _between(share: Share) -> dict[str, str]:
+    """The stages before and behind, and what lies between: as the source calls it."""
+    at = STAGES.index(share.stage)
+    before = {"before": STAGES[at - 1], "takes": MIDS[at - 1]} if at else {"before": "", "takes": ""}
+    return before | ({"behind": "", "gives": ""} if share.last else {"behind": STAGES[at + 1], "gives": MIDS[at]})
 
 
 def _check_piece(problem: Conv2d, share: Share, slab_k: int, pixels: int, sums: int) -> None:

@@ -1,14 +1,15 @@
-"""Two convolutions in one line: the faster of one kernel and two is looked up."""
+"""Two or three convolutions in one line: the faster of one kernel and several is looked up."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from qconv.fused import NAMES, OF_EACH, FusedConv2d
+from qconv.fused import MIDS, OF_EACH, WORDS, chain_of
 from qconv.instances.api import conv2d_problem
 from qconv.instances.arguments import device_of
 from qconv.instances.lookup import lookup
+from qconv.problem import Conv2d
 
 # Of a convolution: what says which kernel it is, and no value of a call.
 _SHAPE = ("stride", "dilation", "pad", "groups", "activation", "out_type", "mode")
@@ -18,13 +19,17 @@ def conv2d_conv2d(
     x: Any,
     w1: Any,
     w2: Any,
+    w3: Any = None,
     *,
     first: Mapping[str, Any] | None = None,
     second: Mapping[str, Any] | None = None,
+    third: Mapping[str, Any] | None = None,
     x_scale: Any = 1.0,
     x_zero_point: Any = 0,
     mid_scale: Any = 1.0,
     mid_zero_point: Any = 0,
+    mid2_scale: Any = 1.0,
+    mid2_zero_point: Any = 0,
     y_scale: Any = 1.0,
     y_zero_point: Any = 0,
     residual: Any = None,
@@ -34,34 +39,46 @@ def conv2d_conv2d(
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
-    """`conv2d` of `conv2d`: NHWC `x`, KRSC `w1` and `w2`. What lies between the two is int8 (or the `out_type` of
-    `first`) at `mid_scale` and `mid_zero_point`; where one kernel is faster than two it never reaches memory.
+    """`conv2d` of `conv2d`, with `w3` of another: NHWC `x`, KRSC weights. What lies between the first and the second is
+    int8 (or the `out_type` of `first`) at `mid_scale` and `mid_zero_point`, what lies between the second and the third
+    at `mid2_scale` and `mid2_zero_point`; where one kernel is fastest they never reach memory.
 
-    `first` and `second` hold what else `conv2d` takes of each: stride, dilation, pad, groups, w_scale, w_zero_point,
-    bias, activation with slope, low and high, mode; and `out_type`. The residual is added by the second.
+    `first`, `second` and `third` hold what else `conv2d` takes of each: stride, dilation, pad, groups, w_scale,
+    w_zero_point, bias, activation with slope, low and high, mode; and `out_type`. The residual is added by the last.
     """
-    one, two = dict(first or {}), dict(second or {})
-    for name, given in (("first", one), ("second", two)):
-        if unknown := [key for key in given if key not in (*_SHAPE, *OF_EACH)]:
+    if w3 is None and third is not None:
+        raise ValueError("third={...} was given without w3: give the third convolution's weights, or leave it out")
+    weights = (w1, w2) if w3 is None else (w1, w2, w3)
+    given = {"first": dict(first or {}), "second": dict(second or {}), "third": dict(third or {})}
+    of = dict(list(given.items())[: len(weights)])
+    for name, own in of.items():
+        if unknown := [key for key in own if key not in (*_SHAPE, *OF_EACH)]:
             raise ValueError(
-                f"{name}={{{unknown[0]!r}: ...}} is not known; each of the two takes {', '.join((*_SHAPE, *OF_EACH))}"
+                f"{name}={{{unknown[0]!r}: ...}} is not known; each of the {WORDS[len(of)]} takes "
+                f"{', '.join((*_SHAPE, *OF_EACH))}"
             )
-    problem_1 = conv2d_problem(x, w1, x_zero_point=x_zero_point, y_zero_point=mid_zero_point, **_of_problem(one))
-    mid = _Shaped(problem_1.y_shape, problem_1.quantization.out_type)
-    problem_2 = conv2d_problem(
-        mid, w2, x_zero_point=mid_zero_point, y_zero_point=y_zero_point, residual=residual,
-        residual_zero_point=residual_zero_point, **_of_problem(two),
-    )  # fmt: skip
-    problem = FusedConv2d(problem_1, problem_2)
     values = {
-        **{NAMES["first"][name]: one[name] for name in OF_EACH if name in one},
-        **{NAMES["second"][name]: two[name] for name in OF_EACH if name in two},
         "x_scale": x_scale, "x_zero_point": x_zero_point, "mid_scale": mid_scale, "mid_zero_point": mid_zero_point,
-        "y_scale": y_scale, "y_zero_point": y_zero_point, "residual_scale": residual_scale,
-        "residual_zero_point": residual_zero_point,
+        "mid2_scale": mid2_scale, "mid2_zero_point": mid2_zero_point, "y_scale": y_scale, "y_zero_point": y_zero_point,
+        "residual_scale": residual_scale, "residual_zero_point": residual_zero_point,
     }  # fmt: skip
+    between = MIDS[: len(of) - 1]
+    values = {name: value for name, value in values.items() if w3 is not None or not name.startswith("mid2")}
+    problems: list[Conv2d] = []
+    taken, zero_point = x, x_zero_point
+    for own, w, gives in zip(of.values(), weights, (*between, "y"), strict=True):
+        added = {"residual": residual, "residual_zero_point": residual_zero_point} if gives == "y" else {}
+        given_zero_point = values[f"{gives}_zero_point"]
+        made = conv2d_problem(
+            taken, w, x_zero_point=zero_point, y_zero_point=given_zero_point, **added, **_of_problem(own)
+        )
+        problems.append(made)
+        taken, zero_point = _Shaped(made.y_shape, made.quantization.out_type), given_zero_point
+    problem = chain_of(problems)
+    for stage, own in of.items():
+        values |= {problem.names(stage)[name]: own[name] for name in OF_EACH if name in own}
     instance = lookup(problem, device or device_of(x))
-    arrays = (x, w1, w2) if residual is None else (x, w1, w2, residual)
+    arrays = (x, *weights) if residual is None else (x, *weights, residual)
     return instance(*arrays, out=out, stream=stream, **values)
 
 
@@ -70,7 +87,7 @@ def _of_problem(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Shaped:
-    """What lies between the two: known by its shape and type alone."""
+    """What lies between two: known by its shape and type alone."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
         self.shape = shape

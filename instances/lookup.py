@@ -67,7 +67,6 @@ def load(plan: Plan, device: Device, origin: str, reason: str, toolchain: str | 
     if plan.parts:
         first, second = (load(part, device, origin, reason, toolchain) for part in plan.parts)
         assert isinstance(first, Instance)
-        assert isinstance(second, Instance)
         return Pair(plan, first, second, device, origin, reason)
     binary = build(plan, toolchain)
     return Instance(plan, binary, device.load(plan, binary), device, origin, reason)

@@ -1,4 +1,5 @@
-"""Two instances in turn, with what the first gives and the second takes: called as one."""
+"""Two instances in turn, with what the first gives and the second takes: called as one. Of three convolutions the
+second is of two, and may be such a pair itself."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 from qconv.device import Device
 from qconv.device.cache import Binary
-from qconv.fused import FusedConv2d
+from qconv.fused import Chain
 from qconv.generator import Plan
 from qconv.instances.instance import Bound, Instance, Packed, arrays_by_name, in_order
 
@@ -16,7 +17,7 @@ from qconv.instances.instance import Bound, Instance, Packed, arrays_by_name, in
 class PackedPair:
     """The weights of both, packed: see `Packed`."""
 
-    def __init__(self, pair: Pair, first: Packed, second: Packed) -> None:
+    def __init__(self, pair: Pair, first: Packed, second: Packed | PackedPair) -> None:
         self.instance = pair
         self.first, self.second = first, second
 
@@ -25,8 +26,7 @@ class PackedPair:
             return self.prepare(inputs, out, overlap)(stream)
 
     def beside(self, *weights: Any) -> PackedPair:
-        w1, w2 = weights
-        return PackedPair(self.instance, self.first.beside(w1), self.second.beside(w2))
+        return PackedPair(self.instance, self.first.beside(weights[0]), self.second.beside(*weights[1:]))
 
     def bind(self, *inputs: Any, out: Any = None, overlap: bool = False) -> Bound:
         bound = self.prepare(inputs, out, overlap)
@@ -54,18 +54,18 @@ class PackedPair:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """What `lookup` gives for two convolutions that are faster apart than in one kernel."""
+    """What `lookup` gives for convolutions that are faster apart than in one kernel."""
 
     plan: Plan
     first: Instance
-    second: Instance
+    second: Chosen
     device: Device
     origin: str
     reason: str
 
     @property
-    def problem(self) -> FusedConv2d:
-        assert isinstance(self.plan.problem, FusedConv2d)
+    def problem(self) -> Chain:
+        assert isinstance(self.plan.problem, Chain)
         return self.plan.problem
 
     @property
@@ -75,14 +75,13 @@ class Pair:
 
     def pack(self, *weights: Any, stream: Any = None, **named: Any) -> PackedPair:
         weights = (*weights, *(named.pop(name) for name in self.problem.packed[len(weights) :] if name in named))
-        if len(weights) != 2:
+        if len(weights) != len(self.problem.packed):
             raise ValueError(f"{len(weights)} arrays were given to pack; it takes {', '.join(self.problem.packed)}")
         layout = {"w_layout": named.pop("w_layout")} if "w_layout" in named else {}
         values = {name: self.device.download(value) for name, value in named.items()}
         self.problem.checked(values)
-        of = {stage: self.problem.of_stage(stage, values) for stage in ("first", "second")}
-        first = self.first.pack(weights[0], stream=stream, **of["first"], **layout)
-        second = self.second.pack(weights[1], stream=stream, **of["second"], **layout)
+        first = self.first.pack(weights[0], stream=stream, **self.problem.of_stage("first", values), **layout)
+        second = self.second.pack(*weights[1:], stream=stream, **self.problem.of_rest(values), **layout)
         return PackedPair(self, first, second)
 
     def bind(self, *inputs: Any, out: Any = None, overlap: bool = False, **parameters: Any) -> Bound:

@@ -1,19 +1,20 @@
-"""Random pairs of convolutions for the family that runs two in one kernel, and configs for them.
+"""Random chains of convolutions for the families that run two or three in one kernel, and configs for them.
 
 Like `random_problems`, whose decks and quantizations these are.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 
 from random_problems import Decks, quantization
 
 from qconv.errors import Infeasible
-from qconv.fused import FusedConv2d
-from qconv.generator import FAMILIES, Config, Plan
-from qconv.generator.fused_space import Fused
+from qconv.fused import Chain, chain_of
+from qconv.generator import FAMILIES, Config, Family, Plan
+from qconv.generator.fused_space import Block, Fused
 from qconv.generator.share import atom_of, is_depthwise
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
@@ -38,17 +39,22 @@ TILE = Fused(
     second_m=1,
     second_n=2,
 )
+SMALLEST = Block(
+    **vars(replace(TILE, tile_h=2, first_n=1, second_n=1)),
+    third_m=1,
+    third_n=1,
+)
 
 
-def fused_problems(seed: int, count: int, target: Target) -> list[FusedConv2d]:
-    """Such as the target's matrix instructions serve."""
-    rng = random.Random(f"fused {seed}")
-    decks, later = Decks(rng), Decks(rng)
-    found: list[FusedConv2d] = []
+def fused_problems(seed: int, count: int, target: Target, stages: int = 2) -> list[Chain]:
+    """Such as the target's matrix instructions serve, with tiles that fit its shared memory."""
+    rng = random.Random(f"fused {seed}" if stages == 2 else f"block {seed}")
+    decks = [Decks(rng) for _ in range(stages)]
+    found: list[Chain] = []
     while len(found) < count:
-        problem = _problem(rng, decks, later)
-        both = (problem.first, problem.second)
-        if all(is_depthwise(one) or atom_of(one, target) is not None for one in both):
+        problem = _problem(rng, decks)
+        served = all(is_depthwise(one) or atom_of(one, target) is not None for one in problem.stages.values())
+        if served and (stages == 2 or _plan(problem, SMALLEST, target) is not None):
             found.append(problem)
     return found
 
@@ -59,19 +65,23 @@ def kind_of(problem: Conv2d) -> str:
     return "pw" if problem.r * problem.s == 1 else "dense"
 
 
-def _problem(rng: random.Random, decks: Decks, later: Decks) -> FusedConv2d:
-    pair = decks.deal("pair", [(a, b) for a in KINDS for b in KINDS])
-    h, w = decks.deal("image", IMAGES)
-    c = decks.deal("c", CHANNELS)
-    # Decks of their own: dealt from one, the two would always differ alike.
-    first, second = quantization(decks), quantization(later)
-    # What lies between is a byte.
-    out, zero = decks.deal("between", [(t, z) for t in ("int8", "uint8") for z in (False, True)])
-    first = _requantized(first, out, zero)
-    second = replace(second, x_type=out, x_zero_point=zero, mode=replace(second.mode, correction="int32"))
-    one = _conv(rng, decks, pair[0], decks.deal("n", (1, 2, 3)), h, w, c, first)
-    two = _conv(rng, later, pair[1], one.n, one.oh, one.ow, one.k, second)
-    return FusedConv2d(one, two)
+def _problem(rng: random.Random, decks: list[Decks]) -> Chain:
+    """Decks of their own for each: dealt from one, all would always differ alike."""
+    kinds = decks[0].deal("kinds", list(itertools.product(KINDS, repeat=len(decks))))
+    h, w = decks[0].deal("image", IMAGES)
+    c = decks[0].deal("c", CHANNELS)
+    specs = [quantization(own) for own in decks]
+    for at in range(len(decks) - 1):  # what lies between is a byte
+        out, zero = decks[at].deal("between", [(t, z) for t in ("int8", "uint8") for z in (False, True)])
+        specs[at] = _requantized(specs[at], out, zero)
+        mode = replace(specs[at + 1].mode, correction="int32")
+        specs[at + 1] = replace(specs[at + 1], x_type=out, x_zero_point=zero, mode=mode)
+    n = decks[0].deal("n", (1, 2, 3))
+    chain: list[Conv2d] = []
+    for own, kind, q in zip(decks, kinds, specs, strict=True):
+        chain.append(_conv(rng, own, kind, n, h, w, c, q))
+        h, w, c = chain[-1].oh, chain[-1].ow, chain[-1].k
+    return chain_of(chain)
 
 
 def _requantized(q: Quantization, out: str, zero: bool) -> Quantization:
@@ -99,24 +109,26 @@ def _conv(rng: random.Random, decks: Decks, kind: str, n: int, h: int, w: int, c
     return Conv2d(n, h, w, c, k, r, s, stride, dilation, pads, groups, quantization=q)  # type: ignore[arg-type]
 
 
-def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan:
+def fused_plan(problem: Chain, target: Target, seed: object) -> Plan:
     """A config at random: each value of a choice as likely as the others, where it serves."""
     rng = random.Random(f"{problem} {seed}")
-    family = FAMILIES["fused"]
+    family = family_of(problem)
     for _ in range(300):
         values = {name: rng.choice(choices) for name, choices in family.choices.items()}
         if not target.async_copies:
             values |= {"holds": 0, "teams": 1}
-        if rng.random() < 0.2:  # few have slabs for several blocks
+        if rng.random() < 0.2 and len(problem.STAGES) == 2:  # few have slabs for several blocks
             values |= {"teams": 1, "shares": rng.choice((2, 4, 4)), "warps": 4, "first_n": 1, "second_n": 1}
         if not target.warpgroups:
             values["wide"] = 0
         elif rng.random() < 0.5:  # few problems have two that warpgroups multiply
-            values |= {"holds": 2, "wide": rng.choice((1, 2, 2)), "first_m": 1, "second_m": 1, "shares": 1}
+            values |= {"holds": 2, "wide": rng.choice((1, 2, 2)), "shares": 1}
+            values |= {f"{stage}_m": 1 for stage in problem.STAGES}
             values["tile_w"] = rng.choice((values["tile_w"], 8))  # which stride 2 needs
         elif rng.random() < 0.3:  # few have slabs that come in turn
-            values |= {"teams": 1, "holds": 0, "wide": 1, "second_m": 1, "second_n": 1}
-        for stage, one in (("first", problem.first), ("second", problem.second)):
+            last = problem.STAGES[-1]
+            values |= {"teams": 1, "holds": 0, "wide": 1, f"{last}_m": 1, f"{last}_n": 1}
+        for stage, one in problem.stages.items():
             if one.k > 40 and values["shares"] == 1 and rng.random() < 0.3:  # few have so many channels
                 values |= {f"{stage}_m": 1, f"{stage}_n": rng.choice((6, 10, 12))}
         made = _plan(problem, family.config(**values), target)
@@ -128,8 +140,12 @@ def fused_plan(problem: FusedConv2d, target: Target, seed: object) -> Plan:
     return next(plan for config in every if (plan := _plan(problem, config, target)) is not None)
 
 
-def _plan(problem: FusedConv2d, config: Config, target: Target) -> Plan | None:
+def family_of(problem: Chain) -> Family:
+    return FAMILIES["fused" if len(problem.STAGES) == 2 else "block"]
+
+
+def _plan(problem: Chain, config: Config, target: Target) -> Plan | None:
     try:
-        return FAMILIES["fused"].plan(problem, config, target)
+        return family_of(problem).plan(problem, config, target)
     except Infeasible:
         return None

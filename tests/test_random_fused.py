@@ -1,7 +1,9 @@
-"""Random pairs of convolutions through the family that runs two in one kernel, on the CPU device: tolerance 0."""
+"""Random chains of convolutions through the families that run two or three in one kernel, on the CPU device: tolerance
+0."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from exactness import check_all
 from random_fused import KINDS, fused_plan, fused_problems, kind_of
 
+from qconv.fused import FusedBlock
 from qconv.generator import FAMILIES, Plan
 from qconv.target import TARGETS
 
@@ -22,11 +25,12 @@ LONG = {
     "cpu.gfx1100": 40,
     "cpu.gfx1201": 40,
 }
+LONG_OF_THREE = {"cpu.sm_90a": 120, "cpu.sm_80": 20, "cpu.sm_75": 20, "cpu.gfx942": 20, "cpu.gfx1201": 20}
 FAST, FAST_SEED, LONG_SEED = 3, 1, 2
 
 
-def plans(name: str, seed: int, count: int, first: int) -> list[Plan]:
-    chosen = list(enumerate(fused_problems(seed, count, TARGETS[name])))[first : first + CHUNK]
+def plans(name: str, seed: int, count: int, first: int, stages: int = 2) -> list[Plan]:
+    chosen = list(enumerate(fused_problems(seed, count, TARGETS[name], stages)))[first : first + CHUNK]
     return [fused_plan(problem, TARGETS[name], index) for index, problem in chosen]
 
 
@@ -35,12 +39,25 @@ def test_a_random_config(name: str) -> None:
     check_all(plans(name, FAST_SEED, FAST, 0)[:FAST], 0)
 
 
+@pytest.mark.parametrize("name", LONG_OF_THREE)
+def test_a_random_config_of_three(name: str) -> None:
+    check_all(plans(name, FAST_SEED, FAST, 0, stages=3), 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "first"), [(n, first) for n, count in LONG.items() for first in range(0, count, CHUNK)]
 )
 def test_many_random_configs(name: str, first: int) -> None:
     check_all(plans(name, LONG_SEED, LONG[name], first), first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "first"), [(n, first) for n, count in LONG_OF_THREE.items() for first in range(0, count, CHUNK)]
+)
+def test_many_random_configs_of_three(name: str, first: int) -> None:
+    check_all(plans(name, LONG_SEED, LONG_OF_THREE[name], first, stages=3), first)
 
 
 def features(plan: Plan) -> set[tuple[str, Any]]:
@@ -85,3 +102,21 @@ def test_the_many_have_every_choice_and_kind() -> None:
     ):
         wanted |= {(name, flag) for flag in (False, True)}
     assert not (missing := {feature for feature in wanted if not seen[feature]}), f"{missing} never occur"
+
+
+@pytest.mark.slow
+def test_the_many_of_three_have_every_kind() -> None:
+    every = [plan for first in range(0, 120, CHUNK) for plan in plans("cpu.sm_90a", LONG_SEED, 120, first, stages=3)]
+    of_chain = ("teams", "holds", "wide")  # the others are a stage's, and pairs have all of them
+    wanted: set[tuple[str, Any]] = {(name, value) for name in of_chain for value in FAMILIES["block"].choices[name]}
+    wanted -= {("wide", 3)}  # one problem in a hundred could: test_sanitizers_fused has it
+    wanted |= {(f"{at} kinds", kinds) for at in (0, 1) for kinds in itertools.product(KINDS, repeat=2)}
+    wanted |= {(f"{stage} kind", kind) for stage in FusedBlock.STAGES for kind in ("depthwise", "matrix", "warpgroup")}
+    seen: set[tuple[str, Any]] = set()
+    for plan in every:
+        assert isinstance(plan.problem, FusedBlock)
+        seen |= {(name, getattr(plan.config, name)) for name in of_chain}
+        kinds = [kind_of(one) for one in plan.problem.stages.values()]
+        seen |= {(f"{at} kinds", both) for at, both in enumerate(itertools.pairwise(kinds))}
+        seen |= {(f"{name} kind", stage.roles["kind"]) for name, stage in plan.stages.items()}
+    assert not (missing := wanted - seen), f"{missing} never occur"

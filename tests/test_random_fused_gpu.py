@@ -1,4 +1,4 @@
-"""Random pairs of convolutions in one kernel on the first GPU, bit for bit against the oracle.
+"""Random chains of convolutions in one kernel on the first GPU, bit for bit against the oracle.
 
 Under compute-sanitizer, which sees what the results need not show, a few launches suffice:
 
@@ -19,6 +19,7 @@ from qconv.errors import Infeasible
 from qconv.generator.fused_space import Fused
 
 COUNT, CHUNK, SEED = 200, 10, 7
+COUNT_OF_THREE = 80
 
 WIDE = {"warps": 4, "residents": 1, "teams": 2, "shares": 1, "holds": 1, "first_m": 1, "second_m": 1}
 BOTH = [WIDE | {"holds": 2, "wide": wide, "tile_w": 8} for wide in (1, 2)]
@@ -42,6 +43,27 @@ def check_some(gpu: Device, first: int, count: int) -> None:
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
 def test_a_random_config(first: int, gpu: Device) -> None:
     check_some(gpu, first, CHUNK)
+
+
+@pytest.mark.parametrize("first", range(0, COUNT_OF_THREE, CHUNK))
+def test_a_random_config_of_three(first: int, gpu: Device) -> None:
+    every = fused_problems(SEED, COUNT_OF_THREE, gpu.target, stages=3)
+    for index, problem in list(enumerate(every))[first : first + CHUNK]:
+        plan = fused_plan(problem, gpu.target, index)
+        check(plan, gpu, seed=index)
+        assert isinstance(plan.config, Fused)
+        for others in (
+            {"holds": 2, "wide": 1},
+            {"holds": 2, "wide": 2},
+            {"holds": 3, "wide": 3},
+            {"holds": 0, "wide": 1},
+        ):
+            pieces = {f"{stage}_m": 1 for stage in problem.STAGES}
+            config = replace(plan.config, warps=4, tile_w=8, **others, **pieces)
+            try:
+                check(generator.plan(problem, config, gpu.target), gpu, seed=index)
+            except Infeasible:
+                continue
 
 
 def test_a_few_for_the_sanitizer(gpu: Device) -> None:

@@ -1,4 +1,4 @@
-"""Two convolutions in one kernel, under the sanitizers of the CPU device: only planted bugs are found."""
+"""Two and three convolutions in one kernel, under the sanitizers of the CPU device: only planted bugs are found."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from random_fused import TILE, fused_plan, fused_problems
 from test_sanitizers_mma import EARLY, LATE, OVERFLOW, RACE, READ, WRITE, WRONG, Planted, check, check_planted
 
-from qconv import Conv2d, FusedConv2d, Quantization, generator
+from qconv import Conv2d, Quantization, generator
+from qconv.fused import chain_of
 from qconv.generator import Plan
+from qconv.generator.fused_space import Block
 from qconv.target import TARGETS
 
 GIVES = Quantization("int8", "int8", "int8", True, True, False, True, "int32", "relu6")
@@ -25,12 +27,14 @@ def conv(kind: str, c: int, k: int, q: Quantization) -> Conv2d:
 
 
 def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, **config: int) -> Plan:
-    one, two = kinds.split()
+    *givers, taker = kinds.split()
     # Warpgroups do not add up the windows.
     gives, takes = (replace(q, w_zero_point=q.w_zero_point and not config.get("wide")) for q in (GIVES, TAKES))
-    first = conv(one, c, 32, gives)
-    second = replace(conv(two, first.k, k, takes), h=first.oh, w=first.ow)
-    return generator.plan(FusedConv2d(first, second), replace(TILE, **config), TARGETS[target])
+    chain = [conv(givers[0], c, 32, gives)]
+    for kind, channels, q in [*((kind, 32, gives) for kind in givers[1:]), (taker, k, takes)]:
+        chain.append(replace(conv(kind, chain[-1].k, channels, q), h=chain[-1].oh, w=chain[-1].ow))
+    tile = TILE if len(chain) == 2 else Block(**vars(TILE), third_m=1, third_n=2)
+    return generator.plan(chain_of(chain), replace(tile, **config), TARGETS[target])
 
 
 UNDEFINED = "undefined behaviour"
@@ -63,6 +67,12 @@ PLANS = {
     "registers": plan_of("cpu.sm_75", "dense dense"),
     "mfma": plan_of("cpu.gfx942", "pw dense", first_n=1, second_n=1),
     "wmma, copies of operands": plan_of("cpu.gfx1100", "dw pw", second_n=1),
+    "pw, dw, pw": plan_of(SM_80, "pw dw pw", holds=2),
+    "pw, dw, dense": plan_of(SM_80, "pw dw dense"),
+    "pw, dw, pw, teams": plan_of(SM_90A, "pw dw pw", teams=2, holds=2, wide=2),
+    "pw, dw, pw, streamed": plan_of(SM_90A, "pw dw pw", k=72, warps=16, wide=1, third_n=1),
+    "pw, dense, pw, all of warpgroups": plan_of(SM_90A, "pw dense pw", holds=3, wide=3),
+    "dw, pw, dw": plan_of("cpu.gfx942", "dw pw dw"),
 }
 QUICK = {"dw, pw", "no barrier between the two"}
 
@@ -263,6 +273,20 @@ PLANTED = {
         "PER_PIXEL = (C + WIDTH - 1) / WIDTH + 1,",
         "address",
         OVERFLOW,
+    ),
+    "no barrier before the third": Planted(
+        "pw, dw, pw",
+        "shared.mid, mid2);\n        tile::barrier();\n",
+        "shared.mid, mid2);\n",
+        "thread",
+        RACE,
+        "conv2d_conv2d_conv2d",
+    ),
+    "the second's pixels are where the third's are": Planted(
+        "pw, dw, dense", "return mid2_row() * MID_STRIDE_H", "return row * MID_STRIDE_H", "address", WRONG
+    ),
+    "the third's padding is the second's": Planted(
+        "pw, dw, dense", "third::padding_byte(args.third)", "second::padding_byte(args.second)", "address", WRONG
     ),
     "a word of weights past the last": Planted(
         "dw, pw", "if (index >= ALL_SLABS * STEPS * STEP_WORDS) return;", "", "address", OVERFLOW

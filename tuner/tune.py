@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from qconv import generator
 from qconv.device import Device
 from qconv.device.compile import compiler_for
-from qconv.fused import FusedConv2d
+from qconv.fused import Chain
 from qconv.generator import Config, Plan
 from qconv.instances.lookup import choose
 from qconv.op import Problem
@@ -75,8 +75,8 @@ def tune(
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
     with own as child, Ahead(toolchain) as ahead:
         child.start()
-        if isinstance(problem, FusedConv2d):
-            for one in (problem.first, problem.second):
+        if isinstance(problem, Chain):
+            for one in (problem.first, problem.rest):
                 tune(one, device, database, trials=trials, seed=seed, shipped=shipped, child=child, watch=watch)
         plans, _ = generator.space(problem, device.target)
         others = _apart(problem, device, layers)
@@ -124,8 +124,8 @@ def tune(
 
 
 def _apart(problem: Problem, device: Device, layers: Layered) -> list[Plan]:
-    """What competes with one kernel for two convolutions: the winners of each."""
-    if not isinstance(problem, FusedConv2d):
+    """What competes with one kernel for a chain: the winners of the first and of the rest."""
+    if not isinstance(problem, Chain):
         return []
     return [generator.apart_plan(problem, device.target, lambda one: choose(one, device, layers)[0].config)]
 

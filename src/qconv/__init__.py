@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         KernelMissing,
         LaunchError,
     )
-    from qconv.fused import FusedConv2d
+    from qconv.fused import FusedBlock, FusedConv2d
     from qconv.instances.api import conv1d, conv2d, conv3d, conv_transpose2d
     from qconv.instances.conversion_api import choose_qparams, dequantize, quantize, quantize_dynamic, requantize
     from qconv.instances.fused_api import conv2d_conv2d
@@ -32,7 +32,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "qconv.errors": (*("CompileError", "DatabaseError", "DeviceError", "Infeasible", "KernelMissing", "LaunchError"),),
-    "qconv.fused": ("FusedConv2d",),
+    "qconv.fused": ("FusedBlock", "FusedConv2d"),
     "qconv.instances.api": ("conv1d", "conv2d", "conv3d", "conv_transpose2d"),
     "qconv.instances.conversion_api": (
         *("choose_qparams", "dequantize", "quantize", "quantize_dynamic", "requantize"),
@@ -53,6 +53,7 @@ __all__ = [
     "Conv2d",
     "DatabaseError",
     "DeviceError",
+    "FusedBlock",
     "FusedConv2d",
     "Infeasible",
     "Instance",

@@ -1,145 +1,206 @@
-"""Two convolutions of which the second takes what the first gives. What lies between them is requantized as the first
-one's specification says, and need not exist in memory."""
+"""Convolutions of which each takes what the one before gives. What lies between two is requantized as the earlier one's
+specification says, and need not exist in memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from qconv.op import Problem, Tensor
 from qconv.problem import Conv2d
-from qconv.quantization import X_TYPES, Parameters
+from qconv.quantization import X_TYPES
 
-BETWEEN = "+"  # the keys of the two
+BETWEEN = "+"  # the keys of the convolutions
 
-# What both have.
+# What each has of its own.
 OF_EACH = ("w_scale", "w_zero_point", "bias", "slope", "low", "high")
-# What each of the two takes of a call's parameters, by its own name for it. The scale and the zero point of what lies
-# between them are the output's of one and the input's of the other.
-NAMES = {
-    "first": {
-        "x_scale": "x_scale",
-        "x_zero_point": "x_zero_point",
-        "y_scale": "mid_scale",
-        "y_zero_point": "mid_zero_point",
-        **{name: f"first_{name}" for name in OF_EACH},
-    },
-    "second": {
-        "x_scale": "mid_scale",
-        "x_zero_point": "mid_zero_point",
-        **{name: name for name in ("y_scale", "y_zero_point", "residual_scale", "residual_zero_point")},
-        **{name: f"second_{name}" for name in OF_EACH},
-    },
-}
+# What the first gives, and what the second of three gives: the scale and the zero point of what lies between are the
+# output's of one and the input's of the next.
+MIDS = ("mid", "mid2")
+WORDS = {2: "two", 3: "three"}
 
 
-@dataclass(frozen=True)
-class FusedParameters:
-    first: Parameters
-    second: Parameters
+class Chain(Problem):
+    """NHWC. The weights are `w1`, `w2`, ...; a residual is the last one's."""
 
-
-@dataclass(frozen=True, eq=False)
-class FusedConv2d(Problem):
-    """`second` of `first` of x. NHWC; the weights are `w1` and `w2`, and a residual is the second's."""
-
-    op: ClassVar[str] = "conv2d_conv2d"
+    STAGES: ClassVar[tuple[str, ...]]
     first: Conv2d
-    second: Conv2d
-    key: str = field(init=False, repr=False)
-    _hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("first", "second"):
+        for name in self.STAGES:
             problem = getattr(self, name)
             if not isinstance(problem, Conv2d):
                 raise ValueError(f"{name}={problem!r} must be a qconv.Conv2d")
             if problem.layout != "nhwc":
-                raise ValueError(f"{name} has layout={problem.layout}: two convolutions in one take and give nhwc")
-        self._check_chain()
-        self._name(f"{self.first}{BETWEEN}{self.second}")
+                raise ValueError(f"{name} has layout={problem.layout}: convolutions in one kernel take and give nhwc")
+        for giver, taker in pairwise(self.STAGES):
+            self._check_link(giver, taker)
+        self._name(BETWEEN.join(map(str, self.stages.values())))
 
-    def _check_chain(self) -> None:
-        first, second = self.first, self.second
-        if first.y_shape != second.x_shape:
+    def _check_link(self, giver: str, taker: str) -> None:
+        one, two = self.stages[giver], self.stages[taker]
+        if one.y_shape != two.x_shape:
             raise ValueError(
-                f"the second takes {second.x_shape}, but the first gives {first.y_shape} (N, H, W, channels): make "
+                f"the {taker} takes {two.x_shape}, but the {giver} gives {one.y_shape} (N, H, W, channels): make "
                 "them equal"
             )
-        given, taken = first.quantization, second.quantization
+        given, taken = one.quantization, two.quantization
         if given.out_type not in X_TYPES:
             raise ValueError(
-                f"the first gives {given.out_type}: the second multiplies {' or '.join(X_TYPES)}, so requantize to one"
+                f"the {giver} gives {given.out_type}: the {taker} multiplies {' or '.join(X_TYPES)}, so requantize to "
+                "one"
             )
         if given.out_type != taken.x_type:
-            raise ValueError(f"the first gives {given.out_type}, but the second has x_type={taken.x_type}")
+            raise ValueError(f"the {giver} gives {given.out_type}, but the {taker} has x_type={taken.x_type}")
         if given.y_zero_point != taken.x_zero_point:
             raise ValueError(
-                f"y_zero_point={given.y_zero_point} of the first, but x_zero_point={taken.x_zero_point} of the second: "
-                "they are one zero point, so give both or none"
+                f"y_zero_point={given.y_zero_point} of the {giver}, but x_zero_point={taken.x_zero_point} of the "
+                f"{taker}: they are one zero point, so give both or none"
             )
         if given.residual != "none":
-            raise ValueError(f"the first has residual={given.residual}: only the second can add one; run the two apart")
+            raise ValueError(
+                f"the {giver} has residual={given.residual}: only the {self.STAGES[-1]} can add one; run them apart"
+            )
+
+    @property
+    def stages(self) -> dict[str, Conv2d]:
+        return {name: getattr(self, name) for name in self.STAGES}
+
+    @property
+    def last(self) -> Conv2d:
+        return self.stages[self.STAGES[-1]]
+
+    @property
+    def rest(self) -> Problem:
+        """What is behind the first, where the two run apart."""
+        raise NotImplementedError
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        x, w1 = self.first.inputs
-        _, w2, *residual = self.second.inputs
-        return (x, Tensor("w1", w1.shape, w1.dtype), Tensor("w2", w2.shape, w2.dtype), *residual)
+        weights = [one.inputs[1] for one in self.stages.values()]
+        named = (Tensor(name, w.shape, w.dtype) for name, w in zip(self.packed, weights, strict=True))
+        return (self.first.inputs[0], *named, *self.last.inputs[2:])
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        return self.second.outputs
+        return self.last.outputs
 
     @property
     def y_shape(self) -> tuple[int, ...]:
-        return self.second.y_shape
+        return self.last.y_shape
 
     @property
     def mid_bytes(self) -> int:
-        """What the two would write and read between them, once."""
-        return self.first.pixels * self.first.k
+        """What they would write and read between them, once."""
+        return sum(one.pixels * one.k for one in list(self.stages.values())[:-1])
 
     @property
     def operations(self) -> int:
-        return self.first.operations + self.second.operations
+        return sum(one.operations for one in self.stages.values())
 
     @property
     def io_bytes(self) -> int:
-        return self.first.io_bytes + self.second.io_bytes - 2 * self.mid_bytes
+        return sum(one.io_bytes for one in self.stages.values()) - 2 * self.mid_bytes
 
     @property
     def extents(self) -> dict[str, int]:
-        return {f"{stage}_{name}": n for stage in NAMES for name, n in getattr(self, stage).extents.items()}
+        return {f"{stage}_{name}": n for stage, one in self.stages.items() for name, n in one.extents.items()}
 
     @property
     def kinds(self) -> tuple[object, ...]:
-        return self.first.kinds + self.second.kinds
+        return tuple(kind for one in self.stages.values() for kind in one.kinds)
 
     @property
     def packed(self) -> tuple[str, ...]:
-        return ("w1", "w2")
+        return tuple(f"w{i + 1}" for i in range(len(self.STAGES)))
 
     def relayout(self, named: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         axes = self.first.relayout(named)
         return dict.fromkeys(self.packed, axes["w"]) if axes else {}
 
+    def names(self, stage: str) -> dict[str, str]:
+        """What a stage takes of a call's parameters, by its own name for it."""
+        at, last = self.STAGES.index(stage), len(self.STAGES) - 1
+        x, y = MIDS[at - 1] if at else "x", MIDS[at] if at < last else "y"
+        ends = (("x", x), ("y", y))
+        named = {f"{own}_{what}": f"{of}_{what}" for own, of in ends for what in ("scale", "zero_point")}
+        if at == last:
+            named |= {name: name for name in ("residual_scale", "residual_zero_point")}
+        return named | {name: f"{stage}_{name}" for name in OF_EACH}
+
     def of_stage(self, stage: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """What one of the two is given of a call's parameters, by its own names."""
-        q = getattr(self, stage).quantization
+        """What one of them is given of a call's parameters, by its own names."""
+        q = self.stages[stage].quantization
         # A sum that is not scaled has no use for the scale of what lies between.
-        used = {own: name for own, name in NAMES[stage].items() if own != "x_scale" or q.scaled}
+        used = {own: name for own, name in self.names(stage).items() if own != "x_scale" or q.scaled}
         return {own: parameters[name] for own, name in used.items() if name in parameters}
 
-    def checked(self, parameters: dict[str, Any]) -> FusedParameters:
-        known = list(dict.fromkeys(name for names in NAMES.values() for name in names.values()))
+    def of_rest(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """What is given to all behind the first, by their names where those are a problem of their own."""
+        rest, behind = self.rest, self.STAGES[1:]
+        if not isinstance(rest, Chain):
+            return self.of_stage(behind[0], parameters)
+        given: dict[str, Any] = {}
+        for ours, theirs in zip(behind, rest.STAGES, strict=True):
+            names = rest.names(theirs)
+            given |= {names[own]: value for own, value in self.of_stage(ours, parameters).items()}
+        return given
+
+    def checked(self, parameters: dict[str, Any]) -> SimpleNamespace:
+        """Those of each stage, under its name."""
+        known = list(dict.fromkeys(name for stage in self.STAGES for name in self.names(stage).values()))
         for name in parameters:
             if name not in known:
-                raise ValueError(f"{name!r} is no parameter of two convolutions in one; they are {', '.join(known)}")
-        values = {}
-        for stage in NAMES:
+                raise ValueError(
+                    f"{name!r} is no parameter of {WORDS[len(self.STAGES)]} convolutions in one; they are "
+                    f"{', '.join(known)}"
+                )
+        values = SimpleNamespace()
+        for stage, one in self.stages.items():
             try:
-                values[stage] = getattr(self, stage).checked(self.of_stage(stage, parameters))
+                setattr(values, stage, one.checked(self.of_stage(stage, parameters)))
             except ValueError as error:
                 raise ValueError(f"of the {stage} convolution: {error}") from None
-        return FusedParameters(**values)
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class FusedConv2d(Chain):
+    """`second` of `first` of x."""
+
+    op: ClassVar[str] = "conv2d_conv2d"
+    STAGES: ClassVar[tuple[str, ...]] = ("first", "second")
+    first: Conv2d
+    second: Conv2d
+    key: str = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    @property
+    def rest(self) -> Conv2d:
+        return self.second
+
+
+@dataclass(frozen=True, eq=False)
+class FusedBlock(Chain):
+    """`third` of `second` of `first` of x: an inverted residual, which expands, filters and projects."""
+
+    op: ClassVar[str] = "conv2d_conv2d_conv2d"
+    STAGES: ClassVar[tuple[str, ...]] = ("first", "second", "third")
+    first: Conv2d
+    second: Conv2d
+    third: Conv2d
+    key: str = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    @property
+    def rest(self) -> FusedConv2d:
+        return FusedConv2d(self.second, self.third)
+
+
+def chain_of(problems: list[Conv2d]) -> Chain:
+    kinds = {len(kind.STAGES): kind for kind in (FusedConv2d, FusedBlock)}
+    if len(problems) not in kinds:
+        raise ValueError(f"{len(problems)} convolutions: {' or '.join(WORDS.values())} are one kernel")
+    return kinds[len(problems)](*problems)

@@ -7,7 +7,7 @@ import numpy as np
 from qconv.conversion import Conversion
 from qconv.conversion import reference as conversion_reference
 from qconv.epilogue import steps
-from qconv.fused import FusedConv2d
+from qconv.fused import Chain
 from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.quantization import Parameters
@@ -22,11 +22,13 @@ def compute(problem: Problem, drawn: Sample) -> tuple[Array, ...]:
     """The outputs that every kernel must give, bit for bit."""
     if isinstance(problem, Conversion):
         return conversion_reference.compute(problem, drawn.arrays)
-    if isinstance(problem, FusedConv2d):
-        x, w1, w2, *residual = drawn.arrays
+    if isinstance(problem, Chain):
         values = problem.checked(drawn.parameters)
-        mid = conv2d(problem.first, x, w1, values.first)
-        return (conv2d(problem.second, mid, w2, values.second, *residual),)
+        x, *others = drawn.arrays
+        for stage, one in problem.stages.items():
+            w, *others = others
+            x = conv2d(one, x, w, getattr(values, stage), *(others if one is problem.last else ()))
+        return (x,)
     assert isinstance(problem, Conv2d)
     x, w, *residual = drawn.arrays
     return (conv2d(problem, x, w, problem.checked(drawn.parameters), *residual),)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from qconv.conversion import Conversion
 from qconv.conversion import sample as conversion_sample
 from qconv.dtypes import RANGES
-from qconv.fused import NAMES, FusedConv2d
+from qconv.fused import Chain
 from qconv.op import Problem
 from qconv.problem import Conv2d
 
@@ -31,25 +31,24 @@ def draw(problem: Problem, seed: int, fixed: dict[str, int] | None = None) -> Sa
     if isinstance(problem, Conversion):
         return Sample(conversion_sample.draw(problem, seed))
     rng = np.random.default_rng(seed)
-    if isinstance(problem, FusedConv2d):
-        return _draw_fused(problem, rng, fixed or {})
+    if isinstance(problem, Chain):
+        return _draw_chain(problem, rng, fixed or {})
     assert isinstance(problem, Conv2d)
     return _draw_conv2d(problem, rng, fixed or {})
 
 
-def _draw_fused(problem: FusedConv2d, rng: np.random.Generator, fixed: dict[str, int]) -> Sample:
-    first = _draw_conv2d(problem.first, rng, problem.of_stage("first", fixed))
-    scale = first.parameters["y_scale"]
-    zero = {"x_zero_point": first.parameters["y_zero_point"]}
-    second = _draw_conv2d(problem.second, rng, problem.of_stage("second", fixed) | zero, scale)
-    (x, w1), (_, w2, *residual) = first.arrays, second.arrays
-    parameters = {
-        NAMES[stage][own]: value
-        for stage, drawn in (("first", first), ("second", second))
-        for own, value in drawn.parameters.items()
-        if own in NAMES[stage]
-    }
-    return Sample((x, w1, w2, *residual), parameters)
+def _draw_chain(problem: Chain, rng: np.random.Generator, fixed: dict[str, int]) -> Sample:
+    arrays: list[Array] = []
+    parameters: dict[str, Any] = {}
+    scale, zero = None, dict[str, Any]()
+    for stage, one in problem.stages.items():
+        drawn = _draw_conv2d(one, rng, problem.of_stage(stage, fixed) | zero, scale)
+        arrays += drawn.arrays[1:] if arrays else drawn.arrays
+        names = problem.names(stage)
+        parameters |= {names[own]: value for own, value in drawn.parameters.items() if own in names}
+        if one is not problem.last:
+            scale, zero = drawn.parameters["y_scale"], {"x_zero_point": drawn.parameters["y_zero_point"]}
+    return Sample(tuple(arrays), parameters)
 
 
 def _draw_conv2d(

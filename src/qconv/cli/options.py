@@ -106,8 +106,9 @@ def problem_options(command: Command) -> Command:
         click.option("--residual", type=click.Choice(RESIDUALS), help="Added before the activation. Default none."),
     ]
     decorators += [
-        click.option("--first", metavar="KEY", help="fused: the key of the first of two convolutions."),
+        click.option("--first", metavar="KEY", help="fused: the key of the first of two or three convolutions."),
         click.option("--second", metavar="KEY", help="fused: of the second; what it takes follows from the first."),
+        click.option("--third", metavar="KEY", help="fused: of the third, where there are three."),
     ]
     decorators += [
         click.option("--shape", type=Extents(), help="Of the array that is converted: INT,INT,..."),
@@ -132,7 +133,7 @@ def problem_options(command: Command) -> Command:
 
 
 _GEOMETRY = ("stride", "dilation", "pad", "groups", "layout")
-_FUSED_OPTIONS = ("first", "second")
+_FUSED_OPTIONS = ("first", "second", "third")
 _CONVERSION_OPTIONS = ("shape", "axis", "block", "fields")
 _QUANTIZATION_OPTIONS = (
     *("mode", "x_type", "w_type", "out_type", "per_channel", "bias", "activation", "residual"),
@@ -149,12 +150,14 @@ def _problem(op: str, given: dict[str, Any]) -> Problem:
                 f"--{'set' if name == 'fields' else name} belongs to {', '.join(CONVERSIONS)}: leave it out"
             )
     if op == "fused":
-        missing = [f"--{name}" for name in _FUSED_OPTIONS if name not in given]
-        if missing or len(given) > len(_FUSED_OPTIONS):
-            others = [f"--{name.replace('_', '-')}" for name in given if name not in _FUSED_OPTIONS]
+        missing = [f"--{name}" for name in ("first", "second") if name not in given]
+        others = [f"--{name.replace('_', '-')}" for name in given if name not in _FUSED_OPTIONS]
+        if missing or others:
             what = f"needs {', '.join(missing)}" if missing else f"takes no {', '.join(others)}"
-            raise click.UsageError(f"fused {what}: give --first KEY and --second KEY, which say everything")
-        return chained(given["first"], given["second"])
+            raise click.UsageError(
+                f"fused {what}: give --first KEY and --second KEY, of three --third KEY too, which say everything"
+            )
+        return chained(*(given[name] for name in _FUSED_OPTIONS if name in given))
     if op != "conv2d":
         if given:
             name = next(iter(given)).replace("_", "-")
