@@ -279,6 +279,8 @@ def main(arguments: list[str] | None = None) -> None:
     ahead: dict[Chain, Future[Verification]] = {}
     compiled: dict[Chain, list[Future[None]]] = {}
     if options.verify:
+        # Sixteen oracles at a time, each with a thread for every core, wait for each other.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         name = device.target.name
         ahead = {p: pool.submit(verification, str(p), name, seed) for seed, p in enumerate(found_pairs)}
     else:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from exactness import assert_same, expected, run
 
 import qconv
-from qconv import Conv2d, FusedConv2d, Quantization, generator, parse, reference, sample
+from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator, parse, reference, sample
 from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
 from qconv.generator.apart import Apart
@@ -163,6 +163,76 @@ def test_the_one_liner_is_conv2d_of_conv2d() -> None:
         qconv.conv2d_conv2d(x, w1, w2, first={"padding": 1})
 
 
+EXPAND = Conv2d(1, 8, 8, 16, 32, 1, 1, quantization=GIVES)
+FILTER = Conv2d(1, 8, 8, 32, 32, 3, 3, pad=1, groups=32, quantization=GIVES)
+BLOCK = FusedBlock(EXPAND, FILTER, Conv2d(1, 8, 8, 32, 16, 1, 1, quantization=TAKES))
+
+
+def test_three_are_a_chain_as_well() -> None:
+    assert parse(str(BLOCK)) == BLOCK
+    keys = ("k=32:r=3:s=3:pad=1,1,1,1:groups=32", "k=16:r=1:s=1")
+    short = chained("conv2d:n=1:h=8:w=8:c=16:k=32:r=1:s=1:out_type=uint8", *(f"conv2d:{key}" for key in keys))
+    assert short.stages["third"].x_shape == (1, 8, 8, 32)
+    assert BLOCK.io_bytes == sum(one.io_bytes for one in BLOCK.stages.values()) - 2 * (8 * 8 * 32 * 2)
+    with pytest.raises(ValueError, match="third has x_type=uint8"):
+        replace(BLOCK, third=replace(BLOCK.third, quantization=replace(TAKES, x_type="uint8")))
+    with pytest.raises(ValueError, match=r"'mid3_scale'.*three convolutions.*mid2_scale"):
+        BLOCK.checked({"mid3_scale": 1.0})
+
+
+def test_three_are_their_oracles_in_turn_in_every_way() -> None:
+    device, drawn = CpuDevice(TARGET), sample.draw(BLOCK, 3)
+    x, *weights, residual = drawn.arrays
+    for stage, w in zip(BLOCK.STAGES, weights, strict=True):
+        one = BLOCK.stages[stage]
+        last = (residual,) if stage == "third" else ()
+        x = reference.conv2d(one, x, w, one.checked(BLOCK.of_stage(stage, drawn.parameters)), *last)
+        assert np.unique(x).size > 50
+    assert_same(reference.compute(BLOCK, drawn)[0], x, "in turn")
+    together = generator.space(BLOCK, TARGET, likely=True)[0][0]
+    assert together.config.family == "block"
+    # The first by itself, and behind it one kernel, or two.
+    best = {str(BLOCK.rest): generator.space(BLOCK.rest, TARGET, likely=True)[0][0].config}
+    pair = generator.apart_plan(BLOCK, TARGET, lambda p: best.get(str(p)) or generator.default(p, TARGET).config)
+    best[str(BLOCK.rest)] = generator.apart_plan(BLOCK.rest, TARGET).config
+    three = generator.apart_plan(BLOCK, TARGET, lambda p: best.get(str(p)) or generator.default(p, TARGET).config)
+    for plan in (together, pair, three):
+        assert generator.config_from_json(plan.config.as_json()) == plan.config
+        made = load(plan, device, "test", "chosen by a test")
+        assert_same(run(made, drawn), x, str(plan.config))  # type: ignore[arg-type]
+        packed = made.pack(*weights, **drawn.parameters)
+        assert_same(packed.beside(*weights)(drawn.arrays[0], residual), x, "packed")
+        packed.unpack()
+
+
+def test_all_ways_of_three_compete(tmp_path: Path) -> None:
+    device, where = open_device("cpu.sm_80"), str(tmp_path / "tune.sqlite")
+    with Database.open(where) as database:
+        tune(BLOCK, device, database, trials=2)
+        families = {row.config.family for row in database.measurements(problem=BLOCK)}
+        rest = {row.config.family for row in database.measurements(problem=BLOCK.rest)}
+    assert (families, rest) == ({"apart", "block"}, {"apart", "fused"})
+
+
+def test_the_one_liner_takes_three() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.integers(-128, 128, (1, 6, 6, 8), dtype=np.int8)
+    shapes = ((16, 1, 1, 8), (16, 3, 3, 1), (8, 1, 1, 16))
+    w1, w2, w3 = (rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes)
+    of = [{"w_scale": 0.004, "activation": "relu"}, {"pad": 1, "groups": 16, "w_scale": 0.01}, {"w_scale": 0.005}]
+    named = dict(zip(("first", "second", "third"), of, strict=True))
+    between = {"mid_scale": 0.05, "mid_zero_point": -5, "mid2_scale": 0.1, "mid2_zero_point": 7}
+    y = qconv.conv2d_conv2d(
+        x, w1, w2, w3, **named, x_scale=0.02, y_scale=0.2, residual=x, residual_scale=0.3, **between
+    )  # type: ignore[arg-type]
+    mid = qconv.conv2d(x, w1, x_scale=0.02, y_scale=0.05, y_zero_point=-5, **of[0])  # type: ignore[arg-type]
+    mid = qconv.conv2d(mid, w2, x_scale=0.05, x_zero_point=-5, y_scale=0.1, y_zero_point=7, **of[1])  # type: ignore[arg-type]
+    last = {"x_scale": 0.1, "x_zero_point": 7, "y_scale": 0.2, "residual": x, "residual_scale": 0.3}
+    assert_same(y, qconv.conv2d(mid, w3, **last, **of[2]), "one after the other")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="without w3"):
+        qconv.conv2d_conv2d(x, w1, w2, third={})
+
+
 FIRST_KEY = (
     "conv2d:n=1:h=5:w=5:c=8:k=8:r=3:s=3:pad=1,1,1,1:groups=8:x_type=int8:w_type=int8:out_type=uint8:y_zero_point"
 )
@@ -179,6 +249,10 @@ def test_the_command_takes_two_keys() -> None:
     found = json.loads(ran.stdout)
     assert found["verified"] is True
     assert parse(found["problem"]) == chained(FIRST_KEY, SECOND_KEY)
+    third = ["--third", "conv2d:k=8:r=1:s=1", "--device", "cpu.sm_80", "--verify", "--json"]
+    ran = runner.invoke(commands, ["run", *given, *third])
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["verified"] is True
     refused = runner.invoke(commands, ["source", "fused", "--first", FIRST_KEY])
     assert refused.exit_code == 2
     assert "needs --second" in refused.output

@@ -19,6 +19,7 @@ PAIRS = (
     "m,c,d,dw+pw,dw3x3+pw1x1,dw,pw,ReLU6,none,1,16,6,6,16,3,3,1,1,1,16,6,6,24,1,1,1,0,1,1,6,6",
     "m,e,f,pw+dw,pw1x1+dw3x3,pw,dw,SiLU,none,1,8,6,6,16,1,1,1,0,1,1,6,6,16,3,3,2,1,1,16,3,3",
     "m,g,h,dw+pw,dw3x3+pw1x1,dw,pw,ReLU6,pool,1,16,6,6,16,3,3,1,1,1,16,6,6,24,1,1,1,0,1,1,6,6",
+    "m,f,i,dw+pw,dw3x3+pw1x1,dw,pw,ReLU6,none,1,16,6,6,16,3,3,2,1,1,16,3,3,8,1,1,1,0,1,1,3,3",
     "m,large,i,pw+pw,pw1x1+pw1x1,pw,pw,ReLU6,none,1,65536,512,512,16,1,1,1,0,1,1,512,512,24,1,1,1,0,1,1,512,512",
 )
 
@@ -35,7 +36,7 @@ def document(tmp_path: Path, *options: str) -> dict[str, Any]:
 
 def test_every_pair_is_verified_both_ways(tmp_path: Path) -> None:
     found = document(tmp_path, "--verify", "--batch", "2")
-    assert (found["summary"]["rows"], found["summary"]["pairs"], found["summary"]["verified"]) == (2, 3, 2)
+    assert (found["summary"]["rows"], found["summary"]["pairs"], found["summary"]["verified"]) == (3, 4, 3)
     for row in found["rows"]:
         assert row["verified"] is True
         assert set(row["configs"]) == {"apart", "fused"}
@@ -44,7 +45,9 @@ def test_every_pair_is_verified_both_ways(tmp_path: Path) -> None:
 
 
 def test_a_row_holds_both_times_and_what_is_chosen(tmp_path: Path) -> None:
-    found = document(tmp_path, "--kinds", "^dw.pw$", "--trials", "2", "--db", str(tmp_path / "tune.sqlite"))
+    found = document(
+        tmp_path, "--kinds", "^dw.pw$", "--only", "a.b", "--trials", "2", "--db", str(tmp_path / "tune.sqlite")
+    )
     (row,) = found["rows"]
     assert row["verified"] is True
     assert row["over_apart"] == pytest.approx(row["apart_us"] / row["fused_us"])
@@ -52,6 +55,17 @@ def test_a_row_holds_both_times_and_what_is_chosen(tmp_path: Path) -> None:
     assert row["chosen"] in ("apart", "fused")
     # cuDNN needs a GPU: absent, with the reason.
     assert set(row["missing"]) == {"cudnn_fp16 first", "cudnn_fp16 second"}
+
+
+def test_rows_that_follow_each_other_are_a_block(tmp_path: Path) -> None:
+    options = ("--blocks", "--trials", "2", "--db", str(tmp_path / "tune.sqlite"))
+    (row,) = document(tmp_path, *options)["rows"]
+    assert row["name"] == "m/e+f+i"
+    assert row["kind"] == "pw+dw+pw"
+    assert row["verified"] is True
+    assert set(row["configs"]) == {"apart", "fused"}
+    assert row["configs"]["fused"]["family"] == "block"
+    assert set(row["missing"]) == {f"cudnn_fp16 {stage}" for stage in ("first", "second", "third")}
 
 
 def test_a_pair_that_no_kernel_serves_is_a_row_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +76,7 @@ def test_a_pair_that_no_kernel_serves_is_a_row_as_well(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(pairs, "verified", refuse)
     with pytest.raises(SystemExit, match="differ"):
-        document(tmp_path, "--verify", "--kinds", "^dw.pw$")
+        document(tmp_path, "--verify", "--kinds", "^dw.pw$", "--only", "a.b")
     found = json.loads((tmp_path / "out/pairs.json").read_text())
     assert [row["mismatch"] for row in found["rows"]] == [{"plan": "made up"}]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qconv import Conv2d, FusedConv2d, Quantization, generator
+from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Config, Plan
 from qconv.generator.choosing import Choosing
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
-from qconv.generator.fused_space import Fused
+from qconv.generator.fused_space import Block, Fused
 from qconv.generator.gemv import Gemv
 from qconv.generator.mma_space import Mma
 from qconv.generator.simt import Simt
@@ -234,6 +234,17 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         FusedConv2d(conv(SQUARE_96, GIVES), conv(SQUARE_96, replace(EVERYTHING, residual="int8"))),
         "cpu.sm_80",
         replace(PIECES, first_m=2, second_m=1),
+    ),
+    "block-sm_90a.cu": (
+        FusedBlock(
+            conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID), conv(PROJECT, replace(SIGNED_MID, residual="int8"))
+        ),
+        "sm_90a",
+        Block(
+            **vars(replace(PIECES, residents=1, teams=2, holds=2, wide=1, first_n=4, second_m=4, second_n=1)),
+            third_m=1,
+            third_n=3,
+        ),
     ),
     "quantize-tensor-sm_90a.cu": (Quantize(1, 1, 2**20, zero_point=True), "sm_90a", None),
     "quantize-channel-sm_80.cu": (Quantize.of("torch-fbgemm", zero_point=True, **CHANNELS), "sm_80", None),

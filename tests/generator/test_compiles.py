@@ -20,7 +20,7 @@ from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.device.binary import resources
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, Infeasible
-from qconv.fused import FusedConv2d
+from qconv.fused import Chain
 from qconv.generator import FAMILIES, Plan, config_from_json
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.fused_space import Fused
@@ -179,8 +179,8 @@ def accepted(plan: Plan) -> int:
     if isinstance(plan.config, Depthwise):
         return ACCEPTED_OF_DEPTHWISE
     if isinstance(plan.config, Fused):
-        assert isinstance(plan.problem, FusedConv2d)
-        tall = any(is_depthwise(one) and one.r > 3 for one in (plan.problem.first, plan.problem.second))
+        assert isinstance(plan.problem, Chain)
+        tall = any(is_depthwise(one) and one.r > 3 for one in plan.problem.stages.values())
         return ACCEPTED_OF_DEPTHWISE if tall else ACCEPTED_OF_FUSED
     if not isinstance(plan.config, Mma):
         return ACCEPTED[plan.target.vendor]
@@ -254,10 +254,11 @@ def test_random_configs_for_special_layers_compile(family: str, target: Target) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [t for t in GPUS.values() if t.instructions], ids=lambda target: target.name)
-def test_random_pairs_in_one_kernel_compile(target: Target) -> None:
+def test_random_chains_in_one_kernel_compile(target: Target) -> None:
     if reason := why_not(target):
         pytest.skip(reason)
-    plans = [fused_plan(problem, target, 0) for problem in fused_problems(5, 8, target)]
+    chains = [*fused_problems(5, 8, target), *fused_problems(5, 4, target, stages=3)]
+    plans = [fused_plan(problem, target, 0) for problem in chains]
     wrong = [(str(plan.config), found) for plan in plans if (found := complaint(plan, accepted(plan))) is not None]
     assert not wrong, "\n".join(map(str, wrong))
 
