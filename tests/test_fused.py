@@ -205,6 +205,18 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
         packed.unpack()
 
 
+def test_what_warpgroups_read_was_shown_to_their_engines() -> None:
+    """Of every stage, behind whose outputs they read: the CPU device has one kind of access, and would not notice."""
+    dense = FusedBlock(EXPAND, replace(EXPAND, c=32), replace(EXPAND, c=32, k=16))
+    kernels = [p for p in generator.space(dense, TARGETS["cpu.sm_90a"])[0] if p.config.wide]  # type: ignore[attr-defined]
+    assert {p.config.wide for p in kernels} == {1, 2, 3}  # type: ignore[attr-defined]
+    for plan in kernels[::50]:
+        _, kernel = generator.render(plan).text.rsplit("conv2d_conv2d_conv2d(const Arguments args)", 1)
+        for before, stage in (("args", "first"), ("first::run", "second"), ("second::run", "third")):
+            between = kernel[kernel.index(before) : kernel.index(f"{stage}::run")]
+            assert ("show_to_engines" in between) >= (stage in plan.roles["wide"]), (stage, str(plan.config))
+
+
 def test_all_ways_of_three_compete(tmp_path: Path) -> None:
     device, where = open_device("cpu.sm_80"), str(tmp_path / "tune.sqlite")
     with Database.open(where) as database:

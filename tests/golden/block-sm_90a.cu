@@ -1622,7 +1622,7 @@ struct Shared {
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
 // A block has TEAMS teams, which share the weights. Each has one tile after the other: the first convolution
-// leaves its outputs in the team's shared memory, as bytes, where the second finds its inputs. The next
+// leaves its outputs in the team's shared memory, as bytes, where the second finds its inputs, and so on to the third. The next
 // tile's input comes meanwhile.
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, RESIDENTS)
 conv2d_conv2d_conv2d(const Arguments args) {
@@ -1645,12 +1645,12 @@ conv2d_conv2d_conv2d(const Arguments args) {
         tile::barrier_of_team(team);  // the input is there, and what lay between the three is read
         const first::Sink mid(own.mid, tile, second::padding_byte(args.second));
         first::run(args.first, own.input, mid, shared.first_weights);
-        tile::show_to_engines();
         tile::barrier_of_team(team);
         if (index + PLACES < TILES) loader.begin(Tile(index + PLACES));
         copies.commit();
         const second::Sink mid2(own.mid2, tile, third::padding_byte(args.third));
         second::run(args.second, own.mid, mid2);
+        tile::show_to_engines();
         tile::barrier_of_team(team);
         if (index == place) shared.third_weights.inbox.wait();  // they came meanwhile
         const third::Sink out(args.third, tile);
