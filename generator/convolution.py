@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from functools import lru_cache
 from typing import Any
 
@@ -53,10 +54,9 @@ def context_of_chain(problem: Chain) -> dict[str, Any]:
     for stage, weights in zip(problem.STAGES, problem.packed, strict=True):
         called = f"{stage}({called}, {weights})"
     types = " and ".join(dict.fromkeys(one.quantization.x_type for one in list(problem.stages.values())[1:]))
-    lines = [
-        f"  y = {called}; {types} between the {WORDS[len(problem.STAGES)]}, in shared memory; the math of each is with "
-        "it"
-    ]
+    between = f"{types} between the {WORDS[len(problem.STAGES)]}, in shared memory"
+    text = f"y = {called}; {between}; the math of each is with it"
+    lines = textwrap.wrap(text, 106, initial_indent="  ", subsequent_indent="      ")
     return {"says": lines, "polynomials": _polynomials(), "wants": set()}
 
 

@@ -212,7 +212,7 @@ def _mids(problem: Chain, room: Geometry) -> list[dict[str, Any]]:
             "name": name,
             "type": name.capitalize(),
             "beyond": beyond,
-            "where": "the two" if len(names) == 1 else f"the {giver} and the {taker}",
+            "where": "what lies between the two" if len(names) == 1 else f"from the {giver} to the {taker}",
             # Warpgroups read two chunks at a time.
             "chunks": f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.stages[giver].k)),
         }

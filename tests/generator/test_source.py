@@ -22,10 +22,11 @@ MOST_COLUMNS = 110
 
 
 def drawn(target: Target) -> list[Plan]:
-    pairs = fused_problems(5, 10, target) if target.instructions else []
+    counts = {2: 10, 3: 4} if target.instructions else {}
+    chains = [chain for stages, count in counts.items() for chain in fused_problems(5, count, target, stages)]
     return [
         *(generator.default(problem, target) for problem in problems(seed=5, count=12)),
-        *(fused_plan(pair, target, index) for index, pair in enumerate(pairs)),
+        *(fused_plan(chain, target, index) for index, chain in enumerate(chains)),
     ]
 
 

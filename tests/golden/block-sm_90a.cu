@@ -3,7 +3,8 @@
 //     w_type=int8:out_type=int8:per_channel:bias=int32:activation=relu+conv2d:n=32:h=56:w=56:c=144:k=24:r=1:
 //     s=1:x_type=int8:w_type=int8:out_type=int8:per_channel:bias=int32:activation=relu:residual=int8
 //
-//   y = third(second(first(x, w1), w2), w3); int8 between the three, in shared memory; the math of each is with it
+//   y = third(second(first(x, w1), w2), w3); int8 between the three, in shared memory; the math of each is
+//       with it
 //
 // target    sm_90a
 // config    block tile_h=8 tile_w=14 warps=4 residents=1 teams=2 shares=1 holds=2 wide=1 first_m=2 first_n=4
@@ -284,8 +285,8 @@ struct Planes {
     alignas(16) unsigned char byte[CHUNKS][PLANE][16];
 };
 using Input = Planes<IN_CHUNKS, IN_PLANE>;
-using Mid = Planes<MID_CHUNKS, MID_PLANE>;  // what lies between the first and the second: never in device memory
-using Mid2 = Planes<MID2_CHUNKS + 1, MID2_PLANE>;  // what lies between the second and the third: never in device memory
+using Mid = Planes<MID_CHUNKS, MID_PLANE>;  // from the first to the second: never in device memory
+using Mid2 = Planes<MID2_CHUNKS + 1, MID2_PLANE>;  // from the second to the third: never in device memory
 
 // A tile of the third's output pixels, and where the pixels of the others begin that it needs: what several
 // tiles need is computed for each of them.
@@ -1241,7 +1242,8 @@ static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H +
 static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
 static_assert(TAPS == R * S && C_GROUP == C && CHUNKS * 16 >= C, "the reduction of a slab");
-static_assert(IN_H == second::OUT_H && IN_W == second::OUT_W && C == second::K, "it takes what the second gives");
+static_assert(
+    IN_H == second::OUT_H && IN_W == second::OUT_W && C == second::K, "it takes what the second gives");
 
 using X = signed char;
 using W = signed char;
@@ -1622,8 +1624,9 @@ struct Shared {
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
 // A block has TEAMS teams, which share the weights. Each has one tile after the other: the first convolution
-// leaves its outputs in the team's shared memory, as bytes, where the second finds its inputs, and so on to the third. The next
+// leaves its outputs in the team's shared memory, as bytes, where the second finds its inputs. The next
 // tile's input comes meanwhile.
+// What the second gives lies there as well, for the third.
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, RESIDENTS)
 conv2d_conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
