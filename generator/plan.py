@@ -138,6 +138,11 @@ class Plan:
         return self.launches[-1]
 
     @property
+    def kernels(self) -> tuple[Plan, ...]:
+        """Those of its parts, and of theirs, that have a source of their own."""
+        return tuple(kernel for part in self.parts for kernel in part.kernels) or (self,)
+
+    @property
     def scratch(self) -> tuple[Field, ...]:
         return tuple(field for field in self.fields if field.role == "scratch")
 

@@ -61,8 +61,8 @@ def export(rows: Iterable[Measurement], folder: Path) -> list[Exported]:
             raise ValueError(
                 f"the winner of {row.problem} is not feasible any more ({refused}): tune it again"
             ) from None
-        # Two that are faster apart are two files, unless they are there as winners of their own problems.
-        for part in plan.parts or (plan,):
+        # What is faster apart is a file each, unless it is there as the winner of its own problem.
+        for part in plan.kernels:
             source = generator.render(part)
             one = replace(row, problem=part.problem, config=part.config, digest=source.digest) if plan.parts else row
             kernels.setdefault((row.device, source.digest), Exported(one, part, source))

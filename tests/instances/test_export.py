@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qconv import Conv2d, FusedConv2d, Quantization, generator
+from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
 from qconv.device import cpu_runtime
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
@@ -122,6 +122,13 @@ def test_two_that_are_faster_apart_are_two_files_and_each_kernel_is_one(tmp_path
     kernels = export(rows, tmp_path)
     assert [str(kernel.row.problem) for kernel in kernels] == [str(first), str(pair.second)]
     assert len({kernel.file for kernel in kernels}) == 2
+
+
+def test_three_that_are_faster_apart_are_three_files(tmp_path: Path) -> None:
+    expand, project = Conv2d(1, 6, 6, 4, 8, 1, 1), Conv2d(1, 6, 6, 8, 4, 1, 1)
+    block = FusedBlock(expand, Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8), project)
+    kernels = export([row_of(generator.apart_plan(block, target("cpu")))], tmp_path)
+    assert [kernel.row.problem for kernel in kernels] == list(block.stages.values())
 
 
 def test_the_arguments_of_two_in_one_kernel_are_named_after_each(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from qconv.errors import (
 def commands() -> None:
     """Tuned, bit-exact int8 convolution kernels for your layer: generated, timed, remembered, exported.
 
-    A problem is `conv2d` with its flags, `fused` with the keys of two, or one canonical key, as the other commands
-    print it:
+    A problem is `conv2d` with its flags, `fused` with the keys of two or three, or one canonical key, as the
+    other commands print it:
 
     \b
       qconv-tune tune conv2d --n 1 --h 14 --w 14 --c 64 --k 64 --r 3 --s 3 --pad 1 --device cpu
