@@ -28,8 +28,8 @@ def conv2d_conv2d(
     x_zero_point: Any = 0,
     mid_scale: Any = 1.0,
     mid_zero_point: Any = 0,
-    mid2_scale: Any = 1.0,
-    mid2_zero_point: Any = 0,
+    mid2_scale: Any = None,
+    mid2_zero_point: Any = None,
     y_scale: Any = 1.0,
     y_zero_point: Any = 0,
     residual: Any = None,
@@ -46,8 +46,9 @@ def conv2d_conv2d(
     `first`, `second` and `third` hold what else `conv2d` takes of each: stride, dilation, pad, groups, w_scale,
     w_zero_point, bias, activation with slope, low and high, mode; and `out_type`. The residual is added by the last.
     """
-    if w3 is None and third is not None:
-        raise ValueError("third={...} was given without w3: give the third convolution's weights, or leave it out")
+    of_three = {"third": third, "mid2_scale": mid2_scale, "mid2_zero_point": mid2_zero_point}
+    if w3 is None and (name := next((name for name, value in of_three.items() if value is not None), None)):
+        raise ValueError(f"{name} was given without w3: give the third convolution's weights, or leave it out")
     weights = (w1, w2) if w3 is None else (w1, w2, w3)
     given = {"first": dict(first or {}), "second": dict(second or {}), "third": dict(third or {})}
     of = dict(list(given.items())[: len(weights)])
@@ -59,14 +60,15 @@ def conv2d_conv2d(
             )
     values = {
         "x_scale": x_scale, "x_zero_point": x_zero_point, "mid_scale": mid_scale, "mid_zero_point": mid_zero_point,
-        "mid2_scale": mid2_scale, "mid2_zero_point": mid2_zero_point, "y_scale": y_scale, "y_zero_point": y_zero_point,
+        "y_scale": y_scale, "y_zero_point": y_zero_point,
         "residual_scale": residual_scale, "residual_zero_point": residual_zero_point,
     }  # fmt: skip
-    between = MIDS[: len(of) - 1]
-    values = {name: value for name, value in values.items() if w3 is not None or not name.startswith("mid2")}
+    if w3 is not None:
+        values["mid2_scale"] = 1.0 if mid2_scale is None else mid2_scale
+        values["mid2_zero_point"] = 0 if mid2_zero_point is None else mid2_zero_point
     problems: list[Conv2d] = []
     taken, zero_point = x, x_zero_point
-    for own, w, gives in zip(of.values(), weights, (*between, "y"), strict=True):
+    for own, w, gives in zip(of.values(), weights, (*MIDS[: len(of) - 1], "y"), strict=True):
         added = {"residual": residual, "residual_zero_point": residual_zero_point} if gives == "y" else {}
         given_zero_point = values[f"{gives}_zero_point"]
         made = conv2d_problem(

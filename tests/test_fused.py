@@ -241,8 +241,9 @@ def test_the_one_liner_takes_three() -> None:
     mid = qconv.conv2d(mid, w2, x_scale=0.05, x_zero_point=-5, y_scale=0.1, y_zero_point=7, **of[1])  # type: ignore[arg-type]
     last = {"x_scale": 0.1, "x_zero_point": 7, "y_scale": 0.2, "residual": x, "residual_scale": 0.3}
     assert_same(y, qconv.conv2d(mid, w3, **last, **of[2]), "one after the other")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="without w3"):
-        qconv.conv2d_conv2d(x, w1, w2, third={})
+    for given in ({"third": {}}, {"mid2_scale": 0.1}):
+        with pytest.raises(ValueError, match=f"{next(iter(given))} was given without w3"):
+            qconv.conv2d_conv2d(x, w1, w2, **given)  # type: ignore[arg-type]
 
 
 FIRST_KEY = (
