@@ -65,7 +65,9 @@ def without(name: str) -> str:
     return json.dumps({key: value for key, value in VALUES.items() if key != name})
 
 
-NO_FAMILY = "names no known family (simt, mma, depthwise, direct, stem, gemv, fused, apart, elementwise, choosing)"
+NO_FAMILY = (
+    "names no known family (simt, mma, depthwise, direct, stem, gemv, fused, block, apart, elementwise, choosing)"
+)
 
 
 @pytest.mark.parametrize(
