@@ -1,0 +1,39 @@
+"""The cost models beside what an H200 took: what is not tuned is chosen by them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qconv import generator
+from qconv.generator import config_from_json
+from qconv.keys import parse
+from qconv.target import target
+
+RESULTS = Path(__file__).parents[2] / "bench" / "results" / "nvidia-h200"
+SUITES = ("pairs_dw_pw_n32", "pairs_dw_pw_n128", "pairs_dense_pw_n32", "pairs_dense_pw_n32_rest", "blocks_n32")
+
+
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def modelled(row: dict[str, Any], way: str) -> float:
+    config = config_from_json(json.dumps(row["configs"][way]))
+    return generator.cost(generator.plan(parse(row["problem"]), config, target("sm_90a")))
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_of_one_kernel_and_of_several_the_faster_is_the_cheaper(suite: str) -> None:
+    """Or one that is not much slower: of the winners of both ways."""
+    lost = []
+    for row in json.loads((RESULTS / f"{suite}.json").read_text())["rows"]:
+        times = {way: row[f"{way}_us"] for way in ("fused", "apart") if row[f"{way}_us"] is not None}
+        chosen = min(times, key=lambda way: modelled(row, way))
+        lost.append(times[chosen] / min(times.values()))
+    assert geometric_mean(lost) < 1.07, sorted(lost)
+    assert max(lost) < 1.3
