@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from importlib import resources
 
-from qconv.tune_db.text import TextLayer, parse
+from qconv.tune_db.text import TextLayer
 
 
 def file_name(device: str) -> str:
@@ -17,4 +17,4 @@ def file_name(device: str) -> str:
 @lru_cache(maxsize=16)
 def layer(device: str) -> TextLayer:
     path = resources.files("qconv.instances") / "shipped" / file_name(device)
-    return TextLayer(parse(path.read_text(), str(path)) if path.is_file() else [])
+    return TextLayer(path.read_text() if path.is_file() else "[]", str(path))

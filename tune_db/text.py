@@ -41,23 +41,35 @@ def as_dict(m: Measurement) -> dict[str, Any]:
 
 def parse(text: str, origin: str) -> list[Measurement]:
     """What `dump` wrote. `origin` is the file's name, for messages; anything wrong raises DatabaseError."""
+    rows: dict[tuple[str, ...], int] = {}
+    measurements = []
+    for number, record in enumerate(_records(text, origin), start=1):
+        m = _row(record, number, origin)
+        if (first := rows.setdefault(m.key, number)) != number:
+            raise _wrong(origin, number, f"it has the problem, config, device, toolchain and digest of row {first}")
+        measurements.append(m)
+    return measurements
+
+
+def _records(text: str, origin: str) -> list[object]:
     try:
         records = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise DatabaseError(f"{origin}: not JSON as dumped ({error}); bring back a copy, or dump it anew") from error
     if not isinstance(records, list):
         raise DatabaseError(f"{origin}: it is not a list of measurements; bring back a copy, or dump it anew")
-    rows: dict[tuple[str, ...], int] = {}
-    measurements = []
-    for number, record in enumerate(records, start=1):
-        try:
-            m = _measurement(record)
-            if (first := rows.setdefault(m.key, number)) != number:
-                raise ValueError(f"it has the problem, config, device, toolchain and digest of row {first}")
-        except ValueError as error:
-            raise DatabaseError(f"{origin}: row {number}: {error}; mend or remove this row") from error
-        measurements.append(m)
-    return measurements
+    return records
+
+
+def _row(record: object, number: int, origin: str) -> Measurement:
+    try:
+        return _measurement(record)
+    except ValueError as error:
+        raise _wrong(origin, number, str(error)) from error
+
+
+def _wrong(origin: str, number: int, why: str) -> DatabaseError:
+    return DatabaseError(f"{origin}: row {number}: {why}; mend or remove this row")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -98,27 +110,30 @@ def _measurement(record: object) -> Measurement:
 
 
 class TextLayer:
-    """Measurements held in memory, for `Layered`: `TextLayer(parse(text, origin))`."""
+    """What `dump` wrote, for `Layered`. A row is read when it is asked for: a lookup wants few of many."""
 
-    def __init__(self, measurements: Iterable[Measurement]) -> None:
-        self._rows: dict[tuple[Problem, str, str], list[Measurement]] = {}
-        for m in measurements:
-            self._rows.setdefault((m.problem, m.device, m.target), []).append(m)
+    def __init__(self, text: str, origin: str) -> None:
+        self._origin = origin
+        self._records = dict(enumerate(_records(text, origin), start=1))
+        self._read: dict[int, Measurement] = {}
+        self._of_problem: dict[object, list[int]] = {}
+        for number, record in self._records.items():
+            self._of_problem.setdefault(record.get("problem") if isinstance(record, dict) else None, []).append(number)
 
     def measurements(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
-        wanted = (problem, device, target)
-        return [
-            m
-            for names, rows in self._rows.items()
-            if all(want is None or want == name for want, name in zip(wanted, names, strict=True))
-            for m in rows
-        ]
+        numbers = self._records if problem is None else self._of_problem.get(str(problem), [])
+        rows = map(self._row, numbers)
+        return [m for m in rows if device in (None, m.device) and target in (None, m.target)]
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
-        return best_of(self._rows.get((problem, device, target), ()))
+        return best_of(self.measurements(problem=problem, device=device, target=target))
 
     def problems(self, device: str, target: str) -> list[Problem]:
-        of_device = (m for rows in self._rows.values() for m in rows if (m.device, m.target) == (device, target))
-        return sorted({m.problem for m in of_device if m.correct}, key=str)
+        return sorted({m.problem for m in self.measurements(device=device, target=target) if m.correct}, key=str)
+
+    def _row(self, number: int) -> Measurement:
+        if number not in self._read:
+            self._read[number] = _row(self._records[number], number, self._origin)
+        return self._read[number]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 from dataclasses import dataclass
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex, cast
 
 INT_MAX = 2**31 - 1
 # Kernels count elements in int32, and look up to one tile past the end.
@@ -99,9 +99,9 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> int:
     """As a Python int: NumPy's and other libraries' integers are as good."""
     try:
-        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        if isinstance(value, bool):
             raise TypeError
-        number = operator.index(value)
+        number = operator.index(cast(SupportsIndex, value))
     except TypeError:
         raise ValueError(f"{name}={value!r} must be an integer") from None
     if not least <= number <= most:

@@ -43,7 +43,7 @@ class Conv2d(Problem):
             object.__setattr__(self, name, checked_size(name, getattr(self, name), 1))
         for name, length, least in (("stride", 2, 1), ("dilation", 2, 1), ("pad", 4, 0)):
             values = getattr(self, name)
-            if isinstance(values, SupportsIndex):
+            if not isinstance(values, (tuple, list)) and isinstance(values, SupportsIndex):
                 values = (values,) * length
             if not isinstance(values, (tuple, list)) or len(values) != length:
                 raise ValueError(f"{name}={values!r} must be one integer or {length} of them")

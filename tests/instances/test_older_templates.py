@@ -12,7 +12,7 @@ from qconv.instances.lookup import ABOUT_AS_FAST, choose
 from qconv.target import target
 from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement
-from qconv.tune_db.text import TextLayer
+from qconv.tune_db.text import TextLayer, dump
 
 PROBLEM = Conv2d(1, 14, 14, 64, 64, 3, 3, pad=1)
 TARGET = target("sm_90a")
@@ -42,7 +42,7 @@ def row(plan: Plan, median_us: float, digest: str | None = None) -> Measurement:
 def test_a_row_of_todays_goes_first_only_where_it_is_about_as_fast(today_us: float, wins: str) -> None:
     older, today = PLANS[3], PLANS[5]
     rows = [row(older, 10.0, "0" * 32), row(today, today_us)]
-    plan, origin, reason, _ = choose(PROBLEM, H200(), Layered([TextLayer(rows)]))  # type: ignore[arg-type]
+    plan, origin, reason, _ = choose(PROBLEM, H200(), Layered([TextLayer(dump(rows), "rows.json")]))  # type: ignore[arg-type]
     assert origin == "exact"
     assert plan == {"older": older, "today": today}[wins]
     assert ("on an older template" in reason) == (wins == "older")

@@ -8,16 +8,20 @@ from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered, Source
 from qconv.tune_db.measurement import Measurement
-from qconv.tune_db.text import TextLayer
+from qconv.tune_db.text import TextLayer, dump
 
 Make = Callable[..., Measurement]
 WHERE = ("NVIDIA H200", "sm_90a")
 
 
+def text_layer(rows: list[Measurement]) -> TextLayer:
+    return TextLayer(dump(rows), "rows.json")
+
+
 def test_the_first_layer_with_an_answer_wins(make: Make, problem: Conv2d, other_problem: Conv2d) -> None:
     mine, shipped, only_shipped = make(0, median_us=9.0), make(1, median_us=5.0), make(2, problem=other_problem)
     with Database.open("sqlite://") as database:
-        layers = Layered([database, TextLayer([shipped, only_shipped])])
+        layers = Layered([database, text_layer([shipped, only_shipped])])
         assert layers.best(problem, *WHERE) == shipped
         database.add(make(3, outcome="runtime"))
         assert layers.best(problem, *WHERE) == shipped, "a failure is no answer"
@@ -30,7 +34,7 @@ def test_the_first_layer_with_an_answer_wins(make: Make, problem: Conv2d, other_
 def test_rows_and_problems_are_united(make: Make, problem: Conv2d, other_problem: Conv2d) -> None:
     first = [make(0, median_us=9.0)]
     second = [make(0, median_us=5.0), make(1), make(0, problem=other_problem)]
-    layers = Layered([TextLayer(first), TextLayer(second)])
+    layers = Layered([text_layer(first), text_layer(second)])
     assert layers.measurements() == [first[0], *second[1:]]
     assert layers.measurements(problem=problem) == [first[0], second[1]]
     assert layers.measurements(device="other") == []
@@ -39,11 +43,11 @@ def test_rows_and_problems_are_united(make: Make, problem: Conv2d, other_problem
 
 def test_layers_nest_and_close(make: Make, problem: Conv2d) -> None:
     source: Source
-    with Layered([Layered([]), Layered([TextLayer([make()])])]) as source:
+    with Layered([Layered([]), Layered([text_layer([make()])])]) as source:
         assert source.best(problem, *WHERE) == make()
     assert Layered([]).best(problem, *WHERE) is None
     database = Database.open("sqlite://")
-    with Layered([database, TextLayer([])]):
+    with Layered([database, text_layer([])]):
         pass
     assert database._closed
 
@@ -52,7 +56,8 @@ def test_a_text_layer_answers_as_a_database_does(make: Make, problem: Conv2d, ot
     rows = [make(n, median_us=20.0 - n) for n in range(5)]
     rows += [make(5, outcome="compile"), make(0, device="AMD", target="gfx942")]
     rows += [make(0, problem=other_problem, outcome="timeout")]
-    layer = TextLayer(rows)
+    rows.sort(key=lambda m: m.key)  # as the text has them
+    layer = text_layer(rows)
     with Database.open("sqlite://") as database:
         for row in rows:
             database.add(row)
