@@ -15,6 +15,7 @@ from qconv import generator
 from qconv.device import Device, cache, open_device
 from qconv.device.compile import build
 from qconv.errors import Infeasible
+from qconv.fused import Chain
 from qconv.generator import Plan
 from qconv.instances.instance import Instance
 from qconv.instances.pair import Chosen, Pair
@@ -30,6 +31,8 @@ log = logging.getLogger("qconv")
 
 # Beyond this distance a neighbour's config tells less than the cost model. One unit is a factor of two in one extent.
 FARTHEST = 4.0
+# The model of one kernel for several is right to a tenth, so that only a close neighbour's config tells more.
+FARTHEST_CHAIN = 1.0
 # What was measured on today's templates goes before what was faster on older ones, up to here: a change of a template
 # seldom changes more.
 ABOUT_AS_FAST = 1.25
@@ -141,7 +144,8 @@ def _planned(problem: Problem, row: Measurement, target: Target) -> Plan | None:
 
 def _neighbours(problem: Problem, known: list[Problem]) -> list[tuple[float, Problem]]:
     ranked = [(distance(problem, other), other) for other in known]
-    return sorted((pair for pair in ranked if pair[0] <= FARTHEST), key=lambda pair: (pair[0], pair[1].key))
+    farthest = FARTHEST_CHAIN if isinstance(problem, Chain) else FARTHEST
+    return sorted((pair for pair in ranked if pair[0] <= farthest), key=lambda pair: (pair[0], pair[1].key))
 
 
 @lru_cache(maxsize=4096)

@@ -140,6 +140,8 @@ def test_both_compete_and_lookup_gives_the_faster(tmp_path: Path) -> None:
     assert families == {"apart", "fused"}
     assert (outcome.measured, again.measured, again.known) == (3, 0, 3)
     assert outcome.best is not None
+    assert set(outcome.of_families) == families
+    assert outcome.of_families[outcome.best.config.family] == outcome.best
     qconv.forget()
     instance = lookup(PROBLEM, "cpu.sm_80", where)
     assert (instance.origin, instance.plan.config) == ("exact", outcome.best.config)

@@ -49,6 +49,7 @@ class Outcome:
     failures: dict[str, int]
     default: Measurement | None
     best: Measurement | None
+    of_families: dict[str, Measurement]  # the best of each
 
 
 def tune(
@@ -120,7 +121,16 @@ def tune(
         default=rows.get(start),
         # Not the database's best: that may have been measured on an older template.
         best=best_of(rows.values()),
+        of_families=_of_families(rows),
     )
+
+
+def _of_families(rows: dict[Config, Measurement]) -> dict[str, Measurement]:
+    groups: dict[str, list[Measurement]] = {}
+    for config, row in rows.items():
+        groups.setdefault(config.family, []).append(row)
+    found = {family: best_of(group) for family, group in sorted(groups.items())}
+    return {family: best for family, best in found.items() if best is not None}
 
 
 def _apart(problem: Problem, device: Device, layers: Layered) -> list[Plan]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
 import pytest
 
 from qconv import generator
+from qconv.fused import FusedConv2d
 from qconv.instances.lookup import choose
 from qconv.instances.shipped import file_name, layer
 from qconv.target import target
@@ -23,6 +25,10 @@ FILES = sorted(
 
 def rows(path: Any) -> list[Measurement]:
     return parse(path.read_text(), path.name)
+
+
+TWO = FusedConv2d.op
+KNOWN = "conv2d:n=128:h=56:w=56:c=128:k=128:r=3:s=3:pad=1,1,1,1:groups=128"
 
 
 class Named:
@@ -44,6 +50,19 @@ def test_every_row_is_found_and_feasible(path: Any) -> None:
         plan, origin, _, _ = choose(row.problem, Named(row), Layered([layer(row.device)]))  # type: ignore[arg-type]
         assert (plan.config, origin) == (row.config, "exact")
         assert generator.plan(row.problem, row.config, target(row.target)) == plan
+
+
+def test_a_chain_has_the_config_of_a_close_neighbour_only() -> None:
+    (row,) = (m for path in FILES for m in rows(path) if str(m.problem).startswith(f"{KNOWN}:") and m.problem.op == TWO)
+    assert isinstance(row.problem, FusedConv2d)
+    first, second = row.problem.first, row.problem.second
+    curved = replace(first, quantization=replace(first.quantization, activation="hardswish"))
+    larger = FusedConv2d(replace(first, n=4 * first.n), replace(second, n=4 * second.n))
+    device, layers = Named(row), Layered([layer(row.device)])
+    plan, origin, *_ = choose(FusedConv2d(curved, second), device, layers)  # type: ignore[arg-type]
+    assert (plan.config, origin) == (row.config, "nearest")
+    _, origin, *_ = choose(larger, device, layers)  # type: ignore[arg-type]
+    assert origin == "default"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

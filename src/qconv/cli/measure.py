@@ -75,7 +75,7 @@ def tune(
 def _progress(trials: int) -> Iterator[Callable[[Progress], None]]:
     """On stderr: a bar with the best so far on a terminal, a line a trial elsewhere."""
     if not sys.stderr.isatty():
-        yield lambda p: click.echo(f"{p.done}/{p.total}  {_brief(p.row)}  best {_brief(p.best)}", err=True)
+        yield _Lines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -84,6 +84,19 @@ def _progress(trials: int) -> Iterator[Callable[[Progress], None]]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("...", total=trials)
         yield lambda p: bar.update(task, completed=p.done, total=p.total, description=_brief(p.best))
+
+
+class _Lines:
+    """A chain's parts are tuned before it: a line says when the next begins."""
+
+    problem: Problem | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.row.problem != self.problem:
+            self.problem = progress.row.problem
+            click.echo(f"{self.problem}", err=True)
+        best = _brief(progress.best)
+        click.echo(f"{progress.done}/{progress.total}  {_brief(progress.row)}  best {best}", err=True)
 
 
 def _brief(row: Measurement | None) -> str:
@@ -111,11 +124,14 @@ def _outcome_document(outcome: Outcome, database: str) -> dict[str, Any]:
         "failures": outcome.failures,
         "default_us": default.median_us if default is not None else None,
         "winner": winner,
+        "families_us": {family: row.median_us for family, row in outcome.of_families.items()},
         "database": database,
     }
 
 
 def _print_outcome(outcome: Outcome, database: str) -> None:
+    from qconv.tune_db.measurement import ranked
+
     click.echo(f"problem   {outcome.problem}")
     click.echo(f"device    {outcome.device} ({outcome.target})")
     counts = f"{outcome.measured} measured now, {outcome.known} known before, of {outcome.space} feasible"
@@ -130,6 +146,9 @@ def _print_outcome(outcome: Outcome, database: str) -> None:
         ratio = outcome.default.median_us / best.median_us
         against = f", {ratio:.2f}x the speed of the untuned default ({outcome.default.median_us:.2f} us)"
     click.echo(f"time      {best.median_us:.2f} us, {tops(outcome.problem, best.median_us):.3f} TOPS{against}")
+    others = ranked(row for family, row in outcome.of_families.items() if family != best.config.family)
+    if others:
+        click.echo(f"others    {', '.join(f'{row.config.family} {row.median_us:.2f} us' for row in others)}")
     click.echo(f"database  {database}")
 
 
