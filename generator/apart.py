@@ -9,16 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from qconv.fused import Chain
-from qconv.generator.fused import LAUNCH, STREAMING
 from qconv.generator.plan import Config, Plan
-from qconv.generator.stage_cost import OF_ACTIVATION
 from qconv.op import Problem
-from qconv.problem import Conv2d
 from qconv.target import Target
-
-# What one convolution takes longer than its model says, which was fitted to rank configs of one family: on an H200, of
-# the best of 163 chains, where the model of one kernel for all is right.
-LONGER = 1.15
 
 
 @dataclass(frozen=True)
@@ -58,15 +51,4 @@ def plan(problem: Chain, config: Apart, target: Target, plan_one: Callable[[Prob
 
 
 def cost(plan: Plan, cost_one: Callable[[Plan], float]) -> float:
-    return sum(_beside_fused(part, cost_one(part)) for part in plan.parts)
-
-
-def _beside_fused(part: Plan, cost: float) -> float:
-    """By the measure of one kernel for all: with what an activation issues, and no less than a launch and all bytes."""
-    problem, target = part.problem, part.target
-    if target.vendor == "cpu" or not isinstance(problem, Conv2d):
-        return cost
-    outputs = problem.pixels * problem.k / target.processors
-    of_activation = outputs / 128 * OF_ACTIVATION.get(problem.quantization.activation, 0)
-    of_bytes = LAUNCH + problem.io_bytes / target.processors / STREAMING
-    return LONGER * max(cost + of_activation, of_bytes)
+    return sum(cost_one(part) for part in plan.parts)

@@ -130,4 +130,4 @@ def cost(plan: Plan) -> float:
     of_processor = ceil_div(warps, target.processors)
     waits = ceil_div(turns, plan.roles["unroll"]) * 700
     bytes_of_processor = of_processor * target.warp_size * turns * loads * words * 4
-    return 1800 + waits + work + max(of_processor * work / 2.5, bytes_of_processor / 32)
+    return 2500 + waits + work + max(of_processor * work / 2.5, bytes_of_processor / 32)

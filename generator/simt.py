@@ -9,6 +9,7 @@ from typing import ClassVar
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import aliases, argument_fields, fold_constants, fold_launches, problem_constants
+from qconv.generator.measure import LAUNCH
 from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -166,4 +167,4 @@ def cost(plan: Plan) -> float:
     # A GPU is about 128 multiprocessors, each busy with what it holds; fewer than 16 warps do not hide latency.
     held = min(resident, ceil_div(blocks, 128))
     idle = math.sqrt(max(1.0, 16 * 32 / (held * threads)))
-    return ceil_div(blocks, 128 * held) * held * work * idle / 64
+    return ceil_div(blocks, 128 * held) * held * work * idle / 64 + LAUNCH

@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 
 from qconv.generator.convolution import input_span
+from qconv.generator.measure import of_activation
 from qconv.generator.plan import ceil_div
 from qconv.generator.share import Share
 from qconv.generator.stages import stage_plan
@@ -18,8 +19,6 @@ ALONE, ALONE_WAITING, FIRST = 4, 5, 1170
 # Of a depthwise thread, instructions and what they wait for: of four channels of a pixel, which are loaded and
 # transposed; of an output beside its products; of a place; and of a channel's filter.
 OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 5.4, 4, 27, 6, 1.03
-# Instructions of an output, read from binaries of sm_90a; what is not here is one or none.
-OF_ACTIVATION = {"hardswish": 13, "sigmoid": 20, "silu": 24, "tanh": 44, "gelu": 57, "leaky_relu": 8}
 
 
 @lru_cache(maxsize=4096)
@@ -28,7 +27,7 @@ def work(problem: Conv2d, share: Share, target: Target, holds: bool, threads: in
     stage = stage_plan(problem, share, target)
     constant = {c.name: c.value for c in stage.constants["What follows."]}
     own = {c.name: c.value for c in stage.constants["The config."]}
-    of_activation = OF_ACTIVATION.get(problem.quantization.activation, 0)
+    of_curve = of_activation(problem)
     sums, warps = 1 + problem.quantization.w_zero_point, threads // target.warp_size
     if stage.roles["kind"] == "depthwise":
         places = ceil_div(constant["GRID_ROWS"], own["ROWS"]) * ceil_div(constant["GRID_COLUMNS"], own["COLUMNS"])
@@ -37,7 +36,7 @@ def work(problem: Conv2d, share: Share, target: Target, holds: bool, threads: in
         across = min(vectors, threads)
         sets, turns = ceil_div(vectors, across), ceil_div(places, threads // across)
         pixels = math.prod(input_span(problem, own["ROWS"], own["COLUMNS"]))
-        of_outputs = outputs * (problem.r * constant["WORDS"] * sums + OF_OUTPUT + of_activation)
+        of_outputs = outputs * (problem.r * constant["WORDS"] * sums + OF_OUTPUT + of_curve)
         of_place = pixels * quads * OF_PIXEL + of_outputs + OF_PLACE
         longest = sets * (turns * of_place * WAITS + own["VECTOR"] * OF_FILTER + 60)
         return longest * warps / 4, ALONE_WAITING * longest + FIRST
@@ -46,7 +45,7 @@ def work(problem: Conv2d, share: Share, target: Target, holds: bool, threads: in
         items = ceil_div(constant["POSITIONS"], run) * constant["BLOCK_SLABS"]
         # Of a multiprocessor: products, or bytes of both factors on their way.
         of_products = constant["UNITS"] / 2 * 1.5 * max(slab_k / 2, 16 + slab_k / 4)
-        of_warp = run / 4 * slab_k / 32 * (4.5 + of_activation) + 84
+        of_warp = run / 4 * slab_k / 32 * (4.5 + of_curve) + 84
         return items * (of_products + of_warp), ALONE * ceil_div(items, warps // 4) * of_warp + of_products + 80
     run = own["BATCH"] * constant["ATOM_M"]
     items = ceil_div(constant["GRID_PIXELS"], run) * constant["BLOCK_SLABS"]
@@ -62,7 +61,7 @@ def work(problem: Conv2d, share: Share, target: Target, holds: bool, threads: in
     )
     of_fragments = constant["STEP_CHUNKS"] * 16 * (of_pixels + constant["SLAB_K"] * sums) / 32
     steps = max(steps, constant["STEPS"] * max(of_step, of_fragments))
-    epilogue: float = run * min(problem.k, constant["SLAB_K"]) / 32 * (6.7 + of_activation) + 125
+    epilogue: float = run * min(problem.k, constant["SLAB_K"]) / 32 * (6.7 + of_curve) + 125
     one = steps + epilogue
     return items * one / 4, ALONE * ceil_div(items, warps) * one + 215
 

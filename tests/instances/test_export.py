@@ -54,7 +54,7 @@ def test_every_file_compiles_alone(name: str, tmp_path: Path) -> None:
     for kernel in export([winner(problem, name) for problem in PROBLEMS], tmp_path):
         text = (tmp_path / kernel.file).read_text()
         binary, _ = compiler.run(Source(text, "", kernel.source.suffix))
-        assert kernel.symbol("conv2d_simt").encode() in binary
+        assert kernel.symbol(kernel.plan.main.kernel).encode() in binary
 
 
 def test_the_header_is_c_and_agrees_with_the_struct(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_header_is_c_and_agrees_with_the_struct(tmp_path: Path) -> None:
     lines = [f'#include "{HEADER}"']
     for kernel in kernels:
         size = kernel.plan.argument_bytes
-        lines.append(f'_Static_assert(sizeof({kernel.symbol("conv2d_simt")}_arguments) == {size}, "size");')
+        lines.append(f'_Static_assert(sizeof({kernel.symbol(kernel.plan.main.kernel)}_arguments) == {size}, "size");')
     (tmp_path / "use.c").write_text("\n".join(lines) + "\n")
     cc = shutil.which("gcc") or shutil.which("cc")
     if cc is None:

@@ -1,0 +1,27 @@
+"""What cost models of all families have in common, so that their answers compare: clocks of a multiprocessor. The
+numbers are fitted to what an H200 took (bench/results)."""
+
+from __future__ import annotations
+
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+# Instructions of an output, read from binaries of sm_90a; what is not here is one or none.
+OF_ACTIVATION = {"hardswish": 13, "sigmoid": 20, "silu": 24, "tanh": 44, "gelu": 57, "leaky_relu": 8}
+# Clocks of a launch, and bytes of device memory that come in one.
+LAUNCH, MEMORY = 2900, 15
+
+
+def of_activation(problem: Conv2d) -> int:
+    return OF_ACTIVATION.get(problem.quantization.activation, 0)
+
+
+def at_once(a: float, b: float, power: int) -> float:
+    """Of two that overlap the longer one, and more where they are about as long: each is in the other's way."""
+    longer: float = (a**power + b**power) ** (1 / power)
+    return longer
+
+
+def launched(problem: Conv2d, target: Target, issued: float) -> float:
+    """A kernel whose instructions take so long, beside what its bytes take."""
+    return at_once(issued, problem.io_bytes / target.processors / MEMORY, 3) + LAUNCH
