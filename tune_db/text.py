@@ -116,9 +116,10 @@ class TextLayer:
         self._origin = origin
         self._records = dict(enumerate(_records(text, origin), start=1))
         self._read: dict[int, Measurement] = {}
-        self._of_problem: dict[object, list[int]] = {}
+        self._of_problem: dict[str, list[int]] = {}
         for number, record in self._records.items():
-            self._of_problem.setdefault(record.get("problem") if isinstance(record, dict) else None, []).append(number)
+            key = record.get("problem") if isinstance(record, dict) else None
+            self._of_problem.setdefault(str(key), []).append(number)
 
     def measurements(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
