@@ -260,7 +260,7 @@ def _room(config: Fused, target: Target) -> int:
 # clock: of weights to hold; of the tiles. How much longer instructions take with one warp, for others hide what it
 # waits for; and how much longer a stage that lacks as many registers as it has.
 LAUNCH, EXCHANGE, HOLDING, STREAMING, HIDING, LACKING = 4100, 1750, 130, 11.4, 1.9, 1.0
-# What the best of 163 chains took of the clocks that this counts.
+# The best of 163 chains took about 0.92 of the clocks that this counts; with 0.9 fewer are decided wrongly against two.
 FITTED = 0.9
 
 
