@@ -1,0 +1,160 @@
+"""The GPU tests and compute-sanitizer on this machine's GPU, and a record of what they said.
+
+    python bench/suite.py --out bench/results/nvidia-h200
+    python bench/suite.py --out bench/results/nvidia-h200 --sentence
+
+The first runs every test marked `gpu`, then those made for the sanitizer under each of its tools, and writes
+suite.json. The second runs nothing: it prints what README says of that record and of the templates that changed since.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from report import driver_version, head, versions
+
+from qconv.device import gpu_specs, open_device
+from qconv.device.compile import compiler_for
+
+Record = dict[str, Any]
+
+ROOT = Path(__file__).parents[1]
+NAME = "suite.json"
+TESTS = ("-q", "-m", "gpu", "-p", "no:cacheprovider")
+# Every warning of racecheck counts, not only what it calls an error.
+TOOLS = {"memcheck": (), "racecheck": ("--racecheck-report", "all"), "synccheck": (), "initcheck": ()}
+SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)")
+CLEAN = re.compile(r"0 errors|0 hazards displayed \(0 errors, 0 warnings\)")
+# Pages that no CUDA source includes.
+OTHER_VENDORS = re.compile(r"hip|cpu|mfma|wmma|sdot4|sudot4|emulated")
+
+
+def templates() -> dict[str, str]:
+    """The digest of every template that a CUDA source may include."""
+    folder = ROOT / "templates"
+    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.j2"))}
+    return {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+        for name, path in found.items()
+        if not OTHER_VENDORS.search(name)
+    }
+
+
+def changed_since(record: Record) -> list[str]:
+    """The templates that are not what the GPU tests ran with: edited, new or gone."""
+    then, now = record["templates"], templates()
+    return sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
+
+
+def counted(report: Path) -> Record:
+    """Outcomes of a run, from pytest's JUnit report."""
+    failed, reasons, passed = {}, Counter[str](), 0
+    for case in ElementTree.parse(report).iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
+        if (bad := case.find("failure")) is not None or (bad := case.find("error")) is not None:
+            failed[name] = (bad.get("message") or "").splitlines()[0][:300]
+        elif (skipped := case.find("skipped")) is not None:
+            reasons[skipped.get("message") or "no reason given"] += 1
+        else:
+            passed += 1
+    return {"passed": passed, "failed": failed, "skipped": dict(reasons.most_common())}
+
+
+def run_tests(workers: int) -> Record:
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        many = ("-n", str(workers)) if workers > 1 else ()
+        command = [sys.executable, "-m", "pytest", *TESTS, *many, f"--junitxml={report}"]
+        subprocess.run(command, cwd=ROOT, check=False)
+        return {"command": " ".join(["pytest", *TESTS]), **counted(report)}
+
+
+def summary_of(output: str) -> tuple[str, bool]:
+    """The tool's own last word, and whether it found nothing and the tests under it passed."""
+    summaries = SUMMARY.findall(output)
+    if not summaries:
+        return "no summary: " + (output.strip().splitlines() or ["no output"])[-1][:300], False
+    passed = re.search(r"\b[1-9]\d* passed", output) and not re.search(r"\b[1-9]\d* (failed|error)", output)
+    return summaries[-1], bool(passed) and all(CLEAN.match(line) for line in summaries)
+
+
+def sanitize(tool: str) -> Record:
+    binary = shutil.which("compute-sanitizer")
+    if binary is None:
+        return {"summary": "not run: compute-sanitizer is not installed", "clean": False}
+    command = [binary, "--tool", tool, *TOOLS[tool], sys.executable, "-m", "pytest", *TESTS, "-k", "sanitizer"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    summary, clean = summary_of(done.stdout + done.stderr)
+    reports = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("=========")]
+    return {"summary": summary, "clean": clean} | ({} if clean else {"reports": reports[:60]})
+
+
+def is_green(record: Record) -> bool:
+    tests = record["tests"]
+    return bool(tests["passed"]) and not tests["failed"] and all(tool["clean"] for tool in record["sanitizer"].values())
+
+
+def sentence(record: Record) -> str:
+    """What README says of the record. It changes with the templates, so that README cannot claim more than was run."""
+    tests = record["tests"]
+    skipped = sum(tests["skipped"].values())
+    clean = [name for name, tool in record["sanitizer"].items() if tool["clean"]]
+    changed = ", ".join(changed_since(record)) or "none"
+    return (
+        f"GPU tests on {record['device']['name']}, driver {record['driver']}, commit {record['commit'][:7]}: "
+        f"{tests['passed']} passed, {len(tests['failed'])} failed, {skipped} skipped; compute-sanitizer found "
+        f"nothing with {', '.join(clean) or 'no tool'}. Templates of CUDA sources changed since: {changed}."
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sentence", action="store_true", help="print what README says of the record, and run nothing")
+    parser.add_argument("--tools", default=",".join(TOOLS), metavar="NAMES", help="default: %(default)s")
+    parser.add_argument("--workers", type=int, default=1, help="of pytest; more than one needs pytest-xdist")
+    parser.add_argument("--commit", help="what the record says it was run on; default: this checkout's HEAD")
+    options = parser.parse_args(arguments)
+    path = options.out / NAME
+    if options.sentence:
+        print(sentence(json.loads(path.read_text())))
+        return
+    names = [name for name in options.tools.split(",") if name]
+    if unknown := set(names) - set(TOOLS):
+        parser.error(f"--tools {','.join(sorted(unknown))}: not known; use some of {','.join(TOOLS)}")
+    if not gpu_specs():
+        parser.error("no GPU here: the tests would all be skipped; run this on a machine with one")
+    device = open_device(gpu_specs()[0])
+    record: Record = {
+        "device": device.facts(),
+        "driver": driver_version(),
+        "toolchain": compiler_for(device.target).toolchain,
+        "packages": versions(),
+        "commit": options.commit or head(),
+        "templates": templates(),
+        "tests": run_tests(options.workers),
+        "sanitizer": {name: sanitize(name) for name in names},
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(sentence(record))
+    for name, message in record["tests"]["failed"].items():
+        print(f"failed: {name}: {message}")
+    sys.exit(not is_green(record))
+
+
+if __name__ == "__main__":
+    main()

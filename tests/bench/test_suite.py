@@ -1,0 +1,89 @@
+"""The record of the GPU tests: how it is read off pytest and the sanitizer, and that README says of it what is so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import suite
+
+RECORD = Path(__file__).parents[2] / "bench" / "results" / "nvidia-h200" / suite.NAME
+README = Path(__file__).parents[2] / "README.md"
+
+JUNIT = """<testsuites><testsuite>
+<testcase classname="tests.a" name="good"/>
+<testcase classname="tests.a" name="bad"><failure message="assert 1 == 2&#10;more"/></testcase>
+<testcase classname="tests.a" name="broken"><error message="no such fixture"/></testcase>
+<testcase classname="tests.a" name="left"><skipped message="no kernel overlaps"/></testcase>
+<testcase classname="tests.b" name="left"><skipped message="no kernel overlaps"/></testcase>
+</testsuite></testsuites>"""
+
+
+@pytest.fixture
+def record() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(RECORD.read_text())
+    return found
+
+
+def test_outcomes_are_counted_and_skips_have_reasons(tmp_path: Path) -> None:
+    (tmp_path / "report.xml").write_text(JUNIT)
+    assert suite.counted(tmp_path / "report.xml") == {
+        "passed": 1,
+        "failed": {"tests.a::bad": "assert 1 == 2", "tests.a::broken": "no such fixture"},
+        "skipped": {"no kernel overlaps": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("output", "clean"),
+    [
+        ("12 passed in 3.00s\n========= ERROR SUMMARY: 0 errors\n", True),
+        ("12 passed in 3.00s\n========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n", True),
+        ("12 passed in 3.00s\n========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)\n", False),
+        ("12 passed in 3.00s\n========= ERROR SUMMARY: 10 errors\n", False),
+        ("1 failed, 11 passed in 3.00s\n========= ERROR SUMMARY: 0 errors\n", False),
+        ("12 skipped in 3.00s\n========= ERROR SUMMARY: 0 errors\n", False),
+        ("compute-sanitizer: device not supported\n", False),
+    ],
+)
+def test_a_sanitizer_is_clean_only_where_tests_ran_under_it_and_it_said_so(output: str, clean: bool) -> None:
+    assert suite.summary_of(output)[1] is clean
+
+
+def test_the_record_is_green(record: dict[str, Any]) -> None:
+    assert suite.is_green(record), suite.sentence(record)
+    assert set(record["sanitizer"]) == set(suite.TOOLS)
+
+
+@pytest.mark.parametrize("hurt", ["failed", "none passed", "sanitizer"])
+def test_a_record_with_a_fault_is_not_green(record: dict[str, Any], hurt: str) -> None:
+    if hurt == "failed":
+        record["tests"]["failed"] = {"tests.a::bad": "assert 1 == 2"}
+    elif hurt == "none passed":
+        record["tests"]["passed"] = 0
+    else:
+        record["sanitizer"]["racecheck"]["clean"] = False
+    assert not suite.is_green(record)
+
+
+def test_templates_that_changed_are_named(record: dict[str, Any]) -> None:
+    record["templates"] = suite.templates()
+    assert suite.changed_since(record) == []
+    record["templates"] |= {"conv2d/mma.j2": "of another day", "conv2d/gone.j2": "0"}
+    del record["templates"]["conv2d/simt.j2"]
+    assert suite.changed_since(record) == ["conv2d/gone.j2", "conv2d/mma.j2", "conv2d/simt.j2"]
+
+
+def test_templates_of_other_vendors_do_not_count() -> None:
+    names = suite.templates()
+    assert "instruction/wgmma.j2" in names
+    assert not {"prelude/hip.j2", "prelude/cpu.j2", "mma/mfma.j2", "mma/wmma_gfx11.j2"} & set(names)
+
+
+def test_readme_says_what_was_run_and_what_changed_since(record: dict[str, Any]) -> None:
+    """After a change of the templates, run bench/suite.py on the GPU again, or put its --sentence into README: a reader
+    learns what the GPU has not seen yet."""
+    said = " ".join(README.read_text().split())
+    assert suite.sentence(record) in said
