@@ -57,5 +57,6 @@ class Atom:
             "spelled": self.instruction.spell(q.x_type, q.w_type),
             "atom": atom,
             "operation": f"instruction/{operation}.j2",
+            "sums_may_sink": operation == "wmma",  # into branches of some lanes only; see instruction/wmma.j2
             "fragments": f"fragments/{'ldmatrix' if self.is_nvidia else 'rows'}_of_{operands}.j2",
         }

@@ -257,6 +257,22 @@ __device__ __forceinline__ void multiply_add(
     for (int i = 0; i < D_REGISTERS; ++i) d[i] = sum[i];
 }
 
+// clang does not know that wmma needs every lane (llvm-project issues 165602 and 178314): where only a branch
+// reads a sum, such as a store's guard, it moves the instruction into the branch, and lanes that do not take
+// it hold garbage. Behind a loop of products, this reads all sums while every lane is there.
+template <class Sums>
+__device__ __forceinline__ void keep_converged(Sums& sums) {
+    typedef int Registers __attribute__((ext_vector_type(D_REGISTERS)));
+    int (*const tiles)[D_REGISTERS] = reinterpret_cast<int (*)[D_REGISTERS]>(&sums);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(Sums) / sizeof(*tiles); ++i) {
+        Registers tile = __builtin_bit_cast(Registers, tiles[i]);
+        asm volatile("" : "+v"(tile));
+#pragma unroll
+        for (int j = 0; j < D_REGISTERS; ++j) tiles[i][j] = tile[j];
+    }
+}
+
 // A lane reads 16 bytes of its row, enough for one instruction or more: the groups of lanes then take bytes
 // of the reduction in another order than the instruction numbers them, the same for both operands.
 struct Fragment { unsigned word[4]; };
@@ -734,6 +750,7 @@ __device__ __forceinline__ void accumulate(
         loader.end(pipeline);
         stage = stage + 1 < STAGES ? stage + 1 : 0;
     }
+    keep_converged(acc);
 }
 
 // One block: TILE_M output pixels of TILE_N channels of one group.
