@@ -89,7 +89,13 @@ __device__ __forceinline__ void barrier() {
 }
 
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
-__device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
+// The same in every lane, which clang does not see by itself: without readfirstlane, a loop over the warp's
+// pieces masks lanes, and matrix instructions stand where some of them could be switched off.
+__device__ __forceinline__ int warp() {
+    const int warp = __builtin_amdgcn_readfirstlane(static_cast<unsigned>(thread()) / WARP_SIZE);
+    __builtin_assume(warp >= 0 && warp < THREADS / WARP_SIZE);
+    return warp;
+}
 
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
