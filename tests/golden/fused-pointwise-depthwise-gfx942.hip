@@ -59,10 +59,12 @@ __device__ __forceinline__ void barrier() {
 }
 
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
-// The same in every lane, which clang does not see by itself: without readfirstlane, a loop over the warp's
-// pieces masks lanes, and matrix instructions stand where some of them could be switched off.
+// What a wave's lanes all have, but clang cannot know: a branch or a loop that depends on it is then one of the
+// whole wave. Otherwise lanes are masked, and matrix instructions stand where some could be switched off.
+__device__ __forceinline__ int same_in_every_lane(int value) { return __builtin_amdgcn_readfirstlane(value); }
+
 __device__ __forceinline__ int warp() {
-    const int warp = __builtin_amdgcn_readfirstlane(static_cast<unsigned>(thread()) / WARP_SIZE);
+    const int warp = same_in_every_lane(static_cast<unsigned>(thread()) / WARP_SIZE);
     __builtin_assume(warp >= 0 && warp < THREADS / WARP_SIZE);
     return warp;
 }

@@ -1,0 +1,154 @@
+"""In what clang makes of AMD kernels, no instruction that needs every lane stands where some lanes may be off."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import lru_cache
+
+import pytest
+from golden_cases import CASES, plan_of
+from machine_code import amd
+from random_conversions import conversions
+from random_fused import fused_plan, fused_problems
+from random_matrix import matrix_plan, matrix_problems
+from random_problems import problems
+from random_special import special_plan, special_problems
+
+from qconv import generator
+from qconv.device.compile import compiler_for
+from qconv.errors import CompileError
+from qconv.generator import Plan, Source, config_from_json
+from qconv.generator.mma_space import Mma
+from qconv.keys import parse
+from qconv.target import TARGETS, Target
+
+MATRIX = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
+# And those with other matrix instructions of the same kind, or with none.
+EVERY = ("gfx908", *MATRIX, "gfx1030")
+GOLDEN = [name for name in CASES if name.endswith(".hip")]
+
+# Where findings began: of 3888 outputs, 25 were wrong.
+SUNK = (
+    "conv2d:n=1:h=9:w=9:c=32:k=48:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=int8:per_channel:bias=int32"
+    ":activation=relu"
+)
+TILE = Mma(
+    instruction=0,
+    tile_m=32,
+    tile_n=32,
+    tile_k=128,
+    warp_m=16,
+    warp_n=32,
+    stages=2,
+    ahead=0,
+    split=1,
+    tail=0,
+    persist=0,
+    stream=0,
+    band=1,
+    staged=0,
+)
+
+
+def skip_without_tools(target: Target) -> None:
+    if reason := _missing(target):
+        pytest.skip(reason)
+
+
+@lru_cache(maxsize=16)
+def _missing(target: Target) -> str | None:
+    try:
+        compiler_for(target)
+    except CompileError as error:
+        return str(error)
+    return amd.missing()
+
+
+def random_plans(target: Target, seed: int, count: int) -> Iterator[Plan]:
+    """Of every family: three quarters multiply with matrix instructions, where the target has any."""
+    if target.instructions:
+        for problem in matrix_problems(seed, count // 2, target):
+            yield matrix_plan(problem, target, seed)
+        for problem in fused_problems(seed, count // 6, target):
+            yield fused_plan(problem, target, seed)
+        for problem in fused_problems(seed, count // 12, target, stages=3):
+            yield fused_plan(problem, target, seed)
+    for family in ("depthwise", "gemv"):
+        for problem in special_problems(family, seed, count // 16):
+            yield special_plan(family, problem, target, seed)
+    for problem in (*problems(seed, count // 16), *conversions(seed, count // 16)):
+        yield generator.default(problem, target)
+
+
+def refusals(plan: Plan, source: Source) -> tuple[amd.Reading, list[str]]:
+    binary, _ = compiler_for(plan.target).run(source)
+    return amd.read(binary, plan.target.warp_size), amd.refusals(source, plan.target, binary)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_sources(name: str) -> None:
+    plan = plan_of(name)
+    skip_without_tools(plan.target)
+    reading, refused = refusals(plan, generator.render(plan))
+    assert not refused, "\n".join(refused)
+    assert (reading.matrix > 0) == ("instruction" in plan.roles or plan.config.family in ("fused", "block"))
+    assert reading.scratch == 0, f"{reading.scratch} instructions reach scratch memory; default plans keep registers"
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_random_plans(name: str) -> None:
+    """A few; all of them are among the slow tests."""
+    skip_without_tools(TARGETS[name])
+    for plan in random_plans(TARGETS[name], 1, 8):
+        _, refused = refusals(plan, generator.render(plan))
+        assert not refused, "\n".join([f"{plan.problem} {plan.config}", *refused])
+
+
+Job = tuple[str, str, str]
+
+
+def _read(job: Job) -> tuple[Job, amd.Reading, list[str]]:
+    target, key, config = job
+    plan = generator.plan(parse(key), config_from_json(config), TARGETS[target])
+    return job, *refusals(plan, generator.render(plan))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_two_hundred_random_plans(name: str) -> None:
+    target = TARGETS[name]
+    skip_without_tools(target)
+    jobs = [(name, str(plan.problem), plan.config.as_json()) for plan in random_plans(target, 0, 200)]
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        answers = list(pool.map(_read, jobs, chunksize=4))
+    counts: Counter[str] = Counter()
+    for _, reading, refused in answers:
+        counts.update(kernels=1, with_matrix=reading.matrix > 0, refused=bool(refused), scratch=reading.scratch > 0)
+        counts.update(matrix=reading.matrix, barriers=reading.barriers, cross_lane=reading.cross_lane)
+    print(f"\n{name}: {dict(counts)}")
+    wrong = [(job, refused[0]) for job, _, refused in answers if refused]
+    assert not wrong, "\n".join(map(str, wrong[:5]))
+    assert counts["with_matrix"] >= len(jobs) / 2 or not target.instructions
+
+
+def planted(source: Source, was: str, now: str) -> Source:
+    assert was in source.text
+    return replace(source, text=source.text.replace(was, now))
+
+
+@pytest.mark.parametrize("name", ["gfx1100", "gfx1201"])
+def test_sums_that_are_free_to_sink_are_refused(name: str) -> None:
+    """The store's guard is a branch of lanes, and only in it is a sum used."""
+    target = TARGETS[name]
+    skip_without_tools(target)
+    plan = generator.plan(parse(SUNK), TILE, target)
+    source = generator.render(plan)
+    assert refusals(plan, source)[1] == []
+    _, refused = refusals(plan, planted(source, "    keep_converged(acc);\n", ""))
+    assert refused
+    assert all("v_wmma_i32_16x16x16_iu8" in each and "if (pixel >= PIXELS) return;" in each for each in refused)

@@ -1,0 +1,227 @@
+"""Reads AMD machine code: which instructions that need every lane stand where some lanes may be switched off.
+
+A wave has one program counter and the mask EXEC. Structured branches and loops of lanes become writes of EXEC:
+`s_and_saveexec` narrows it and keeps what it was, `s_or` with that gives the lanes back. A matrix instruction, a
+permutation of lanes or a barrier in between computes with lanes that are off, whatever the source says.
+
+The rule is exact about masks and knows nothing of values: EXEC is whole at the kernel's entry, and after a write only
+where the masks involved prove it. A branch that all lanes take alike, but that the compiler turned into a mask because
+it could not see that, is refused too: the next compiler may leave lanes behind, so the source has to say it
+(`readfirstlane`, a ballot), and then the branch is scalar. What is not refused: `v_readlane` and `v_writelane`, which
+ignore EXEC; `v_readfirstlane` and comparisons into a mask, which are defined for the lanes that are on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from machine_code.masks import Masks
+
+from qconv.device.compile import CLANG_FLAGS
+from qconv.generator import Source
+from qconv.target import Target
+
+MATRIX = re.compile(r"v_s?(wmma|wmmac|mfma|mfmac)_")
+BARRIER = re.compile(r"s_barrier")
+# DPP is a modifier: its words follow the operands.
+CROSS_LANE = re.compile(
+    r"ds_swizzle|ds_bpermute|ds_permute|v_permlane|_dpp8?\b"
+    r"|\b(quad_perm|row_\w+|wave_(shl|shr|rol|ror)|dpp8):|\b(row_mirror|row_half_mirror)\b"
+)
+SCRATCH = re.compile(r"scratch_(load|store)")
+
+INSTRUCTION = re.compile(r"^\t(\S+)(?: ([^/]*?))?\s*// ([0-9A-F]{12}):(?:.* <(\S+?)(?:\+0x([0-9a-f]+))?>)?")
+SYMBOL = re.compile(r"^([0-9a-f]{16}) <(\S+)>:")
+LINE = re.compile(r"^; .*:(\d+)$")
+ENDS = ("s_endpgm", "s_branch", "s_endpgm_saved", "s_trap")
+LEAVES = ("s_setpc", "s_swappc", "s_call", "s_rfe")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    address: int
+    operation: str
+    operands: tuple[str, ...]
+    text: str
+    line: int | None  # of the source
+    target: int | None  # of a branch
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An instruction that needs every lane, under an EXEC that `since` narrowed."""
+
+    kernel: str
+    instruction: Instruction
+    since: Instruction
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kernel}: {self.instruction.text} (line {self.instruction.line}) runs under the EXEC that "
+            f"{self.since.text} (line {self.since.line}) narrowed"
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Of one code object: how many instructions of each kind it has, and which of them are refused."""
+
+    matrix: int
+    barriers: int
+    cross_lane: int
+    scratch: int
+    refused: tuple[Refusal, ...]
+
+
+@lru_cache(maxsize=1)
+def missing() -> str | None:
+    """Why nothing can be read here."""
+    return None if _found("llvm-objdump") else "reading AMD machine code needs llvm-objdump: apt-get install llvm-19"
+
+
+def refusals(source: Source, target: Target, code_object: bytes) -> list[str]:
+    """What is wrong with a kernel's code object, with the lines of its source; nothing of a good one."""
+    if not read(code_object, target.warp_size).refused:
+        return []
+    lines = ["", *source.text.splitlines()]
+    return [
+        f"{refusal}\n    {lines[refusal.instruction.line or 0].strip()}\n    {lines[refusal.since.line or 0].strip()}"
+        for refusal in read(_with_lines(source, target), target.warp_size).refused
+    ]
+
+
+def read(code_object: bytes, wave_size: int) -> Reading:
+    with tempfile.NamedTemporaryFile(suffix=".co") as file:
+        file.write(code_object)
+        file.flush()
+        command = [_found("llvm-objdump") or "", "-d", "-l", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    counts = dict.fromkeys(("matrix", "barriers", "cross_lane", "scratch"), 0)
+    refused: list[Refusal] = []
+    for kernel, code in parse(text).items():
+        counts["matrix"] += sum(MATRIX.match(i.operation) is not None for i in code)
+        counts["barriers"] += sum(BARRIER.match(i.operation) is not None for i in code)
+        counts["cross_lane"] += sum(CROSS_LANE.search(i.text) is not None for i in code)
+        counts["scratch"] += sum(SCRATCH.match(i.operation) is not None for i in code)
+        found = narrowed(code, wave_size)
+        refused += [Refusal(kernel, code[i], code[since]) for i, since in found if needs_every_lane(code[i])]
+    return Reading(**counts, refused=tuple(refused))
+
+
+def _found(program: str) -> str | None:
+    """The one of clang-19, which compiles where nothing else is asked for."""
+    return next(filter(None, map(shutil.which, (f"{program}-19", program))), None)
+
+
+def _with_lines(source: Source, target: Target) -> bytes:
+    """Compiled to the same instructions, each with the line that it comes from."""
+    clang = os.environ.get("QCONV_CLANG") or _found("clang") or ""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "kernel.hip").write_text(source.text)
+        flags = (*CLANG_FLAGS, f"--offload-arch={target.name}", "-gline-tables-only")
+        subprocess.run([clang, *flags, "kernel.hip", "-o", "kernel.co"], cwd=folder, check=True, capture_output=True)
+        return Path(folder, "kernel.co").read_bytes()
+
+
+def needs_every_lane(instruction: Instruction) -> bool:
+    whole = MATRIX.match(instruction.operation) or BARRIER.match(instruction.operation)
+    return whole is not None or CROSS_LANE.search(instruction.text) is not None
+
+
+def parse(text: str) -> dict[str, list[Instruction]]:
+    """The instructions of each kernel, in the words of llvm-objdump -d -l."""
+    kernels: dict[str, list[Instruction]] = {}
+    begins: dict[str, int] = {}
+    code: list[Instruction] = []
+    line: int | None = None
+    for row in text.splitlines():
+        if (found := INSTRUCTION.match(row)) is not None:
+            operation, operands, address, symbol, offset = found.groups()
+            target = begins[symbol] + int(offset or "0", 16) if symbol and "branch" in operation else None
+            operands = (operands or "").strip()
+            code.append(
+                Instruction(
+                    int(address, 16), operation, split(operands), f"{operation} {operands}".strip(), line, target
+                )
+            )
+        elif (found := SYMBOL.match(row)) is not None:
+            begins[found[2]] = int(found[1], 16)
+            code = kernels.setdefault(found[2], [])
+            line = None
+        elif (found := LINE.match(row)) is not None:
+            line = int(found[1])
+    return kernels
+
+
+def split(operands: str) -> tuple[str, ...]:
+    return tuple(re.split(r",\s*(?![^\[]*\])", operands)) if operands else ()
+
+
+def narrowed(code: list[Instruction], wave_size: int) -> Iterator[tuple[int, int]]:
+    """Each instruction that may run without all lanes, and which narrowed EXEC before it: found block by block, until
+    no block is entered with less than before."""
+    starts = block_starts(code)
+    at = {code[i].address: i for i in starts}
+    entered: dict[int, tuple[Masks, int | None]] = {0: (Masks.at_entry(wave_size), None)}
+    waiting = [0]
+    while waiting:
+        start = waiting.pop()
+        masks, since = entered[start]
+        i = start
+        while True:
+            after = masks.after(code[i].operation, code[i].operands)
+            since = None if after.whole else since if not masks.whole and since is not None else i
+            masks = after
+            if i + 1 >= len(code) or i + 1 in starts or code[i].target is not None or code[i].operation in ENDS:
+                break
+            i += 1
+        for following, passed in successors(code, i, masks, at):
+            known = entered.get(following)
+            joined = passed if known is None else known[0].joined(passed)
+            if known is None or joined != known[0]:
+                first = since if known is None or known[1] is None else known[1]
+                entered[following] = (joined, None if joined.whole else first)
+                waiting.append(following)
+    for start, (masks, since) in entered.items():
+        i = start
+        while i < len(code) and (i == start or i not in starts):
+            if not masks.whole:
+                assert since is not None
+                yield i, since
+            after = masks.after(code[i].operation, code[i].operands)
+            since = None if after.whole else since if not masks.whole else i
+            masks = after
+            i += 1
+
+
+def block_starts(code: list[Instruction]) -> set[int]:
+    at = {instruction.address: i for i, instruction in enumerate(code)}
+    starts = {0}
+    for i, instruction in enumerate(code):
+        if instruction.operation.startswith(LEAVES):
+            raise ValueError(f"{instruction.text}: where it goes on is not known; inline what it calls")
+        if instruction.target is not None:
+            starts |= {at[instruction.target], i + 1}
+        elif instruction.operation in ENDS:
+            starts.add(i + 1)
+    return {start for start in starts if start < len(code)}
+
+
+def successors(
+    code: list[Instruction], last: int, masks: Masks, at: dict[int, int]
+) -> Iterator[tuple[int, Masks]]:
+    """Where a block goes on, and with what: on one side of a branch on EXEC no lane is on."""
+    instruction = code[last]
+    if instruction.target is not None:
+        empty = instruction.operation == "s_cbranch_execz"
+        yield at[instruction.target], masks.with_no_lane() if empty else masks
+    if instruction.operation not in ENDS and last + 1 < len(code):
+        yield last + 1, masks.with_no_lane() if instruction.operation == "s_cbranch_execnz" else masks
