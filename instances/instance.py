@@ -31,10 +31,13 @@ class Bound:
     the same time, bind twice. Keep it for as long as a launch of it, or a graph with it, may run.
     """
 
-    __slots__ = ("_kept", "_packed", "launch", "y")
+    __slots__ = ("_kept", "_packed", "between", "launch", "y")
 
-    def __init__(self, y: Any, launch: Launcher, packed: Refolds, kept: tuple[object, ...]) -> None:
+    def __init__(
+        self, y: Any, launch: Launcher, packed: Refolds, kept: tuple[object, ...], between: tuple[Any, ...] = ()
+    ) -> None:
         self.y = y
+        self.between = between  # arrays that one of its kernels writes for the next
         self.launch = launch
         self._packed = packed
         self._kept = kept

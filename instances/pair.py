@@ -42,7 +42,8 @@ class PackedPair:
         x, *residual = inputs
         first = self.first.prepare([x], None)
         second = self.second.prepare([first.y, *residual], out)
-        return Bound(second.y, in_order([first.launch, second.launch]), self, (first, second))
+        launch = in_order([first.launch, second.launch])
+        return Bound(second.y, launch, self, (first, second), (*first.between, first.y, *second.between))
 
     def refold(self, stream: Any = None) -> None:
         self.first.refold(stream)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,14 +12,23 @@ from qconv.device.cache import cache_root
 from qconv.device.cpu_runtime import Arguments, Pointer, Sanitizer, SanitizerReport
 from qconv.generator import Plan
 from qconv.sample import Sample
+from qconv.step import Array
+from qconv.tuner.comparison import differences, opposite
 
 
 def run(
-    plan: Plan, drawn: Sample, sanitizer: Sanitizer, *, source: str | None = None, seed: int = 0
-) -> tuple[SanitizerReport, list[np.ndarray[Any, Any]]]:
-    """The first report that is not clean, or the last one with the outputs. `source` replaces the generated text."""
+    plan: Plan,
+    drawn: Sample,
+    sanitizer: Sanitizer,
+    *,
+    source: str | None = None,
+    seed: int = 0,
+    before: Sequence[Array] | None = None,
+) -> tuple[SanitizerReport, list[Array]]:
+    """The first report that is not clean, or the last one with the outputs. `source` replaces the generated text;
+    `before` is what the outputs hold, instead of one byte everywhere."""
     text = generator.render(plan).text if source is None else source
-    buffers, arguments = _arguments(plan, drawn)
+    buffers, arguments = _arguments(plan, drawn, before)
     names = [field.path for field in plan.fields if field.is_pointer]
     roles = [field.role for field in plan.fields if field.is_pointer]
     outputs = [tensor.name for tensor in plan.problem.outputs]
@@ -53,20 +62,22 @@ def run(
 
 def mismatch(plan: Plan, drawn: Sample, sanitizer: Sanitizer) -> str | None:
     """None where the run is clean and right, else the report or the difference."""
-    report, outs = run(plan, drawn, sanitizer)
+    expected = reference.compute(plan.problem, drawn)
+    report, outs = run(plan, drawn, sanitizer, before=[opposite(want) for want in expected])
     if not report.clean:
         return f"{report.kind}\n{report.text}"
-    expected = reference.compute(plan.problem, drawn)
-    same = all(out.tobytes() == want.tobytes() for out, want in zip(outs, expected, strict=True))
-    return None if same else "the output under the sanitizer differs from the oracle"
+    said = differences(plan.problem.outputs, outs, expected)
+    return None if said is None else f"under the sanitizer {said}"
 
 
-def _arguments(plan: Plan, drawn: Sample) -> tuple[list[bytes], Arguments]:
+def _arguments(plan: Plan, drawn: Sample, before: Sequence[Array] | None) -> tuple[list[bytes], Arguments]:
     """Every array in a buffer of its own, exactly as long as the kernel may touch."""
     problem, values = plan.problem, plan.problem.checked(drawn.parameters)
     poison = b"\xa5"
     given = {t.name: array.tobytes() for t, array in zip(problem.inputs, drawn.arrays, strict=True)}
-    given |= {t.name: poison * int(np.prod(t.shape) * np.dtype(t.dtype).itemsize) for t in problem.outputs}
+    for i, tensor in enumerate(problem.outputs):
+        size = int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
+        given[tensor.name] = poison * size if before is None else before[i].tobytes()
     buffers: list[bytes] = []
     pointers: list[Pointer] = []
     scalars: list[tuple[int, bytes]] = []

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exactness import assert_same, expected, run
+from exactness import assert_same, expected
 from numpy.typing import NDArray
 from random_problems import FLAGS, Decks, problems
 from scales import near_ties, ties
@@ -21,6 +21,7 @@ from scales import near_ties, ties
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import Device, open_device
 from qconv.instances.lookup import load
+from qconv.tuner.workload import Workload
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'qconv-tune[test]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'qconv-tune[test]'")
@@ -128,8 +129,8 @@ def check_kernels(first: int, narrow: bool, device: Device) -> None:
         plan = generator.default(PROBLEMS[index], device.target)
         instance = load(plan, device, "test", "chosen by a test")
         for drawn in draws(index, narrow):
-            about = f"{plan.config} on {device.name}, {PROBLEMS[index]}"
-            assert_same(run(instance, drawn), infer(PROBLEMS[index], drawn), about)
+            workload = Workload(PROBLEMS[index], device, drawn, expected=(infer(PROBLEMS[index], drawn),))
+            assert workload.mismatch(instance) is None, f"{plan.config} on {device.name}, {PROBLEMS[index]}"
 
 
 @pytest.mark.slow

@@ -32,6 +32,9 @@ def test_a_device_rolls_and_compares(device: Device) -> None:
     for by in (0, 1, 59, 121):
         assert np.array_equal(device.download(device.rolled(there, by)), np.roll(array, by))
     assert device.same(there, device.upload(array))
+    other = device.zeros((2, 60), "int32")
+    device.copy(there, other)
+    assert np.array_equal(device.download(other), array)
     for place in ((0, 0), (1, 59)):
         other = array.copy()
         other[place] ^= 1 << 30

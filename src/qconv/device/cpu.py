@@ -116,6 +116,9 @@ class CpuDevice:
     def fill(self, array: Any, byte: int) -> None:
         array.view(np.uint8)[...] = byte
 
+    def copy(self, array: Any, to: Any) -> None:
+        to[...] = array
+
     def rolled(self, array: Any, by: int) -> Any:
         return np.roll(array, by)
 

@@ -211,6 +211,10 @@ class GpuDevice:
         with self.current:
             array.data.memset_async(byte, array.nbytes)
 
+    def copy(self, array: Any, to: Any) -> None:
+        with self.current:
+            to.data.copy_from_device_async(array.data, to.nbytes)
+
     def rolled(self, array: Any, by: int) -> Any:
         """By copies of memory alone: CuPy's own kernels need the CUDA headers, which need not be there."""
         with self.current:
