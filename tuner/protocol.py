@@ -1,10 +1,10 @@
 """How a kernel is timed: a value that is stored with every row.
 
 A tuner does not spend as much on every candidate. Each is *screened* by a few repeats; only where that comes near the
-best so far is it timed in full, *alone*; at the end the fastest few are *raced*, one repeat of each in turn, until the
-fastest of all rows is one that was raced. So the winner is no accident of when it was measured, and a row that was
-screened lost by more than repeats differ. Should the rows that it lost to be gone, it still comes after every row timed
-in full.
+best so far is it timed in full, *alone*; at the end the fastest few and the untuned default are *raced*, one repeat of
+each in turn, until the fastest of all rows is one of the last race. So neither the winner nor its speed-up is an
+accident of when it was measured, and a row that was screened lost by more than repeats differ. Should the rows that it
+lost to be gone, it still comes after every row timed in full.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,9 +23,8 @@ from qconv.tuner.evaluate import failure
 from qconv.tuner.protocol import protocol_for
 from qconv.tuner.search import Search
 
-FINALISTS = 4  # how many are raced at a time
-
-
+FINALISTS = 4  # how many are raced at a time for the first time
+MOST_TURNS = 5  # of one config in races that others lead
 HINTS = 12
 
 
@@ -105,7 +105,7 @@ def tune(
             search.tell(plan.config, row.median_us)
             watch(Progress(len(rows), total, row, best_of(rows.values())))
         if len(rows) > known:
-            _race(problem, child, database, rows)
+            _race(problem, start, child, database, rows)
     failures: dict[str, int] = {}
     for row in rows.values():
         if row.outcome != "correct":
@@ -165,21 +165,26 @@ def _best_us(rows: dict[Config, Measurement]) -> float | None:
     return None if first is None or first.screened else first.median_us
 
 
-def _race(problem: Problem, child: Child, database: Database, rows: dict[Config, Measurement]) -> None:
-    """Until the fastest of all rows is one that was raced: see `protocol`."""
-    raced: list[Config] = []
+def _race(problem: Problem, default: Config, child: Child, database: Database, rows: dict[Config, Measurement]) -> None:
+    """Until the fastest of all rows is one of the last race, which the default took part in: see `protocol`."""
+    turns = Counter[Config]()
+    last: list[Config] = []
     while True:
         fastest = sorted((row for row in rows.values() if row.correct), key=lambda row: row.median_us or 0.0)
         order = [row.config for row in fastest]
-        if len(order) < 2 or order[0] in raced:
+        # Ties go to the simpler config, which need not be the first.
+        ahead = [*order[:1], *(row.config for row in [best_of(fastest)] if row is not None)]
+        if len(order) < 2 or all(config in last or turns[config] == MOST_TURNS for config in ahead):
             return
-        # The best of an earlier race runs again: times of two races say little of each other.
-        leader = [config for config in order if config in raced][:1]
-        entrants = leader + [config for config in order if config not in raced][:FINALISTS]
-        results = child.race(problem, entrants)
+        # The best of an earlier race runs again: times of two races say little of each other. So does the default, that
+        # a speed-up is of two times of one race.
+        leader = [config for config in order if config in last][:1]
+        fresh = [config for config in order if not turns[config]][:FINALISTS]
+        last = list(dict.fromkeys([*leader, *(config for config in order if config == default), *ahead, *fresh]))
+        results = child.race(problem, last)
         if not results:
             return
         for row in results:
             database.add(row)
             rows[row.config] = row
-        raced += entrants
+        turns.update(last)

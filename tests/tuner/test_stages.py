@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,21 +13,24 @@ from typing import Any
 import pytest
 
 from qconv import generator, sample
+from qconv.cli import measure
 from qconv.device import open_device
 from qconv.device.cache import Binary
+from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, KernelMissing
 from qconv.generator import Config, Plan
 from qconv.instances.instance import Instance
 from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
-from qconv.tune_db.measurement import Measurement
+from qconv.tune_db.measurement import Measurement, complexity
 from qconv.tuner import ahead, tune
 from qconv.tuner.evaluate import evaluate, race
 from qconv.tuner.protocol import WALL_CLOCK
 from qconv.tuner.workload import Workload
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
+MANY = Conv2d(1, 3, 3, 5, 9, 2, 2)  # configs: more than one race has room for
 CPU = open_device("cpu")
 CONFIG = generator.default(PROBLEM, CPU.target).config
 
@@ -76,10 +81,15 @@ def test_a_race_takes_turns() -> None:
 
 
 class Recorded:
-    """In place of the worker: alone, one config in three is lucky by a tenth; in a race, all show their true times."""
+    """In place of the worker: alone, one config in three is lucky by a tenth; in a race, all show their true times,
+    on a device that takes so many times as long in the first race, in the second, and in all others."""
+
+    slowness: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    toolchain = "told"
 
     def __init__(self, *_: object) -> None:
-        self.raced: list[Config] = []
+        self.races = 0
+        self.measured: list[Config] = []
 
     def __enter__(self) -> Recorded:
         return self
@@ -89,20 +99,23 @@ class Recorded:
     def start(self) -> None: ...
 
     def measure(self, problem: Problem, config: Config, best_us: float | None = None) -> Measurement:
+        self.measured.append(config)
         us = true_us(config)
-        return self._row(config, us * 0.9 if len(str(config)) % 3 == 0 else us, "alone")
+        return self._row(problem, config, us * 0.9 if len(str(config)) % 3 == 0 else us, "alone")
 
     def race(self, problem: Problem, configs: Sequence[Config]) -> list[Measurement]:
-        return [self._row(config, true_us(config), "raced") for config in configs]
+        slowness = self.slowness[min(self.races, 2)]
+        self.races += 1
+        return [self._row(problem, config, true_us(config) * slowness, "raced") for config in configs]
 
-    def _row(self, config: Config, us: float, stage: str) -> Measurement:
+    def _row(self, problem: Problem, config: Config, us: float, stage: str) -> Measurement:
         return Measurement(
-            problem=PROBLEM,
+            problem=problem,
             config=config,
             device=CPU.name,
             target="cpu",
-            toolchain="told",
-            digest=generator.render(generator.plan(PROBLEM, config, CPU.target)).digest,
+            toolchain=self.toolchain,
+            digest=generator.render(generator.plan(problem, config, CPU.target)).digest,
             outcome="correct",
             times_us=(us,),
             median_us=us,
@@ -137,6 +150,65 @@ def test_the_winner_is_raced_and_no_accident(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize("slowness", [(1.0, 1.0, 1.0), (1.3, 1.0, 0.8), (1.1, 1.4, 1.4)])
+def test_times_of_two_races_are_not_compared(
+    slowness: tuple[float, float, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader runs again in every race, and so does the default: the winner and its speed-up are of one race."""
+    monkeypatch.setattr(Recorded, "slowness", slowness)
+    default = generator.default(MANY, CPU.target).config
+    with Database.open(tmp_path / "t.sqlite") as database:
+        outcome = tune.tune(MANY, CPU, database, trials=1000)
+        rows = {row.config: row for row in database.measurements()}
+    assert outcome.best is not None
+    assert outcome.default is not None
+    truth = min(true_us(config) for config in rows)
+    assert true_us(outcome.best.config) == pytest.approx(truth, rel=0.01)
+    assert outcome.default.config == default != outcome.best.config
+    assert outcome.default == rows[default]
+    assert outcome.default.protocol == outcome.best.protocol == {"stage": "raced"}
+    ratio = true_us(default) / true_us(outcome.best.config)
+    assert outcome.default.median_us / outcome.best.median_us == pytest.approx(ratio)  # type: ignore[operator]
+
+
+@pytest.mark.usefixtures("recorded")
+def test_the_simplest_of_those_that_tie_was_raced_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "true_us", lambda config: 100.0)
+    with Database.open(tmp_path / "t.sqlite") as database:
+        outcome = tune.tune(MANY, CPU, database, trials=1000)
+        rows = database.measurements()
+    assert outcome.best is not None
+    assert complexity(outcome.best.config) == min(complexity(row.config) for row in rows)
+    assert outcome.best.protocol == {"stage": "raced"}
+
+
+@pytest.mark.usefixtures("recorded")
+def test_rows_of_another_toolchain_source_or_device_are_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are measured again; what is really the same is not."""
+    toolchain = compiler_for(CPU.target).toolchain
+    monkeypatch.setattr(Recorded, "toolchain", toolchain)
+    configs = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0]]
+    good = {config: Recorded()._row(PROBLEM, config, 1.0, "alone") for config in configs}
+    reason = {"times_us": (), "median_us": None, "reason": "a test", "protocol": None}
+    others = [
+        replace(good[configs[0]], toolchain=f"{toolchain}.1"),
+        replace(good[configs[1]], digest="another"),
+        replace(good[configs[2]], device="another"),
+        replace(good[configs[3]], target="cpu.sm_80"),
+        replace(good[configs[4]], outcome="timeout", **reason),
+    ]
+    child = Recorded()
+    with Database.open(tmp_path / "t.sqlite") as database:
+        for row in (*others, good[configs[5]]):
+            database.add(row)
+        outcome = tune.tune(PROBLEM, CPU, database, trials=1000, child=child)  # type: ignore[arg-type]
+    assert (outcome.known, outcome.measured) == (1, len(configs) - 1)
+    assert set(child.measured) == set(configs) - {configs[5]}
+
+
+@pytest.mark.usefixtures("recorded")
 def test_a_compile_failure_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = generator.space(PROBLEM, CPU.target)[0][1].config
 
@@ -163,3 +235,15 @@ def test_where_compiling_is_forbidden_nothing_is_compiled_ahead(
     monkeypatch.setenv("QCONV_CACHE", str(tmp_path))
     with Database.open(tmp_path / "t.sqlite") as database, pytest.raises(KernelMissing, match="QCONV_NO_COMPILE"):
         tune.tune(PROBLEM, CPU, database, trials=5)
+
+
+@pytest.mark.parametrize(
+    ("stage", "says"), [("raced", "1.25x the speed of the untuned default (100.00 us)"), ("alone", None)]
+)
+def test_a_speed_up_is_of_times_taken_alike(stage: str, says: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
+    best, default = Recorded()._row(PROBLEM, one, 80.0, "raced"), Recorded()._row(PROBLEM, other, 100.0, stage)
+    measure._print_outcome(tune.Outcome(PROBLEM, CPU.name, "cpu", 2, 2, 0, {}, default, best, {}), "t.sqlite")
+    shown = capsys.readouterr().out
+    assert (says or "the untuned default, which was not raced with it: 100.00 us") in shown
+    assert ("x the speed" in shown) == (says is not None)

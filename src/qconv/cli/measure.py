@@ -142,9 +142,12 @@ def _print_outcome(outcome: Outcome, database: str) -> None:
         return
     click.echo(f"winner    {best.config}")
     against = ""
-    if outcome.default is not None and outcome.default.median_us is not None:
-        ratio = outcome.default.median_us / best.median_us
-        against = f", {ratio:.2f}x the speed of the untuned default ({outcome.default.median_us:.2f} us)"
+    default = outcome.default
+    if default is not None and default.median_us is not None:
+        against = f"; the untuned default, which was not raced with it: {default.median_us:.2f} us"
+        if default.protocol == best.protocol:
+            ratio = default.median_us / best.median_us
+            against = f", {ratio:.2f}x the speed of the untuned default ({default.median_us:.2f} us)"
     click.echo(f"time      {best.median_us:.2f} us, {tops(outcome.problem, best.median_us):.3f} TOPS{against}")
     others = ranked(row for family, row in outcome.of_families.items() if family != best.config.family)
     if others:
