@@ -24,6 +24,7 @@ from qconv.generator import (
     simt,
     stem,
 )
+from qconv.generator.measure import CLOCK_MHZ
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
@@ -40,6 +41,8 @@ __all__ = [
     "default",
     "families",
     "plan",
+    "predicted_us",
+    "predicts_time",
     "render",
     "space",
 ]
@@ -60,6 +63,8 @@ class Family:
     why_none: Callable[[Any, Target], str | None] | None = None
     # Fewer choices for some fields: among these `default` looks first, for a cold lookup waits for it.
     likely: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    # Whether the cost is a time, in clocks, or merely an order of the family's own configs.
+    predicts_time: bool = True
     # What of a config makes a kernel of another kind, for a search that has few trials: it sees one of each early.
     structure: Callable[[Any], tuple[int, ...]] = lambda config: ()
 
@@ -138,8 +143,16 @@ FAMILIES: dict[str, Family] = {
         elementwise.CHOICES,
         elementwise.plan,
         elementwise.cost,
+        predicts_time=False,
     ),
-    "choosing": Family(("choose", "dynamic"), choosing.Choosing, choosing.CHOICES, choosing.plan, choosing.cost),
+    "choosing": Family(
+        ("choose", "dynamic"),
+        choosing.Choosing,
+        choosing.CHOICES,
+        choosing.plan,
+        choosing.cost,
+        predicts_time=False,
+    ),
 }
 
 
@@ -166,6 +179,17 @@ def plan(problem: Problem, config: Config, target: Target) -> Plan:
 def cost(plan: Plan) -> float:
     """By the family's cost model: about how long the launches take, in clocks of a multiprocessor."""
     return FAMILIES[plan.config.family].cost(plan)
+
+
+def predicts_time(problem: Problem) -> bool:
+    """Whether the cost models of all families that serve it predict a time, so that `predicted_us` says something."""
+    return all(family.predicts_time for family in families(problem).values())
+
+
+def predicted_us(plan: Plan) -> float:
+    """What the cost model expects, at the clock of the GPU that it is fitted to: of another one, only the ratio of two
+    predictions says something."""
+    return cost(plan) / CLOCK_MHZ
 
 
 def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[Plan], list[Rejected]]:

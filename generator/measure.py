@@ -8,6 +8,8 @@ from qconv.target import Target
 
 # Instructions of an output, read from binaries of sm_90a; what is not here is one or none.
 OF_ACTIVATION = {"hardswish": 13, "sigmoid": 20, "silu": 24, "tanh": 44, "gelu": 57, "leaky_relu": 8}
+# Of an H200 under such load.
+CLOCK_MHZ = 1755
 # Clocks of a launch, and bytes of device memory that come in one.
 LAUNCH, MEMORY = 2900, 15
 
