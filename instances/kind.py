@@ -38,7 +38,6 @@ def _kind_of_convolution(problem: Conv2d) -> tuple[object, ...]:
         problem.layout,
         DATA_TYPES[q.out_type].bytes,
         q.w_zero_point,
-        depthwise,
         problem.groups > 1,
         *channels,
         problem.r * problem.s > 1,

@@ -1,0 +1,104 @@
+"""What `lookup` would choose, were the measurements of some layers not known: how it serves a network that nobody
+tuned. It needs no GPU, so that the choices of an older checkout can be written down there and timed by a newer one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from workload import Layer
+
+from qconv import Conv2d, Quantization
+from qconv.generator import Config, config_from_json
+from qconv.instances import shipped
+from qconv.instances.lookup import choose
+from qconv.op import Problem
+from qconv.target import Target
+from qconv.tune_db.layered import Layered, Source
+from qconv.tune_db.measurement import Measurement
+
+HIDE = ("network", "own", "nothing")
+
+
+@dataclass(frozen=True)
+class Place:
+    """All that choosing asks of a device."""
+
+    name: str
+    target: Target
+
+
+@dataclass(frozen=True)
+class Choice:
+    config: Config
+    origin: str
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"config": self.config.as_dict(), "origin": self.origin, "reason": self.reason}
+
+
+class Without:
+    """A store of measurements that does not know some problems."""
+
+    def __init__(self, source: Source, hidden: Callable[[Problem], bool]) -> None:
+        self._source = source
+        self._hidden = hidden
+
+    def measurements(
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
+    ) -> list[Measurement]:
+        rows = self._source.measurements(problem=problem, device=device, target=target)
+        return [row for row in rows if not self._hidden(row.problem)]
+
+    def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
+        return None if self._hidden(problem) else self._source.best(problem, device, target)
+
+    def problems(self, device: str, target: str) -> list[Problem]:
+        return [problem for problem in self._source.problems(device, target) if not self._hidden(problem)]
+
+
+def geometry(problem: Conv2d) -> str:
+    """A layer whatever its batch and its quantization."""
+    return str(replace(problem, n=1, quantization=Quantization()))
+
+
+def hidden_with(layers: Iterable[Layer], hide: str) -> dict[Conv2d, frozenset[str]]:
+    """For every problem, the geometries that count as unknown: its own, or those of all networks that it occurs in."""
+    of_network: dict[str | None, set[str]] = {}
+    networks: dict[Conv2d, set[str | None]] = {}
+    for layer in layers:
+        of_network.setdefault(layer.model, set()).add(geometry(layer.problem))
+        networks.setdefault(layer.problem, set()).add(layer.model)
+    if hide == "nothing":
+        return dict.fromkeys(networks, frozenset())
+    if hide == "own":
+        return {problem: frozenset({geometry(problem)}) for problem in networks}
+    return {problem: frozenset().union(*(of_network[name] for name in names)) for problem, names in networks.items()}
+
+
+def choice_without(problem: Conv2d, place: Place, hidden: frozenset[str]) -> Choice:
+    """By the measurements in the package."""
+
+    def is_hidden(other: Problem) -> bool:
+        return isinstance(other, Conv2d) and geometry(other) in hidden
+
+    layers = Layered([Without(shipped.layer(place.name), is_hidden)])
+    plan, origin, reason, _ = choose(problem, place, layers)  # type: ignore[arg-type]
+    return Choice(plan.config, origin, reason)
+
+
+def write_choices(path: Path, choices: dict[str, Choice], **facts: Any) -> None:
+    rows = {key: choice.as_dict() for key, choice in choices.items()}
+    path.write_text(json.dumps(facts | {"choices": rows}, indent=1) + "\n")
+
+
+def read_choices(path: Path) -> dict[str, Choice]:
+    rows = json.loads(path.read_text())["choices"]
+    return {
+        key: Choice(config_from_json(json.dumps(row["config"])), row["origin"], row["reason"])
+        for key, row in rows.items()
+    }

@@ -1,0 +1,223 @@
+"""What lookup chooses for a problem that nobody tuned: neighbours' winners and the cost model's best, ranked by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+
+import pytest
+
+from qconv import Conv2d, Quantization, generator
+from qconv.conversion import Quantize
+from qconv.errors import Infeasible
+from qconv.fused import FusedConv2d
+from qconv.generator import Config, Plan
+from qconv.instances.kind import kind_of
+from qconv.instances.lookup import ABOUT_AS_FAST, NEIGHBOURS, TRUST, TRUST_OLDER, choose
+from qconv.op import Problem
+from qconv.target import target
+from qconv.tune_db.layered import Layered
+from qconv.tune_db.measurement import Measurement
+from qconv.tune_db.text import TextLayer, dump
+
+TARGET = target("sm_90a")
+PROBLEM = Conv2d(4, 28, 28, 64, 64, 3, 3, pad=1)
+# Of its kind, one doubling away; and a kernel for each runs on the other.
+NEIGHBOUR, FARTHER = replace(PROBLEM, n=8), replace(PROBLEM, n=16)
+OLDER = "0" * 32
+
+
+class H200:
+    name, target = "NVIDIA H200", TARGET
+
+
+def row(problem: Problem, config: Config, median_us: float = 10.0, digest: str | None = None) -> Measurement:
+    plan = generator.plan(problem, config, TARGET)
+    return Measurement(
+        problem=problem,
+        config=config,
+        device=H200.name,
+        target=TARGET.name,
+        toolchain="nvrtc 13.0",
+        digest=digest or generator.render(plan).digest,
+        outcome="correct",
+        times_us=(median_us,),
+        median_us=median_us,
+        created_at=datetime(2026, 11, 21, tzinfo=UTC),
+    )
+
+
+def chosen(problem: Problem, *rows: Measurement) -> tuple[Plan, str, str]:
+    layers = Layered([TextLayer(dump(list(rows)), "rows.json")])
+    plan, origin, reason, toolchain = choose(problem, H200(), layers)  # type: ignore[arg-type]
+    assert toolchain is None
+    return plan, origin, reason
+
+
+@pytest.fixture(autouse=True)
+def planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cost model's best takes a tenth of a second, and these tests ask again and again."""
+    monkeypatch.setattr(generator, "default", DEFAULT)
+
+
+DEFAULT = cache(generator.default)
+
+
+@pytest.fixture(scope="module")
+def ratios() -> dict[Config, float]:
+    """Of configs that serve the problem and its neighbours: times the predicted time of the model's best."""
+    plans, _ = generator.space(PROBLEM, TARGET, likely=True)
+    own = generator.cost(generator.default(PROBLEM, TARGET))
+    found = {}
+    for plan in plans:
+        if serves(NEIGHBOUR, plan.config) and serves(FARTHER, plan.config):
+            found[plan.config] = generator.cost(plan) / own
+    return found
+
+
+def between(ratios: dict[Config, float], least: float, most: float) -> Config:
+    return next(config for config, ratio in ratios.items() if least < ratio <= most)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "digest", "origin"),
+    [
+        (TRUST_OLDER, TRUST, None, "nearest"),
+        (TRUST, 1.2, None, "default"),
+        (1.0, TRUST_OLDER, OLDER, "nearest"),
+        (TRUST_OLDER, TRUST, OLDER, "default"),
+        (5.0, 50.0, None, "default"),
+    ],
+)
+def test_a_neighbours_winner_is_taken_as_far_as_the_model_agrees(
+    ratios: dict[Config, float], least: float, most: float, digest: str | None, origin: str
+) -> None:
+    config = between(ratios, least, most)
+    plan, said, reason = chosen(PROBLEM, row(NEIGHBOUR, config, digest=digest))
+    own = generator.default(PROBLEM, TARGET)
+    assert (said, plan.config) == (origin, config if origin == "nearest" else own.config)
+    predicted = generator.predicted_us(generator.plan(PROBLEM, config, TARGET))
+    for text in (str(NEIGHBOUR), "1.0 doublings", f"{predicted:.1f} us", f"{generator.predicted_us(own):.1f} us"):
+        assert text in reason
+    assert reason.startswith(f"{origin}: ")
+    assert ("run qconv-tune tune" in reason) == (origin == "default")
+
+
+def test_of_two_neighbours_the_model_prefers_one_and_distance_does_not(ratios: dict[Config, float]) -> None:
+    better, worse = between(ratios, 0.99, 1.02), between(ratios, 1.06, TRUST)
+    plan, origin, reason = chosen(PROBLEM, row(NEIGHBOUR, worse), row(FARTHER, better))
+    assert (plan.config, origin) == (better, "nearest")
+    assert str(FARTHER) in reason
+    # A little dearer on today's template goes before what was measured on an older one.
+    older, today = between(ratios, 0.99, 1.005), between(ratios, 1.01, 1.04)
+    plan, *_ = chosen(PROBLEM, row(NEIGHBOUR, older, digest=OLDER), row(FARTHER, today))
+    assert plan.config == today
+
+
+def test_so_many_neighbours_are_ranked(ratios: dict[Config, float]) -> None:
+    better, worse = between(ratios, 0.99, 1.02), between(ratios, 5.0, 50.0)
+    nearer = [row(replace(PROBLEM, h=28 + i), worse) for i in range(1, NEIGHBOURS + 1)]
+    assert chosen(PROBLEM, *nearer[1:], row(FARTHER, better))[1] == "nearest"
+    assert chosen(PROBLEM, *nearer, row(FARTHER, better))[1] == "default"
+
+
+def test_a_neighbour_too_far_is_not_asked(ratios: dict[Config, float]) -> None:
+    better = between(ratios, 0.99, 1.02)
+    _, origin, reason = chosen(PROBLEM, row(replace(PROBLEM, n=4 * 32), better))
+    assert origin == "default"
+    assert "nothing near of its kind was tuned" in reason
+
+
+def test_the_same_extents_need_no_model(ratios: dict[Config, float]) -> None:
+    """Another activation, bias or scale: the very tiles were measured, whatever the model says of them."""
+    config = between(ratios, 5.0, 50.0)
+    curved = replace(PROBLEM, quantization=Quantization(per_channel=True, bias="int32", activation="silu"))
+    plan, origin, reason = chosen(curved, row(PROBLEM, config))
+    assert (plan.config, origin) == (config, "nearest")
+    assert "0.0 doublings" in reason
+
+
+def test_of_a_neighbour_another_config_counts_only_if_it_is_about_as_fast(ratios: dict[Config, float]) -> None:
+    """Its winner keeps more blocks busy than this problem has tiles for."""
+    of_neighbour = generator.space(FARTHER, TARGET, likely=True)[0]
+    winner, fits = next(p.config for p in of_neighbour if not serves(PROBLEM, p.config)), between(ratios, 0.99, 1.02)
+    plan, origin, _ = chosen(PROBLEM, row(FARTHER, winner), row(FARTHER, fits, 10.0 * ABOUT_AS_FAST))
+    assert (plan.config, origin) == (fits, "nearest")
+    assert chosen(PROBLEM, row(FARTHER, winner), row(FARTHER, fits, 10.1 * ABOUT_AS_FAST))[1] == "default"
+
+
+def serves(problem: Problem, config: Config) -> bool:
+    try:
+        generator.plan(problem, config, TARGET)
+    except Infeasible:
+        return False
+    return True
+
+
+def test_a_tile_of_another_kind_of_layer_is_not_taken() -> None:
+    """What an H200 took 180 us for where the cost model's choice takes 42, and 44 where fp16 takes 12."""
+    tile = generator.config_from_json(
+        '{"family": "mma", "instruction": 0, "tile_m": 64, "tile_n": 64, "tile_k": 64, "warp_m": 64, "warp_n": 16, '
+        '"stages": 2, "ahead": 0, "split": 1, "tail": 0, "persist": 0, "stream": 0, "band": 1, "staged": 1}'
+    )
+    measured = row(Conv2d(32, 56, 56, 64, 64, 1, 1), tile)
+    for channels, size in ((80, 80), (96, 56)):
+        problem = Conv2d(32, size, size, channels, channels, 1, 1)
+        plan, origin, _ = chosen(problem, measured)
+        assert (origin, plan) == ("default", generator.default(problem, TARGET))
+
+
+def test_an_op_whose_costs_are_no_times_takes_its_nearest() -> None:
+    problem = Quantize(1, 1, 2**20)
+    assert not generator.predicts_time(problem)
+    plans, _ = generator.space(problem, TARGET)
+    config = plans[-1].config
+    plan, origin, reason = chosen(problem, row(replace(problem, inner=2**21), config))
+    assert (plan.config, origin) == (config, "nearest")
+    assert "predicted" not in reason
+    assert chosen(replace(problem, inner=2**20 + 1), row(replace(problem, inner=2**21), config))[1] == "default"
+
+
+DEPTHWISE = Conv2d(4, 28, 28, 64, 64, 3, 3, pad=1, groups=64)
+SAME = [
+    (PROBLEM, replace(PROBLEM, n=1)),
+    (PROBLEM, replace(PROBLEM, h=14, w=7)),
+    (PROBLEM, replace(PROBLEM, c=192, k=256)),
+    (PROBLEM, replace(PROBLEM, r=5, s=5, pad=2)),
+    (PROBLEM, replace(PROBLEM, quantization=Quantization("uint8", out_type="uint8", activation="relu"))),
+    (replace(PROBLEM, c=96), replace(PROBLEM, c=32)),
+    (DEPTHWISE, replace(DEPTHWISE, c=48, k=48, groups=48)),
+]
+OTHER = [
+    (PROBLEM, replace(PROBLEM, c=96)),
+    (PROBLEM, replace(PROBLEM, c=80)),
+    (PROBLEM, replace(PROBLEM, k=72)),
+    (PROBLEM, replace(PROBLEM, k=1)),
+    (replace(PROBLEM, c=3), replace(PROBLEM, c=4)),
+    (PROBLEM, replace(PROBLEM, r=1, s=1, pad=0)),
+    (PROBLEM, replace(PROBLEM, stride=(2, 2))),
+    (PROBLEM, replace(PROBLEM, c=128, k=128, groups=2)),
+    (PROBLEM, replace(PROBLEM, layout="nchw")),
+    (PROBLEM, replace(PROBLEM, quantization=Quantization(out_type="float32"))),
+    (PROBLEM, replace(PROBLEM, quantization=Quantization(w_zero_point=True))),
+    (DEPTHWISE, replace(DEPTHWISE, c=72, k=72, groups=72)),
+    (DEPTHWISE, replace(DEPTHWISE, k=128)),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME, ids=str)
+def test_these_are_of_one_kind(one: Conv2d, other: Conv2d) -> None:
+    assert kind_of(one) == kind_of(other)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER, ids=str)
+def test_these_are_of_two_kinds(one: Conv2d, other: Conv2d) -> None:
+    assert kind_of(one) != kind_of(other)
+
+
+def test_chains_are_of_one_kind_where_each_of_them_is() -> None:
+    pointwise = Conv2d(4, 28, 28, 64, 128, 1, 1)
+    chain = FusedConv2d(PROBLEM, pointwise)
+    assert kind_of(chain) == kind_of(FusedConv2d(NEIGHBOUR, replace(pointwise, n=8)))
+    assert kind_of(chain) != kind_of(FusedConv2d(PROBLEM, replace(pointwise, k=72)))
