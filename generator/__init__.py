@@ -235,8 +235,8 @@ def config_from_json(text: str) -> Config:
     if not isinstance(values, dict):
         raise ValueError(f"the config {text[:120]!r} is not a JSON object")
     name = str(values.pop("family", None))
-    if name == apart.Apart.family and set(values) == {"first", "second"}:
-        return apart.Apart(*(config_from_json(json.dumps(values[stage])) for stage in ("first", "second")))
+    if name == apart.Apart.family:
+        return _apart_from(values, text)
     family = FAMILIES.get(name)
     if family is None:
         raise ValueError(f"the config {text[:120]!r} names no known family ({', '.join(FAMILIES)})")
@@ -247,3 +247,13 @@ def config_from_json(text: str) -> Config:
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"{name}={value!r} in the config must be an integer")
     return family.config(**values)
+
+
+def _apart_from(values: dict[str, object], text: str) -> Config:
+    """From what stands beside the family's name: its fields are configs, not integers."""
+    if set(values) != {"first", "second"}:
+        raise ValueError(f"the config {text[:120]!r} must have exactly the fields first, second, each of them a config")
+    try:
+        return apart.Apart(*(config_from_json(json.dumps(values[stage])) for stage in ("first", "second")))
+    except RecursionError:
+        raise ValueError(f"the config {text[:120]!r} nests too deep; a chain has at most three convolutions") from None

@@ -95,6 +95,9 @@ NO_FAMILY = (
         (json.dumps(VALUES | {"stages": 2.0}), "stages=2.0 in the config must be an integer"),
         (json.dumps(VALUES | {"stages": True}), "stages=True in the config must be an integer"),
         (json.dumps(VALUES | {"stages": None}), "stages=None in the config must be an integer"),
+        ('{"family":"apart"}', "must have exactly the fields first, second"),
+        ('{"family":"apart","first":1,"second":2}', "is not a JSON object"),
+        (json.dumps({"family": "apart", "first": VALUES, "second": {"family": "apart"}}), "exactly the fields first"),
         (json.dumps(VALUES | {"stages": [2]}), "stages=[2] in the config must be an integer"),
     ],
 )
@@ -103,6 +106,13 @@ def test_other_text_is_refused(text: str, says: str) -> None:
         config_from_json(text)
     assert says in str(refused.value)
     assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("depth", [5, 500, 501, 502, 503, 5000])
+def test_configs_in_configs_are_refused_at_any_depth(depth: int) -> None:
+    """Whether reading or writing JSON runs out of stack first changes from one depth to the next."""
+    with pytest.raises(ValueError, match="the config"):
+        config_from_json('{"family":"apart","first":' * depth + TEXT + ',"second":1}' * depth)
 
 
 def test_random_text_raises_value_error_only() -> None:

@@ -7,6 +7,7 @@ machine lacks something (a device, a compiler, a cached kernel); 4 the database 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -59,10 +60,11 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
-def main() -> None:
-    """An expected error is one message on stderr and an exit code; only a bug shows a traceback."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """An expected error is one message on stderr and an exit code; only a bug shows a traceback. Without arguments,
+    those of the command line."""
     try:
-        commands.main(standalone_mode=False)
+        commands.main(arguments, standalone_mode=False)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as refused:

@@ -79,8 +79,14 @@ def _open(spec: str) -> Device:
     kind, _, index = spec.partition(":")
     if kind not in ("cuda", "hip") or not (index.isascii() and index.isdigit()):
         raise DeviceError(f"the device {spec!r} is not known; use {', '.join(cpus)}, cuda, cuda:N, hip or hip:N")
-    from qconv.device.gpu import GpuDevice
-
+    try:
+        from qconv.device.gpu import GpuDevice
+    except (ImportError, OSError) as error:
+        extra = "cuda" if kind == "cuda" else "rocm"
+        raise DeviceError(
+            f"the device {spec} needs CuPy, which cannot be imported ({error}); install it (pip install "
+            f"'qconv-tune[{extra}]') or use --device cpu"
+        ) from None
     return GpuDevice(kind, int(index))
 
 

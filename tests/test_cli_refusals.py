@@ -1,0 +1,139 @@
+"""What the command line refuses: one message that says value, rule and remedy, an exit code, and nothing done.
+
+In this process, which takes a hundredth of the time that a new one does: `test_cli.py` has what needs one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qconv.cli import main
+
+SHAPE = ["--n", "1", "--h", "6", "--w", "6", "--c", "8", "--k", "8", "--r", "3", "--s", "3"]
+CONV = ["conv2d", *SHAPE, "--pad", "1"]
+KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=int8"
+
+# The exit code, stdout, and stderr as one line.
+Answer = tuple[int, str, str]
+
+
+@pytest.fixture
+def command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., Answer]:
+    """Runs the command in an empty folder. Whatever it does not expect is raised here."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Answer:
+        try:
+            main([str(argument) for argument in arguments])
+            code = 0
+        except SystemExit as done:
+            code = done.code if isinstance(done.code, int) else 0
+        captured = capsys.readouterr()
+        return code, captured.out, " ".join(captured.err.split())
+
+    return run
+
+
+BAD: dict[str, tuple[list[str], int, str]] = {
+    # name: (arguments, exit code, what the message must say)
+    "no size": (["lookup", "conv2d", "--n", "1"], 2, "--h"),
+    "zero channels": (["lookup", "conv2d", "--c", "0", *SHAPE[:6], *SHAPE[8:]], 2, "c=0 must be between 1"),
+    "negative pad": (["lookup", *CONV[:-1], "-1"], 2, "pad=-1 must be between 0"),
+    "three pads": (["lookup", *CONV[:-1], "1,2,3"], 2, "one integer or 4"),
+    "pad in words": (["lookup", *CONV[:-1], "same"], 2, "'same' is not an integer"),
+    "size in words": (["lookup", "conv2d", "--n", "one"], 2, "'one' is not a valid integer"),
+    "zero stride": (["lookup", *CONV, "--stride", "0"], 2, "stride=0 must be between 1"),
+    "zero dilation": (["lookup", *CONV, "--dilation", "0"], 2, "dilation=0"),
+    "groups do not divide": (["lookup", *CONV, "--groups", "3"], 2, "c=8 is not a multiple of groups=3"),
+    "filter too large": (["lookup", *CONV[:-1], "0", "--dilation", "9"], 2, "pad more or use a smaller r"),
+    "unknown x type": (["lookup", *CONV, "--x-type", "int4"], 2, "'int4' is not one of"),
+    "unknown output": (["lookup", *CONV, "--out-type", "bfloat8"], 2, "'bfloat8' is not one of"),
+    "unknown activation": (["lookup", *CONV, "--activation", "gelu6"], 2, "gelu6"),
+    "zero point of a float": (
+        ["lookup", *CONV, "--out-type", "float32", "--y-zero-point", "1"],
+        2,
+        "only int8 and uint8 outputs have a zero point",
+    ),
+    "zero point out of range": (["run", *CONV, "--x-zero-point", "300", "--device", "cpu"], 2, "-128 to 127"),
+    "zero point in words": (["lookup", *CONV, "--x-zero-point", "mid"], 2, "'mid' is not an integer"),
+    "float bias on int32": (["lookup", *CONV, "--out-type", "int32", "--bias", "float32"], 2, "use bias none or int32"),
+    "accumulator overflow": (
+        ["lookup", "conv2d:n=1:h=1:w=1:c=200000:k=1:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"],
+        2,
+        "more than an int32 accumulator",
+    ),
+    "too many elements": (
+        ["lookup", "conv2d:n=60000:h=200:w=200:c=8:k=1:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"],
+        2,
+        "at most",
+    ),
+    "unknown op": (["lookup", "conv3d:n=1"], 2, "known: conv2d"),
+    "key and flags": (["lookup", KEY, "--n", "2"], 2, "a key says everything"),
+    "unknown field": (["lookup", KEY + ":speed=9"], 2, "unknown field 'speed'"),
+    "field twice": (["lookup", KEY + ":n=1"], 2, "'n' stands twice"),
+    "flag with a value": (["lookup", KEY + ":per_channel=1"], 2, "takes no value"),
+    "no value": (["lookup", KEY + ":activation"], 2, "needs a value"),
+    "unknown flag value": (["lookup", KEY + ":rounding=up"], 2, "rne, half_away, rtz"),
+    "unknown mode": (["lookup", *CONV, "--mode", "tensorrt"], 2, "'tensorrt' is not one of"),
+    "mode without zero points": (
+        ["lookup", *CONV, "--mode", "torch-cudnn", "--x-zero-point"],
+        2,
+        "that system has none",
+    ),
+    "code in a key": (["lookup", KEY + ":pad=__import__('os')"], 2, "twice"),
+    "a GPU that is not here": (["lookup", *CONV, "--device", "cuda:7"], 3, "cuda:7"),
+    "unknown device": (["lookup", *CONV, "--device", "tpu"], 3, "'tpu' is not known"),
+    "unknown target": (["source", *CONV, "--target", "sm_81"], 2, "sm_80"),
+    "target and device": (["space", *CONV, "--target", "sm_80", "--device", "cpu"], 2, "give one"),
+    "config is not JSON": (["source", *CONV, "--target", "sm_80", "--config", "{"], 2, "is not JSON"),
+    "config of no family": (["source", *CONV, "--target", "sm_80", "--config", '{"family":"warp"}'], 2, "simt"),
+    "config with a missing field": (
+        ["source", *CONV, "--target", "sm_80", "--config", '{"family":"simt"}'],
+        2,
+        "tile_m",
+    ),
+    "infeasible config": (
+        [
+            *("source", *CONV, "--target", "sm_80", "--config"),
+            '{"family":"simt","tile_m":128,"tile_n":4,"tile_k":16,"thread_m":8,"thread_n":4,"stages":1}',
+        ],
+        2,
+        "tile_m",
+    ),
+    "no trials": (["tune", *CONV, "--trials", "0"], 2, "0 is not in the range"),
+    "prune what": (["db", "prune"], 2, "say what to delete"),
+    "no such database": (["db", "list", "--db", "no/such/file.sqlite"], 4, "no/such/file.sqlite"),
+    "lookup in no database": (["lookup", *CONV, "--device", "cpu", "--db", "nowhere.sqlite"], 4, "nowhere.sqlite"),
+    "database URL of no dialect": (["db", "list", "--db", "oracle9://x"], 4, "oracle9"),
+    "nothing to export": (["export", "--db", "no.sqlite", "--out", "x"], 4, "no.sqlite"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_with_a_message_and_nothing_is_done(
+    name: str, command: Callable[..., Answer], tmp_path: Path
+) -> None:
+    arguments, expected, says = BAD[name]
+    code, out, err = command(*arguments)
+    assert (code, out) == (expected, ""), err
+    assert says in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["lookup", "tune", "run", "bench"])
+def test_a_gpu_without_cupy_names_what_to_install(
+    action: str, command: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "qconv.device.gpu", raising=False)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    code, out, err = command(action, *CONV, "--device", "cuda:0")
+    assert (code, out) == (3, "")
+    assert "the device cuda:0 needs CuPy" in err
+    assert "pip install 'qconv-tune[cuda]'" in err
+    assert "qconv-tune[rocm]" in command("lookup", *CONV, "--device", "hip")[2]
