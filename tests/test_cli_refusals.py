@@ -5,13 +5,21 @@ In this process, which takes a hundredth of the time that a new one does: `test_
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from qconv import generator
 from qconv.cli import main
+from qconv.device import open_device
+from qconv.keys import parse
+from qconv.target import target
+from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import Measurement
 
 SHAPE = ["--n", "1", "--h", "6", "--w", "6", "--c", "8", "--k", "8", "--r", "3", "--s", "3"]
 CONV = ["conv2d", *SHAPE, "--pad", "1"]
@@ -137,3 +145,98 @@ def test_a_gpu_without_cupy_names_what_to_install(
     assert "the device cuda:0 needs CuPy" in err
     assert "pip install 'qconv-tune[cuda]'" in err
     assert "qconv-tune[rocm]" in command("lookup", *CONV, "--device", "hip")[2]
+
+
+def stored(path: Path, *devices: str) -> Path:
+    """A database with a winner of each device."""
+    plan = generator.default(parse(KEY), target("cpu"))
+    with Database.open(path) as rows:
+        for device in devices:
+            row = Measurement(
+                problem=plan.problem,
+                config=plan.config,
+                device=device,
+                target="cpu",
+                toolchain="g++ 0",
+                digest=generator.render(plan).digest,
+                outcome="correct",
+                times_us=(2.0,),
+                median_us=2.0,
+            )
+            rows.add(row)
+    return path
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "db list",
+        "lookup KEY --device cpu",
+        "export --out out",
+        "db export --out out.json",
+        "db merge BAD --db new.sqlite",
+    ],
+)
+def test_a_row_whose_config_has_no_parts_is_named(action: str, command: Callable[..., Answer], tmp_path: Path) -> None:
+    bad = stored(tmp_path / "bad.sqlite", "any")
+    with contextlib.closing(sqlite3.connect(bad, isolation_level=None)) as rows:
+        rows.execute("update qconv_measurement set device = ?, config = ?", (device_name(), '{"family":"apart"}'))
+    words = [{"KEY": KEY, "BAD": bad}.get(word, word) for word in action.split()]
+    code, out, err = command(*words, *([] if "merge" in action else ["--db", bad]))
+    assert (code, out) == (4, ""), err
+    assert "bad.sqlite: row 1 of qconv_measurement" in err
+    assert "must have exactly the fields first, second" in err
+
+
+def device_name() -> str:
+    return open_device("cpu").name
+
+
+@pytest.mark.parametrize(
+    "action", ["db list", "db list --best", "db export --out o.json", "db prune --failed", "export --out o"]
+)
+def test_a_device_that_no_row_is_of_is_told_with_those_there_are(
+    action: str, command: Callable[..., Answer], tmp_path: Path
+) -> None:
+    path = stored(tmp_path / "two.sqlite", "NVIDIA H200", "AMD MI300X")
+    code, out, err = command(*action.split(), "--device", "H100", "--db", path)
+    assert (code, out) == (2, "")
+    assert "'H100'" in err
+    assert "matches nothing in the database; it has rows of AMD MI300X, NVIDIA H200: give one of those" in err
+    assert not (tmp_path / "o").exists()
+    empty = stored(tmp_path / "empty.sqlite")
+    assert "it has no rows: tune first" in command(*action.split(), "--device", "H100", "--db", empty)[2]
+    assert command(*action.split(), "--device", "NVIDIA H200", "--db", path)[0] == 0
+
+
+def test_what_was_exported_as_text_can_be_merged(command: Callable[..., Answer], tmp_path: Path) -> None:
+    path = stored(tmp_path / "two.sqlite", "NVIDIA H200", "AMD MI300X")
+    assert command("db", "export", "--format", "text", "--out", "rows.json", "--db", path)[0] == 0
+    assert (
+        command("db", "merge", "rows.json", "--db", "new.sqlite")[1] == "rows.json: 2 added, 0 replaced, 0 unchanged\n"
+    )
+    assert command("db", "merge", "rows.json", path, "--db", "new.sqlite")[1].count("2 unchanged") == 2
+    with Database.open(path) as old, Database.open("new.sqlite", create=False) as new:
+        assert set(old.measurements()) == set(new.measurements())
+
+
+@pytest.mark.parametrize(
+    ("form", "change", "says"),
+    [
+        ("text", lambda text: text.replace("2.0", "-1.0"), "rows.json: row 1: "),
+        ("text", lambda text: text[: len(text) // 2], "rows.json: not JSON as dumped"),
+        ("t4", lambda text: text, "give what db export --format text wrote"),
+    ],
+    ids=["a row", "half", "t4"],
+)
+def test_a_file_that_cannot_be_merged_is_refused_before_anything_is_made(
+    form: str, change: Callable[[str], str], says: str, command: Callable[..., Answer], tmp_path: Path
+) -> None:
+    path = stored(tmp_path / "two.sqlite", "NVIDIA H200", "AMD MI300X")
+    assert command("db", "export", "--format", form, "--out", "rows.json", "--db", path)[0] == 0
+    rows = tmp_path / "rows.json"
+    rows.write_text(change(rows.read_text()))
+    code, out, err = command("db", "merge", path, rows, "--db", "new.sqlite")
+    assert (code, out) == (4, "")
+    assert says in err
+    assert not (tmp_path / "new.sqlite").exists()

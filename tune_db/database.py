@@ -31,6 +31,7 @@ from sqlalchemy.orm import aliased
 from qconv.errors import DatabaseError
 from qconv.op import Problem
 from qconv.tune_db.engine import DRIVER_ERRORS, explained, open_engine, where_of
+from qconv.tune_db.layered import Source
 from qconv.tune_db.measurement import NOISE, Measurement, best_of, best_of_each, read_problem
 from qconv.tune_db.models import KEY, MeasurementRow, from_row, to_row
 
@@ -100,9 +101,9 @@ class Database:
         """Stores it; a row with the same key is replaced."""
         self._put(measurement, newer_only=False)
 
-    def merge(self, other: Database) -> Merged:
-        """Takes over the rows of another database; where both have a key, the newer row stays. Doing it again, or
-        after an interruption, is harmless."""
+    def merge(self, other: Source) -> Merged:
+        """Takes over the rows of another database or file; where both have a key, the newer row stays. Doing it again,
+        or after an interruption, is harmless."""
         changes = [self._put(m, newer_only=True) for m in other.measurements()]
         return Merged(changes.count("added"), changes.count("replaced"), changes.count("unchanged"))
 
@@ -199,6 +200,11 @@ class Database:
             except ValueError as error:
                 raise self._refused(number, error) from error
         return sorted(found, key=str)
+
+    def devices(self) -> list[str]:
+        """The names of those with a row, failures too."""
+        with self._transaction() as connection:
+            return sorted(map(str, connection.execute(select(_COLUMNS["device"]).distinct()).scalars()))
 
     def _read(self, statement: Select[Any]) -> list[Measurement]:
         with self._transaction() as connection:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 from qconv.errors import DatabaseError
@@ -57,7 +58,10 @@ def _records(text: str, origin: str) -> list[object]:
     except (ValueError, RecursionError) as error:
         raise DatabaseError(f"{origin}: not JSON as dumped ({error}); bring back a copy, or dump it anew") from error
     if not isinstance(records, list):
-        raise DatabaseError(f"{origin}: it is not a list of measurements; bring back a copy, or dump it anew")
+        raise DatabaseError(
+            f"{origin}: it is not a list of measurements; give what db export --format text wrote (the format t4 is "
+            "for other programs), or bring back a copy"
+        )
     return records
 
 
@@ -107,6 +111,27 @@ def _measurement(record: object) -> Measurement:
             "created_at": read_time(record["created_at"]),
         }
     )
+
+
+def is_text(path: str) -> bool:
+    """Whether a file begins as what `dump` writes; a database begins otherwise, and a URL is no file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(1) in (b"[", b"{")
+    except OSError:
+        return False
+
+
+def read(path: str) -> TextLayer:
+    """A file of what `dump` wrote, every row of it checked; anything wrong raises DatabaseError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatabaseError(
+            f"{path}: cannot be read as text ({error}); give what db export --format text wrote"
+        ) from None
+    parse(text, path)
+    return TextLayer(text, path)
 
 
 class TextLayer:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli.options import database_option, json_option, print_json
+from qconv.cli.options import database_option, json_option, print_json, refuse_device
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
+    from qconv.tune_db.measurement import Measurement
 
 
 @click.group()
@@ -26,6 +28,14 @@ def _open(database: str | None, *, create: bool = False) -> Database:
     return Database.open(database or default_database(), create=create)
 
 
+def _of_device(rows: Database, best: bool, device: str | None) -> list[Measurement]:
+    """The rows of the device, or of all; ValueError where the device has none, but others have."""
+    found = rows.best_per_problem(device) if best else rows.measurements(device=device)
+    if device is not None and not found:
+        refuse_device(f"the device name {device!r}", rows.devices())
+    return found
+
+
 @db.command("list")
 @database_option
 @json_option
@@ -36,7 +46,7 @@ def list_rows(database: str | None, as_json: bool, best: bool, device: str | Non
     from qconv.tune_db.text import as_dict
 
     with _open(database) as rows:
-        found = rows.best_per_problem(device) if best else rows.measurements(device=device)
+        found = _of_device(rows, best, device)
     if as_json:
         print_json([as_dict(row) for row in found])
         return
@@ -52,14 +62,21 @@ def list_rows(database: str | None, as_json: bool, best: bool, device: str | Non
 @click.argument("others", nargs=-1, required=True)
 @json_option
 def merge(database: str | None, others: tuple[str, ...], as_json: bool) -> None:
-    """Add the rows of OTHER databases; of two rows for the same thing the newer one stays."""
+    """Add the rows of OTHER databases, or of files that `db export --format text` wrote; of two rows for the same thing
+    the newer one stays."""
     from qconv.tune_db.database import Database
+    from qconv.tune_db.text import is_text, read
 
     answers: dict[str, Any] = {}
-    with _open(database, create=True) as rows:
-        for other in others:
-            with Database.open(other, create=False) as source:
-                answers[other] = rows.merge(source)._asdict()
+    with contextlib.ExitStack() as opened:
+        # All of them are opened before anything is made or changed.
+        sources = {
+            other: read(other) if is_text(other) else opened.enter_context(Database.open(other, create=False))
+            for other in others
+        }
+        rows = opened.enter_context(_open(database, create=True))
+        for other, source in sources.items():
+            answers[other] = rows.merge(source)._asdict()
     if as_json:
         print_json(answers)
         return
@@ -78,7 +95,7 @@ def export_rows(database: str | None, out: Path, form: str, best: bool, device: 
     from qconv.tune_db import t4, text
 
     with _open(database) as rows:
-        found = rows.best_per_problem(device) if best else rows.measurements(device=device)
+        found = _of_device(rows, best, device)
     out.write_text(text.dump(found) if form == "text" else json.dumps(t4.results(found), indent=1) + "\n")
     click.echo(f"{len(found)} rows to {out}", err=True)
 
@@ -96,5 +113,7 @@ def prune(database: str | None, failed: bool, slower_than: float | None, device:
     if not failed and slower_than is None:
         raise click.UsageError("say what to delete: --failed, --slower-than FACTOR, or both")
     with _open(database) as rows:
+        if device is not None and device not in rows.devices():
+            refuse_device(f"the device name {device!r}", rows.devices())
         count = rows.prune(failed=failed, slower_than=slower_than, device=device, dry_run=dry_run)
     click.echo(f"{count} rows {'would be ' if dry_run else ''}deleted")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from qconv.cli.options import database_option, json_option, print_json
+from qconv.cli.options import database_option, json_option, print_json, refuse_device
 
 
 @click.command()
@@ -22,7 +22,11 @@ def export(database: str | None, out: Path, device: str | None, as_json: bool) -
     from qconv.tune_db.database import Database
 
     with Database.open(database or default_database(), create=False) as rows:
-        winners = [row for row in rows.best_per_problem() if device is None or device.lower() in row.device.lower()]
+        winners = rows.best_per_problem()
+        if device is not None:
+            winners = [row for row in winners if device.lower() in row.device.lower()]
+            if not winners:
+                refuse_device(f"--device {device!r}, a part of a device name,", rows.devices())
     kernels = write(winners, out)
     if as_json:
         print_json({"folder": str(out), "files": [k.file for k in kernels] + [HEADER, "manifest.json"]})

@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -221,3 +221,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 
 def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=1))
+
+
+def refuse_device(what: str, devices: list[str]) -> NoReturn:
+    """A filter that no row passes; the remedy is another filter, unless there is no row at all."""
+    there = f"it has rows of {', '.join(devices)}: give one of those" if devices else "it has no rows: tune first"
+    raise ValueError(f"{what} matches nothing in the database; {there}")
