@@ -20,6 +20,7 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.measure import launched, of_activation
 from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.op import INT_MAX
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -79,14 +80,17 @@ def plan(problem: Conv2d, config: Depthwise, target: Target) -> Plan:
     taken = problem.s + (config.run - 1) * problem.stride[1]
     at_most(taken, 4 * words, f"run={config.run}: taps in the {words} words of a filter row")
     at_most(config.rows * config.columns * vector * problem.r * words, MOST_PRODUCTS, "dot products of a thread")
-    at_most(_span(problem, config)[0], MOST_INPUT_ROWS, "input rows of a thread")
+    height, _ = _span(problem, config)
+    at_most(height, MOST_INPUT_ROWS, "input rows of a thread")
+    # A tile may reach beyond the last output; how far its last row lies from its first is an int.
+    at_most(height * problem.w * problem.c, INT_MAX, "elements of the input rows of a thread")
     held = held_words(problem, config.rows, config.columns, vector, config.run)
     at_most(held, MOST_WORDS, "registers for filters, pixels and sums")
     tiles_h, tiles_w = ceil_div(problem.oh, config.rows), ceil_div(problem.ow, config.columns)
     vectors = ceil_div(problem.k, vector)
     units = problem.n * tiles_h * tiles_w * vectors
     taps = problem.r * words * vectors * vector
-    at_most(units, 2**31 - 1 - config.threads, "threads")
+    at_most(units, INT_MAX - config.threads, "threads")
 
     spread = Field("taps", "int*", "workspace", "the filters, four taps of a channel to a word", None, taps)
     of_thread = 1 if gathers else vector

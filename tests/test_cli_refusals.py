@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from qconv import generator
+from qconv import generator, sample
 from qconv.cli import main
 from qconv.device import open_device
 from qconv.keys import parse
@@ -24,6 +24,7 @@ from qconv.tune_db.measurement import Measurement
 SHAPE = ["--n", "1", "--h", "6", "--w", "6", "--c", "8", "--k", "8", "--r", "3", "--s", "3"]
 CONV = ["conv2d", *SHAPE, "--pad", "1"]
 KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=int8"
+TYPES = "x_type=int8:w_type=int8:out_type=int8"
 
 # The exit code, stdout, and stderr as one line.
 Answer = tuple[int, str, str]
@@ -80,6 +81,12 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         ["lookup", "conv2d:n=60000:h=200:w=200:c=8:k=1:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"],
         2,
         "at most",
+    ),
+    "a stride beyond all": (["lookup", KEY + ":stride=1073741824"], 2, "give 8, the padded extent"),
+    "padding without end": (
+        ["run", f"conv2d:n=1:h=1:w=1:c=96:k=96:r=1:s=1:groups=96:pad=1073741824,0,0,0:{TYPES}"],
+        2,
+        "use smaller pads",
     ),
     "unknown op": (["lookup", "conv3d:n=1"], 2, "known: conv2d"),
     "key and flags": (["lookup", KEY, "--n", "2"], 2, "a key says everything"),
@@ -240,3 +247,13 @@ def test_a_file_that_cannot_be_merged_is_refused_before_anything_is_made(
     assert (code, out) == (4, "")
     assert says in err
     assert not (tmp_path / "new.sqlite").exists()
+
+
+def test_too_little_memory_is_said_in_words(command: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> None:
+        raise MemoryError("Unable to allocate 384. GiB for an array")
+
+    monkeypatch.setattr(sample, "draw", exhausted)
+    code, out, err = command("run", *CONV, "--device", "cpu")
+    assert (code, out) == (3, "")
+    assert "too little memory for the problem: Unable to allocate 384. GiB" in err

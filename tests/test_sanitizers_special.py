@@ -16,6 +16,8 @@ from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
 from qconv.generator.gemv import Gemv
 from qconv.generator.stem import Stem
+from qconv.op import LARGEST
+from qconv.target import TARGETS
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 ADDED = Quantization(per_channel=True, residual="int8")
@@ -30,6 +32,15 @@ def plan_of(problem: Conv2d, config: Config) -> Plan:
     return generator.plan(problem, config, TARGET[config.family])
 
 
+# The next tap would be as far away as an int can count, four channels before the end of a step of the reduction.
+ONE_TAP = Conv2d(1, 1, 1, 4, 8, 1, 1, pad=1, dilation=(LARGEST // 12, LARGEST // 4))
+
+
+def mma_default(problem: Conv2d) -> Config:
+    plans, _ = generator.space(problem, TARGETS["cpu.sm_80"], likely=True)
+    return next(plan.config for plan in plans if plan.config.family == "mma")
+
+
 PLANS = {
     "depthwise": plan_of(Conv2d(2, 9, 9, 24, 24, 3, 3, pad=1, groups=24, quantization=EVERYTHING), TALL),
     "depthwise, bytes": plan_of(Conv2d(1, 9, 9, 5, 10, 3, 3, pad=1, groups=5, quantization=ADDED), TALL),
@@ -38,8 +49,14 @@ PLANS = {
     "direct": plan_of(Conv2d(1, 9, 9, 48, 48, 3, 3, pad=1, groups=12, quantization=EVERYTHING), TILE),
     "stem": plan_of(Conv2d(3, 14, 16, 3, 40, 5, 5, stride=2, pad=2, quantization=EVERYTHING), FIRST),
     "stem, bytes": plan_of(Conv2d(3, 15, 15, 2, 21, 3, 3, pad=1, quantization=ADDED), FIRST),
+    # A step that none takes, as large as it may be.
+    "depthwise, one output": plan_of(
+        Conv2d(1, 3, 3, 8, 8, 3, 3, stride=(LARGEST // 24, LARGEST // 8), groups=8),
+        Depthwise(rows=1, columns=1, vector=4, run=1, threads=64),
+    ),
     "gemv": plan_of(Conv2d(3, 1, 1, 96, 21, 1, 1, quantization=EVERYTHING), ROW),
     "gemv, bytes": plan_of(Conv2d(3, 3, 3, 7, 21, 3, 3, quantization=ADDED), ROW),
+    "mma, one tap": generator.plan(ONE_TAP, mma_default(ONE_TAP), TARGETS["cpu.sm_80"]),
     "direct, half a slab": plan_of(Conv2d(1, 9, 9, 24, 24, 3, 3, pad=1, groups=24, quantization=ADDED), TILE),
 }
 

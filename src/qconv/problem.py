@@ -72,6 +72,7 @@ class Conv2d(Problem):
                     f"the filter spans {span} along {name} ({filter_name} and its dilation) but the padded input has "
                     f"only {padded}; pad more or use a smaller {filter_name} or dilation"
                 )
+        self._check_offsets()
         for name, count in (
             ("the input", self.n * self.h * self.w * self.c),
             ("the output", self.n * self.oh * self.ow * self.k),
@@ -95,6 +96,23 @@ class Conv2d(Problem):
                 f"{EXACT_IN_FP32 // q.largest_product} products, where both corrections are the same, or "
                 "correction='int32'"
             )
+
+    def _check_offsets(self) -> None:
+        """Kernels count in int32 how far an element lies from the first one, in the padding as well. The filter fits
+        into the padded input, so a dilation cannot be too large; a stride can, where there is only one output."""
+        height, width = self.h + self.pad[0] + self.pad[2], self.w + self.pad[1] + self.pad[3]
+        padded = self.n * height * width * self.c
+        if padded > LARGEST >= self.n * self.h * self.w * self.c:
+            raise ValueError(
+                f"the input with pad={','.join(map(str, self.pad))} has {padded} elements; at most {LARGEST} are "
+                "supported: use smaller pads, or split n"
+            )
+        for step, elements, extent in ((self.stride[0], width * self.c, height), (self.stride[1], self.c, width)):
+            if step * elements > LARGEST:
+                raise ValueError(
+                    f"stride={step} is a step of {step * elements} elements; at most {LARGEST} are supported: give "
+                    f"{extent}, the padded extent, for one output"
+                )
 
     @property
     def oh(self) -> int:

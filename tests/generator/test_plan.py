@@ -360,3 +360,20 @@ def test_an_infeasible_config_of_mma_says_the_value_and_the_limit(
     for part in says:
         assert part in str(refused.value)
     assert refused.value.excess > 0
+
+
+def test_a_thread_of_depthwise_does_not_look_further_than_an_int_counts() -> None:
+    """A tile of eight rows over seven reaches eight rows of 2**28 elements from its first."""
+    problem = Conv2d(1, 7, 2**24, 16, 16, 1, 1, groups=16)
+    config = Depthwise(rows=8, columns=1, vector=4, run=1, threads=64)
+    with pytest.raises(Infeasible, match="2147483648; at most 2147483647"):
+        generator.plan(problem, config, TARGETS["sm_80"])
+    assert generator.plan(problem, replace(config, rows=4), TARGETS["sm_80"]).config.rows == 4
+
+
+def test_the_dilation_of_one_tap_is_no_step() -> None:
+    """The matrix kernels compute where the tap past the last would lie: with this dilation, beyond an int."""
+    problem = Conv2d(1, 2, 2, 4, 8, 1, 1, dilation=(2**28, 2**29))
+    for name in ("sm_80", "cpu"):
+        constants = generator.default(problem, TARGETS[name]).constants["The problem."]
+        assert {c.name: c.value for c in constants if "DILATION" in c.name} == {"DILATION_H": 1, "DILATION_W": 1}

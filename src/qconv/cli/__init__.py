@@ -80,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except tuple(kind for kind, _ in EXIT_CODES) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind)))
+    except MemoryError as error:
+        click.echo(f"Error: this machine has too little memory for the problem: {error}; make n smaller", err=True)
+        sys.exit(3)
     except OSError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(3)
