@@ -91,6 +91,19 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
     return tuple(chosen)
 
 
+def computed(quantization: Quantization, parameters: Parameters, acc: Array, residual: Array | None = None) -> Array:
+    """The outputs of sums whose last axis is the output channels; the residual, as int32, lies like them."""
+    chosen = steps(quantization)
+    values: Values = {made.name: made.value(quantization, parameters) for step in chosen for made in step.arguments}
+    if residual is not None:
+        values["residual"] = residual
+    state = acc
+    with np.errstate(over="ignore"):
+        for step in chosen:
+            state = step.numpy(state, values)
+    return state
+
+
 def _clamped_anyway(quantization: Quantization) -> bool:
     """A relu in front of a clamp at the same 0. Besides saving it: of the two, ptxas 13.0 makes one F2IP.U8.RELU, which
     an H200 refuses as illegal."""

@@ -6,13 +6,13 @@ import numpy as np
 
 from qconv.conversion import Conversion
 from qconv.conversion import reference as conversion_reference
-from qconv.epilogue import steps
+from qconv.epilogue import computed
 from qconv.fused import Chain
 from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.quantization import Parameters
 from qconv.sample import Sample
-from qconv.step import Array, Values
+from qconv.step import Array
 
 # Outputs: as int64 and fp32 they are a few megabytes.
 AT_A_TIME = 2**20
@@ -92,13 +92,8 @@ def _of_images(problem: Conv2d, x: Array, w: Array, parameters: Parameters, resi
     acc = accumulate(problem, x, w, parameters)
     if np.abs(acc).max(initial=0) > 2**31 - 1:
         raise ValueError("the accumulator passed the int32 range: Conv2d should have refused this problem")
-    chosen = steps(q)
-    values: Values = {argument.name: argument.value(q, parameters) for step in chosen for argument in step.arguments}
     if residual is not None:
         channels_last = residual if problem.layout == "nhwc" else residual.transpose(0, 2, 3, 1)
-        values["residual"] = channels_last.astype(np.int32)
-    state: Array = acc.astype(np.int32)
-    with np.errstate(over="ignore"):
-        for step in chosen:
-            state = step.numpy(state, values)
-    return state if problem.layout == "nhwc" else np.ascontiguousarray(state.transpose(0, 3, 1, 2))
+        residual = channels_last.astype(np.int32)
+    y = computed(q, parameters, acc.astype(np.int32), residual)
+    return y if problem.layout == "nhwc" else np.ascontiguousarray(y.transpose(0, 3, 1, 2))
