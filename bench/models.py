@@ -32,7 +32,7 @@ from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
 from qconv.sample import Sample
 from qconv.tuner.protocol import TimingProtocol, protocol_for
-from qconv.tuner.workload import POISON
+from qconv.tuner.workload import POISONS
 
 Row = dict[str, Any]
 UNSIGNED_SHARE = 0.25
@@ -62,7 +62,7 @@ def differing(instance: Instance, drawn: Sample) -> str | None:
     assert isinstance(problem, Conv2d)
     arrays = [device.upload(array) for array in drawn.arrays]
     y = device.empty(problem.y_shape, problem.quantization.out_type)
-    device.fill(y, POISON)
+    device.fill(y, POISONS[0])
     instance(*arrays, out=y, **drawn.parameters)
     device.synchronize()
     x, w, got = (torch.from_dlpack(array) for array in (*arrays, y))

@@ -11,7 +11,7 @@ from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.instances.lookup import load, open_layers
 from qconv.op import Problem
-from qconv.tuner.workload import POISON
+from qconv.tuner.workload import POISONS
 
 
 def known(problem: Problem, device: Device, database: str | None) -> tuple[Plan, str]:
@@ -42,7 +42,7 @@ def prepare(case: Case) -> Peer:
     device = case.device
     instance = load(plan, device, "bench", origin)
     y = device.empty(case.problem.y_shape, case.problem.quantization.out_type)
-    device.fill(y, POISON)
+    device.fill(y, POISONS[0])
     instance(*(device.upload(array) for array in case.drawn.arrays), out=y, **case.drawn.parameters)
     device.synchronize()
     if not bool((y == case.expected).all()):
