@@ -27,8 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     for name in ("QCONV_DB", "QCONV_NO_COMPILE"):
         os.environ.pop(name, None)
-    os.environ["QCONV_CACHE"] = tempfile.mkdtemp(prefix="qconv-tests-")
-    config.stash[CACHE] = os.environ["QCONV_CACHE"]
+    if kept := os.environ.get("QCONV_TESTS_CACHE"):  # of tests/mutate.py, whose hundreds of runs share it
+        os.environ["QCONV_CACHE"] = kept
+    else:
+        os.environ["QCONV_CACHE"] = config.stash[CACHE] = tempfile.mkdtemp(prefix="qconv-tests-")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

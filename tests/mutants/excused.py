@@ -1,0 +1,31 @@
+"""Files that nobody plants a bug in, and why."""
+
+_GPU = "runs on a GPU only; no test here executes it: "
+_NAMES = "a list of names without a line that computes"
+
+EXCUSED = {
+    "templates/combine/cluster.j2": _GPU + "the CPU device has no clusters of matrix kernels",
+    "templates/dot/dp4a.j2": _GPU + "tests marked gpu do",
+    "templates/dot/sdot4.j2": _GPU + "an emulator outside of this repository does",
+    "templates/dot/sudot4.j2": _GPU + "an emulator outside of this repository does",
+    "templates/instruction/mfma.j2": _GPU + "an emulator outside of this repository does",
+    "templates/instruction/wmma.j2": _GPU + "an emulator outside of this repository does",
+    "templates/instruction/mma_m16n8k32.j2": _GPU + "tests marked gpu do",
+    "templates/instruction/mma_m8n8k16.j2": _GPU + "it is compiled for sm_75",
+    "templates/instruction/wgmma.j2": _GPU + "tests marked gpu do",
+    "templates/prelude/cuda.j2": _GPU + "tests marked gpu do",
+    "templates/prelude/cuda_inbox.j2": _GPU + "tests marked gpu do",
+    "templates/prelude/hip.j2": _GPU + "an emulator outside of this repository does",
+    "src/qconv/device/gpu.py": _GPU + "tests marked gpu do",
+    "templates/header.j2": "comments, which no compiler reads; tests/generator/test_source.py reads them",
+    "templates/arguments.j2": "a declaration: a wrong one does not compile, or test_export.py compares its size",
+    "templates/entry/cpu.j2": "one call: without it nothing runs on the CPU device",
+    "templates/conv2d/fold.j2": "a frame around fold_channel.j2, which has its own",
+    "templates/fused/fold.j2": "a frame around conv2d/fold_channel.j2, which has its own",
+    "src/qconv/__init__.py": _NAMES,
+    "src/qconv/conversion/__init__.py": _NAMES,
+    "src/qconv/sample.py": "draws what the tests see: what it must guarantee is measured over thousands of problems",
+    "tune_db/__init__.py": _NAMES,
+    "tuner/__init__.py": _NAMES,
+    "instances/__init__.py": _NAMES,
+}

@@ -1,0 +1,49 @@
+"""Node ids of the tests that most mutants of the templates name: one plan under a sanitizer, or a few random ones."""
+
+from __future__ import annotations
+
+SEEDS = {"address": 2, "thread": 3}  # of test_sanitizers_mma: copies late, copies early
+
+
+def simt(plan: str, sanitizer: str = "address") -> str:
+    return f"tests/test_sanitizers.py::test_nothing_is_found[{plan}-{sanitizer}]"
+
+
+def simt_random(*firsts: int) -> tuple[str, ...]:
+    return tuple(f"tests/test_random_cpu.py::test_a_random_config[{first}]" for first in firsts)
+
+
+def mma(plan: str, sanitizer: str = "address") -> str:
+    return f"tests/test_sanitizers_mma.py::test_nothing_is_found[{plan}-{sanitizer}-{SEEDS[sanitizer]}]"
+
+
+def mma_random(target: str) -> str:
+    return f"tests/test_random_mma.py::test_a_random_config[cpu.{target}-0]"
+
+
+def special(plan: str, sanitizer: str = "address") -> str:
+    return f"tests/test_sanitizers_special.py::test_nothing_is_found_by_{sanitizer}[{plan}]"
+
+
+def special_random(family: str) -> str:
+    return f"tests/test_random_special.py::test_a_random_config[{family}]"
+
+
+def fused(plan: str, sanitizer: str = "address") -> str:
+    return f"tests/test_sanitizers_fused.py::test_nothing_is_found_by_{sanitizer}[{plan}]"
+
+
+def fused_random(target: str) -> str:
+    return f"tests/test_random_fused.py::test_a_random_config[cpu.{target}]"
+
+
+def block_random(target: str) -> str:
+    return f"tests/test_random_fused.py::test_a_random_config_of_three[cpu.{target}]"
+
+
+def conversion(plan: str, sanitizer: str = "address") -> str:
+    return f"tests/test_conversion_kernels.py::test_nothing_is_found[{plan}-{sanitizer}]"
+
+
+def conversion_random(*firsts: int) -> tuple[str, ...]:
+    return tuple(f"tests/test_conversion_kernels.py::test_random_conversions[{first}]" for first in firsts)

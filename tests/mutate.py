@@ -1,0 +1,228 @@
+"""Plants the bugs of tests/mutants one by one in a copy of the repository, and says which of them the tests notice.
+
+    python tests/mutate.py                      # all of them
+    python tests/mutate.py --jobs 2 mma tuner   # those whose name, area or file contains a word
+    python tests/mutate.py --sample 12          # some of every area, others for each commit
+
+A mutant is caught where one of the tests that it names fails. With --whole, one that they miss meets the fast suite,
+and then the slow one. Exit status 1: one was missed that is not explained as equivalent, or is no mutant at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mutants import AREAS
+from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
+
+TIME_LIMIT_S = 600
+PASSED, FAILED = 0, 1  # pytest's exit status; others say that it could not run the tests
+# A mutant with one of these is not a program: that it fails says nothing about the tests.
+NOT_A_PROGRAM = ("CompileError", "TemplateSyntaxError", "UndefinedError", "SyntaxError", "NameError", "ImportError")
+# What is kept under a key that a mutant may have spoilt does not serve the others.
+OWN_CACHE = "src/qconv/device/"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    mutant: Mutant
+    caught_by: str  # named, fast, slow; "" where nothing noticed
+    says: str  # of the test that failed
+    seconds: float
+    invalid: bool = False
+
+    @property
+    def is_accepted(self) -> bool:
+        return not self.invalid and bool(self.caught_by) != bool(self.mutant.equivalent)
+
+
+class Copy:
+    """The repository as it stands, untracked files included, in a folder of its own from which `qconv` is imported."""
+
+    def __init__(self, root: Path, cache: Path) -> None:
+        self.root, self._cache = root, cache
+        listed = subprocess.check_output(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
+        )
+        for name in filter(None, listed.split("\0")):
+            if (ROOT / name).is_file():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, root / name)
+        # An editable install finds `qconv.generator` in generator/ of the original: here, a link comes before it.
+        project = tomllib.loads((root / "pyproject.toml").read_text())
+        for package, folder in project["tool"]["setuptools"]["package-dir"].items():
+            if package != "qconv":
+                (root / "src" / package.replace(".", "/")).symlink_to(root / folder, target_is_directory=True)
+
+    def pytest(self, arguments: Sequence[str], *, own_cache: bool = False) -> tuple[int, str]:
+        """Exit status and output; a run that does not end has failed."""
+        environment = os.environ | {
+            "PYTHONPATH": str(self.root / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second and one length would share it
+            "QCONV_TESTS_CACHE": "" if own_cache else str(self._cache),
+        }
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
+        with subprocess.Popen(
+            command, cwd=self.root, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                output, _ = process.communicate(timeout=TIME_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                return FAILED, f"not done within {TIME_LIMIT_S} s"
+        return process.returncode, output
+
+    def check(self, mutants: Sequence[Mutant]) -> None:
+        """Without a mutant the tests pass, and they import this copy."""
+        imported = subprocess.check_output(
+            [sys.executable, "-c", "import qconv.generator, qconv.tuner; print(qconv.generator.__file__)"],
+            cwd=self.root, env=os.environ | {"PYTHONPATH": str(self.root / "src")}, text=True,
+        )  # fmt: skip
+        if not Path(imported.strip()).resolve().is_relative_to(self.root.resolve()):
+            raise SystemExit(f"{imported.strip()} is imported instead of the copy in {self.root}")
+        status, output = self.pytest(sorted({test for mutant in mutants for test in mutant.tests}))
+        if status != PASSED:
+            raise SystemExit(f"without a mutant, the named tests fail already\n{output[-4000:]}")
+
+    @contextmanager
+    def planted(self, mutant: Mutant) -> Iterator[None]:
+        file = self.root / mutant.path
+        before = file.read_text()
+        mutant.apply(self.root)
+        try:
+            yield
+        finally:
+            file.write_text(before)
+
+
+def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
+    """Runs the named tests, and where these pass and `whole` asks for it, the suites."""
+    begin = time.monotonic()
+    ignored = [f"--ignore={path}" for path in COMPARE_TEXT]
+    named = [*mutant.tests] if mutant.slow else ["-m", "not slow", *mutant.tests]
+    runs = {"named": named, "fast": ["-m", "not slow", *ignored], "slow": ["-m", "slow", *ignored]}
+    caught_by, says, invalid = "", "", False
+    with copy.planted(mutant):
+        for suite, arguments in runs.items() if whole else [("named", named)]:
+            status, output = copy.pytest(arguments, own_cache=mutant.path.startswith(OWN_CACHE))
+            says = _reason(output)
+            crashed = status < 0  # by a signal: no sanitizer stood in the way of a wild address
+            invalid = status > FAILED or any(word in says for word in NOT_A_PROGRAM)
+            if (status == FAILED or crashed) and not invalid:
+                caught_by = suite
+            if status != PASSED:
+                break
+    return Verdict(mutant, caught_by, says, round(time.monotonic() - begin, 1), invalid)
+
+
+def _reason(output: str) -> str:
+    """The line of pytest's summary that says which test failed and why, or the last line."""
+    lines = output.strip().splitlines() or [""]
+    return next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1])[:300]
+
+
+def sample(count: int, seed: str) -> list[Mutant]:
+    """So many that should be caught quickly, of one area after the other."""
+    rng = random.Random(seed)
+    areas = [
+        [mutant for mutant in rng.sample(mutants, len(mutants)) if not (mutant.slow or mutant.equivalent)]
+        for mutants in AREAS.values()
+    ]
+    rng.shuffle(areas)
+    depth = max(map(len, areas))
+    in_turn = [area[at] for at in range(depth) for area in areas if at < len(area)]
+    return in_turn[:count]
+
+
+def commit() -> str:
+    return subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
+
+
+def run(mutants: Sequence[Mutant], jobs: int = 1, whole: bool = False) -> list[Verdict]:
+    with tempfile.TemporaryDirectory(prefix="qconv-mutants-") as folder:
+        copies: queue.Queue[Copy] = queue.Queue()
+        for index in range(jobs):
+            (root := Path(folder, f"copy{index}")).mkdir()
+            copies.put(Copy(root, Path(folder, "cache")))
+        copies.queue[0].check(mutants)
+
+        def judged(mutant: Mutant) -> Verdict:
+            copy = copies.get()
+            try:
+                verdict = judge(copy, mutant, whole)
+            finally:
+                copies.put(copy)
+            print(_line(verdict), flush=True)
+            return verdict
+
+        with ThreadPoolExecutor(jobs) as pool:
+            return list(pool.map(judged, mutants))
+
+
+def _line(verdict: Verdict) -> str:
+    word = "INVALID" if verdict.invalid else verdict.caught_by or ("equivalent" if verdict.is_accepted else "MISSED")
+    return f"{word:10} {verdict.seconds:6.1f} s  {verdict.mutant.path}: {verdict.mutant.name}"
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """Of each area: planted, caught by fast tests, by slow ones, missed, equivalent."""
+    area_of = {mutant.name: area for area, mutants in AREAS.items() for mutant in mutants}
+    counts: Counter[tuple[str, str]] = Counter()
+    for verdict in verdicts:
+        mutant = verdict.mutant
+        by_slow = verdict.caught_by == "slow" or mutant.slow
+        word = ("slow" if by_slow else "fast") if verdict.caught_by else "equivalent" if mutant.equivalent else "missed"
+        for row in (area_of[mutant.name], "all"):
+            counts[row, "planted"] += 1
+            counts[row, "invalid" if verdict.invalid else word] += 1
+    words = ("planted", "fast", "slow", "missed", "equivalent", "invalid")
+    rows = [f"{'area':<16}" + "".join(f"{word:>12}" for word in words)]
+    for area in (*AREAS, "all"):
+        if counts[area, "planted"]:
+            rows.append(f"{area:<16}" + "".join(f"{counts[area, word]:12}" for word in words))
+    return "\n".join(rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="parts of names, areas or paths; without one, all mutants")
+    parser.add_argument("--jobs", type=int, default=1, help="copies that are worked on at once")
+    parser.add_argument("--sample", type=int, metavar="N", help="only so many, chosen by the commit")
+    parser.add_argument("--whole", action="store_true", help="what named tests miss meets both suites")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes every verdict there")
+    options = parser.parse_args(arguments)
+    chosen = sample(options.sample, commit()) if options.sample else [m for ms in AREAS.values() for m in ms]
+    if options.words:
+        area_of = {mutant.name: area for area, mutants in AREAS.items() for mutant in mutants}
+        chosen = [
+            m for m in chosen if any(w in text for w in options.words for text in (m.name, m.path, area_of[m.name]))
+        ]
+    verdicts = run(chosen, options.jobs, options.whole)
+    print(table(verdicts))
+    if options.json:
+        options.json.write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=1) + "\n")
+    refused = [verdict for verdict in verdicts if not verdict.is_accepted]
+    for verdict in refused:
+        print(f"{_line(verdict)}\n    {verdict.mutant.why}\n    {verdict.says}")
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""Tiles of pixels that are worked on in bands: the last band may be narrower than the others."""
+
+from __future__ import annotations
+
+from exactness import check
+from random_matrix import constants
+
+from qconv import Conv2d, generator
+from qconv.device import open_device
+from qconv.generator.mma_space import Mma
+
+# 17 tiles of 32 pixels are two bands of eight and one of a single tile; the weights are as large as bands want them.
+RAGGED = Conv2d(1, 17, 32, 512, 1024, 1, 1)
+CONFIG = Mma(
+    instruction=0,
+    tile_m=32,
+    tile_n=256,
+    tile_k=64,
+    warp_m=32,
+    warp_n=64,
+    stages=2,
+    ahead=0,
+    split=1,
+    tail=0,
+    persist=0,
+    stream=0,
+    band=8,
+    staged=0,
+)
+
+
+def test_the_last_band_is_as_wide_as_what_is_left() -> None:
+    device = open_device("cpu.sm_80")
+    plan = generator.plan(RAGGED, CONFIG, device.target)
+    tiles, band = constants(plan)["TILES_M"], constants(plan)["BAND"]
+    assert tiles % band != 0, f"{tiles} tiles are whole bands of {band}: the last one is as wide as the others"
+    check(plan, device, seed=0)

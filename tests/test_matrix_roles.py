@@ -1,0 +1,69 @@
+"""Roles of the matrix kernels that few random plans have, each by a plan that asks for it: tolerance 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from exactness import check
+from random_matrix import constants
+from test_sanitizers_mma import EVERYTHING, LATE, SM_75, SM_80, plan_of
+from test_sanitizers_mma import check as check_sanitized
+
+from qconv import Conv2d, Quantization
+from qconv.device.cpu import CpuDevice
+from qconv.generator import Plan
+
+CHANNEL = Quantization(per_channel=True, bias="int32", activation="relu")
+DEEP = Conv2d(1, 7, 7, 128, 32, 3, 3, pad=1)
+LONG = Conv2d(1, 7, 7, 64, 40, 3, 3, pad=1)
+ODD = Conv2d(1, 7, 7, 24, 40, 3, 3, pad=1)
+# Of three tiles of channels, so that a block's next tile has others.
+THREE = Conv2d(1, 10, 10, 64, 96, 3, 3, pad=1)
+
+
+def has(plan: Plan, **wanted: Any) -> None:
+    """What makes the plan worth a test."""
+    seen = {**plan.roles, **constants(plan)}
+    assert {name: seen[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_many_copies_come_in_parts(seed: int) -> None:
+    """Between the products of a step: eight pieces or more of a thread."""
+    plan = plan_of(SM_80, LONG, CHANNEL, tile_m=64, tile_n=32, tile_k=128, warp_m=32, warp_n=32, ahead=1, stages=2)
+    has(plan, ahead=True, THREADS=64, X_BYTES=16)
+    check(plan, CpuDevice(plan.target, seed=seed), seed=seed)
+
+
+def test_a_tile_of_more_channels_than_threads() -> None:
+    plan = plan_of(SM_80, LONG, CHANNEL, tile_m=16, tile_n=64, warp_m=16, warp_n=64, stages=2)
+    has(plan, THREADS=32, TILE_N=64)
+    check(plan, CpuDevice(plan.target, seed=2), seed=2)
+
+
+def test_all_taps_of_some_channels_before_the_next() -> None:
+    plan = plan_of(SM_80, DEEP, CHANNEL, stages=2)
+    has(plan, taps_first=True)
+    check(plan, CpuDevice(plan.target, seed=3), seed=3)
+
+
+VECTORS = plan_of(SM_75, ODD, EVERYTHING, stages=2)
+
+
+def test_vectors_through_registers_end_with_the_reduction() -> None:
+    has(VECTORS, loader="registers", gathers_x=False, gathers_w=False, PADDED=True, TAIL=True)
+    check(VECTORS, CpuDevice(VECTORS.target, seed=2), seed=2)
+
+
+@pytest.mark.slow
+def test_nothing_is_read_behind_it() -> None:
+    check_sanitized(VECTORS, "address", LATE)
+
+
+@pytest.mark.parametrize("target", [SM_80, SM_75])
+def test_a_block_goes_on_to_other_channels(target: str) -> None:
+    plan = plan_of(target, THREE, CHANNEL, stages=2, persist=1)
+    known = constants(plan)
+    assert known["BLOCKS"] % known["TILES_N"] != 0, "a block's next tile has the same channels"
+    check(plan, CpuDevice(plan.target, seed=2), seed=2)

@@ -1,0 +1,85 @@
+"""The list of planted bugs can be used: each still applies, and every file that it should cover has one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import mutate
+import pytest
+from mutants import AREAS
+from mutants.excused import EXCUSED
+from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
+
+EVERY = [mutant for mutants in AREAS.values() for mutant in mutants]
+# What is planted in: every page and role, and what turns a problem into a stored winner.
+COVERED = (
+    *("templates/**/*.j2", "generator/*.py", "tuner/*.py", "tune_db/*.py", "instances/*.py"),
+    *("src/qconv/*.py", "src/qconv/conversion/*.py", "src/qconv/device/*.py"),
+)
+
+
+def test_each_applies_once() -> None:
+    refused = []
+    for mutant in EVERY:
+        try:
+            mutant.changed((ROOT / mutant.path).read_text())
+        except ValueError as error:
+            refused.append(str(error))
+    assert not refused, "\n".join(refused)
+
+
+def test_each_changes_something_and_says_why() -> None:
+    for mutant in EVERY:
+        assert mutant.old != mutant.new, mutant.name
+        assert mutant.why.endswith("."), f"{mutant.name}: {mutant.why!r} is no sentence"
+    assert not (twice := [name for name, count in Counter(m.name for m in EVERY).items() if count > 1]), twice
+
+
+def test_each_names_tests_that_look_at_behaviour() -> None:
+    for mutant in EVERY:
+        assert mutant.tests, f"{mutant.name} names no test"
+        for test in mutant.tests:
+            path = test.partition("::")[0]
+            assert (ROOT / path).is_file(), f"{mutant.name} names {path}, which does not exist"
+            assert path not in COMPARE_TEXT, f"{mutant.name} names {path}, which any change of text fails"
+
+
+def test_a_new_file_brings_its_own() -> None:
+    """A page or a module that nobody plants a bug in is not known to be tested."""
+    planted = {mutant.path for mutant in EVERY}
+    files = {str(path.relative_to(ROOT)) for pattern in COVERED for path in ROOT.glob(pattern)}
+    files = {path for path in files if Path(path).name != "__main__.py" and (ROOT / path).read_text().strip()}
+    missing = sorted(files - planted - set(EXCUSED))
+    assert not missing, f"plant a bug in each (tests/mutants), or say in tests/mutants/excused.py why not: {missing}"
+    needless = sorted(path for path in EXCUSED if path in planted or path not in files)
+    assert not needless, f"excused, but planted in or gone: {needless}"
+
+
+def test_there_are_enough() -> None:
+    """As many as were asked for, and few that nobody can notice or that take the slow suite."""
+    counted = Counter(Path(mutant.path).suffix for mutant in EVERY if not mutant.equivalent)
+    assert counted[".j2"] >= 120, counted
+    assert counted[".py"] >= 60, counted
+    noticeable = [mutant for mutant in EVERY if not mutant.equivalent]
+    assert sum(not mutant.slow for mutant in noticeable) >= 0.85 * len(noticeable)
+
+
+def test_a_text_that_is_gone_is_refused() -> None:
+    mutant = Mutant("gone", "README.md", "no such text", "", "It is not there.", ("tests/test_mutants.py",))
+    with pytest.raises(ValueError, match=r"mutant 'gone': its old text occurs 0 times in README.md"):
+        mutant.changed((ROOT / "README.md").read_text())
+
+
+def test_a_sample_has_every_area_first() -> None:
+    areas = {mutant.name: area for area, mutants in AREAS.items() for mutant in mutants}
+    chosen = mutate.sample(len(AREAS), "seed")
+    assert len({areas[mutant.name] for mutant in chosen}) == len(chosen)
+    assert mutate.sample(12, "seed") == mutate.sample(12, "seed") != mutate.sample(12, "another")
+
+
+@pytest.mark.slow
+def test_a_sample_is_caught() -> None:
+    """Others with every commit; all of them on demand: see tests/mutate.py."""
+    verdicts = mutate.run(mutate.sample(12, mutate.commit()), jobs=2)
+    assert all(verdict.is_accepted for verdict in verdicts), mutate.table(verdicts)

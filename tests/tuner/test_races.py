@@ -1,0 +1,56 @@
+"""Who runs in a race, and which rows of an earlier run are measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from test_stages import CPU, PROBLEM, Recorded
+
+from qconv import generator
+from qconv.generator import Config
+from qconv.op import Problem
+from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import Measurement
+from qconv.tuner import tune
+
+CONFIGS = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0]]
+
+
+class Slowing(Recorded):
+    """Each race finds the device slower than the one before: its times say little of another race's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.races: list[list[Config]] = []
+
+    def race(self, problem: Problem, configs: Sequence[Config]) -> list[Measurement]:
+        self.races.append(list(configs))
+        return [self._row(config, 100.0 * len(self.races) + CONFIGS.index(config), "raced") for config in configs]
+
+
+class Kept(list[Measurement]):
+    """In place of a database."""
+
+    def add(self, row: Measurement) -> None:
+        self.append(row)
+
+
+def test_the_leader_of_a_race_runs_in_the_next() -> None:
+    child: Any = Slowing()
+    database: Any = Kept()
+    rows = {config: child._row(config, 10.0 + at, "alone") for at, config in enumerate(CONFIGS[:6])}
+    tune._race(PROBLEM, child, database, rows)
+    assert child.races == [CONFIGS[:4], [CONFIGS[0], *CONFIGS[4:6]]]
+    assert len(database) == 4 + 3
+
+
+def test_a_time_out_is_tried_again() -> None:
+    plans = generator.space(PROBLEM, CPU.target)[0][:2]
+    with Database.open("sqlite://") as database:
+        for plan, outcome in zip(plans, ("timeout", "runtime"), strict=True):
+            digest = generator.render(plan).digest
+            made = (PROBLEM, plan.config, CPU.name, "cpu", "told", digest, outcome, "it says why")
+            database.add(Measurement(*made))
+        known = tune._known(PROBLEM, plans, CPU, database, "told")
+    assert list(known) == [plans[1].config]

@@ -1,0 +1,26 @@
+"""What a user's `--verify` asks: it says what is wrong where the oracle computes something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from qconv import generator, reference, sample
+from qconv.device import open_device
+from qconv.instances.lookup import load
+from qconv.problem import Conv2d
+from qconv.quantization import Quantization
+from qconv.tuner.verify import mismatch
+
+CPU = open_device("cpu")
+PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1, quantization=Quantization(out_type="float32"))
+
+
+def test_it_says_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = load(generator.default(PROBLEM, CPU.target), CPU, "default", "chosen by a test")
+    drawn = sample.draw(PROBLEM, 1)
+    assert mismatch(instance, drawn) is None
+    honest = reference.compute
+    monkeypatch.setattr(reference, "compute", lambda *given: tuple(-out for out in honest(*given)))
+    said = mismatch(instance, drawn)
+    assert said is not None
+    assert "outputs y differ from the oracle" in said

@@ -1,0 +1,22 @@
+"""One worker measures one problem after the other, and several configs of one."""
+
+from __future__ import annotations
+
+from qconv import generator
+from qconv.device import open_device
+from qconv.problem import Conv2d
+from qconv.tuner.child import Child
+from qconv.tuner.protocol import WALL_CLOCK
+
+CPU = open_device("cpu")
+ONE, OTHER = Conv2d(1, 3, 3, 4, 4, 1, 1), Conv2d(1, 4, 3, 8, 4, 1, 1)
+
+
+def test_each_problem_has_its_own_data_and_each_config_its_own_row() -> None:
+    with Child(CPU, WALL_CLOCK, 120.0) as worker:
+        for problem in (ONE, OTHER):
+            row = worker.measure(problem, generator.default(problem, CPU.target).config)
+            assert (row.problem, row.outcome) == (problem, "correct"), row.reason
+        configs = [plan.config for plan in generator.space(OTHER, CPU.target)[0][:2]]
+        rows = worker.race(OTHER, configs)
+    assert [(row.config, row.outcome) for row in rows] == [(config, "correct") for config in configs]
