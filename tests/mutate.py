@@ -3,6 +3,7 @@
     python tests/mutate.py                      # all of them
     python tests/mutate.py --jobs 2 mma tuner   # those whose name, area or file contains a word
     python tests/mutate.py --sample 12          # some of every area, others for each commit
+    python tests/mutate.py --again seen.json    # what an earlier run with --json seen.json refused
 
 A mutant is caught where one of the tests that it names fails. With --whole, one that they miss meets the fast suite,
 and then the slow one. Exit status 1: one was missed that is not explained as equivalent, or is no mutant at all.
@@ -27,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from mutants import AREAS
 from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
@@ -50,6 +52,9 @@ class Verdict:
     @property
     def is_accepted(self) -> bool:
         return not self.invalid and bool(self.caught_by) != bool(self.mutant.equivalent)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"is_accepted": self.is_accepted}
 
 
 class Copy:
@@ -207,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="only so many, chosen by the commit")
     parser.add_argument("--whole", action="store_true", help="what named tests miss meets both suites")
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes every verdict there")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="only what an earlier run refused")
     options = parser.parse_args(arguments)
     chosen = sample(options.sample, commit()) if options.sample else [m for ms in AREAS.values() for m in ms]
     if options.words:
@@ -214,10 +220,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = [
             m for m in chosen if any(w in text for w in options.words for text in (m.name, m.path, area_of[m.name]))
         ]
+    if options.again:
+        accepted = {row["mutant"]["name"] for row in json.loads(options.again.read_text()) if row["is_accepted"]}
+        chosen = [mutant for mutant in chosen if mutant.name not in accepted]
     verdicts = run(chosen, options.jobs, options.whole)
     print(table(verdicts))
     if options.json:
-        options.json.write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=1) + "\n")
+        options.json.write_text(json.dumps([v.as_dict() for v in verdicts], indent=1) + "\n")
     refused = [verdict for verdict in verdicts if not verdict.is_accepted]
     for verdict in refused:
         print(f"{_line(verdict)}\n    {verdict.mutant.why}\n    {verdict.says}")

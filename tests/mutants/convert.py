@@ -21,7 +21,7 @@ MUTANTS = (
         "for (unsigned at = first; at < slice.end; ++at) {",
         "for (unsigned at = first + 1; at < slice.end; ++at) {",
         "The elements that fill no vector are seen as well.",
-        conversion_random(0, 5, 10, 15),
+        ("tests/test_conversion_extremes.py",),
     ),
     Mutant(
         "choose: the largest of the slices is the last one's",
@@ -45,7 +45,7 @@ MUTANTS = (
         "for (int half = TEAM / 2; half > 0; half /= 2) {",
         "for (int half = TEAM / 4; half > 0; half /= 2) {",
         "What the team's upper half has seen counts as well.",
-        (conversion("a team a row"),),
+        ("tests/test_conversion_extremes.py",),
     ),
     Mutant(
         "choose: partials of the first channel",
@@ -53,7 +53,7 @@ MUTANTS = (
         "args.partials + 2 * (channel * SLICES + i);",
         "args.partials + 2 * i;",
         "Every channel has slices of its own.",
-        conversion_random(*range(0, 40, 5)),
+        ("tests/test_conversion_extremes.py",),
     ),
     Mutant(
         "choose: a team past the last channel stores",
@@ -76,9 +76,8 @@ MUTANTS = (
         CHOOSE,
         "if (tile::thread() == 0 && slice.part() == 0) store",
         "if (tile::thread() == 0) store",
-        "Every block of a channel stores the same scale.",
+        "Blocks that write the same address race, be it with the same value.",
         (conversion("slices, then the array", "thread"),),
-        equivalent="All blocks choose the same from the same partials; the writes are the same bytes. It only costs.",
     ),
     Mutant(
         "elementwise: the scale of a block of another channel",
@@ -111,7 +110,6 @@ MUTANTS = (
         "tile::block_x()) * THREADS + tile::thread()) * VECTOR;",
         "A block has UNROLL rows; others compute them again, and the last ones are not computed.",
         (conversion("vectors and a tail"),),
-        equivalent="The grid then covers fewer elements unless UNROLL is 1",
     ),
     Mutant(
         "granule: the second step is the first",

@@ -1,0 +1,36 @@
+"""A scale follows from the extremes wherever they are: in any slice, any lane, and behind the last whole vector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qconv import generator
+from qconv.conversion import Choose
+from qconv.device import open_device
+from qconv.generator.choosing import Choosing
+from qconv.instances.lookup import load
+from qconv.sample import Sample
+from qconv.tuner.verify import mismatch
+
+CPU = open_device("cpu")
+CASES = {
+    "a team a row": (Choose(1, 3, 200), Choosing(threads=128, team=32, vector=4, unroll=1, slices=1)),
+    "slices of the array": (Choose(1, 1, 4099), Choosing(threads=128, team=128, vector=4, unroll=1, slices=4)),
+    "slices of channels": (Choose(1, 3, 2048), Choosing(threads=128, team=128, vector=4, unroll=1, slices=4)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_they_are_seen_wherever_they_are(name: str) -> None:
+    problem, config = CASES[name]
+    instance = load(generator.plan(problem, config, CPU.target), CPU, "test", "chosen by a test")
+    (tensor,) = problem.inputs
+    last = problem.inner - 1
+    for at in sorted({0, 1, 63, 64, 127, last // 2, last - 3, last - 2, last - 1, last}):
+        x = np.zeros(tensor.shape, tensor.dtype)
+        # Of each channel another range, its largest beside its smallest.
+        for channel in range(problem.channels):
+            x[0, channel, at] = 100.0 + channel
+            x[0, channel, last - at] = -50.0 - 9 * channel
+        assert mismatch(instance, Sample((x,))) is None, f"extremes at {at} and {last - at}"
