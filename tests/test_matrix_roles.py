@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,6 +46,14 @@ def test_a_tile_of_more_channels_than_threads() -> None:
 def test_all_taps_of_some_channels_before_the_next() -> None:
     plan = plan_of(SM_80, DEEP, CHANNEL, stages=2)
     has(plan, taps_first=True)
+    check(plan, CpuDevice(plan.target, seed=3), seed=3)
+
+
+def test_some_blocks_have_a_step_more() -> None:
+    """Of equal shares of the steps of all tiles."""
+    plan = plan_of(SM_80, replace(LONG, h=9, w=9), CHANNEL, stages=2, persist=1, stream=1)
+    known = constants(plan)
+    assert known["TILES"] * known["STEPS"] % known["BLOCKS"] != 0, "every block has as many steps"
     check(plan, CpuDevice(plan.target, seed=3), seed=3)
 
 

@@ -5,6 +5,7 @@ from mutants import (
     database,
     devices,
     fused,
+    gpu,
     mma,
     nouns,
     planner,
@@ -31,4 +32,5 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "serving": serving.MUTANTS,
     "nouns": nouns.MUTANTS,
     "devices": devices.MUTANTS,
+    "gpu": gpu.MUTANTS,
 }

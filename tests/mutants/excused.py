@@ -4,17 +4,11 @@ _GPU = "runs on a GPU only; no test here executes it: "
 _NAMES = "a list of names without a line that computes"
 
 EXCUSED = {
-    "templates/combine/cluster.j2": _GPU + "the CPU device has no clusters of matrix kernels",
-    "templates/dot/dp4a.j2": _GPU + "tests marked gpu do",
     "templates/dot/sdot4.j2": _GPU + "an emulator outside of this repository does",
     "templates/dot/sudot4.j2": _GPU + "an emulator outside of this repository does",
     "templates/instruction/mfma.j2": _GPU + "an emulator outside of this repository does",
     "templates/instruction/wmma.j2": _GPU + "an emulator outside of this repository does",
-    "templates/instruction/mma_m16n8k32.j2": _GPU + "tests marked gpu do",
     "templates/instruction/mma_m8n8k16.j2": _GPU + "it is compiled for sm_75",
-    "templates/instruction/wgmma.j2": _GPU + "tests marked gpu do",
-    "templates/prelude/cuda.j2": _GPU + "tests marked gpu do",
-    "templates/prelude/cuda_inbox.j2": _GPU + "tests marked gpu do",
     "templates/prelude/hip.j2": _GPU + "an emulator outside of this repository does",
     "src/qconv/device/gpu.py": _GPU + "tests marked gpu do",
     "templates/header.j2": "comments, which no compiler reads; tests/generator/test_source.py reads them",

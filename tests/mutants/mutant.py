@@ -19,6 +19,7 @@ class Mutant:
     why: str  # one sentence: what goes wrong
     tests: tuple[str, ...]  # node ids, few and quick, at least one of which fails
     slow: bool = False  # whether only tests marked `slow` notice
+    gpu: bool = False  # whether only tests marked `gpu` notice, for nothing else executes the line
     equivalent: str = ""  # why no test can notice; such a mutant is listed so that nobody plants it again
 
     def apply(self, root: Path) -> None:

@@ -5,7 +5,10 @@ from mutants.named import conversion_random, mma, simt, simt_random, special
 
 EVERY, CPU, ACTIVATION = "templates/prelude/every.j2", "templates/prelude/cpu.j2", "templates/prelude/activation.j2"
 INBOX, PACK, EPILOGUE = "templates/prelude/cpu_inbox.j2", "templates/prelude/pack.j2", "templates/epilogue.j2"
-ACTIVATIONS = ("tests/test_activation.py",)
+ACTIVATIONS = (
+    "tests/test_activation.py::test_the_kernel_is_the_oracle",
+    "tests/test_activation.py::test_every_value_gives_the_same_bits",
+)
 
 MUTANTS = (
     Mutant(

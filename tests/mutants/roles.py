@@ -283,7 +283,7 @@ SCHEDULES = (
         "left = EACH + (block < MORE ? 1 : 0);",
         "left = EACH;",
         "The steps that do not divide among the blocks belong to nobody.",
-        (mma("stream, bytes"), mma("registers, stream, planes")),
+        ("tests/test_matrix_roles.py::test_some_blocks_have_a_step_more",),
     ),
     Mutant(
         "persist: a share goes on into the next tile",
@@ -327,14 +327,6 @@ COMBINES = (
         "steps) == 0;",
         "The first block takes the sums before the others have added theirs.",
         (mma("parts of a tile"),),
-    ),
-    Mutant(
-        "scratch: a block arrives before its threads have added",
-        SCRATCH,
-        "    tile::publish();\n    tile::barrier();\n",
-        "    tile::publish();\n",
-        "The last block takes sums that are not all there.",
-        (mma("parts of a tile", "thread"), mma("stream")),
     ),
     Mutant(
         "scratch: tiles lie over each other",
