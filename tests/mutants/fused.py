@@ -12,7 +12,7 @@ PAGE = (
         "row(index / TILES_W % TILES_H * TILE_H)",
         "row(index / TILES_W % TILES_W * TILE_H)",
         "An image has TILES_H rows of tiles.",
-        (fused_random("sm_80"),),
+        (fused("dw, pw"),),
     ),
     Mutant(
         "page: the intermediate begins a padding of rows to the left",
@@ -20,7 +20,7 @@ PAGE = (
         "_STRIDE_W - ${ upper }_PAD_LEFT; }",
         "_STRIDE_W - ${ upper }_PAD_TOP; }",
         "Padding on the left is not padding on top.",
-        (fused_random("sm_80"), fused_random("sm_75"), fused_random("gfx942")),
+        ("tests/test_fused_roles.py",),
     ),
     Mutant(
         "stage: padding of the intermediate is zero",

@@ -29,7 +29,7 @@ MUTANTS = (
         "                    self.stop()\n                    raise TimedOut",
         "                    raise TimedOut",
         "The next request would get the last one's answer.",
-        (CHILD,),
+        ("tests/tuner/test_worker.py",),
     ),
     Mutant(
         "evaluate: what is near is screened, what is far is timed",
@@ -61,7 +61,7 @@ MUTANTS = (
         "rounds = [[ready.replay() for ready in entrants] for _ in range(protocol.repeats)]",
         "rounds = list(zip(*[[ready.replay() for _ in range(protocol.repeats)] for ready in entrants], strict=True))",
         "What slows the device down for a while slows one of them.",
-        (STAGES,),
+        ("tests/tuner/test_races.py",),
     ),
     Mutant(
         "protocol: what was screened counts in full",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from test_stages import CPU, PROBLEM, Recorded
+from test_stages import CPU, PROBLEM, Recorded, Told
 
 from qconv import generator
 from qconv.generator import Config
@@ -13,6 +13,8 @@ from qconv.op import Problem
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 from qconv.tuner import tune
+from qconv.tuner.evaluate import race
+from qconv.tuner.protocol import WALL_CLOCK
 
 CONFIGS = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0]]
 
@@ -43,6 +45,13 @@ def test_the_leader_of_a_race_runs_in_the_next() -> None:
     tune._race(PROBLEM, child, database, rows)
     assert child.races == [CONFIGS[:4], [CONFIGS[0], *CONFIGS[4:6]]]
     assert len(database) == 4 + 3
+
+
+def test_each_entrant_runs_once_in_every_round() -> None:
+    """Behind a first run of each, whose time does not count."""
+    times = [float(number) for number in range(2 + 2 * WALL_CLOCK.repeats)]
+    rows = race(CONFIGS[:2], Told(*times), WALL_CLOCK)
+    assert [row.times_us for row in rows] == [tuple(times[2::2]), tuple(times[3::2])]
 
 
 def test_a_time_out_is_tried_again() -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import pytest
+from test_child import HELLO, child
+
 from qconv import generator
 from qconv.device import open_device
 from qconv.problem import Conv2d
@@ -20,3 +26,14 @@ def test_each_problem_has_its_own_data_and_each_config_its_own_row() -> None:
         configs = [plan.config for plan in generator.space(OTHER, CPU.target)[0][:2]]
         rows = worker.race(OTHER, configs)
     assert [(row.config, row.outcome) for row in rows] == [(config, "correct") for config in configs]
+
+
+def test_a_worker_that_did_not_answer_is_gone_at_once(tmp_path: Path) -> None:
+    """Not only when its owner ends: the next request must not get the last one's answer."""
+    pid = tmp_path / "pid"
+    body = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n" + HELLO + "time.sleep(60)\n"
+    config = generator.default(ONE, CPU.target).config
+    with child(tmp_path, body, timeout_s=1.0) as worker:
+        assert worker.measure(ONE, config).outcome == "timeout"
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.read_text()), 0)
