@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -13,13 +14,16 @@ from pathlib import Path
 import pytest
 
 from qconv import Conv2d, generator
-from qconv.device import cache, compile
+from qconv.device import cache, compile, cpu_runtime, folders
 from qconv.device.cache import Binary
-from qconv.errors import CompileError, KernelMissing
+from qconv.device.cpu import runtime_cache
+from qconv.errors import CacheError, CompileError, KernelMissing
 from qconv.generator import Plan, Source
 from qconv.target import TARGETS
+from qconv.tune_db.database import Database
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1)
+HERE = f"cpu-{folders.machine()}"
 
 
 @pytest.fixture
@@ -53,11 +57,10 @@ def test_an_entry_is_found_by_the_digest_and_holds_the_source(root: Path, plan: 
     source = generator.render(plan)
     built = compile.build(plan)
     folder = built.path.parent
-    assert folder.parent == root / "kernels" / "cpu" / source.digest
+    assert folder.parent == root / "kernels" / HERE / source.digest
     assert (folder / "kernel.cpp").read_text() == source.text
     assert built.path.read_bytes() == built.data
     assert json.loads((folder / "build.json").read_text())["toolchain"] == built.toolchain
-    assert folder.stat().st_mode & 0o055 == 0o055  # a shared cache can be read by others
     assert [entry.name for entry in folder.parent.iterdir()] == [folder.name]
 
 
@@ -105,11 +108,92 @@ def test_a_damaged_entry_is_built_again(
 
 
 def test_what_a_killed_build_leaves_is_not_found(root: Path, plan: Plan) -> None:
-    folder = root / "kernels" / "cpu" / generator.render(plan).digest / ".building-killed"
+    folder = root / "kernels" / HERE / generator.render(plan).digest / ".building-killed"
     folder.mkdir(parents=True)
     (folder / "build.json").write_text("{}")
     assert compile.build(plan).path.parent.parent == folder.parent
     assert folder.exists()
+
+
+def test_whatever_the_umask_only_the_owner_can_write(root: Path, plan: Plan) -> None:
+    before = os.umask(0)
+    try:
+        with Database.open(root / "tune.sqlite"):
+            pass
+        compile.build(plan)
+        cpu_runtime.build({"kernel.cpp": "int answer = 42;\n"}, ["-c"], ".o", runtime_cache())
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode & 0o777 for path in (root, *root.rglob("*")) if path.name != "tune.sqlite"}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+    assert all(mode & 0o077 == 0 for mode in modes.values()), modes
+
+
+PLACES: dict[str, Callable[[Binary], Path]] = {
+    "the root": lambda binary: folders.cache_root(),
+    "the target": lambda binary: binary.path.parents[2],
+    "the source": lambda binary: binary.path.parents[1],
+    "the build": lambda binary: binary.path.parent,
+    "the description": lambda binary: binary.path.with_name("build.json"),
+    "the binary": lambda binary: binary.path,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_others_could_have_written_is_refused(root: Path, plan: Plan, place: str) -> None:
+    built = compile.build(plan)
+    path = PLACES[place](built)
+    mode = path.stat().st_mode & 0o777
+    path.chmod(mode | 0o020)
+    with pytest.raises(CacheError) as refused:
+        compile.build(plan)
+    says = str(refused.value)
+    assert says.startswith(f"{path} has mode {mode | 0o020:04o}: others than its owner may write there")
+    assert f"chmod go-w {path}" in says
+    assert "QCONV_CACHE" in says
+    path.chmod(mode)
+    assert compile.build(plan) == built
+
+
+def test_what_another_user_owns_is_refused_and_what_root_owns_is_not(
+    root: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = compile.build(plan)
+    owner = root.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner == 0:
+        assert compile.build(plan) == built
+        os.chown(root, 1234, -1)
+        owner = 1234
+    with pytest.raises(CacheError, match=rf"cache belongs to user {owner}, and this is user .*QCONV_CACHE to a folder"):
+        compile.build(plan)
+
+
+def test_a_folder_that_others_can_write_is_refused_before_anything_is_built(
+    root: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.mkdir()
+    root.chmod(0o777)
+    with pytest.raises(CacheError, match="has mode 0777"):
+        compile.build(plan)
+    with pytest.raises(CacheError, match="has mode 0777"):
+        runtime_cache()
+    assert list(root.iterdir()) == []
+
+
+def test_another_kind_of_host_builds_its_own(root: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = compile.build(plan)
+    monkeypatch.setattr(folders, "machine", lambda: "linux-s390x-glibc-2.40")
+    other = compile.build(plan)
+    assert other.path.parents[2].name == "cpu-linux-s390x-glibc-2.40"
+    assert other.path != built.path
+    assert cache.find(generator.render(plan), "cpu") == other
+    # Code for a GPU is the same on every host.
+    published = cache.publish(generator.render(plan), "sm_80", (), ".cubin", b"code", "nvrtc 1", 1.0, {})
+    monkeypatch.undo()
+    monkeypatch.setenv("QCONV_CACHE", str(root))
+    assert cache.find(generator.render(plan), "sm_80") == published
+    assert cache.find(generator.render(plan), "cpu") == built
 
 
 RACER = """
@@ -166,7 +250,7 @@ def test_the_same_toolchain_with_other_flags_is_another_entry(root: Path, plan: 
     source = generator.render(plan)
     for flag in ("-O1", "-O2"):
         cache.publish(source, "cpu", (flag,), ".so", flag.encode(), "g++ 1", 1.0, {})
-    assert len(list((root / "kernels" / "cpu" / source.digest).iterdir())) == 2
+    assert len(list((root / "kernels" / HERE / source.digest).iterdir())) == 2
 
 
 def test_the_second_to_publish_gets_what_the_first_published(root: Path, plan: Plan) -> None:
@@ -227,3 +311,30 @@ def attempt(source: Source, target: str, text: str) -> None:
     except CompileError as error:
         pytest.skip(str(error))
     compile.compile_source(Source(text, "0" * 32, source.suffix), TARGETS[target], ("conv2d_simt",))
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (None, "QCONV_CLANG is '.*clang', which is not an executable; set it to a clang, or unset it"),
+        ("exit 0", "does not answer like clang; set QCONV_CLANG"),
+        ('[ "$1" = --version ] && echo clang version 1.0.0', "clang 1.0.0 does not know gfx942.*it does not say why"),
+        ('[ "$1" != --version ] || echo clang version 1.0.0', "wrote nothing: it is no compiler; check CXX and QCONV_"),
+    ],
+    ids=["is not there", "does nothing", "fails", "writes nothing"],
+)
+def test_what_is_no_clang_is_said(
+    root: Path, body: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "clang"
+    if body is not None:
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("QCONV_CLANG", str(program))
+    monkeypatch.setattr(compile, "_cupy_is_rocm", lambda: False)
+    compile.compiler_for.cache_clear()
+    try:
+        with pytest.raises(CompileError, match=says):
+            compile.build(generator.default(PROBLEM, TARGETS["gfx942"]))
+    finally:
+        compile.compiler_for.cache_clear()

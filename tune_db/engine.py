@@ -13,6 +13,7 @@ from sqlalchemy.dialects import sqlite  # noqa: F401 (by name only at the first 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
+from qconv.device import folders
 from qconv.errors import DatabaseError
 from qconv.tune_db.models import SCHEMA_VERSION, Base, MeasurementRow, SchemaRow
 
@@ -107,6 +108,8 @@ def _file(url: URL) -> Path | None:
 
 def _make_folder(folder: Path, where: str) -> None:
     try:
+        if folder == folders.cache_root():
+            folders.make()  # which others must not write into, for it holds binaries
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DatabaseError(f"{where}: its folder cannot be made ({error}); give another path") from error

@@ -8,7 +8,7 @@ import numpy as np
 
 from qconv import generator, reference
 from qconv.device import cpu_runtime
-from qconv.device.cache import cache_root
+from qconv.device.cpu import runtime_cache
 from qconv.device.cpu_runtime import Arguments, Pointer, Sanitizer, SanitizerReport
 from qconv.generator import Plan
 from qconv.sample import Sample
@@ -46,7 +46,7 @@ def run(
             shared_bytes=launch.smem_bytes,
             warp_size=plan.target.warp_size,
             seed=seed,
-            cache=cache_root() / "cpu",
+            cache=runtime_cache(),
         )
         if not report.clean:
             return report, []

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qconv.errors import (
+        CacheError,
         CompileError,
+        CompileTimeout,
         DatabaseError,
         DeviceError,
         Infeasible,
@@ -31,7 +33,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "qconv.errors": (*("CompileError", "DatabaseError", "DeviceError", "Infeasible", "KernelMissing", "LaunchError"),),
+    "qconv.errors": (
+        *("CacheError", "CompileError", "CompileTimeout", "DatabaseError", "DeviceError"),
+        *("Infeasible", "KernelMissing", "LaunchError"),
+    ),
     "qconv.fused": ("FusedBlock", "FusedConv2d"),
     "qconv.instances.api": ("conv1d", "conv2d", "conv3d", "conv_transpose2d"),
     "qconv.instances.conversion_api": (
@@ -49,7 +54,9 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Bound",
+    "CacheError",
     "CompileError",
+    "CompileTimeout",
     "Conv2d",
     "DatabaseError",
     "DeviceError",

@@ -16,6 +16,14 @@ class CompileError(Exception):
     """A compiler refused a generated source, or there is no compiler. Shows the failing line or the remedy."""
 
 
+class CompileTimeout(CompileError):
+    """A compiler did not end in the time that it was allowed."""
+
+
+class CacheError(Exception):
+    """A folder of the cache that others could have written into. Names the folder, the rule and the remedy."""
+
+
 class LaunchError(Exception):
     """A kernel was launched and failed: an illegal address, a divergent barrier, a time-out."""
 

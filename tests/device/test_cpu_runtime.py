@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cpu_kernels import DIVERGENT, INDICES, PRELUDE, REDUCE, WARP, Runner, distinct
 
 from qconv.device import cpu_runtime
-from qconv.errors import CompileError, LaunchError
+from qconv.errors import CacheError, CompileError, LaunchError
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +249,35 @@ class TestRefusals:
         with pytest.raises(CompileError, match=r"no C\+\+ compiler.*install g\+\+ .* or set CXX"):
             cpu_runtime.find_compiler()
 
+    @pytest.mark.parametrize(
+        ("body", "says"),
+        [
+            ("exit 0", r"compiler does not tell its version .* gives ''.*; set CXX"),
+            ("echo $*", r"-dumpversion gives '-dumpfullversion -dumpversion'"),
+            ("exit 3", r"compiler --version"),
+            ("case $1 in --version) echo g++;; -dump*) echo 9.9.9;; esac", "wrote nothing: it is no compiler"),
+        ],
+        ids=["does nothing", "says what it hears", "fails", "writes nothing"],
+    )
+    def test_of_a_program_that_is_no_compiler(
+        self, body: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compiler = tmp_path / "compiler"
+        compiler.write_text(f"#!/bin/sh\n{body}\n")
+        compiler.chmod(0o755)
+        monkeypatch.setenv("CXX", str(compiler))
+        with pytest.raises(CompileError, match=says):
+            cpu_runtime.build({"kernel.cpp": "int ok;\n"}, ["-c"], ".o", tmp_path / "cache")
+        assert not list(tmp_path.glob("cache/*"))
+
+    def test_of_a_compiler_that_cannot_be_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        compiler = tmp_path / "compiler"
+        compiler.write_bytes(b"\x7fELF and no more")
+        compiler.chmod(0o755)
+        monkeypatch.setenv("CXX", str(compiler))
+        with pytest.raises(CompileError, match=r"cannot run .*compiler: .*Exec format error.*that is installed"):
+            cpu_runtime.find_compiler()
+
     def test_of_source_that_does_not_compile_shows_the_line(self, cache: Path) -> None:
         with pytest.raises(CompileError, match=r"kernel\.cpp:2:"):
             cpu_runtime.build({"kernel.cpp": "int ok;\nint wrong = nothing;\n"}, ["-c"], ".o", cache)
@@ -261,7 +293,52 @@ def test_the_cache_is_hit_and_racing_builds_agree(tmp_path: Path) -> None:
     before = path.stat().st_mtime_ns
     assert build(0) == path
     assert path.stat().st_mtime_ns == before
-    assert list(tmp_path.iterdir()) == [path]
+    assert {entry.name for entry in tmp_path.iterdir()} == {path.name, f"{path.name}.sha256"}
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [halve, flip, Path.unlink, lambda path: path.with_name(f"{path.name}.sha256").write_text("")],
+    ids=["half of it", "one bit", "gone", "no digest"],
+)
+def test_a_damaged_runtime_is_built_again(
+    damage: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading half of a library would end this process with SIGBUS. A small one stands for the runtime, and is not
+    loaded but read."""
+    small = {"cpu_runtime.cpp": 'extern "C" int qconv_cpu_launch() { return 42; }\n'}
+    loaded: list[bytes] = []
+
+    def load(path: str, mode: int) -> Any:
+        loaded.append(Path(path).read_bytes())
+        return SimpleNamespace(qconv_cpu_launch=SimpleNamespace())
+
+    monkeypatch.setattr(cpu_runtime, "_with_headers", lambda _: small)
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    for _ in range(2):
+        monkeypatch.setattr(cpu_runtime, "_runtime", None)
+        cpu_runtime.runtime_library(tmp_path)
+        [path] = tmp_path.glob("runtime-*.so")
+        damage(path)
+    assert loaded[0] == loaded[1]
+    assert loaded[0].startswith(b"\x7fELF")
+
+
+def test_a_runtime_that_others_could_have_written_is_refused(tmp_path: Path) -> None:
+    files = {"kernel.cpp": "int answer = 42;\n"}
+    path = cpu_runtime.build(files, ["-c"], ".o", tmp_path)
+    path.chmod(0o702)
+    with pytest.raises(CacheError, match=rf"{path} has mode 0702: others .* chmod go-w {path}"):
+        cpu_runtime.build(files, ["-c"], ".o", tmp_path)
 
 
 def test_the_portable_context_switch(cache: Path) -> None:

@@ -13,6 +13,7 @@ import click
 
 from qconv.cli import database, export, look, measure
 from qconv.errors import (
+    CacheError,
     CompileError,
     DatabaseError,
     DeviceError,
@@ -54,6 +55,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (Infeasible, 2),
     (DeviceError, 3),
     (CompileError, 3),
+    (CacheError, 3),
     (KernelMissing, 3),
     (LaunchError, 1),
     (DatabaseError, 4),

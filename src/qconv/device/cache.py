@@ -2,6 +2,8 @@
 
     <root>/kernels/<target>/<source digest>/<toolchain and flags>/{kernel.cu, kernel.cubin, build.json}
 
+For the CPU device, whose binaries are of one kind of host, <target> names that as well.
+
 A build is written to a temporary folder and published by one rename: there are no locks, and the loser of a race uses
 what the winner published. Finding a binary needs no compiler.
 """
@@ -12,15 +14,17 @@ import dataclasses
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from qconv.device import folders
 from qconv.device.binary import Resources
+from qconv.device.folders import cache_root
 from qconv.generator import Source
+from qconv.target import TARGETS
 
 log = logging.getLogger("qconv")
 
@@ -36,15 +40,10 @@ class Binary:
     resources: dict[str, Resources]
 
 
-def cache_root() -> Path:
-    if chosen := os.environ.get("QCONV_CACHE"):
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "qconv"
-
-
-def _folder(source: Source, target: str) -> Path:
-    return cache_root() / "kernels" / target / source.digest
+def _parts(source: Source, target: str) -> tuple[str, ...]:
+    """The folder of a source's builds, below the root."""
+    place = f"{target}-{folders.machine()}" if TARGETS[target].vendor == "cpu" else target
+    return "kernels", place, source.digest
 
 
 def _slug(toolchain: str, flags: tuple[str, ...]) -> str:
@@ -54,7 +53,7 @@ def _slug(toolchain: str, flags: tuple[str, ...]) -> str:
 
 def find(source: Source, target: str, toolchain: str | None = None) -> Binary | None:
     """A cached build of this source: by the toolchain named, or else by any."""
-    folder = _folder(source, target)
+    folder = cache_root().joinpath(*_parts(source, target))
     try:
         entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError:
@@ -76,8 +75,7 @@ def publish(
     compile_ms: float,
     resources: dict[str, Resources],
 ) -> Binary:
-    folder = _folder(source, target)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = folders.make(*_parts(source, target))
     final = folder / _slug(toolchain, flags)
     build = {
         "toolchain": toolchain,
@@ -89,10 +87,13 @@ def publish(
     }
     temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder))
     try:
-        (temporary / f"kernel{source.suffix}").write_text(source.text)
-        (temporary / f"kernel{suffix}").write_bytes(data)
-        (temporary / "build.json").write_text(json.dumps(build, indent=1) + "\n")
-        temporary.chmod(0o755)
+        for name, content in (
+            (f"kernel{source.suffix}", source.text.encode()),
+            (f"kernel{suffix}", data),
+            ("build.json", json.dumps(build, indent=1).encode() + b"\n"),
+        ):
+            (temporary / name).write_bytes(content)
+            (temporary / name).chmod(folders.FILE_MODE)
         temporary.rename(final)
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -104,10 +105,13 @@ def publish(
 
 
 def _read(entry: Path) -> Binary | None:
-    """A damaged entry (a full disk, a killed copy) is removed, so that it is built again."""
+    """A damaged entry (a full disk, a killed copy) is removed, so that it is built again; one that others could have
+    written is refused."""
     try:
+        folders.check_up_to_root(entry / "build.json")
         build = json.loads((entry / "build.json").read_text())
         path = entry / Path(build["binary"]).name
+        folders.check(path)
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != build["sha256"]:
             raise ValueError("the binary's digest is not the recorded one")

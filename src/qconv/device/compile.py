@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from qconv.device import cache, cpu_runtime
+from qconv.device import cache, cpu_runtime, program
 from qconv.device.binary import Resources, resources
 from qconv.device.cache import Binary
 from qconv.errors import CompileError, KernelMissing
@@ -30,19 +29,26 @@ CLANG_FLAGS = (
 )
 
 
+class Run(Protocol):
+    def __call__(self, source: Source, limit_s: float | None = None) -> tuple[bytes, str]:
+        """The binary and the compiler's log. A compiler that is a program is ended after `limit_s`; one that is a
+        library cannot be."""
+        ...
+
+
 @dataclass(frozen=True)
 class Compiler:
     toolchain: str
     flags: tuple[str, ...]
     suffix: str
-    run: Callable[[Source], tuple[bytes, str]]  # the binary and the compiler's log
+    run: Run
 
 
-def build(plan: Plan, toolchain: str | None = None) -> Binary:
+def build(plan: Plan, toolchain: str | None = None, limit_s: float | None = None) -> Binary:
     """The plan's kernel from the cache, or else compiled now. With a toolchain named, a build by it is preferred. Of a
     plan in parts, each is built; the binary is the last one's."""
     if plan.parts:
-        return [build(part, toolchain) for part in plan.parts][-1]
+        return [build(part, toolchain, limit_s) for part in plan.parts][-1]
     source = render(plan)
     found = cache.find(source, plan.target.name, toolchain) or cache.find(source, plan.target.name)
     if found is not None:
@@ -54,13 +60,13 @@ def build(plan: Plan, toolchain: str | None = None) -> Binary:
             f"compiling one; run beforehand, without QCONV_NO_COMPILE:\n"
             f"  qconv-tune lookup '{plan.problem}' --device {device}"
         )
-    return compile_source(source, plan.target, tuple(launch.kernel for launch in plan.launches))
+    return compile_source(source, plan.target, tuple(launch.kernel for launch in plan.launches), limit_s)
 
 
-def compile_source(source: Source, target: Target, kernels: tuple[str, ...]) -> Binary:
+def compile_source(source: Source, target: Target, kernels: tuple[str, ...], limit_s: float | None = None) -> Binary:
     compiler = compiler_for(target)
     begin = time.perf_counter()
-    data, text = compiler.run(source)
+    data, text = compiler.run(source, limit_s)
     compile_ms = (time.perf_counter() - begin) * 1e3
     needs: dict[str, Resources] = {}
     if target.vendor != "cpu":
@@ -82,11 +88,12 @@ def compiler_for(target: Target) -> Compiler:
 def _host_compiler() -> Compiler:
     host = cpu_runtime.find_compiler()
 
-    def run(source: Source) -> tuple[bytes, str]:
+    def run(source: Source, limit_s: float | None = None) -> tuple[bytes, str]:
         with tempfile.TemporaryDirectory() as folder:
             text, out = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
             text.write_text(source.text)
-            return _run([host.path, *cpu_runtime.KERNEL_FLAGS, "-shared", text.name, "-o", out.name], out, source)
+            command = [host.path, *cpu_runtime.KERNEL_FLAGS, "-shared", text.name, "-o", out.name]
+            return _run(command, out, source, limit_s)
 
     return Compiler(host.name, (*cpu_runtime.KERNEL_FLAGS, "-shared"), ".so", run)
 
@@ -113,15 +120,15 @@ def _hiprtc(arch: str) -> Compiler:
 def _runtime_compiler(name: str, flags: tuple[str, ...], suffix: str, binary_of: Callable[[Any], bytes]) -> Compiler:
     from cupy.cuda import nvrtc
 
-    def run(source: Source) -> tuple[bytes, str]:
-        program = nvrtc.createProgram(source.text, f"kernel{source.suffix}", [], [])
+    def run(source: Source, limit_s: float | None = None) -> tuple[bytes, str]:
+        compiling = nvrtc.createProgram(source.text, f"kernel{source.suffix}", [], [])
         try:
-            nvrtc.compileProgram(program, flags)
-            return bytes(binary_of(program)), nvrtc.getProgramLog(program)
+            nvrtc.compileProgram(compiling, flags)
+            return bytes(binary_of(compiling)), nvrtc.getProgramLog(compiling)
         except nvrtc.NVRTCError as error:
-            raise CompileError(_explain(nvrtc.getProgramLog(program) or str(error), source)) from None
+            raise CompileError(_explain(nvrtc.getProgramLog(compiling) or str(error), source)) from None
         finally:
-            nvrtc.destroyProgram(program)
+            nvrtc.destroyProgram(compiling)
 
     return Compiler(f"{name} {'.'.join(map(str, nvrtc.getVersion()))}", flags, suffix, run)
 
@@ -135,41 +142,44 @@ def _cupy_is_rocm() -> bool:
 
 
 def _clang(arch: str) -> Compiler:
-    path = os.environ.get("QCONV_CLANG") or next(filter(None, map(shutil.which, ("clang-19", "clang"))), None)
+    named = os.environ.get("QCONV_CLANG")
+    path = named or next(filter(None, map(shutil.which, ("clang-19", "clang"))), None)
     if path is None:
         raise CompileError(
             f"compiling for {arch} needs clang with lld; install them (Debian: apt-get install clang-19 lld-19) "
             "or set QCONV_CLANG to a clang"
         )
+    if shutil.which(path) is None:
+        raise CompileError(f"QCONV_CLANG is {named!r}, which is not an executable; set it to a clang, or unset it")
     path = os.path.abspath(path) if os.sep in path else path
-    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    answer = program.run([path, "--version"], limit_s=program.PROBE_S)
     version = re.search(r"version (\d+\.\d+\.\d+)", answer.stdout)
     if version is None:
         raise CompileError(f"{path} --version does not answer like clang; set QCONV_CLANG to a clang")
     flags = (*CLANG_FLAGS, f"--offload-arch={arch}")
-    probe = subprocess.run(
-        [path, *flags, "-S", "-o", os.devnull, "-"], input="", capture_output=True, text=True, check=False
-    )
+    probe = program.run([path, *flags, "-S", "-o", os.devnull, "-"], limit_s=program.PROBE_S)
     if probe.returncode != 0:
+        said = probe.stderr.strip().splitlines() or ["it does not say why"]
         raise CompileError(
-            f"clang {version.group(1)} does not know {arch}; install a newer one and set QCONV_CLANG to it "
-            f"({probe.stderr.strip().splitlines()[0]})"
+            f"clang {version.group(1)} does not know {arch}; install a newer one and set QCONV_CLANG to it ({said[0]})"
         )
 
-    def run(source: Source) -> tuple[bytes, str]:
+    def run(source: Source, limit_s: float | None = None) -> tuple[bytes, str]:
         with tempfile.TemporaryDirectory() as folder:
             text, out = Path(folder, "kernel.hip"), Path(folder, "kernel.co")
             text.write_text(source.text)
-            return _run([path, *flags, text.name, "-o", out.name], out, source)
+            return _run([path, *flags, text.name, "-o", out.name], out, source, limit_s)
 
     return Compiler(f"clang {version.group(1)}", flags, ".co", run)
 
 
-def _run(command: list[str], out: Path, source: Source) -> tuple[bytes, str]:
+def _run(command: list[str], out: Path, source: Source, limit_s: float | None) -> tuple[bytes, str]:
     # In the folder of its files, so that no message holds a path that is gone when it is read.
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=out.parent, check=False)
+    answer = program.run(command, out.parent, limit_s)
     if answer.returncode != 0:
         raise CompileError(_explain(answer.stderr, source))
+    if not out.exists():
+        raise CompileError(program.wrote_nothing(command[0]))
     return out.read_bytes(), answer.stderr
 
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from qconv.device import cpu_runtime
-from qconv.device.cache import Binary, cache_root
+from qconv.device import cpu_runtime, folders
+from qconv.device.cache import Binary
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
 from qconv.target import Target
 
 
 def runtime_cache() -> Path:
-    return cache_root() / "cpu"
+    return folders.make("cpu")
 
 
 class CpuKernel:

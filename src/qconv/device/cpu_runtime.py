@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import logging
 import os
 import platform
 import re
@@ -25,7 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from qconv.device import folders, program
 from qconv.errors import CompileError, LaunchError
+
+log = logging.getLogger("qconv")
 
 Sanitizer: TypeAlias = Literal["address", "thread"]
 Grid: TypeAlias = tuple[int, int, int]
@@ -107,16 +111,18 @@ def find_compiler() -> Compiler:
 
 @functools.cache
 def _identify(path: str) -> Compiler:
-    banner = _run_compiler([path, "--version"]).splitlines()[0]
-    version = _run_compiler([path, "-dumpfullversion", "-dumpversion"]).strip()
+    banner = _run_compiler([path, "--version"], limit_s=program.PROBE_S)
+    version = _run_compiler([path, "-dumpfullversion", "-dumpversion"], limit_s=program.PROBE_S).strip()
+    if not re.fullmatch(r"\d+(\.\d+)*", version):
+        raise CompileError(
+            f"{path} does not tell its version as g++ and clang++ do (-dumpversion gives {version[:80]!r}); set CXX to "
+            "one of them"
+        )
     return Compiler(path, f"{'clang++' if 'clang' in banner else 'g++'} {version}")
 
 
-def _run_compiler(command: Sequence[str], folder: Path | None = None) -> str:
-    try:
-        run = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-    except OSError as error:
-        raise CompileError(f"cannot run {command[0]}: {error}") from error
+def _run_compiler(command: Sequence[str], folder: Path | None = None, limit_s: float | None = None) -> str:
+    run = program.run(command, folder, limit_s)
     if run.returncode != 0:
         raise CompileError(f"{' '.join(command)}\n{run.stderr or run.stdout}")
     return run.stdout
@@ -133,13 +139,13 @@ def build(
     compiler = find_compiler()
     parts = [compiler.name, *flags, *(path.name for path in objects)]
     result = cache / f"{_digest(parts, files)}{suffix}"
-    if not result.exists():
+    if not _is_whole(result):
         _compile(compiler, files, flags, result, objects)
     return result
 
 
 def _digest(parts: Sequence[str], files: Mapping[str, str]) -> str:
-    content = [platform.system(), platform.machine(), *parts, *(part for item in files.items() for part in item)]
+    content = [folders.machine(), *parts, *(part for item in files.items() for part in item)]
     return hashlib.sha256("\0".join(content).encode()).hexdigest()[:32]
 
 
@@ -147,14 +153,43 @@ def _compile(
     compiler: Compiler, files: Mapping[str, str], flags: Sequence[str], result: Path, objects: Sequence[Path] = ()
 ) -> None:
     cache = result.parent
-    cache.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(folders.FOLDER_MODE, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="building-", dir=cache) as folder:
         for name, text in files.items():
             Path(folder, name).write_text(text, encoding="utf-8")
         # Reports shall call the source by its name, not by a folder that is gone when they are read.
         command = [compiler.path, *flags, f"-ffile-prefix-map={Path(folder).resolve()}=.", next(iter(files))]
         _run_compiler([*command, *(str(path.resolve()) for path in objects), "-o", "built"], Path(folder))
-        os.replace(Path(folder, "built"), result)
+        built, record = Path(folder, "built"), Path(folder, "record")
+        if not built.exists():
+            raise CompileError(program.wrote_nothing(compiler.path))
+        record.write_text(_content_digest(built))
+        for path, mode, final in ((built, folders.FOLDER_MODE, result), (record, folders.FILE_MODE, _record(result))):
+            path.chmod(mode)
+            os.replace(path, final)
+
+
+def _record(built: Path) -> Path:
+    """Beside what was built, the digest of what it held then."""
+    return built.with_name(f"{built.name}.sha256")
+
+
+def _content_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _is_whole(built: Path) -> bool:
+    """Whether it is there as it was built: loading half of a library ends the process. Refused with CacheError where
+    others could have written it."""
+    try:
+        for path in (built.parent, built, _record(built)):
+            folders.check(path)
+        if _record(built).read_text() == _content_digest(built):
+            return True
+    except FileNotFoundError:
+        return False
+    log.warning("%s is damaged: it will be built again", built)
+    return False
 
 
 _runtime: ctypes.CDLL | None = None
@@ -169,7 +204,7 @@ def runtime_library(cache: Path) -> ctypes.CDLL:
             # Its name does not depend on the compiler: a machine that has the cache needs none.
             files, flags = _with_headers("cpu_runtime.cpp"), [*_RUNTIME_FLAGS, "-shared"]
             path = cache / f"runtime-{_digest(flags, files)}.so"
-            if not path.exists():
+            if not _is_whole(path):
                 _compile(find_compiler(), files, flags, path)
             library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
             library.qconv_cpu_launch.argtypes = [

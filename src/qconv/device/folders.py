@@ -1,0 +1,70 @@
+"""The cache's folders: where they are, for which machine, and that nobody else can put a binary there.
+
+Whoever can write into the cache can make us run anything: its folders are made for their owner alone, and what others
+own or may write is refused before anything in it is read. What lies in such a folder can be trusted to say what a
+binary's digest is.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from functools import lru_cache
+from pathlib import Path
+
+from qconv.errors import CacheError
+
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+
+
+def cache_root() -> Path:
+    if chosen := os.environ.get("QCONV_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "qconv"
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """What a host's binary depends on beside its source and its compiler: 'linux-x86_64-glibc-2.36'."""
+    system = os.uname()
+    libc = "CS_GNU_LIBC_VERSION"
+    version = os.confstr(libc) if libc in os.confstr_names else None
+    return "-".join([system.sysname, system.machine, *(version or "another libc").split()]).lower()
+
+
+def make(*parts: str) -> Path:
+    """The folder of the cache, made where it is missing; CacheError where others could write into it."""
+    folder = cache_root()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for each in (folder, *(folder.joinpath(*parts[: i + 1]) for i in range(len(parts)))):
+        # Only what is taken from a mode depends on the umask.
+        each.mkdir(FOLDER_MODE, exist_ok=True)
+        check(each)
+    return folder.joinpath(*parts)
+
+
+def check_up_to_root(path: Path) -> None:
+    """The path and the folders that it lies in, up to the cache's root."""
+    root = cache_root()
+    check(path)
+    for folder in path.parents:
+        check(folder)
+        if folder == root:
+            return
+
+
+def check(path: Path) -> None:
+    """Raises CacheError where others than its owner may write it, or where the owner is neither this user nor root, who
+    can do anything anyway; OSError where it is not there."""
+    about = os.stat(path)
+    us = os.geteuid()
+    if about.st_uid not in (us, 0):
+        rule = f"belongs to user {about.st_uid}, and this is user {us}"
+        remedy = "set QCONV_CACHE to a folder of your own"
+    elif about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        rule = f"has mode {stat.S_IMODE(about.st_mode):04o}: others than its owner may write there"
+        remedy = f"chmod go-w {path}, if you trust what is in it, or set QCONV_CACHE to another folder"
+    else:
+        return
+    raise CacheError(f"{path} {rule}, so that what it holds could be anyone's; {remedy}")

@@ -1,0 +1,51 @@
+"""Running a compiler: what goes wrong with the program itself is said in words."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from qconv.errors import CompileError, CompileTimeout
+
+# How long a compiler may take to say its name.
+PROBE_S = 30.0
+
+
+def run(
+    command: Sequence[str], folder: Path | None = None, limit_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Raises CompileError where there is no such program, CompileTimeout where it does not end in time. Whether it ends
+    well is for the caller to see."""
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            # A compiler has children, which do its work: in a session of their own they can be ended together.
+            start_new_session=limit_s is not None,
+        )
+    except OSError as error:
+        raise CompileError(f"cannot run {command[0]}: {error}; name a compiler that is installed") from None
+    with process:
+        try:
+            out, log = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise CompileTimeout(f"{Path(command[0]).name} did not end within {limit_s:g} s, and was ended") from None
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, log)
+
+
+def wrote_nothing(path: str) -> str:
+    return f"{path} ended without an error, but wrote nothing: it is no compiler; check CXX and QCONV_CLANG"
