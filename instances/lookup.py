@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qconv import generator
-from qconv.device import Device, cache, open_device
+from qconv.device import Device, folders, open_device
 from qconv.device.compile import build
 from qconv.errors import Infeasible
 from qconv.fused import Chain
@@ -69,7 +69,7 @@ def forget() -> None:
 
 
 def default_database() -> str:
-    return os.environ.get("QCONV_DB") or str(cache.cache_root() / "tune.sqlite")
+    return os.environ.get("QCONV_DB") or str(folders.cache_root() / "tune.sqlite")
 
 
 def _cold(problem: Problem, device: Device, database: str | None) -> Chosen:

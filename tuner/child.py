@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import secrets
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -86,7 +88,9 @@ class Child:
         process, self._process = self._process, None
         if process is None:
             return
-        process.kill()
+        if process.poll() is None:
+            # With the compiler that it may have started: `_spawn` gave them a session of their own.
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from qconv import generator
 from qconv.device import Device
 from qconv.device.compile import compiler_for
+from qconv.errors import CompileTimeout
 from qconv.fused import Chain
 from qconv.generator import Config, Plan
 from qconv.instances.lookup import choose
@@ -74,11 +75,21 @@ def tune(
     start = generator.default(problem, device.target).config
     toolchain = compiler_for(device.target).toolchain
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
-    with own as child, Ahead(toolchain) as ahead:
+    with own as child, Ahead(toolchain, timeout_s) as ahead:
         child.start()
         if isinstance(problem, Chain):
             for one in (problem.first, problem.rest):
-                tune(one, device, database, trials=trials, seed=seed, shipped=shipped, child=child, watch=watch)
+                tune(
+                    one,
+                    device,
+                    database,
+                    trials=trials,
+                    timeout_s=timeout_s,
+                    seed=seed,
+                    shipped=shipped,
+                    child=child,
+                    watch=watch,
+                )
         plans, _ = generator.space(problem, device.target)
         others = _apart(problem, device, layers)
         rows = _known(problem, [*plans, *others], device, database, toolchain)
@@ -97,7 +108,8 @@ def tune(
                 break
             plan, refused = ahead.next()
             if refused is not None:
-                row = failure(problem, plan.config, device, toolchain, "compile", str(refused))
+                outcome = "timeout" if isinstance(refused, CompileTimeout) else "compile"
+                row = failure(problem, plan.config, device, toolchain, outcome, str(refused))
             else:
                 row = child.measure(problem, plan.config, _best_us(rows))
             database.add(row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,25 @@ def test_silence_is_a_timeout_and_the_worker_is_killed(tmp_path: Path) -> None:
     assert "1 s" in row.reason
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
+
+
+def test_the_compiler_that_a_silent_worker_has_started_is_killed_with_it(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    compiling = f"sleep = subprocess.Popen(['sleep', '300'])\nopen({str(pid)!r}, 'w').write(str(sleep.pid))\n"
+    with child(tmp_path, "import subprocess\n" + compiling + HELLO + "time.sleep(60)\n", timeout_s=0.5) as worker:
+        assert worker.measure(PROBLEM, CONFIG).outcome == "timeout"
+    deadline = time.monotonic() + 10
+    while is_alive(int(pid.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_alive(int(pid.read_text()))
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is not: whoever should have waited for it has ended before it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def true_us(config: Config) -> float:
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune, "Child", Recorded)
-    monkeypatch.setattr(ahead, "build", lambda plan, toolchain: None)
+    monkeypatch.setattr(ahead, "build", lambda *_: None)
 
 
 @pytest.mark.usefixtures("recorded")
@@ -212,7 +212,7 @@ def test_rows_of_another_toolchain_source_or_device_are_not_known(
 def test_a_compile_failure_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = generator.space(PROBLEM, CPU.target)[0][1].config
 
-    def build(plan: Plan, toolchain: str) -> Binary | None:
+    def build(plan: Plan, *_: object) -> Binary | None:
         if plan.config == refused:
             raise CompileError("line 7: no")
         return None

@@ -22,7 +22,6 @@ from pathlib import Path
 
 from qconv.device import folders
 from qconv.device.binary import Resources
-from qconv.device.folders import cache_root
 from qconv.generator import Source
 from qconv.target import TARGETS
 
@@ -53,7 +52,7 @@ def _slug(toolchain: str, flags: tuple[str, ...]) -> str:
 
 def find(source: Source, target: str, toolchain: str | None = None) -> Binary | None:
     """A cached build of this source: by the toolchain named, or else by any."""
-    folder = cache_root().joinpath(*_parts(source, target))
+    folder = folders.cache_root().joinpath(*_parts(source, target))
     try:
         entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError:
@@ -108,10 +107,10 @@ def _read(entry: Path) -> Binary | None:
     """A damaged entry (a full disk, a killed copy) is removed, so that it is built again; one that others could have
     written is refused."""
     try:
-        folders.check_up_to_root(entry / "build.json")
+        folders.check_all(entry / "build.json")
         build = json.loads((entry / "build.json").read_text())
         path = entry / Path(build["binary"]).name
-        folders.check(path)
+        folders.check_all(path)
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != build["sha256"]:
             raise ValueError("the binary's digest is not the recorded one")

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from qconv.device import cache, cpu_runtime, program
+from qconv.device import cache, cpu_runtime, folders, program
 from qconv.device.binary import Resources, resources
 from qconv.device.cache import Binary
 from qconv.errors import CompileError, KernelMissing
@@ -56,8 +56,8 @@ def build(plan: Plan, toolchain: str | None = None, limit_s: float | None = None
     if os.environ.get("QCONV_NO_COMPILE", "0") not in ("", "0"):
         device = plan.target.name if plan.target.vendor == "cpu" else "cuda"
         raise KernelMissing(
-            f"no binary of this kernel for {plan.target.name} is in {cache.cache_root()}, and QCONV_NO_COMPILE forbids "
-            f"compiling one; run beforehand, without QCONV_NO_COMPILE:\n"
+            f"no binary of this kernel for {plan.target.name} is in {folders.cache_root()}, and QCONV_NO_COMPILE "
+            f"forbids compiling one; run beforehand, without QCONV_NO_COMPILE:\n"
             f"  qconv-tune lookup '{plan.problem}' --device {device}"
         )
     return compile_source(source, plan.target, tuple(launch.kernel for launch in plan.launches), limit_s)

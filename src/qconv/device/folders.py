@@ -15,6 +15,7 @@ from pathlib import Path
 from qconv.errors import CacheError
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def cache_root() -> Path:
@@ -44,19 +45,18 @@ def make(*parts: str) -> Path:
     return folder.joinpath(*parts)
 
 
-def check_up_to_root(path: Path) -> None:
-    """The path and the folders that it lies in, up to the cache's root."""
+def check_all(path: Path) -> None:
+    """The path and the folders that it lies in, from the cache's root down."""
     root = cache_root()
-    check(path)
-    for folder in path.parents:
-        check(folder)
-        if folder == root:
-            return
+    if not check(root) & OTHERS:
+        return  # nobody else comes to what lies in it
+    for each in (path, *path.parents[: path.parents.index(root)]):
+        check(each)
 
 
-def check(path: Path) -> None:
-    """Raises CacheError where others than its owner may write it, or where the owner is neither this user nor root, who
-    can do anything anyway; OSError where it is not there."""
+def check(path: Path) -> int:
+    """Its mode. Raises CacheError where others than its owner may write it, or where the owner is neither this user nor
+    root, who can do anything anyway; OSError where it is not there."""
     about = os.stat(path)
     us = os.geteuid()
     if about.st_uid not in (us, 0):
@@ -66,5 +66,5 @@ def check(path: Path) -> None:
         rule = f"has mode {stat.S_IMODE(about.st_mode):04o}: others than its owner may write there"
         remedy = f"chmod go-w {path}, if you trust what is in it, or set QCONV_CACHE to another folder"
     else:
-        return
+        return about.st_mode
     raise CacheError(f"{path} {rule}, so that what it holds could be anyone's; {remedy}")

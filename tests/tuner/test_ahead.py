@@ -1,0 +1,138 @@
+"""Compiling ahead: in order, each on a core, and a compiler that hangs takes no more than its time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_child import is_alive
+
+from qconv import generator
+from qconv.device import compile, open_device
+from qconv.errors import CompileError, CompileTimeout
+from qconv.generator import Config, Plan
+from qconv.op import Problem
+from qconv.problem import Conv2d
+from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import Measurement
+from qconv.tuner import ahead
+from qconv.tuner.ahead import Ahead
+from qconv.tuner.tune import tune
+
+PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
+CPU = open_device("cpu")
+PLANS = generator.space(PROBLEM, CPU.target)[0][:4]
+
+# Answers like g++, and then waits for a child that does not end.
+HANGS = """#!/bin/sh
+case $1 in
+--version) echo g++ ;;
+-dump*) echo 9.9.9 ;;
+*) sleep 300 & echo $! >PID; wait ;;
+esac
+"""
+
+
+@pytest.fixture
+def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that the compiler's child writes its number to."""
+    program, pid = tmp_path / "g++", tmp_path / "pid"
+    program.write_text(HANGS.replace("PID", str(pid)))
+    program.chmod(0o755)
+    monkeypatch.setenv("CXX", str(program))
+    monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "cache"))
+    compile.compiler_for.cache_clear()
+    yield pid
+    compile.compiler_for.cache_clear()
+
+
+def test_a_compiler_that_hangs_is_ended_with_its_children(hanging: Path) -> None:
+    with Ahead("g++ 9.9.9", 0.5) as compiling:
+        compiling.submit(PLANS[0])
+        plan, refused = compiling.next()
+    assert plan == PLANS[0]
+    assert isinstance(refused, CompileTimeout)
+    assert str(refused) == "g++ did not end within 0.5 s, and was ended"
+    deadline = time.monotonic() + 10
+    while is_alive(int(hanging.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_alive(int(hanging.read_text()))
+
+
+def test_one_that_nothing_can_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a library that runs in this process: whatever number of them hangs, the others are compiled."""
+    forever = threading.Event()
+
+    def build(plan: Plan, *_: object) -> None:
+        if plan is not PLANS[-1]:
+            forever.wait(60)
+
+    monkeypatch.setattr(ahead, "build", build)
+    monkeypatch.setattr(ahead, "GRACE_S", 0.0)
+    with Ahead("any", 0.1) as compiling:
+        for plan in PLANS:
+            compiling.submit(plan)
+        answers = [compiling.next() for _ in PLANS]
+    forever.set()
+    said = {id(plan): str(refused) for plan, refused in answers}
+    assert said.pop(id(PLANS[-1])) == "None"
+    assert set(said.values()) == {"the compiler did not end within 0.1 s"}
+
+
+def test_what_is_submitted_first_is_compiled_first_and_leaving_drops_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    compiling, built = Ahead("any"), list[Plan]()
+
+    def build(plan: Plan, *_: object) -> None:
+        built.append(plan)
+        # The third ends when leaving has dropped the fourth.
+        while plan is PLANS[2] and not compiling._begin.empty():
+            time.sleep(0.001)
+
+    monkeypatch.setattr(ahead, "build", build)
+    with compiling:
+        for plan in PLANS:
+            compiling.submit(plan)
+        assert compiling.full
+        assert [compiling.next() for _ in PLANS[:2]] == [(plan, None) for plan in PLANS[:2]]
+    assert built == PLANS[: len(built)]
+    assert len(built) < len(PLANS)
+
+
+def test_what_a_build_raises_is_given_back_or_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(plan: Plan, *_: object) -> None:
+        raise CompileError("line 7") if plan is PLANS[0] else RuntimeError("a bug")
+
+    monkeypatch.setattr(ahead, "build", build)
+    with Ahead("any") as compiling:
+        compiling.submit(PLANS[0])
+        plan, refused = compiling.next()
+        assert (plan, str(refused)) == (PLANS[0], "line 7")
+        compiling.submit(PLANS[1])
+        with pytest.raises(RuntimeError, match="a bug"):
+            compiling.next()
+
+
+class Idle:
+    """A worker that is never asked: nothing was compiled."""
+
+    def start(self) -> None: ...
+
+    def measure(self, problem: Problem, config: Config, best_us: float | None = None) -> Measurement:
+        raise AssertionError(f"{config} was measured")
+
+
+def test_the_row_says_timeout_and_is_tried_again(hanging: Path, tmp_path: Path) -> None:
+    child: Any = Idle()
+    with Database.open(tmp_path / "t.sqlite") as database:
+        outcome = tune(PROBLEM, CPU, database, trials=1, timeout_s=0.5, child=child)
+        again = tune(PROBLEM, CPU, database, trials=1, timeout_s=0.5, child=child)
+        [row] = database.measurements()
+    assert (outcome.failures, again.failures, again.measured) == ({"timeout": 1}, {"timeout": 1}, 1)
+    assert (row.outcome, row.toolchain) == ("timeout", "g++ 9.9.9")
+    assert row.reason == "g++ did not end within 0.5 s, and was ended"
