@@ -55,7 +55,8 @@ class Sample:
 def draw(problem: Problem, seed: int, fixed: dict[str, int] | None = None) -> Sample:
     """`fixed` holds zero points that the caller chose. Same seed, same sample."""
     if isinstance(problem, Conversion):
-        return Sample(conversion_sample.draw(problem, seed))
+        converted, forced = conversion_sample.drawn(problem, seed)
+        return Sample(converted, forced=forced)
     rng = np.random.default_rng(seed)
     if isinstance(problem, Chain):
         return _draw_chain(problem, rng, fixed or {})

@@ -41,9 +41,13 @@ class Variety:
         dead = int(constant.sum()) if len(rows) >= OF_A_CHANNEL else 0
         return cls(rows.size, len(counts), float(counts.max()) / rows.size, dead)
 
+    @property
+    def has_few_values(self) -> bool:
+        return self.outputs >= MANY_OUTPUTS and self.values < LEAST_VALUES
+
     def lacks(self, most: float = MOST_OF_ONE_VALUE) -> str:
         """The rule that is broken, or nothing."""
-        if self.outputs >= MANY_OUTPUTS and self.values < LEAST_VALUES:
+        if self.has_few_values:
             return f"{self.values} values in {self.outputs} outputs, fewer than {LEAST_VALUES}"
         if self.outputs >= SOME_OUTPUTS and self.most > most:
             return f"one value in {self.most:.0%} of {self.outputs} outputs, more than {most:.0%}"

@@ -8,47 +8,125 @@ from __future__ import annotations
 
 import numpy as np
 
-from qconv.conversion.problem import REALS, Choose, Conversion, Dequantize, Quantize, Requantize
+from qconv.conversion.problem import REALS, Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.reference import spread
 from qconv.conversion.steps import Array
 from qconv.dtypes import DATA_TYPES, RANGES
+from qconv.variety import LEAST_VALUES
 
 SPECIAL = (0.0, -0.0, 1e30, -1e30, np.nan, np.inf, -np.inf, 1e-40)
+POWERS_OF_TWO = 0.4
+# Kinds of channels whose outputs are all but constant: all zero, all alike, below eps, with an infinite end.
+FLAT = {4: "all zero", 5: "all alike", 6: "tiny", 9: "infinite"}
+FLAT_ALONE = 0.1
 
 
 def draw(problem: Conversion, seed: int) -> tuple[Array, ...]:
     """The inputs of a call, in order. Same seed, same sample."""
+    arrays, _ = drawn(problem, seed)
+    return arrays
+
+
+def drawn(problem: Conversion, seed: int) -> tuple[tuple[Array, ...], tuple[str, ...]]:
+    """The inputs, and why the outputs cannot have, or are not meant to have, the variety of `qconv.variety`."""
     rng = np.random.default_rng(seed)
     if isinstance(problem, Choose):
-        return (_ranges(problem, rng),)
-    arrays: dict[str, Array] = {}
-    for tensor in problem.inputs[1:]:
-        if "zero" in tensor.name:
-            arrays[tensor.name] = _zero_points(problem, tensor.name, tensor.shape, rng)
-        else:
-            arrays[tensor.name] = _scales(tensor.shape, rng).astype(DATA_TYPES[tensor.dtype].numpy)
+        x, flat = _ranges(problem, rng)
+        return (x,), (*flat, *_few_codes(problem), *_one_element(problem))
+    if isinstance(problem, Requantize):
+        return _requantized(problem, rng), _few_codes(problem)
+    assert isinstance(problem, Dequantize | Quantize)
+    arrays = {"scale": _scales(problem, rng)}
+    if problem.zero_point:
+        zeros_of = problem.x_type if isinstance(problem, Dequantize) else problem.out_type
+        arrays["zero_point"] = _zero_points(zeros_of, (problem.scales,), rng)
     if isinstance(problem, Quantize):
-        x = _reals(problem, arrays, rng)
-    else:
-        assert isinstance(problem, Dequantize | Requantize)
-        x = rng.integers(*RANGES[problem.x_type], problem.shape, dtype=problem.x_type, endpoint=True)
-        if problem.x_type == "int32":
-            # Half of them small: full-range ones all saturate.
-            x = np.where(rng.random(problem.shape) < 0.5, x >> 22, x).astype(np.int32)
-    return (x, *arrays.values())
+        return (_reals(problem, arrays, rng), *arrays.values()), _few_codes(problem)
+    x = rng.integers(*RANGES[problem.x_type], problem.shape, dtype=problem.x_type, endpoint=True)
+    if problem.x_type == "int32":
+        # Of every magnitude, around the zero point: next to full-range ones, all others are as good as zero.
+        around = (x >> rng.integers(0, 24, problem.shape)).astype(np.int64)
+        zero = spread(problem, arrays["zero_point"]) if problem.zero_point else 0
+        x = np.clip(around + zero, *RANGES["int32"]).astype(np.int32)
+    return (x, *arrays.values()), ()
 
 
-def _scales(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    powers = 2.0 ** rng.integers(-6, 3, shape)
-    return np.where(rng.random(shape) < 0.4, powers, np.exp(rng.uniform(-5, 1, shape)))
+def _few_codes(problem: Conversion) -> tuple[str, ...]:
+    low, high = getattr(problem, "low", None), getattr(problem, "high", None)
+    if low is None or high is None or high - low + 1 >= 2 * LEAST_VALUES:
+        return ()
+    return (f"low={low} and high={high} leave {high - low + 1} values",)
 
 
-def _zero_points(problem: Conversion, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """In the range of the type whose zero they are."""
-    integers = "x_type" if name == "x_zero" or isinstance(problem, Dequantize) else "out_type"
-    low, high = RANGES[getattr(problem, integers)]
+def _one_element(problem: Choose) -> tuple[str, ...]:
+    if problem.outer * problem.inner > 2:
+        return ()
+    return ("a channel of two elements or fewer: they are the ends of its range",)
+
+
+def _scales(problem: Quantize | Dequantize, rng: np.random.Generator) -> Array:
+    scales = _some_scales(problem.scales, rng)
+    if isinstance(problem, Dequantize) and problem.out_type == "float16" and problem.x_type != "int32":
+        # Few products are infinite.
+        low, high = RANGES[problem.x_type]
+        scales = np.minimum(scales, 2.0 ** np.floor(np.log2(65504 / (high - low))))
+    return scales.astype(DATA_TYPES[problem.scale_type].numpy)
+
+
+def _some_scales(count: int, rng: np.random.Generator) -> Array:
+    powers = 2.0 ** rng.integers(-6, 3, count)
+    return np.where(rng.random(count) < POWERS_OF_TWO, powers, np.exp(rng.uniform(-5, 1, count)))
+
+
+def _zero_points(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    low, high = RANGES[dtype]
     near = np.clip(rng.integers(-9, 10, shape), low, high)
     return np.where(rng.random(shape) < 0.5, near, rng.integers(low, high + 1, shape)).astype(np.int32)
+
+
+def _requantized(problem: Requantize, rng: np.random.Generator) -> tuple[Array, ...]:
+    """The ratio of the scales lets the input's range fill that of the output; most elements are found from the codes
+    that they should become, the others are full-range."""
+    assert problem.low is not None
+    assert problem.high is not None
+    (x_low, x_high), (y_low, y_high), count = RANGES[problem.x_type], RANGES[problem.out_type], problem.scales
+    x_zero = _zero_points(problem.x_type, (count,), rng) if problem.x_zero_point else np.zeros(count, np.int32)
+    y_zero = _zero_points(problem.out_type, (count,), rng) if problem.y_zero_point else np.zeros(count, np.int32)
+    if problem.x_zero_point and not problem.y_zero_point:
+        # On the side of its range that leaves room for outputs of the sign that there is room for.
+        x_zero = np.where(rng.random(count) < 0.5, x_low + (x_high - x_low) // 4, 0).astype(np.int32)
+        x_zero = np.clip(x_zero + rng.integers(-9, 10, count), x_low, x_high).astype(np.int32)
+    if problem.y_zero_point:
+        # Outputs of both signs where the inputs have both, else of the one that they have.
+        below = (x_zero - float(x_low)) / (x_high - x_low)
+        place = problem.low + (problem.high - problem.low) * np.clip(below + rng.uniform(-0.2, 0.2, count), 0, 1)
+        y_zero = np.clip(np.rint(place), y_low, y_high).astype(np.int32)
+    above = _ratio(problem.high - y_zero.astype(np.float64), x_high - x_zero.astype(np.float64))
+    below = _ratio(y_zero.astype(np.float64) - problem.low, x_zero.astype(np.float64) - x_low)
+    ratio = np.maximum(above, below) * np.exp(rng.uniform(-1.0, 0.2, count))
+    x_scale = _some_scales(count, rng)
+    powers = np.log2(x_scale) == np.rint(np.log2(x_scale))
+    ratio = np.where(powers, 2.0 ** np.rint(np.log2(ratio)), ratio)
+    scale_type = DATA_TYPES[problem.scale_type].numpy
+    width = float(problem.high - problem.low)
+    codes = rng.uniform(problem.low - 0.05 * width, problem.high + 0.05 * width, problem.shape)
+    wanted = (codes - spread(problem, y_zero)) / spread(problem, ratio) + spread(problem, x_zero)
+    found = np.clip(np.rint(wanted), x_low, x_high).astype(np.int64)
+    anything = rng.integers(x_low, x_high, problem.shape, endpoint=True)
+    # What no input can give is given by any.
+    out_of_reach = (wanted < x_low) | (wanted > x_high)
+    x = np.where(out_of_reach | (rng.random(problem.shape) < 0.2), anything, found).astype(problem.x_type)
+    arrays = [x, x_scale.astype(scale_type)]
+    arrays += [x_zero] if problem.x_zero_point else []
+    arrays += [(x_scale / ratio).astype(scale_type)]
+    arrays += [y_zero] if problem.y_zero_point else []
+    return tuple(arrays)
+
+
+def _ratio(codes: Array, elements: Array) -> Array:
+    """That of the scales with which so many elements on one side of the zero point reach so many codes, where they can
+    reach several."""
+    return np.where((codes > LEAST_VALUES) & (elements > LEAST_VALUES), codes / np.maximum(elements, 1), 2.0**-24)
 
 
 def _reals(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator) -> Array:
@@ -58,6 +136,9 @@ def _reals(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator
     zero = spread(problem, arrays["zero_point"]).astype(np.float64) if problem.zero_point else 0.0
     width = problem.high - problem.low
     units = rng.uniform(problem.low - 0.1 * width, problem.high + 0.1 * width, problem.shape) - zero
+    if problem.out_type == "int32":
+        # Half of them such as 16 bits can hold, in units of any scale.
+        units = np.where(rng.random(problem.shape) < 0.5, units, rng.uniform(-8000, 8000, problem.shape))
     kind = rng.random(problem.shape)
     ties = np.where(kind < 0.1, np.rint(units) + 0.5, rng.integers(-9, 10, problem.shape) + 0.5)
     units = np.where(kind < 0.3, ties, units)
@@ -71,13 +152,16 @@ def _sprinkled(x: Array, rng: np.random.Generator) -> Array:
     return np.where(at, rng.choice(SPECIAL, x.shape), x)
 
 
-def _ranges(problem: Choose, rng: np.random.Generator) -> Array:
+def _ranges(problem: Choose, rng: np.random.Generator) -> tuple[Array, tuple[str, ...]]:
     """Channels of every kind: of both signs, of one, constant, all zero, tiny, tie-making, with NaNs, infinite."""
     assert problem.x_type in REALS
-    x = rng.normal(0, 1, problem.shape) * np.exp(rng.uniform(-6, 4, (1, problem.channels, 1)))
-    for channel in range(problem.channels):
+    x = np.clip(rng.normal(0, 1, problem.shape), -2.5, 2.5)
+    # In fp16, the inverse of a smaller range's scale would be infinite.
+    least = 1.0 if isinstance(problem, Dynamic) and problem.precision == "float16" else -6.0
+    x = x * np.exp(rng.uniform(least, 4, (1, problem.channels, 1)))
+    kinds = _kinds(problem, rng)
+    for channel, kind in enumerate(kinds):
         part = x[:, channel]
-        kind = (channel + int(rng.integers(0, 2))) % 10 if problem.channels > 1 else int(rng.integers(0, 10))
         if kind == 2:
             part[:] = np.abs(part)
         elif kind == 3:
@@ -91,10 +175,26 @@ def _ranges(problem: Choose, rng: np.random.Generator) -> Array:
         elif kind == 7:
             part[:] = np.where(rng.random(part.shape) < 0.2, np.nan, part)
         elif kind == 8:
-            # A range of as many quarters as there are steps: the zero point is a tie.
-            part[:] = rng.integers(-60, 60, part.shape) * 0.25
-            part.flat[0], part.flat[-1] = -0.5 * 0.5, (int(problem.high or 0) - int(problem.low or 0)) * 0.5 - 0.25
+            # A range of as many halves as there are steps, from a quarter below zero: the zero point is a tie.
+            steps = int(problem.high or 0) - int(problem.low or 0)
+            part[:] = rng.integers(0, min(2 * steps, 2**20), part.shape) * 0.25
+            part.flat[0], part.flat[-1] = -0.25, steps * 0.5 - 0.25
         elif kind == 9:
             part.flat[int(rng.integers(part.size))] = rng.choice([np.inf, -np.inf])
+    flat = [channel for channel, kind in enumerate(kinds) if kind in FLAT]
+    says = (f"{len(flat)} of {problem.channels} channels are {' or '.join(FLAT.values())}, on purpose",) if flat else ()
     with np.errstate(over="ignore"):
-        return x.astype(DATA_TYPES[problem.x_type].numpy)
+        return x.astype(DATA_TYPES[problem.x_type].numpy), says
+
+
+def _kinds(problem: Choose, rng: np.random.Generator) -> list[int]:
+    """Every kind in turn. What is quantized by its own range is flat in a few channels only: nothing is seen there."""
+    shown = [kind for kind in range(10) if kind not in FLAT]
+    if problem.channels == 1:
+        is_flat = rng.random() < (FLAT_ALONE if isinstance(problem, Dynamic) else 0.4)
+        return [int(rng.choice(list(FLAT) if is_flat else shown))]
+    first = int(rng.integers(0, 2))
+    kinds = [(channel + first) % 10 for channel in range(problem.channels)]
+    if problem.channels < 10 and isinstance(problem, Dynamic):
+        kinds = [kind if at == 1 or kind in shown else int(rng.choice(shown)) for at, kind in enumerate(kinds)]
+    return kinds
