@@ -1,0 +1,261 @@
+"""What can be said of AMD kernels without a GPU: of the plans that `default` chooses, what their code objects hold.
+
+Occupancy from the registers and the shared memory that they take, the share of matrix instructions in the main loop,
+and llvm-mca's clocks. llvm-mca issues one wave's instructions in order, each when its operands are there. It knows
+MFMA's clocks, but takes WMMA for any other vector instruction; memory answers after 80 clocks on CDNA and 320 on RDNA;
+there are no branches and no other waves. Its clocks compare kernels of one architecture, they predict none.
+
+    python bench/amd_static.py --json now.json
+    python bench/amd_static.py --code triton.hsaco --target gfx942 --kernel gemm --smem 16384 --outputs 64
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from qconv import generator
+from qconv.device.binary import resources
+from qconv.device.compile import build
+from qconv.generator.occupancy import blocks_per_sm
+from qconv.keys import parse
+from qconv.target import Target, target
+
+# Three layers of ResNet-50 at N=32.
+REST = "per_channel:bias=int32:activation=relu"
+LAYERS = {
+    "3x3 64-64 56x56": f"conv2d:n=32:h=56:w=56:c=64:k=64:r=3:s=3:pad=1,1,1,1:{REST}",
+    "3x3 256-256 14x14": f"conv2d:n=32:h=14:w=14:c=256:k=256:r=3:s=3:pad=1,1,1,1:{REST}",
+    "1x1 64-256 56x56": f"conv2d:n=32:h=56:w=56:c=64:k=256:r=1:s=1:{REST}",
+}
+TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
+LINE = re.compile(r"^\t(\S.*?)\s*// ([0-9A-F]{12}):[^<]*(?:<[^>]*?(?:\+0x([0-9a-f]+))?>)?$")
+# llvm-mca 19 crashes on loads through descriptors; those of addresses take as long.
+BUFFER = re.compile(r"buffer_(load_\w+) (v\S+), (v\d+), s\[(\d+):\d+\].*")
+MATRIX = ("v_mfma_", "v_wmma_")
+ROUNDS = 32  # of the main loop
+
+
+@dataclass(frozen=True)
+class Instruction:
+    address: int
+    text: str
+    goes_to: int | None  # of a branch
+
+    @property
+    def is_matrix(self) -> bool:
+        return self.text.startswith(MATRIX)
+
+
+@dataclass(frozen=True)
+class Row:
+    layer: str
+    target: str
+    config: str
+    smem_bytes: int
+    registers: int
+    spill_bytes: int
+    blocks_per_sm: int
+    waves_per_simd: float
+    loop_instructions: int
+    loop_matrix: int
+    loop_branches: int
+    clocks_per_matrix: float
+    epilogue_instructions: int
+    epilogue_per_output: float
+    epilogue_clocks_per_output: float
+
+    @property
+    def share(self) -> float:
+        return self.loop_matrix / self.loop_instructions
+
+
+def disassemble(code: bytes, kernel: str) -> list[Instruction]:
+    with tempfile.NamedTemporaryFile(suffix=".co") as file:
+        file.write(code)
+        file.flush()
+        command = ["llvm-objdump-19", "-d", f"--disassemble-symbols={kernel}", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = [match.groups() for line in text.splitlines() if (match := LINE.match(line))]
+    if not found:
+        raise ValueError(f"no kernel {kernel!r} in the code object; llvm-objdump-19 -d lists its symbols")
+    begin = int(found[0][1], 16)
+    return [
+        Instruction(int(at, 16), said, begin + int(to or "0", 16) if "branch" in said.split()[0] else None)
+        for said, at, to in found
+    ]
+
+
+def main_loop(code: Sequence[Instruction]) -> list[Instruction]:
+    """The loop of most matrix instructions, the shortest of them. Where the reduction has so few steps that it is
+    straight code, or lies in the loop of a block that persists: from the first matrix instruction to the last."""
+    before = predecessors(code)
+    dominators = dominators_of(before)
+    loops = [
+        [code[i] for i in sorted(body_of(head, latch, before))]
+        for head, latches in enumerate(before)
+        for latch in latches
+        if dominators[latch] >> head & 1
+    ]
+    inner = [loop for loop in loops if not any(writes_outputs(each) for each in loop)]
+    if most := max((matrix_instructions(loop) for loop in inner), default=0):
+        return min((loop for loop in inner if matrix_instructions(loop) == most), key=len)
+    places = [i for i, instruction in enumerate(code) if instruction.is_matrix]
+    return list(code[places[0] : places[-1] + 1])
+
+
+def predecessors(code: Sequence[Instruction]) -> list[list[int]]:
+    index = {instruction.address: i for i, instruction in enumerate(code)}
+    before: list[list[int]] = [[] for _ in code]
+    for i, each in enumerate(code):
+        if each.goes_to is not None:
+            before[index[each.goes_to]].append(i)
+        if i + 1 < len(code) and not each.text.startswith(("s_branch", "s_endpgm")):
+            before[i + 1].append(i)
+    return before
+
+
+def dominators_of(before: Sequence[Sequence[int]]) -> list[int]:
+    """Of each instruction, as bits: those that every way to it passes."""
+    everything = (1 << len(before)) - 1
+    found = [1] + [everything] * (len(before) - 1)
+    changed = True
+    while changed:
+        changed = False
+        for i in range(1, len(before)):
+            common = everything
+            for other in before[i]:
+                common &= found[other]
+            changed |= found[i] != (common | 1 << i)
+            found[i] = common | 1 << i
+    return found
+
+
+def body_of(head: int, latch: int, before: Sequence[Sequence[int]]) -> set[int]:
+    """Of the natural loop: what comes to its latch without passing its head."""
+    body, todo = {head}, [latch]
+    while todo:
+        if (at := todo.pop()) not in body:
+            body.add(at)
+            todo.extend(before[at])
+    return body
+
+
+def matrix_instructions(code: Sequence[Instruction]) -> int:
+    return sum(each.is_matrix for each in code)
+
+
+def writes_outputs(instruction: Instruction) -> bool:
+    return instruction.text.startswith(("global_store", "flat_store", "buffer_store"))
+
+
+def clocks(code: Sequence[Instruction], arch: str, rounds: int) -> float:
+    """Of one wave, by llvm-mca. Branches fall through; nobody else comes to a barrier, for which it has 500 clocks or
+    2000; and what is waited for is waited for as an operand."""
+    left_out = ("s_endpgm", "s_wait", "s_barrier")
+    kept = (each.text for each in code if each.goes_to is None and not each.text.startswith(left_out))
+    text = "\n".join(kept) + "\n"
+    text = BUFFER.sub(lambda m: f"global_{m[1]} {m[2]}, {m[3]}, s[{m[4]}:{int(m[4]) + 1}]", text)
+    command = ["llvm-mca-19", "-mtriple=amdgcn-amd-amdhsa", f"-mcpu={arch}", f"-iterations={rounds}", "-disable-cb"]
+    answer = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    total = re.search(r"Total Cycles:\s+(\d+)", answer)
+    assert total is not None, answer
+    return int(total.group(1)) / rounds
+
+
+def behind(code: Sequence[Instruction]) -> list[Instruction]:
+    """What a tile costs once it is multiplied: what is behind the last matrix instruction, without the padding."""
+    last = max(i for i, instruction in enumerate(code) if instruction.is_matrix)
+    end = max(i for i, instruction in enumerate(code) if instruction.text == "s_endpgm")
+    return list(code[last + 1 : end + 1])
+
+
+def measured(
+    name: str, on: Target, code: bytes, kernel: str, config: str, *, threads: int, smem_bytes: int, outputs: float
+) -> Row:
+    """`outputs`: of a lane."""
+    needs = resources(code, kernel)
+    text = disassemble(code, kernel)
+    loop, epilogue = main_loop(text), behind(text)
+    matrix = matrix_instructions(loop)
+    blocks = blocks_per_sm(on, threads, smem_bytes, needs.registers)
+    return Row(
+        layer=name,
+        target=on.name,
+        config=config,
+        smem_bytes=smem_bytes,
+        registers=needs.registers,
+        spill_bytes=needs.spill_bytes or 0,
+        blocks_per_sm=blocks,
+        waves_per_simd=blocks * threads / on.warp_size / on.simds,
+        loop_instructions=len(loop),
+        loop_matrix=matrix,
+        loop_branches=sum("branch_exec" in each.text for each in loop),
+        clocks_per_matrix=round(clocks(loop, on.name, ROUNDS) / matrix, 1),
+        epilogue_instructions=len(epilogue),
+        epilogue_per_output=round(len(epilogue) / outputs, 2),
+        epilogue_clocks_per_output=round(clocks(epilogue, on.name, 1) / outputs, 2),
+    )
+
+
+def of_default(name: str, on: Target) -> Row:
+    plan = generator.default(parse(LAYERS[name]), on)
+    config = plan.config
+    outputs = config.warp_m * config.warp_n / on.warp_size  # type: ignore[attr-defined]
+    return measured(
+        name,
+        on,
+        build(plan).data,
+        plan.main.kernel,
+        str(config),
+        threads=plan.main.threads,
+        smem_bytes=plan.main.smem_bytes,
+        outputs=outputs,
+    )
+
+
+def show(rows: Sequence[Row]) -> None:
+    shown = Table(title="AMD kernels, read from their code objects")
+    heads = "layer target LDS regs blocks/CU waves/SIMD mfma loop share branches clk/mfma epilogue /output clk/output"
+    for head in heads.split():
+        shown.add_column(head, justify="left" if head in ("layer", "target") else "right", no_wrap=True)
+    for row in rows:
+        numbers = (row.smem_bytes, row.registers, row.blocks_per_sm, row.waves_per_simd, row.loop_matrix)
+        loop = (row.loop_instructions, f"{row.share:.0%}", row.loop_branches, row.clocks_per_matrix)
+        rest = (row.epilogue_instructions, row.epilogue_per_output, row.epilogue_clocks_per_output)
+        shown.add_row(row.layer, row.target, *map(str, (*numbers, *loop, *rest)))
+    Console(width=200).print(shown)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", action="append", choices=TARGETS)
+    parser.add_argument("--json", type=Path, help="where the rows are written")
+    parser.add_argument("--code", type=Path, help="a code object of another compiler, measured alike")
+    parser.add_argument("--kernel", help="its symbol")
+    parser.add_argument("--threads", type=int, default=256, help="of its blocks")
+    parser.add_argument("--smem", type=int, default=0, help="bytes of its shared memory")
+    parser.add_argument("--outputs", type=float, default=1.0, help="of a lane")
+    given = parser.parse_args()
+    targets = [target(name) for name in given.target or TARGETS]
+    if given.code is not None:
+        code, rest = given.code.read_bytes(), {"threads": given.threads, "smem_bytes": given.smem}
+        rows = [measured(given.code.name, targets[0], code, given.kernel, "", outputs=given.outputs, **rest)]
+    else:
+        rows = [of_default(name, on) for on in targets for name in LAYERS]
+    show(rows)
+    if given.json is not None:
+        given.json.write_text(json.dumps({"rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
