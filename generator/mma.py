@@ -82,6 +82,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
             Constant("W_BYTES", shape.w_bytes, "one copy of w (1: byte by byte)"),
             Constant("VECTOR_N", vector_n, "channels that are written at once"),
             *_copies_in_flight(problem, config, target, shape),
+            *_buffer_sizes(problem, target),
             Constant("SMEM_BYTES", smem_bytes),
             *fold_constants(problem),
             *((Constant("PADDING_WORDS", PADDING_WORDS, "of four times x_zero"),) * reads_padding),
@@ -119,11 +120,20 @@ def _copies_in_flight(problem: Conv2d, config: Mma, target: Target, shape: Shape
     return (Constant("COPIES_IN_FLIGHT", config.stages * pieces + known, "of a thread"),)
 
 
+def _buffer_sizes(problem: Conv2d, target: Target) -> tuple[Constant, ...]:
+    if target.buffer_word is None:
+        return ()
+    x, w = (math.prod(tensor.shape) for tensor in problem.inputs[:2])
+    return Constant("X_SIZE", x, "bytes of x"), Constant("W_SIZE", w, "bytes of w")
+
+
 def _roles(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: str) -> dict[str, object]:
     one_tap = problem.r * problem.s == 1 and not any(problem.pad)
     return {
         **shape.atom.roles(problem.quantization, target, "tiles"),
-        "loader": "async" if target.async_copies else "registers",
+        "loader": "async" if target.async_copies else "registers" if target.buffer_word is None else "buffers",
+        # Where no byte of x is outside of its buffer but padding, and that is no zero.
+        "fills_padding": target.buffer_word is not None and pads_with_zero_point(problem) and shape.x_bytes > 1,
         "gathers_x": shape.x_bytes == 1,
         "gathers_w": shape.w_bytes == 1,
         "reads_padding": _reads_padding(problem, target, shape),
@@ -171,6 +181,8 @@ def _wants(target: Target, shape: Shape, combine: str) -> tuple[str, ...]:
     wants = ["warp"]
     if target.async_copies:
         wants.append("copies")
+    if target.buffer_word is not None:
+        wants.append("buffers")
     if shape.atom.is_nvidia:
         wants.append("matrices")
     if combine != "none":

@@ -228,7 +228,7 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
     if value == min(CHOICES[name]):
         return None
     tiles = shape.tiles
-    if name == "ahead" and not target.async_copies:
+    if name == "ahead" and not target.async_copies and target.buffer_word is None:
         return f"on {target.name} the fragments follow what comes through registers"
     if name == "split" and value > shape.steps:
         return f"the reduction has {shape.steps} steps"

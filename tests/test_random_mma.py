@@ -108,7 +108,7 @@ def wanted(target: Target) -> set[Feature]:
     lacks: dict[str, tuple[Any, ...]] = {
         "instruction": CHOICES["instruction"][len(target.instructions) :],
         "stages": () if target.async_copies else CHOICES["stages"][1:],
-        "ahead": () if target.async_copies else (1,),
+        "ahead": () if target.async_copies or target.buffer_word is not None else (1,),
         "band": (8,),  # of large layers only: see `test_tiles_in_bands`
         "role combine": () if target.clusters else ("cluster",),
     }
@@ -142,8 +142,8 @@ def test_the_few_have_every_role_and_width() -> None:
     chosen = [plan for name in EMULATIONS for plan in plans(name, FAST_SEED, FAST, 0, FAST)]
     seen = Counter(feature for plan in chosen for feature in features(plan))
     everything = {f for name in EMULATIONS for f in wanted(TARGETS[name]) if f[0] not in CHOICES}
-    everything |= {("role loader", "registers"), ("role loader", "async"), ("types of mfma", ("int8", "int8"))}
-    everything |= {("role ahead", False), ("role ahead", True)}
+    everything |= {("role loader", loader) for loader in ("registers", "buffers", "async")}
+    everything |= {("types of mfma", ("int8", "int8")), ("role ahead", False), ("role ahead", True)}
     for atom in ("mma_m8n8k16", "mma_m16n8k32", "wmma_gfx11", "wmma_gfx12"):
         everything |= {(f"types of {atom}", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
     missing = {feature for feature in everything if not seen[feature]}

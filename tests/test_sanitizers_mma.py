@@ -65,7 +65,7 @@ PLANS = {
     "registers": plan_of(SM_75, WIDE, EVERYTHING, stages=2),
     "registers, stream, planes": plan_of(SM_75, PLANES, HALF, tile_k=32, stages=2, persist=1, stream=1),
     "registers, persist, staged": plan_of(SM_75, TALL, ADDED, stages=2, persist=1, staged=1),
-    "mfma 32x32": plan_of("cpu.gfx942", TALL, SIGNED, stages=2, tile_n=64, warp_n=32, staged=1, split=2),
+    "mfma 32x32": plan_of("cpu.gfx942", TALL, SIGNED, stages=2, ahead=1, tile_n=64, warp_n=32, staged=1, split=2),
     "mfma 16x16": plan_of("cpu.gfx908", GROUPED, SIGNED, stages=2, instruction=1, persist=1, stream=1),
     "wmma, copies of operands": plan_of("cpu.gfx1100", WIDE, EVERYTHING, stages=2, split=4),
     "wmma": plan_of("cpu.gfx1201", TALL, EVERYTHING, stages=2, persist=1, staged=1),
@@ -90,7 +90,7 @@ def test_nothing_is_found_the_other_way_round(plan: Plan, sanitizer: Sanitizer, 
 
 def test_the_plans_have_every_role() -> None:
     for role, values in {
-        "loader": {"async", "registers"},
+        "loader": {"async", "registers", "buffers"},
         "combine": {"none", "scratch"},
         "schedule": {"tile", "persist"},
         "stream": {False, True},
@@ -303,6 +303,33 @@ PLANTED: dict[str, Planted] = {
         "address",
         "runtime error",
         "that its size does not divide",
+    ),
+    "no barrier behind what was put down, fragments ahead": Planted(
+        "mfma 32x32",
+        "                tile::barrier();\n                loader.begin",
+        "                loader.begin",
+        "thread",
+        RACE,
+        "accumulate",
+    ),
+    "padding is read from where it would be": Planted(
+        "wmma",
+        "inside && tap.exists() ? at : tile::NOWHERE",
+        "tap.exists() ? at : tile::NOWHERE",
+        "address",
+        "runtime error",
+        "a load outside of its buffer",
+    ),
+    "padding is a zero, not the zero point": Planted(
+        "wmma", "(padding >> i & 1) != 0 ? filling : word", "word", "address", WRONG
+    ),
+    "a step past the last is read": Planted(
+        "wmma",
+        "fetch_w(left > 0 ? W_SIZE : 0);",
+        "fetch_w(W_SIZE);",
+        "address",
+        "runtime error",
+        "a load outside of its buffer",
     ),
     "a stage too many": Planted("registers", "stage = 1 - stage;", "++stage;", "address", "use-after-poison", "put("),
 }

@@ -62,6 +62,8 @@ class Target:
     bulk_copies: bool = False  # one thread asks for any number of bytes, from device or to another block's memory
     warpgroups: bool = False  # four warps multiply together, both factors in shared memory
     packs_floats: bool = False  # one instruction rounds two floats half to even, clamps them and makes bytes of them
+    # The last word of a descriptor of plain bytes, where loads through one find zeros outside of its buffer.
+    buffer_word: int | None = None
     simds: int = 4  # of an SM, each with its share of the registers and of the warps
     register_granule: int = 8  # a warp's registers are allocated in multiples of so many a thread
     threads_per_block: int = 1024
@@ -176,6 +178,7 @@ def _amd(
     dot4: Dot4,
     *instructions: MatrixInstruction,
     register_granule: int = 8,
+    buffer_word: int = 0x20000,
 ) -> Target:
     return Target(
         name=name,
@@ -189,6 +192,7 @@ def _amd(
         processors=processors,
         dot4=dot4,
         instructions=instructions,
+        buffer_word=buffer_word,
         simds=4 if warp_size == 64 else 2,
         register_granule=register_granule,
     )
@@ -215,15 +219,16 @@ _NVIDIA = (
 # counted. RDNA counts a compute unit, half of a work-group processor: 64 of its 128 KiB of LDS, which is also
 # the most that a block can have. The compute units are those of the MI50, MI100, one die of the MI250X at 104, MI300X,
 # MI355X, RX 6900 XT, RX 7900 XTX and RX 9070 XT. Granules of registers are those of LLVM's getVGPRAllocGranule.
+# A buffer's word is from the ISA documents: elements of 32 bits, and on RDNA bounds that are compared with the offset.
 _AMD = (
     _amd("gfx906", 60, 64, 64, 256, 256, 2560, "sdot4", register_granule=4),
     _amd("gfx908", 120, 64, 64, 256, 256, 2560, "sdot4", MFMA_32X32X8, MFMA_16X16X16, register_granule=4),
     _amd("gfx90a", 104, 64, 64, 512, 512, 2048, "sdot4", MFMA_32X32X8, MFMA_16X16X16),
     _amd("gfx942", 304, 64, 64, 512, 512, 2048, "sdot4", MFMA_32X32X16, MFMA_16X16X32),
     _amd("gfx950", 256, 64, 160, 512, 512, 2048, "sdot4", MFMA_32X32X32, MFMA_16X16X64, MFMA_32X32X16, MFMA_16X16X32),
-    _amd("gfx1030", 80, 32, 64, 256, 256, 1024, "sdot4", register_granule=16),
-    _amd("gfx1100", 96, 32, 64, 384, 256, 1024, "sudot4", WMMA_GFX11, register_granule=24),
-    _amd("gfx1201", 64, 32, 64, 384, 256, 1024, "sudot4", WMMA_GFX12, register_granule=24),
+    _amd("gfx1030", 80, 32, 64, 256, 256, 1024, "sdot4", register_granule=16, buffer_word=0x31014000),
+    _amd("gfx1100", 96, 32, 64, 384, 256, 1024, "sudot4", WMMA_GFX11, register_granule=24, buffer_word=0x31004000),
+    _amd("gfx1201", 64, 32, 64, 384, 256, 1024, "sudot4", WMMA_GFX12, register_granule=24, buffer_word=0x31004000),
 )
 
 # The CPU runs generated kernels in tests. As large as the largest GPU, it turns no config of theirs away.

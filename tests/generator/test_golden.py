@@ -42,7 +42,7 @@ def test_between_them_every_matrix_instruction_and_every_role() -> None:
         i.name for t in TARGETS.values() for i in t.instructions
     }
     for role, values in {
-        "loader": {"async", "registers"},
+        "loader": {"async", "registers", "buffers"},
         "combine": {"none", "scratch", "cluster"},
         "schedule": {"tile", "persist"},
         "stream": {False, True},

@@ -57,6 +57,8 @@ constexpr int TILES_N = 2;  // along the channels of a group
 constexpr int X_BYTES = 16;  // one copy of x (1: byte by byte)
 constexpr int W_BYTES = 16;  // one copy of w (1: byte by byte)
 constexpr int VECTOR_N = 16;  // channels that are written at once
+constexpr int X_SIZE = 802816;  // bytes of x
+constexpr int W_SIZE = 147456;  // bytes of w
 constexpr int SMEM_BYTES = 17152;
 constexpr int FOLD_THREADS = 128;
 
@@ -126,6 +128,26 @@ struct __attribute__((may_alias, aligned(4 * WORDS))) Words { unsigned word[WORD
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return *static_cast<const Words<WORDS>*>(address);
+}
+
+// An offset that lies outside of every buffer.
+constexpr unsigned NOWHERE = 1u << 31;
+
+// The same at `base + offset + common`, which lie in a buffer of `bytes`: outside, the hardware finds zeros.
+// `bytes` and `common` are the same for all lanes, which clang does not always see.
+template <int WORDS>
+__device__ __forceinline__ Words<WORDS> load_words_of(
+    const void* base, unsigned bytes, unsigned offset, int common) {
+    const auto buffer = __builtin_amdgcn_make_buffer_rsrc(
+        const_cast<void*>(base), 0, __builtin_amdgcn_readfirstlane(bytes), 131072);
+    common = __builtin_amdgcn_readfirstlane(common);
+    if constexpr (WORDS == 4) {
+        return __builtin_bit_cast(Words<4>, __builtin_amdgcn_raw_buffer_load_b128(buffer, offset, common, 0));
+    } else if constexpr (WORDS == 2) {
+        return __builtin_bit_cast(Words<2>, __builtin_amdgcn_raw_buffer_load_b64(buffer, offset, common, 0));
+    } else {
+        return __builtin_bit_cast(Words<1>, __builtin_amdgcn_raw_buffer_load_b32(buffer, offset, common, 0));
+    }
 }
 
 template <int WORDS>
@@ -501,8 +523,17 @@ struct Cargo {
     }
 };
 
-// Brings the tiles of one step after the other to shared memory: fetched into registers while the step before
-// is multiplied, put down behind it.
+// A step that is one tap is the same for all threads but for their bytes of it, and so is one of the weights
+// that lies within the reduction: then its offset is added by the memory instruction.
+constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % TILE_K == 0;
+[[maybe_unused]] constexpr bool X_MOVES_TOGETHER = ONE_TAP_A_STEP && !PADDED;
+constexpr bool W_MOVES_TOGETHER = !TAIL;
+static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "an offset outside is told from one inside");
+
+// Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is read
+// from outside the buffer, where the hardware finds zeros, and so are the steps past the last, from buffers of no
+// bytes: the main loop has no branch. A step is asked for behind the barrier, for which compilers wait for
+// everything that is on its way, and put down before the next.
 struct Loader {
     static_assert(STAGES == 2, "one step is multiplied, one is on its way");
     const Arguments& args;
@@ -510,11 +541,11 @@ struct Loader {
     Tap tap;  // of the thread's column of x
     WColumn column;
     int begin_w[WPieces::COUNT];  // where each row of the weights begins
-    int left;  // steps that are still to be begun
+    int left;  // steps that are still to be fetched
     int stage;  // that is filled next
     Cargo<XPieces> x;
     Cargo<WPieces> w;
-
+    unsigned padding;  // which pieces of x are padding
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
     // The first step of a share, and what is known of its channels.
@@ -522,13 +553,18 @@ struct Loader {
         Pipeline& pipeline, Known& known, const Share& share) {
         left = share.end - share.begin;
         stage = 0;
+        const int begin = share.begin * TILE_K;
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(share, i);
-        column = WColumn(share.begin * TILE_K + WPieces::byte());
+        for (int i = 0; i < WPieces::COUNT; ++i) {
+            begin_w[i] = begin_of_w(share, i) + (W_MOVES_TOGETHER ? WPieces::byte() : 0);
+        }
+        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WPieces::byte()));
         rows = x_rows(share);
-        tap = Tap(share.begin * TILE_K + XPieces::byte());
-        begin<1>(pipeline, 0);
-        end(pipeline);
+#pragma unroll
+        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XPieces::byte() : 0;
+        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XPieces::byte()));
+        fetch();
+        put(pipeline);
 #pragma unroll
         for (int i = 0; i < (TILE_N + THREADS - 1) / THREADS; ++i) {
             const int n = tile::thread() + i * THREADS;
@@ -541,48 +577,59 @@ struct Loader {
     }
     __device__ __forceinline__ void wait() {}
 
+    // Asks for the step behind the one that was put down last.
     template <int PARTS>
     __device__ __forceinline__ void begin(Pipeline&, int) {
         static_assert(PARTS == 1, "all of it, as early as possible");
-        if (left <= 0) return;
-        fetch_x();
-        fetch_w();
+        if constexpr (STEPS > 1) fetch();
     }
 
+    // Puts down what has come.
     __device__ __forceinline__ void end(Pipeline& pipeline) {
-        if (left <= 0) return;
+        if constexpr (STEPS > 1) put(pipeline);
+    }
+
+    __device__ __forceinline__ void put(Pipeline& pipeline) {
+        const unsigned filling = padding_word(args);
+#pragma unroll
+        for (int i = 0; i < XPieces::COUNT; ++i) {
+#pragma unroll
+            for (unsigned& word : x.words[i].word) word = (padding >> i & 1) != 0 ? filling : word;
+        }
         x.put(pipeline.x[stage]);
         w.put(pipeline.w[stage]);
-        --left;
         stage = 1 - stage;
     }
 
-    __device__ __forceinline__ void fetch_x() {
+    __device__ __forceinline__ void fetch() {
+        fetch_x(left > 0 ? X_SIZE : 0);
+        fetch_w(left > 0 ? W_SIZE : 0);
+        --left;
+    }
+
+    __device__ __forceinline__ void fetch_x([[maybe_unused]] unsigned bytes) {
         const int offset = tap.offset();
         [[maybe_unused]] const unsigned wanted = tap.wanted();
+        padding = 0;
 #pragma unroll
         for (int i = 0; i < XPieces::COUNT; ++i) {
             const bool inside = !PADDED || (rows.inside[i] & wanted) == wanted;
-            if (inside && tap.exists()) {
-                x.words[i] = tile::load_words<X_BYTES / 4>(args.x + (rows.offset[i] + offset));
-            } else {
-                const unsigned filling = tap.exists() ? padding_word(args) : 0u;
-#pragma unroll
-                for (unsigned& word : x.words[i].word) word = filling;
-            }
+            padding |= static_cast<unsigned>(!inside && tap.exists()) << i;
+            const unsigned at = rows.offset[i] + (X_MOVES_TOGETHER ? 0 : offset);
+            x.words[i] = tile::load_words_of<X_BYTES / 4>(
+                args.x, bytes, inside && tap.exists() ? at : tile::NOWHERE, X_MOVES_TOGETHER ? offset : 0);
         }
         tap.advance<TILE_K>();
     }
 
-    __device__ __forceinline__ void fetch_w() {
+    __device__ __forceinline__ void fetch_w([[maybe_unused]] unsigned bytes) {
         const int index = column.index();
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) {
-            w.words[i] = {};
-            if (!WPieces::exists(i)) continue;
-            if (!TAIL || index < REDUCTION) {
-                w.words[i] = tile::load_words<W_BYTES / 4>(args.w + (begin_w[i] + index));
-            }
+            const bool exists = WPieces::exists(i) && (!TAIL || index < REDUCTION);
+            const unsigned at = begin_w[i] + (W_MOVES_TOGETHER ? 0 : index);
+            w.words[i] = tile::load_words_of<W_BYTES / 4>(
+                args.w, bytes, exists ? at : tile::NOWHERE, W_MOVES_TOGETHER ? index : 0);
         }
         column.advance<TILE_K>();
     }
