@@ -169,14 +169,14 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
 }
 
 // Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`.
+// of `above`. Next to 1.5 * 2**23 floats are the whole numbers: an addition rounds, and the sum ends in the byte.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
     constexpr float LOW = IS_SIGNED ? -128.0f : 0.0f, HIGH = IS_SIGNED ? 127.0f : 255.0f;
-    const unsigned first = static_cast<unsigned>(round_small(clamp(a, LOW, HIGH))) & 0xffu;
-    const unsigned second = static_cast<unsigned>(round_small(clamp(b, LOW, HIGH))) & 0xffu;
-    return first | second << 8 | above << 16;
+    const unsigned first = __builtin_bit_cast(unsigned, clamp(a, LOW, HIGH) + 0x1.8p23f);
+    const unsigned second = __builtin_bit_cast(unsigned, clamp(b, LOW, HIGH) + 0x1.8p23f);
+    return __builtin_amdgcn_perm(second, first, 0x0c0c0400u) | above << 16;
 }
 }  // namespace tile
 
