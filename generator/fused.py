@@ -14,7 +14,7 @@ from qconv.fused import MIDS, WORDS, Chain
 from qconv.generator.convolution import pads_with_zero_point
 from qconv.generator.fused_space import BLOCK_CHOICES, CHOICES, Fused, Geometry, geometry, placed_weights, tiles_of
 from qconv.generator.plan import Constant, Launch, Plan, at_most, ceil_div, check_choices
-from qconv.generator.share import Share, chunks, inbox_bytes, is_depthwise
+from qconv.generator.share import INBOX_BYTES, Share, chunks, is_depthwise
 from qconv.generator.stage_cost import work
 from qconv.generator.stages import stage_plan
 from qconv.generator.tiles import RESIDENTS_SAYS, check_residents
@@ -62,7 +62,7 @@ def plan(problem: Chain, config: Fused, target: Target) -> Plan:
     words = _registers(stages, config.residents * teams * threads, target)
     held_bytes = sum(stages[name].roles["held_bytes"] for name in holds)
     spare_bytes = _spare_bytes(stages, wide, room, held_bytes)
-    smem_bytes = teams * room.smem_bytes + held_bytes + spare_bytes + inbox_bytes(target) * clusters
+    smem_bytes = teams * room.smem_bytes + held_bytes + spare_bytes + INBOX_BYTES * clusters
     check_residents(config.residents, teams * threads, smem_bytes, words, target)
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
     at_most(tiles * config.shares, 2**30, "blocks of tiles")
@@ -113,10 +113,8 @@ def plan(problem: Chain, config: Fused, target: Target) -> Plan:
         wants |= {"fill"}
     if copies:
         wants |= {"copies"}
-    main = Launch(problem.op, (blocks * config.shares, 1, 1), teams * threads, smem_bytes)
-    if clusters and target.vendor == "cpu":  # where a cluster is a block
-        at_most(config.shares * threads, target.threads_per_block, "threads of a cluster")
-        main = Launch(main.kernel, (blocks, 1, 1), config.shares * threads, config.shares * smem_bytes)
+    cluster = config.shares if clusters else 1
+    main = Launch(problem.op, (blocks * config.shares, 1, 1), teams * threads, smem_bytes, cluster=cluster)
     return Plan(
         problem=problem,
         config=config,

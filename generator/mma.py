@@ -53,6 +53,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
     alignment["y"] = 16 if config.staged else vector_n * DATA_TYPES[q.out_type].bytes
     if q.residual != "none":
         alignment["residual"] = vector_n * DATA_TYPES[q.residual].bytes
+    cluster = config.split if combine == "cluster" else 1
     constants = {
         "The problem.": problem_constants(problem, filter_rows=True),
         "The config.": (
@@ -94,7 +95,10 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> Plan:
         target=target,
         page="conv2d/mma.j2",
         constants=constants,
-        launches=(*fold_launches(problem), Launch("conv2d_mma", (blocks, 1, 1), shape.threads, smem_bytes)),
+        launches=(
+            *fold_launches(problem),
+            Launch("conv2d_mma", (blocks, 1, 1), shape.threads, smem_bytes, cluster=cluster),
+        ),
         fields=argument_fields(problem, tuple(own)),
         alignment=alignment,
         aliases=aliases(problem),

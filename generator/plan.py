@@ -96,6 +96,7 @@ class Launch:
     threads: int
     smem_bytes: int
     once: str = EACH
+    cluster: int = 1  # neighbouring blocks that reach each other's shared memory; on a GPU the kernel itself says so
 
     def __str__(self) -> str:
         grid = "x".join(map(str, self.grid))

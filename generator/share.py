@@ -14,6 +14,7 @@ from qconv.problem import Conv2d
 from qconv.target import Target
 
 RUN_PIXELS = 64  # of a warpgroup's instruction
+INBOX_BYTES = 16  # of an mbarrier, aligned as what lies beside it
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,6 @@ def fetches(share: Share, target: Target) -> bool:
     return share.last and target.bulk_copies
 
 
-def inbox_bytes(target: Target) -> int:
-    """The CPU device keeps there what it was asked for."""
-    return 32 if target.vendor == "cpu" else 16
-
-
 def ring(share: Share, runs: int, slabs: int, block_slabs: int) -> tuple[int, int]:
     """How many warpgroups have a slab together, and buffers for slabs. One is multiplied, others are on their way; of a
     buffer, the same warpgroups have all slabs, so that none misses one."""
@@ -120,6 +116,6 @@ def ring(share: Share, runs: int, slabs: int, block_slabs: int) -> tuple[int, in
     return of_slab, buffers
 
 
-def ring_bytes(target: Target, buffers: int) -> int:
+def ring_bytes(buffers: int) -> int:
     """What counts the bytes that come to each, and who has used them."""
-    return 16 * ceil_div((36 if target.vendor == "cpu" else 12) * buffers, 16)
+    return 16 * ceil_div(12 * buffers, 16)

@@ -27,12 +27,12 @@ from qconv.generator.convolution import (
 from qconv.generator.depthwise import MOST_WORDS, held_words
 from qconv.generator.plan import Constant, Field, Launch, Plan, at_most, ceil_div
 from qconv.generator.share import (
+    INBOX_BYTES,
     RUN_PIXELS,
     Share,
     atom_of,
     chunks,
     fetches,
-    inbox_bytes,
     is_depthwise,
     is_wide,
     plane,
@@ -209,7 +209,7 @@ def _matrix(problem: Conv2d, target: Target, share: Share) -> _Made:
         "rolled": steps > MOST_UNROLLED,
         "unroll": max(n for n in range(1, MOST_UNROLLED + 1) if turns % n == 0),
         # What a block's slabs take in shared memory, and the copies that each loop makes of it.
-        "held_bytes": 4 * (block_slabs * steps + 1) * step_words + inbox_bytes(target) * fetches(share, target),
+        "held_bytes": 4 * (block_slabs * steps + 1) * step_words + INBOX_BYTES * fetches(share, target),
         "held_copies": () if fetches(share, target) else (block_slabs * steps * step_words // 4,),
     }
     return (config, follows), words, roles, ("matrices",) if atom.is_nvidia else ()
@@ -273,7 +273,7 @@ def _warpgroup(problem: Conv2d, target: Target, share: Share) -> _Made:
         "rolled": rolled,
         "held_bytes": weight_bytes
         + per_channel * block_slabs * 4 * (lane_k + 4) * 4
-        + (ring_bytes(target, buffers) if buffers else inbox_bytes(target) * fetches(share, target)),
+        + (ring_bytes(buffers) if buffers else INBOX_BYTES * fetches(share, target)),
         "streams": buffers > 0,
         "held_copies": (
             *(weight_bytes // 16,) * (not fetches(share, target)),

@@ -151,7 +151,7 @@ PLANTED = {
         "if (next >= BLOCK_SLABS) {\n            return;",
         "address",
         "runtime error",
-        "wait to be told at line",
+        "wait for bytes at line",
     ),
     "another share's slabs": Planted(
         "dw, pw, streamed in a cluster",
@@ -166,7 +166,7 @@ PLANTED = {
         "",
         "address",
         "runtime error",
-        "asked for before the last have come",
+        "bytes are expected before those of the last phase have come",
         (LATE,),
     ),
     "sent before it is expected": Planted(
@@ -184,7 +184,7 @@ PLANTED = {
         "",
         "address",
         "runtime error",
-        "a wait for other bytes than came",
+        "wait for bytes at line",
     ),
     "another's part is sent": Planted(
         "dw, pw, cluster", "first(share * PART_CHUNKS)", "first((1 - share) * PART_CHUNKS)", "address", WRONG

@@ -44,6 +44,7 @@ def run(
             grid=launch.grid,
             threads=launch.threads,
             shared_bytes=launch.smem_bytes,
+            cluster=launch.cluster,
             warp_size=plan.target.warp_size,
             seed=seed,
             cache=runtime_cache(),

@@ -114,7 +114,7 @@ class Target:
                 f"{self.name}: dot4={self.dot4!r}: {self.vendor} has "
                 f"{' or '.join(DOT4_OF_VENDOR[self.vendor])}; use that"
             )
-        if self.overlaps_launches and self.vendor != "nvidia":
+        if self.overlaps_launches and self.vendor == "amd":
             raise ValueError(
                 f"{self.name}: overlaps_launches=True: only CUDA has programmatic dependent launch; leave it out"
             )
@@ -247,22 +247,14 @@ _CPU = Target(
 
 
 def _emulation(entry: Target) -> Target:
-    """The CPU device with the matrix instructions, the copies and the limits of another architecture, so that kernels
-    which use them run, and fail, where there is no such GPU."""
+    """The CPU device with the matrix instructions, the copies, the clusters and the limits of another architecture, so
+    that kernels which use them run, and fail, where there is no such GPU."""
     name = f"{_CPU.name}.{entry.name}"
-    return replace(
-        entry,
-        name=name,
-        vendor="cpu",
-        processors=_CPU.processors,
-        dot4=_CPU.dot4,
-        overlaps_launches=False,
-        clusters=False,
-    )
+    return replace(entry, name=name, vendor="cpu", processors=_CPU.processors, dot4=_CPU.dot4)
 
 
 # One architecture for each set of matrix instructions; sm_75 has no asynchronous copies, sm_80 has, and sm_90a has
-# warpgroups.
+# warpgroups, clusters and launches that overlap.
 _EMULATED = tuple(
     _emulation(entry)
     for entry in (*_NVIDIA, *_AMD)

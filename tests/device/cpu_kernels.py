@@ -17,8 +17,6 @@ int qconv_cpu_thread(void);
 int qconv_cpu_block(int axis);
 void* qconv_cpu_shared(void);
 void qconv_cpu_barrier(int line);
-void qconv_cpu_wait_to_be_told(const void* object, int line);
-void qconv_cpu_tell(const void* object);
 void qconv_cpu_barrier_of_team(int team, int threads, int line);
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
 }
@@ -114,24 +112,6 @@ KERNEL(team_left) {
 KERNEL(other_team) { qconv_cpu_barrier_of_team(0, width, 7); }
 """
 
-TOLD = """
-KERNEL(relay) {  // each tells the next, from the last thread to the first, whoever waits already
-    int* turn = (int*)qconv_cpu_shared();
-    if (t == 0) __atomic_store_n(turn, width - 1, __ATOMIC_RELAXED);
-    barrier();
-    while (__atomic_load_n(turn, __ATOMIC_ACQUIRE) != t) qconv_cpu_wait_to_be_told(turn, __LINE__);
-    output[width - 1 - t] = t;
-    __atomic_store_n(turn, t - 1, __ATOMIC_RELEASE);
-    qconv_cpu_tell(turn);
-    barrier();
-}
-KERNEL(nobody_tells) {
-    if (t == 0) qconv_cpu_tell(output);
-    else qconv_cpu_wait_to_be_told(input, 7);
-    barrier();
-}
-"""
-
 DIVERGENT = """
 KERNEL(early_return) {
     if (t >= 32) return;
@@ -188,7 +168,7 @@ class Runner:
     """Launches kernels, by default those above, in this process."""
 
     def __init__(
-        self, cache: Path, text: str = "".join([REDUCE, WARP, INDICES, DIVERGENT, MISSING_BARRIER, TEAMS, TOLD])
+        self, cache: Path, text: str = "".join([REDUCE, WARP, INDICES, DIVERGENT, MISSING_BARRIER, TEAMS])
     ) -> None:
         cpu_runtime.runtime_library(cache)
         source = PRELUDE + text
@@ -206,6 +186,7 @@ class Runner:
         grid: tuple[int, int, int] = (1, 1, 1),
         threads: int,
         shared_bytes: int = 0,
+        cluster: int = 1,
         warp_size: int = 32,
         workers: int = 1,
         seed: int = 0,
@@ -214,7 +195,8 @@ class Runner:
         packed = Packed(ctypes.addressof(given), ctypes.addressof(result), width)
         entry = ctypes.cast(self.library[f"{kernel}_entry"], ctypes.c_void_p).value
         assert entry is not None
-        cpu_runtime.launch(entry, packed, grid, threads, shared_bytes, warp_size=warp_size, workers=workers, seed=seed)
+        options = {"cluster": cluster, "warp_size": warp_size, "workers": workers, "seed": seed}
+        cpu_runtime.launch(entry, packed, grid, threads, shared_bytes, **options)
         return list(result)
 
 
@@ -230,6 +212,7 @@ def sanitized(
     grid: tuple[int, int, int] = (1, 1, 1),
     threads: int = 64,
     shared_bytes: int = 0,
+    cluster: int = 1,
     warp_size: int = 32,
     workers: int = 2,
     seed: int = 0,
@@ -244,6 +227,7 @@ def sanitized(
         grid=grid,
         threads=threads,
         shared_bytes=shared_bytes,
+        cluster=cluster,
         warp_size=warp_size,
         workers=workers,
         seed=seed,

@@ -144,10 +144,11 @@ KERNEL(crooked_row) {
 KERNEL(warps) { output[t] = 1000 * tile::warp() + tile::lane(); }
 
 // The blocks add up their inputs in output[2...]; the last to arrive takes the sums. output[0] counts arrivals.
-KERNEL(last_block) {
+template <bool PUBLISHES> static void add_up(const int* input, int* output, int width, int t) {
     int* sums = output + 2;
     int& order = *(int*)qconv_cpu_shared();
     tile::accumulate(&sums[t], input[qconv_cpu_block(0) * width + t]);
+    if (PUBLISHES || t != 5) tile::publish();
     tile::barrier();
     if (t == 0) order = tile::arrive(&output[0], 1);
     tile::barrier();
@@ -155,6 +156,8 @@ KERNEL(last_block) {
     output[2 + width + t] = tile::take(&sums[t]);
     if (t == 0) output[1] = tile::take(&output[0]);
 }
+KERNEL(last_block) { add_up<true>(input, output, width, t); }
+KERNEL(not_published) { add_up<false>(input, output, width, t); }
 // One thread of each block writes without an atomic what the last block reads.
 KERNEL(publish) {
     const int block = qconv_cpu_block(0);
@@ -251,7 +254,7 @@ class TestInbox:
         assert result[:64] == values if seed in AT_ONCE else len(set(result[:64])) == 1  # the poison
 
     def test_nobody_waits_for_what_was_not_asked_for(self, run: Runner) -> None:
-        with pytest.raises(LaunchError, match="a wait for bytes that nobody has asked for"):
+        with pytest.raises(LaunchError, match="nobody has initialised an mbarrier there"):
             run("fetched_by_nobody", [0], 1, 0, threads=32, shared_bytes=64)
 
     @pytest.mark.parametrize("seed", [0, 1])
@@ -316,6 +319,14 @@ class TestAtomics:
         options: dict[str, Any] = {"threads": 64, "shared_bytes": 4, "workers": workers, "seed": seed}
         result = run("last_block", values, 2 + 128, 64, grid=(8, 1, 1), **options)
         assert result == [0, 8] + [0] * 64 + [sum(values[t::64]) for t in range(64)]
+
+    @pytest.mark.parametrize("seed", [*DEFERRED, *AT_ONCE])
+    def test_what_a_thread_does_not_publish_may_come_too_late(self, run: Runner, seed: int) -> None:
+        values = distinct(8 * 64)
+        options: dict[str, Any] = {"threads": 64, "shared_bytes": 4, "workers": 1, "seed": seed}
+        result = run("not_published", values, 2 + 128, 64, grid=(8, 1, 1), **options)
+        want = [sum(values[t::64]) for t in range(64)]
+        assert [t for t in range(64) if result[2 + 64 + t] != want[t]] == ([5] if seed in DEFERRED else [])
 
     @pytest.mark.parametrize("workers", [1, 3])
     def test_under_the_thread_sanitizer(self, cache: Path, workers: int) -> None:

@@ -160,17 +160,6 @@ class TestTeams:
         assert part in str(failure.value)
 
 
-class TestTold:
-    @pytest.mark.parametrize("seed", [0, 1, 7])
-    def test_threads_wait_for_what_another_does(self, run: Runner, seed: int) -> None:
-        order = run("relay", [], 96, 96, threads=96, shared_bytes=4, seed=seed)
-        assert order == list(range(95, -1, -1))
-
-    def test_a_wait_that_nobody_ends_is_reported(self, run: Runner) -> None:
-        with pytest.raises(LaunchError, match=r"63 (of 64 threads )?wait to be told at line 7"):
-            run("nobody_tells", [], 1, 64, threads=64)
-
-
 class TestDivergence:
     @pytest.mark.parametrize("seed", [0, 1, 7])
     @pytest.mark.parametrize(
@@ -229,6 +218,10 @@ class TestRefusals:
             ({"warp_size": 16}, "warp size 16; it is 32 or 64"),
             ({"grid": (1, 0, 1)}, "the grid is 0 along axis 1"),
             ({"shared_bytes": 2**31}, "the CPU device has 1 GiB"),
+            ({"cluster": 0}, "clusters of 0 blocks in a grid of 1"),
+            ({"cluster": 2}, "clusters of 2 blocks in a grid of 1; they have 1 to 16 blocks and divide the grid"),
+            ({"cluster": 2, "grid": (2, 1, 1), "threads": 33}, "its blocks are whole warps"),
+            ({"cluster": 4, "grid": (4, 1, 1), "threads": 1024}, "it has at most 2048 threads"),
         ],
     )
     def test_of_impossible_launches(self, run: Runner, change: dict[str, Any], message: str) -> None:

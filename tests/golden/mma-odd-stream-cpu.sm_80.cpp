@@ -78,6 +78,8 @@ void qconv_cpu_barrier(int line);
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
 [[noreturn]] void qconv_cpu_fail(const char* what, int line);
 int qconv_cpu_defers_copies(void);
+void qconv_cpu_add(int* address, int value);
+void qconv_cpu_publish(void);
 }
 
 #define __global__
@@ -194,9 +196,11 @@ __device__ __forceinline__ void load_matrices(
     }
 }
 
-// Atomic and relaxed; nobody needs to know the order.
+// Atomic and relaxed; nobody needs to know the order. Other blocks see it at once or, in other launches, when
+// this thread publishes it.
 __device__ __forceinline__ void accumulate(int* address, int value) {
-    __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+    if (qconv_cpu_defers_copies() != 0) qconv_cpu_add(address, value);
+    else __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
 // The counter before `by` was added. What this thread wrote before is visible to those that arrive later, and
@@ -205,8 +209,8 @@ __device__ __forceinline__ int arrive(int* counter, int by) {
     return __atomic_fetch_add(counter, by, __ATOMIC_ACQ_REL);
 }
 
-// For every thread, before one of them arrives for all: here the barrier between does it.
-__device__ __forceinline__ void publish() {}
+// For every thread, before one of them arrives for all: as on AMD, a barrier orders shared memory alone.
+__device__ __forceinline__ void publish() { qconv_cpu_publish(); }
 
 // The value, leaving 0 for the next launch.
 __device__ __forceinline__ int take(int* address) {

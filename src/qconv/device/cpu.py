@@ -8,6 +8,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,18 +38,41 @@ class CpuKernel:
         self._warp_size = plan.target.warp_size
         self._seed = seed
 
-    def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
-        """No kernel of this target overlaps: a launch returns when it is done."""
+    def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> CpuLaunch:
+        """A launch returns when it is done, whether it might overlap or not: see `run_overlapped`."""
         packed = ctypes.create_string_buffer(arguments, len(arguments))
-        entry = self._entries[launch.kernel]
-        shape = (launch.grid, launch.threads, launch.smem_bytes)
+        shape = (launch.grid, launch.threads, launch.smem_bytes, launch.cluster)
+        grid = cpu_runtime.launched_grid(
+            self._entries[launch.kernel], packed, *shape, warp_size=self._warp_size, seed=self._seed
+        )
+        return CpuLaunch(self, packed, grid)
 
-        def run(stream: Any = None) -> None:
-            if stream is not None:
-                raise ValueError(f"stream={stream!r} was given, but the CPU device has no streams: leave it out")
-            cpu_runtime.launch(entry, packed, *shape, warp_size=self._warp_size, seed=self._seed)
 
-        return run
+@dataclass(frozen=True, eq=False)
+class CpuLaunch:
+    """A kernel with its arguments; called, it runs."""
+
+    kernel: CpuKernel  # whose code it is
+    arguments: ctypes.Array[Any]
+    grid: cpu_runtime.LaunchedGrid
+
+    def __call__(self, stream: Any = None) -> None:
+        if stream is not None:
+            raise ValueError(f"stream={stream!r} was given, but the CPU device has no streams: leave it out")
+        cpu_runtime.run_grid(self.grid)
+
+
+def run_overlapped(launches: Sequence[CpuLaunch]) -> None:
+    """Programmatic dependent launch, as late as it may be: each of them begins before anything of the one in front of
+    it has been done, which is then done where a thread first waits for it. With an odd seed, one after the other."""
+    before = None
+    for launch in launches:
+        grid = cpu_runtime.LaunchedGrid.from_buffer_copy(launch.grid)
+        if before is not None:
+            grid.before = ctypes.pointer(before)
+        before = grid
+    if before is not None:
+        cpu_runtime.run_grid(before)
 
 
 class CpuDevice:

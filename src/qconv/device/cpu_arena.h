@@ -17,15 +17,30 @@ constexpr size_t kDepositBytes = 64;
 constexpr size_t kRedzoneBytes = 16 << 10;
 constexpr size_t kStaggerBytes = 192;
 
-// One block's memory in one mapping: redzone, shared memory, redzone, two deposit slots per thread, stacks,
-// each above a guard page. Kept and reused by its worker while it is large enough.
+// The shared memory of the blocks of a cluster.
+struct Shared {
+    char* first;
+    size_t bytes, pitch;
+    unsigned blocks;
+
+    char* of(unsigned block) const { return first + block * pitch; }
+    int block_of(const void* address) const {  // -1: of none
+        const ptrdiff_t at = static_cast<const char*>(address) - first;
+        const bool is_there = at >= 0 && at / pitch < blocks && at % pitch < bytes;
+        return is_there ? static_cast<int>(at / pitch) : -1;
+    }
+};
+
+// The memory of a cluster's blocks in one mapping: redzone, shared memory and redzone of each block, two
+// deposit slots per thread, stacks, each above a guard page. Kept and reused by its worker while it is large
+// enough.
 class Arena {
   public:
     ~Arena() { release(); }
     void release();
-    bool reserve(unsigned threads, size_t shared_bytes);                // false: no memory, errno says why
+    bool reserve(unsigned threads, size_t shared_bytes, unsigned blocks);  // false: no memory, errno says why
     void* meeting(unsigned phase) const { return base_ + 64 * phase; }  // a name for ThreadSanitizer
-    char* shared() const { return base_ + kRedzoneBytes; }
+    const Shared& shared() const { return shared_; }
     char* deposits() const { return base_ + deposits_at_; }
     // Stacks end at different distances from their page boundaries: at the same one, what they use most would
     // compete for a few sets of the first-level cache.
@@ -33,21 +48,23 @@ class Arena {
     static size_t stack_bytes(unsigned index) { return kStackBytes + kStaggerBytes * (index % 32); }
 
   private:
-    void mark_redzones(size_t shared_bytes);
+    void mark_redzones();
+    Shared shared_{};
     char* base_ = nullptr;
     size_t bytes_ = 0, page_ = 0, stack_pitch_ = 0, deposits_at_ = 0, stacks_at_ = 0, shared_capacity_ = 0;
     unsigned threads_ = 0;
 };
 
-bool Arena::reserve(unsigned threads, size_t shared_bytes) {
-    if (base_ == nullptr || threads > threads_ || shared_bytes > shared_capacity_) {
+bool Arena::reserve(unsigned threads, size_t shared_bytes, unsigned blocks) {
+    const size_t pitch = (shared_bytes + 127) / 128 * 128 + kRedzoneBytes;
+    if (base_ == nullptr || threads > threads_ || blocks * pitch > shared_capacity_) {
         release();
         page_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
         const auto whole_pages = [this](size_t bytes) { return (bytes + page_ - 1) / page_ * page_; };
         // The largest of everything asked for, so that kernels which take turns do not remap it every time.
         threads_ = std::max(threads, threads_);
-        shared_capacity_ = std::max(whole_pages(shared_bytes), shared_capacity_);
-        deposits_at_ = whole_pages(2 * kRedzoneBytes + shared_capacity_);
+        shared_capacity_ = std::max(whole_pages(blocks * pitch), shared_capacity_);
+        deposits_at_ = whole_pages(kRedzoneBytes + shared_capacity_);
         const size_t partial_warp = 63;
         stacks_at_ = deposits_at_ + whole_pages(2 * kDepositBytes * (threads_ + partial_warp));
         stack_pitch_ = page_ + whole_pages(stack_bytes(31));
@@ -67,17 +84,16 @@ bool Arena::reserve(unsigned threads, size_t shared_bytes) {
             return false;
         }
     }
-    mark_redzones(shared_bytes);
+    shared_ = {base_ + kRedzoneBytes, shared_bytes, pitch, blocks};
+    mark_redzones();
     return true;
 }
 
-void Arena::mark_redzones(size_t shared_bytes) {
+void Arena::mark_redzones() {
 #if defined(QCONV_SANITIZE_ADDRESS)
-    __asan_unpoison_memory_region(base_, deposits_at_);
-    __asan_poison_memory_region(base_, kRedzoneBytes);
-    __asan_poison_memory_region(shared() + shared_bytes, deposits_at_ - kRedzoneBytes - shared_bytes);
-#else
-    (void)shared_bytes;
+    __asan_poison_memory_region(base_, deposits_at_);
+    for (unsigned block = 0; block < shared_.blocks; ++block)
+        __asan_unpoison_memory_region(shared_.of(block), shared_.bytes);
 #endif
 }
 

@@ -8,8 +8,15 @@
 #if defined(QCONV_SANITIZE_ADDRESS)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+// What instrumented code calls; not in the headers.
+extern "C" void __asan_loadN(const void* address, size_t bytes);
+extern "C" void __asan_storeN(void* address, size_t bytes);
 #elif defined(QCONV_SANITIZE_THREAD)
 #include <sanitizer/tsan_interface.h>
+extern "C" void __tsan_read_range(void* address, size_t bytes);
+extern "C" void __tsan_write_range(void* address, size_t bytes);
+extern "C" void __tsan_ignore_thread_begin();
+extern "C" void __tsan_ignore_thread_end();
 #endif
 #if !defined(__x86_64__) && !defined(__aarch64__) && !defined(QCONV_CPU_UCONTEXT)
 #define QCONV_CPU_UCONTEXT 1  // can be defined on any CPU, for tests of this path
@@ -124,6 +131,35 @@ inline void drop_fiber(Context& context) {
     context.fiber = nullptr;
 }
 
+// What no thread does itself: accesses of the runtime that reports shall know of, and copies, which a fiber
+// of their own makes, after what was told to it and telling `done`.
+struct Observer { void* fiber = nullptr; };
+// While the runtime keeps its books: its allocations and its calls of memcpy are watched as well.
+struct Unobserved {
+    Unobserved() { __tsan_ignore_thread_begin(); }
+    ~Unobserved() { __tsan_ignore_thread_end(); }
+};
+inline void observe_read(const void* address, size_t bytes) {
+    __tsan_read_range(const_cast<void*>(address), bytes);
+}
+inline void observe_write(void* address, size_t bytes) { __tsan_write_range(address, bytes); }
+inline void observe_copy(Observer& observer, void* done, const void* from, void* to, size_t bytes) {
+    void* const self = __tsan_get_current_fiber();
+    if (observer.fiber == nullptr) {
+        observer.fiber = __tsan_create_fiber(0);
+        __tsan_set_fiber_name(observer.fiber, "an asynchronous copy");
+    }
+    __tsan_switch_to_fiber(observer.fiber, __tsan_switch_to_fiber_no_sync);
+    happens_after(&observer);
+    if (from != nullptr) observe_read(from, bytes);
+    observe_write(to, bytes);
+    happens_before(done);
+    __tsan_switch_to_fiber(self, __tsan_switch_to_fiber_no_sync);
+}
+inline void drop_observer(Observer& observer) {
+    if (observer.fiber != nullptr) __tsan_destroy_fiber(observer.fiber);
+}
+
 // For the OS thread to call before the block runs: a fiber starts after what its creator has done so far.
 // A fiber kept from the block before is ordered after that one, which hides races between the two.
 inline void renew_fiber(Context& context, bool keep, const unsigned block[3], unsigned thread) {
@@ -138,8 +174,26 @@ inline void happens_before(void*) {}
 inline void happens_after(void*) {}
 inline void adopt_os_thread(Context&) {}
 inline void drop_fiber(Context&) {}
+struct Observer {};
+struct Unobserved { ~Unobserved() {} };
+inline void observe_read(const void*, size_t) {}
+inline void observe_write(void*, size_t) {}
+inline void observe_copy(Observer&, void*, const void*, void*, size_t) {}
+inline void drop_observer(Observer&) {}
 inline void renew_fiber(Context&, bool, const unsigned*, unsigned) {}
 #endif
+
+// Whether a copy of the runtime, which is not watched itself, reads and writes what exists.
+inline void check_access(
+    [[maybe_unused]] const void* from, [[maybe_unused]] void* to, [[maybe_unused]] size_t bytes) {
+#if defined(QCONV_SANITIZE_ADDRESS)
+    // Of several bytes the sanitizer would not say what the first of them lies beside that does not exist.
+    void* const source = const_cast<void*>(from);
+    if (void* const wrong = source != nullptr ? __asan_region_is_poisoned(source, bytes) : nullptr)
+        __asan_loadN(wrong, 1);
+    if (void* const wrong = __asan_region_is_poisoned(to, bytes)) __asan_storeN(wrong, 1);
+#endif
+}
 
 // The first thing that runs on a fresh stack.
 inline void enter_fiber(Context& os_thread) {

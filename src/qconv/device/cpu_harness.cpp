@@ -2,7 +2,7 @@
 // with cpu_runtime.cpp and one kernel source; cpu_runtime.py writes the job and reads what comes back.
 //
 // The job, argv[1], is one fact per line, in any order except that buffers count up from 0 as they come:
-//   grid X Y Z | threads N | shared BYTES | warp N | workers N | seed N
+//   grid X Y Z | threads N | cluster N | shared BYTES | warp N | workers N | seed N
 //   buffer BYTES FILE            allocated at exactly this size, so that one byte past its end is seen
 //   arguments BYTES              the size of the struct that the kernel gets
 //   pointer OFFSET BUFFER BYTES  a pointer in that struct, BYTES into a buffer
@@ -31,9 +31,7 @@ struct Buffer {
 };
 
 struct Job {
-    unsigned grid[3] = {1, 1, 1};
-    unsigned threads = 0, warp = 32, workers = 1, seed = 0;
-    unsigned long shared = 0;
+    qconv_cpu_grid launched = {nullptr, nullptr, nullptr, 0, {1, 1, 1}, 0, 1, 32, 1, 0};
     Buffer arguments = {nullptr, 0};
     std::vector<Buffer> buffers;
     std::vector<std::pair<size_t, std::string>> outputs;
@@ -81,17 +79,19 @@ void read_line(Job& job, const std::string& line) {
     size_t first = 0, index = 0, bytes = 0;
     words >> key;
     if (key == "grid") {
-        words >> job.grid[0] >> job.grid[1] >> job.grid[2];
+        words >> job.launched.grid[0] >> job.launched.grid[1] >> job.launched.grid[2];
     } else if (key == "threads") {
-        words >> job.threads;
+        words >> job.launched.threads;
+    } else if (key == "cluster") {
+        words >> job.launched.cluster;
     } else if (key == "shared") {
-        words >> job.shared;
+        words >> job.launched.shared_bytes;
     } else if (key == "warp") {
-        words >> job.warp;
+        words >> job.launched.warp_size;
     } else if (key == "workers") {
-        words >> job.workers;
+        words >> job.launched.workers;
     } else if (key == "seed") {
-        words >> job.seed;
+        words >> job.launched.seed;
     } else if (key == "buffer" && words >> bytes >> std::ws && std::getline(words, text)) {
         job.buffers.push_back(allocate(bytes));
         load(job.buffers.back(), text);
@@ -122,8 +122,9 @@ int main(int count, char** values) {
         for (std::string line; std::getline(file, line);) read_line(job, line);
 
         char message[1024] = "";
-        if (qconv_cpu_launch(qconv_cpu_entry, job.arguments.data, job.grid, job.threads, job.shared, job.warp,
-                             job.workers, job.seed, message, sizeof message) != 0) {
+        job.launched.entry = qconv_cpu_entry;
+        job.launched.arguments = job.arguments.data;
+        if (qconv_cpu_launch(&job.launched, message, sizeof message) != 0) {
             fprintf(stderr, "%s\n", message);
             return 3;
         }

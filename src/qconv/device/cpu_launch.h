@@ -7,19 +7,24 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "cpu_runtime.h"
 
 namespace {
 
+constexpr unsigned kMaxThreads = 2048, kMaxBlocksOfCluster = 16;  // of a cluster
+
 struct Launch {
     qconv_cpu_entry_t entry = nullptr;
     const void* arguments = nullptr;
+    const qconv_cpu_grid* before = nullptr;
+    std::once_flag before_once;
     unsigned grid[3] = {};
-    unsigned threads = 0, warp_shift = 0, seed = 0;
+    unsigned threads = 0, cluster = 1, warp_shift = 0, seed = 0;
     size_t shared_bytes = 0;
-    uint64_t blocks = 0;
-    std::atomic<uint64_t> next_block{0};
+    uint64_t clusters = 0;
+    std::atomic<uint64_t> next_cluster{0};
     std::atomic<bool> failed{false};
     std::atomic<uint64_t> fibers{0};
     std::mutex message_mutex;
@@ -29,6 +34,21 @@ struct Launch {
         const std::lock_guard<std::mutex> lock(message_mutex);
         if (message.empty()) message = reason;
         failed.store(true, std::memory_order_relaxed);
+    }
+
+    bool is_late() const { return seed % 2 == 0; }
+    unsigned all_threads() const { return cluster * threads; }  // of a cluster
+
+    // Returns when the launch before has ended, whoever asked for it first.
+    void end_before() {
+        std::call_once(before_once, [this] {
+            if (before == nullptr) return;
+            // On a thread of its own: who waits is a fiber with a small stack.
+            std::thread([this] {
+                char text[1024] = "";
+                if (qconv_cpu_launch(before, text, sizeof text) != 0) fail(text);
+            }).join();
+        });
     }
 };
 

@@ -1,8 +1,9 @@
 // Runs GPU-style kernels on the CPU, one fiber per GPU thread: the contract is in cpu_runtime.h.
 //
-// Bottom up: cpu_context.h (a suspended stack), cpu_arena.h (one block's memory), cpu_launch.h (what is to be
-// run), cpu_worker.h (one block in flight: barriers, exchanges, the order of threads), and here the launch,
-// which hands blocks to workers.
+// Bottom up: cpu_context.h (a suspended stack), cpu_arena.h (the memory of a cluster), cpu_launch.h (what is
+// to be run), cpu_engines.h (asynchronous copies and mbarriers), cpu_thread.h (what a thread waits for),
+// cpu_worker.h (one cluster in flight: barriers, exchanges, the order of threads), cpu_cluster.h (what its
+// blocks and asynchronous operations ask of it), and here the launch, which hands clusters to workers.
 //
 // The runtime is never compiled with -fsanitize itself. A sanitizer watches the kernel; the runtime only
 // tells it what fibers, barriers and shared memory are (QCONV_SANITIZE_ADDRESS or QCONV_SANITIZE_THREAD).
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <new>
@@ -18,11 +20,12 @@
 #include <thread>
 #include <vector>
 
-#include "cpu_worker.h"
+#include "cpu_cluster.h"
 
 namespace {
 
 constexpr unsigned long kMaxSharedBytes = 1ul << 30;
+constexpr unsigned kMaxThreadsOfBlock = 1024;
 
 // Workers wait here between launches with their stacks.
 class Pool {
@@ -57,28 +60,56 @@ void work(Launch& launch) {
     }
 }
 
-std::string refuse(const unsigned grid[3], unsigned threads, unsigned long shared_bytes, unsigned warp_size) {
-    if (threads < 1 || threads > kMaxThreads)
-        return std::to_string(threads) + " threads per block; a block has 1 to 1024";
-    if (shared_bytes > kMaxSharedBytes)
-        return std::to_string(shared_bytes) + " bytes of shared memory; the CPU device has 1 GiB per block";
-    if (warp_size != 32 && warp_size != 64)
-        return "warp size " + std::to_string(warp_size) + "; it is 32 or 64";
+std::string refuse(const qconv_cpu_grid& asked) {
+    if (asked.threads < 1 || asked.threads > kMaxThreadsOfBlock)
+        return std::to_string(asked.threads) + " threads per block; a block has 1 to 1024";
+    if (asked.shared_bytes > kMaxSharedBytes)
+        return std::to_string(asked.shared_bytes) +
+               " bytes of shared memory; the CPU device has 1 GiB per block";
+    if (asked.warp_size != 32 && asked.warp_size != 64)
+        return "warp size " + std::to_string(asked.warp_size) + "; it is 32 or 64";
     for (int axis = 0; axis < 3; ++axis)
-        if (grid[axis] == 0)
+        if (asked.grid[axis] == 0)
             return "the grid is 0 along axis " + std::to_string(axis) + "; launch at least one block";
+    if (asked.cluster < 1 || asked.cluster > kMaxBlocksOfCluster || asked.grid[0] % asked.cluster != 0)
+        return "clusters of " + std::to_string(asked.cluster) + " blocks in a grid of " +
+               std::to_string(asked.grid[0]) + "; they have 1 to 16 blocks and divide the grid along axis 0";
+    if (asked.cluster > 1 &&
+        (asked.threads % asked.warp_size != 0 || asked.cluster * asked.threads > kMaxThreads))
+        return "a cluster of " + std::to_string(asked.cluster) + " blocks of " +
+               std::to_string(asked.threads) + " threads; its blocks are whole warps, and it has at most 2048 "
+               "threads";
     return "";
+}
+
+// All clusters, on this thread and on helpers.
+void run(Launch& launch, unsigned workers) {
+    // A cluster maps two areas per thread (a stack and its guard page); Linux allows a process 65530 by
+    // default.
+    if (workers == 0) workers = std::min(std::thread::hardware_concurrency(), 28000 / launch.all_threads());
+    std::vector<std::thread> helpers;
+    try {
+        while (helpers.size() + 1 < workers && helpers.size() + 1 < launch.clusters)
+            helpers.emplace_back(work, std::ref(launch));
+    } catch (const std::system_error&) {
+        // The system gives no more threads. Those that run, this one among them, do all the blocks.
+    }
+    work(launch);
+    for (std::thread& helper : helpers) helper.join();
+    happens_after(&launch);
 }
 
 }  // namespace
 
 extern "C" {
 
-int qconv_cpu_thread(void) { return static_cast<int>(worker->current); }
+int qconv_cpu_thread(void) { return worker->thread_in_block(); }
 
-int qconv_cpu_block(int axis) { return static_cast<int>(worker->block[axis]); }
+int qconv_cpu_block(int axis) {
+    return static_cast<int>(worker->block[axis] + (axis == 0 ? worker->rank() : 0));
+}
 
-void* qconv_cpu_shared(void) { return worker->shared; }
+void* qconv_cpu_shared(void) { return worker->shared().of(worker->rank()); }
 
 void qconv_cpu_barrier(int line) { worker->barrier(line); }
 
@@ -90,43 +121,72 @@ const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int 
     return worker->exchange(value, bytes, line);
 }
 
-void qconv_cpu_wait_to_be_told(const void* object, int line) { worker->wait_to_be_told(object, line); }
+void qconv_cpu_cluster_arrive(int line) { worker->arrive_at_cluster(line); }
 
-void qconv_cpu_tell(const void* object) { worker->tell(object); }
+void qconv_cpu_cluster_wait(int line) { worker->wait_for_cluster(line); }
+
+void* qconv_cpu_in_block(const void* address, int block, int line) {
+    return worker->in_block(address, static_cast<unsigned>(block), line);
+}
+
+void qconv_cpu_mbarrier_init(void* mbarrier, int line) { worker->init(mbarrier, line); }
+
+void qconv_cpu_mbarrier_expect(void* mbarrier, unsigned bytes, int line) {
+    worker->expect(mbarrier, bytes, line);
+}
+
+void qconv_cpu_mbarrier_wait(void* mbarrier, unsigned phase, int line) {
+    worker->wait(mbarrier, phase, line);
+}
+
+void qconv_cpu_copy_bulk(void* to, const void* from, unsigned bytes, void* mbarrier, int line) {
+    if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16 != 0)
+        worker->fail("a copy in bulk whose addresses or size 16 does not divide", line);
+    worker->copy({static_cast<char*>(to), static_cast<const char*>(from), bytes, {}}, mbarrier, line);
+}
+
+void qconv_cpu_store_async(void* to, const void* value, unsigned bytes, void* mbarrier, int line) {
+    if ((bytes != 4 && bytes != 8 && bytes != 16) || reinterpret_cast<uintptr_t>(to) % bytes != 0)
+        worker->fail("an asynchronous store of other than 4, 8 or 16 bytes, or to an odd address", line);
+    Copy copy = {static_cast<char*>(to), nullptr, bytes, {}};
+    memcpy(copy.value, value, bytes);
+    worker->copy(copy, mbarrier, line);
+}
+
+void qconv_cpu_use_async_proxy(void) { worker->engines().watch(); }
+
+void qconv_cpu_fence_proxy_async(void) { worker->engines().fence(worker->current, worker->rank()); }
+
+const void* qconv_cpu_async_proxy_view(const void* address) { return worker->engines().view(address); }
+
+void qconv_cpu_add(int* address, int value) { worker->add(address, value); }
+
+void qconv_cpu_publish(void) { worker->publish(worker->current); }
+
+void qconv_cpu_wait_on_dependency(void) { worker->wait_on_dependency(); }
 
 void qconv_cpu_fail(const char* what, int line) { worker->fail(what, line); }
 
-int qconv_cpu_defers_copies(void) { return worker->defers_copies(); }
+int qconv_cpu_defers_copies(void) { return worker->engines().late(); }
 
-int qconv_cpu_threads(void) { return worker->threads(); }
-
-int qconv_cpu_launch(qconv_cpu_entry_t entry, const void* arguments, const unsigned grid[3], unsigned threads,
-                     unsigned long shared_bytes, unsigned warp_size, unsigned workers, unsigned seed,
-                     char* message, unsigned long message_bytes) {
+int qconv_cpu_launch(const qconv_cpu_grid* asked, char* message, unsigned long message_bytes) {
     Launch launch;
-    launch.message = refuse(grid, threads, shared_bytes, warp_size);
+    launch.message = refuse(*asked);
     if (launch.message.empty()) {
-        launch.entry = entry;
-        launch.arguments = arguments;
-        for (int axis = 0; axis < 3; ++axis) launch.grid[axis] = grid[axis];
-        launch.threads = threads;
-        launch.warp_shift = warp_size == 32 ? 5 : 6;
-        launch.seed = seed;
-        launch.shared_bytes = shared_bytes;
-        launch.blocks = static_cast<uint64_t>(grid[0]) * grid[1] * grid[2];
-        // A block maps two areas per thread (a stack and its guard page); Linux allows a process 65530 by
-        // default.
-        if (workers == 0) workers = std::min(std::thread::hardware_concurrency(), 28000 / threads);
-        std::vector<std::thread> helpers;
-        try {
-            while (helpers.size() + 1 < workers && helpers.size() + 1 < launch.blocks)
-                helpers.emplace_back(work, std::ref(launch));
-        } catch (const std::system_error&) {
-            // The system gives no more threads. Those that run, this one among them, do all the blocks.
-        }
-        work(launch);
-        for (std::thread& helper : helpers) helper.join();
-        happens_after(&launch);
+        launch.entry = asked->entry;
+        launch.arguments = asked->arguments;
+        launch.before = asked->before;
+        for (int axis = 0; axis < 3; ++axis) launch.grid[axis] = asked->grid[axis];
+        launch.threads = asked->threads;
+        launch.cluster = asked->cluster;
+        launch.warp_shift = asked->warp_size == 32 ? 5 : 6;
+        launch.seed = asked->seed;
+        launch.shared_bytes = asked->shared_bytes;
+        launch.clusters =
+            static_cast<uint64_t>(asked->grid[0]) * asked->grid[1] * asked->grid[2] / asked->cluster;
+        if (!launch.is_late()) launch.end_before();
+        run(launch, asked->workers);
+        launch.end_before();
     }
     if (launch.message.empty()) return 0;
     if (message_bytes > 0) snprintf(message, message_bytes, "%s", launch.message.c_str());

@@ -3,9 +3,10 @@
 // runtime, its test kernels and the harness are compiled against.
 //
 // A kernel is `extern "C" void NAME_entry(const void* arguments)`; every thread of every block runs it once.
-// Each thread is a fiber. A block lives on one OS thread from start to end and its fibers take turns there;
-// several blocks are in flight, one per worker. A thread that spins until another thread of its block writes
-// something therefore hangs: threads of a block meet at barriers and warp exchanges, or wait to be told.
+// Each thread is a fiber. A cluster, by default of one block, lives on one OS thread from start to end and
+// its fibers take turns there; several clusters are in flight, one per worker. A thread that spins until
+// another thread of its cluster writes something therefore hangs: they meet at barriers, mbarriers and warp
+// exchanges.
 #pragma once
 
 extern "C" {
@@ -36,34 +37,71 @@ void qconv_cpu_barrier_of_team(int team, int threads, int line);
 // of lanes that do not exist are unspecified.
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
 
-// Lets others run until one of them tells of `object`. Nothing is ordered by it, and it says nothing of what
-// `object` is then: a thread looks, and waits again.
-void qconv_cpu_wait_to_be_told(const void* object, int line);
-void qconv_cpu_tell(const void* object);
+// The barrier of a cluster in two halves, which every thread of all its blocks executes by turns.
+void qconv_cpu_cluster_arrive(int line);
+void qconv_cpu_cluster_wait(int line);
+// Where another block of the cluster has what this one has at an address of its shared memory.
+void* qconv_cpu_in_block(const void* address, int block, int line);
 
-// Ends the launch with a message: what this thread did wrong at this line, where a GPU would not say anything.
-// Does not return.
+// An mbarrier lies at an address of shared memory. One arrival and all bytes that it expects complete a
+// phase. `phase` counts them from 0; a wait is for the latest that is complete or the one after, since
+// hardware, which has its parity, tells no others apart.
+void qconv_cpu_mbarrier_init(void* mbarrier, int line);
+void qconv_cpu_mbarrier_expect(void* mbarrier, unsigned bytes, int line);
+void qconv_cpu_mbarrier_wait(void* mbarrier, unsigned phase, int line);
+// cp.async.bulk by one thread: multiples of 16 bytes, read and written by the async proxy; and st.async of 4,
+// 8 or 16 bytes, whose value is taken at once. The mbarrier, of the block that they go to, counts them.
+void qconv_cpu_copy_bulk(void* to, const void* from, unsigned bytes, void* mbarrier, int line);
+void qconv_cpu_store_async(void* to, const void* value, unsigned bytes, void* mbarrier, int line);
+
+// The async proxy sees what a thread wrote to shared memory behind that thread's next fence. For this, every
+// thread of a kernel that uses it says so before it writes anything. What the proxy has itself written all
+// see.
+void qconv_cpu_use_async_proxy(void);
+void qconv_cpu_fence_proxy_async(void);
+// Where the bytes are that the async proxy finds at an address.
+const void* qconv_cpu_async_proxy_view(const void* address);
+
+// In a late launch: a relaxed addition to device memory, which other blocks see behind this thread's next
+// `publish`, or its end.
+void qconv_cpu_add(int* address, int value);
+void qconv_cpu_publish(void);
+
+// griddepcontrol.wait: returns when the launch before has ended.
+void qconv_cpu_wait_on_dependency(void);
+
+// Ends the launch with a message: what this thread did wrong at this line, where a GPU would not say
+// anything. Does not return.
 void qconv_cpu_fail(const char* what, int line);
 
-// Whether an asynchronous copy happens no earlier than the wait for it, and otherwise at once: the two ends of
-// what a GPU may do. It is the same for all of a launch.
+// Whether the launch is a late one: asynchronous operations happen no earlier than a wait asks for them, and
+// what has to be made visible is not before it is. Otherwise all of it happens at once: the two ends of what
+// a GPU may do.
 int qconv_cpu_defers_copies(void);
-// Of the launch, a block.
-int qconv_cpu_threads(void);
 
-// Runs a grid and returns when all blocks are done.
+// What is launched.
 //   threads    per block, 1..1024
+//   cluster    neighbouring blocks along x that are one, up to 16 and to 2048 threads
 //   warp_size  32 or 64
-//   workers    blocks in flight; 0: one per core
+//   workers    clusters in flight; 0: one per core
 //   seed       the order of threads between two barriers. 0: ascending, each as far as it can; 1: descending,
 //              and the blocks too; others: a pseudo-random order per phase, the same for the same seed and
-//              block. Even: asynchronous copies are deferred; odd: they happen at once
+//              block. Even: late; odd: early
+//   before     null, or the launch in front of it on the stream, with which it overlaps: if it is late, that
+//              one is not run before a thread waits on it, or before the end; otherwise first
+typedef struct qconv_cpu_grid {
+    qconv_cpu_entry_t entry;
+    const void* arguments;
+    const struct qconv_cpu_grid* before;
+    unsigned long shared_bytes;
+    unsigned grid[3], threads, cluster, warp_size, workers, seed;
+} qconv_cpu_grid;
+
+// Runs a grid and returns when all blocks are done.
 // Returns 0, or nonzero with a readable `message` when the request is invalid, memory is short, or threads
 // diverged: the block's threads (or a warp's lanes) wait at different lines, or some have returned while
 // others wait. After a divergence no further block is started, the fibers of that block are abandoned where
 // they stand, and global memory holds whatever was written. Safe to call from several OS threads at once.
-int qconv_cpu_launch(qconv_cpu_entry_t entry, const void* arguments, const unsigned grid[3], unsigned threads,
-                     unsigned long shared_bytes, unsigned warp_size, unsigned workers, unsigned seed,
-                     char* message, unsigned long message_bytes);
+int qconv_cpu_launch(const qconv_cpu_grid* launched, char* message, unsigned long message_bytes);
 
 }  // extern "C"

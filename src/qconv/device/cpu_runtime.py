@@ -52,7 +52,16 @@ _JOB_EXIT_CODE = 2  # of the harness when the job is wrong
 _RUNTIME_EXIT_CODE = 3  # of the harness when the runtime reports an error
 
 _HERE = Path(__file__).parent
-_HEADERS = ("cpu_runtime.h", "cpu_context.h", "cpu_arena.h", "cpu_launch.h", "cpu_worker.h")
+_HEADERS = (
+    "cpu_runtime.h",
+    "cpu_context.h",
+    "cpu_launch.h",
+    "cpu_arena.h",
+    "cpu_engines.h",
+    "cpu_thread.h",
+    "cpu_worker.h",
+    "cpu_cluster.h",
+)
 
 
 @dataclass(frozen=True)
@@ -192,6 +201,19 @@ def _is_whole(built: Path) -> bool:
     return False
 
 
+class LaunchedGrid(ctypes.Structure):
+    """`qconv_cpu_grid` of cpu_runtime.h."""
+
+
+LaunchedGrid._fields_ = [
+    ("entry", ctypes.c_void_p),
+    ("arguments", ctypes.c_void_p),
+    ("before", ctypes.POINTER(LaunchedGrid)),
+    ("shared_bytes", ctypes.c_ulong),
+    ("grid", ctypes.c_uint * 3),
+    *((name, ctypes.c_uint) for name in ("threads", "cluster", "warp_size", "workers", "seed")),
+]
+
 _runtime: ctypes.CDLL | None = None
 _runtime_lock = threading.Lock()
 
@@ -207,16 +229,7 @@ def runtime_library(cache: Path) -> ctypes.CDLL:
             if not _is_whole(path):
                 _compile(find_compiler(), files, flags, path)
             library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-            library.qconv_cpu_launch.argtypes = [
-                ctypes.c_void_p,
-                ctypes.c_void_p,
-                ctypes.c_uint * 3,
-                ctypes.c_uint,
-                ctypes.c_ulong,
-                *[ctypes.c_uint] * 3,
-                ctypes.c_char_p,
-                ctypes.c_ulong,
-            ]
+            library.qconv_cpu_launch.argtypes = [ctypes.POINTER(LaunchedGrid), ctypes.c_char_p, ctypes.c_ulong]
             library.qconv_cpu_launch.restype = ctypes.c_int
             _runtime = library
         return _runtime
@@ -229,6 +242,7 @@ def launch(
     threads: int,
     shared_bytes: int,
     *,
+    cluster: int = 1,
     warp_size: int = 32,
     workers: int = 0,
     seed: int = 0,
@@ -237,23 +251,31 @@ def launch(
 
     Raises `LaunchError` when the runtime reports an error, such as a divergent barrier.
     """
+    run_grid(launched_grid(entry, arguments, grid, threads, shared_bytes, cluster, warp_size, workers, seed))
+
+
+def launched_grid(
+    entry: int,
+    arguments: ctypes.Array[Any] | ctypes.Structure,
+    grid: Grid,
+    threads: int,
+    shared_bytes: int,
+    cluster: int = 1,
+    warp_size: int = 32,
+    workers: int = 0,
+    seed: int = 0,
+) -> LaunchedGrid:
+    """What `run_grid` runs; `arguments` have to live as long."""
+    _require_unsigned((*grid, threads, shared_bytes, cluster, warp_size, workers, seed))
+    sizes = (grid, threads, cluster, warp_size, workers, seed)
+    return LaunchedGrid(entry, ctypes.addressof(arguments), None, shared_bytes, *sizes)
+
+
+def run_grid(launched: LaunchedGrid) -> None:
     if _runtime is None:
         raise RuntimeError("the CPU runtime is not loaded; call runtime_library(cache) and then load kernels")
-    _require_unsigned((*grid, threads, shared_bytes, warp_size, workers, seed))
     message = ctypes.create_string_buffer(1024)
-    status = _runtime.qconv_cpu_launch(
-        entry,
-        ctypes.addressof(arguments),
-        (ctypes.c_uint * 3)(*grid),
-        threads,
-        shared_bytes,
-        warp_size,
-        workers,
-        seed,
-        message,
-        len(message),
-    )
-    if status != 0:
+    if _runtime.qconv_cpu_launch(launched, message, len(message)) != 0:
         raise LaunchError(message.value.decode(errors="replace"))
 
 
@@ -274,6 +296,7 @@ def run_sanitized(
     grid: Grid,
     threads: int,
     shared_bytes: int,
+    cluster: int = 1,
     warp_size: int = 32,
     workers: int = 2,
     seed: int = 0,
@@ -286,7 +309,7 @@ def run_sanitized(
     missing barriers and for blocks that write the same bytes, whatever the order they happened to run in.
     `buffers` are copied to memory of exactly their size; `outputs` are the indices of those to return.
     """
-    _require_unsigned((*grid, threads, shared_bytes, warp_size, workers, seed))
+    _require_unsigned((*grid, threads, shared_bytes, cluster, warp_size, workers, seed))
     if not kernel.isidentifier():
         raise ValueError(f"kernel is {kernel!r}; it has to be the name of a C function without its _entry")
     executable = _sanitized_executable(source, kernel, sanitizer, cache)
@@ -294,6 +317,7 @@ def run_sanitized(
         f"grid {grid[0]} {grid[1]} {grid[2]}",
         f"threads {threads}",
         f"shared {shared_bytes}",
+        f"cluster {cluster}",
         f"warp {warp_size}",
         f"workers {workers}",
         f"seed {seed}",

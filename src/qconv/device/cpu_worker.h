@@ -1,5 +1,5 @@
-// The worker that runs a launch's blocks one after the other: the order of threads, barriers, warp exchanges,
-// and what is said when they diverge. Private to cpu_runtime.cpp.
+// The worker that runs a launch's clusters one after the other: the order of threads, barriers, mbarriers,
+// warp exchanges. Private to cpu_runtime.cpp.
 #pragma once
 
 #include <atomic>
@@ -12,11 +12,13 @@
 
 #include "cpu_arena.h"
 #include "cpu_context.h"
+#include "cpu_engines.h"
 #include "cpu_launch.h"
+#include "cpu_thread.h"
 
 namespace {
 
-constexpr unsigned kMaxThreads = 1024, kMaxTeams = 15;
+constexpr unsigned kMaxTeams = 15;
 // ThreadSanitizer takes a third of a millisecond to make a fiber. After this many in a launch they are kept
 // from block to block; then races between two blocks are seen only where the blocks have different workers.
 constexpr unsigned kFreshFibers = 4096;
@@ -30,72 +32,68 @@ inline void deposit(char* slot, const void* value, size_t bytes) {
     memcpy(slot, value, bytes);
 }
 
-enum class State : uint8_t { kNew, kRunning, kBarrier, kExchange, kTold, kReturned };
-
-struct Thread {
-    Context context;
-    const void* object;  // which it waits to be told of
-    int line;            // where it waits
-    uint16_t bytes;      // what it deposits
-    uint16_t stack;
-    State state;
-};
-
-struct Warp {
-    unsigned arrived, lanes, parity;
-    int line;
-    uint16_t bytes;
-    bool mixed;  // a later lane disagrees with the first on line or bytes
-};
-
-// Where the threads of a block meet, or those of one of its teams.
-struct Meeting {
-    unsigned waiting, phase;
-    int line;
-    bool mixed;  // a later thread disagrees with the first on the line
-};
-
-// One block in flight. The ready threads form a stack: a finished exchange puts its lanes on top, so that a
-// warp runs as far as it can before the next one, which is the order that shows missing barriers.
+// One cluster in flight, mostly of one block. The ready threads form a stack: a finished exchange puts its
+// lanes on top, so that a warp runs as far as it can before the next one, and a block before the next, which
+// is the order that shows missing barriers.
 class Worker {
   public:
     void run(Launch& launch);
-    void barrier(int line) { meet(0, 0, launch_->threads, line); }
+    void barrier(int line) { meet(rank(), rank() * launch_->threads, launch_->threads, line); }
     void barrier_of_team(unsigned team, unsigned threads, int line);
+    void arrive_at_cluster(int line);
+    void wait_for_cluster(int line);
     const void* exchange(const void* value, size_t bytes, int line);
-    void wait_to_be_told(const void* object, int line);
-    void tell(const void* object);
-    [[noreturn]] void fail(const char* what, int line);
-    int threads() const { return static_cast<int>(launch_->threads); }
-    bool defers_copies() const { return launch_->seed % 2 == 0; }
+    void* in_block(const void* address, unsigned block, int line);
+    void init(void* mbarrier, int line);
+    void expect(void* mbarrier, unsigned bytes, int line);
+    void wait(const void* mbarrier, unsigned phase, int line);
+    void copy(const Copy& copy, const void* mbarrier, int line);
+    void add(int* address, int value);
+    void publish(unsigned thread);
+    void wait_on_dependency();
+    [[noreturn]] void fail(const std::string& what, int line);
+    unsigned rank() const { return launch_->cluster == 1 ? 0 : current / launch_->threads; }
+    int thread_in_block() const {
+        return static_cast<int>(launch_->cluster == 1 ? current : current % launch_->threads);
+    }
+    const Shared& shared() const { return arena_.shared(); }
+    Engines& engines() { return engines_; }
     void run_threads();  // on a fiber: the threads that its stack serves, one after the other
 
-    unsigned current = 0;  // the thread whose turn it is
-    unsigned block[3] = {};
-    char* shared = nullptr;
+    unsigned current = 0;    // the thread of the cluster whose turn it is
+    unsigned block[3] = {};  // the cluster's first
 
   private:
-    void run_block(uint64_t linear);
+    void run_cluster(uint64_t linear);
+    void begin_threads();
     void meet(unsigned index, unsigned first, unsigned count, int line);
     void ready(unsigned first, unsigned count);
     void ready_warp(unsigned warp);
+    void ready_those(State state, const void* mbarrier);
+    void wake(Mbarrier& barrier, unsigned phases_before);
+    Mbarrier& mbarrier_at(const void* address, int line);
     void start(unsigned thread);
     void suspend();
+    void go_on();
+    void end_thread();
     [[noreturn]] void abandon_block();
     [[noreturn]] void report_deadlock();
-    std::string describe(unsigned first, unsigned count, const char* unit) const;
-    std::string position() const;
+    std::string position(unsigned of_cluster) const;
 
     Launch* launch_ = nullptr;
     Arena arena_;
+    Engines engines_;
     Context main_{};  // the OS thread's own stack
     Random random_{0};
     char* deposits_ = nullptr;
     unsigned ready_count_ = 0, free_count_ = 0, returned_ = 0;
-    Meeting meetings_[1 + kMaxTeams] = {};  // the block's, then the teams'
+    unsigned returned_of_[kMaxBlocksOfCluster];
+    Meeting meetings_[kMaxBlocksOfCluster + kMaxTeams] = {};  // of the blocks, then of the teams
+    Meeting of_cluster_{};
     uint16_t ready_[kMaxThreads], free_stacks_[kMaxThreads];
     Warp warps_[kMaxThreads / 32];
     Thread threads_[kMaxThreads] = {};
+    std::vector<Addition> additions_[kMaxThreads];
 };
 
 // The worker that runs on this OS thread. One pointer fits in the static TLS space that glibc keeps for
@@ -113,52 +111,69 @@ void Worker::run(Launch& launch) {
     adopt_os_thread(main_);
     worker = this;
     while (!launch.failed.load(std::memory_order_relaxed)) {
-        const uint64_t turn = launch.next_block.fetch_add(1, std::memory_order_relaxed);
-        if (turn >= launch.blocks) break;
-        if (!arena_.reserve(launch.threads, launch.shared_bytes)) {
+        const uint64_t turn = launch.next_cluster.fetch_add(1, std::memory_order_relaxed);
+        if (turn >= launch.clusters) break;
+        if (!arena_.reserve(launch.all_threads(), launch.shared_bytes, launch.cluster)) {
             launch.fail(std::string("cannot map the stacks and shared memory of a block: ") +
                         strerror(errno) +
                         "; use fewer workers, or raise vm.max_map_count (two mappings per thread)");
             break;
         }
-        run_block(launch.seed == 1 ? launch.blocks - 1 - turn : turn);
+        run_cluster(launch.seed == 1 ? launch.clusters - 1 - turn : turn);
+        engines_.end();
         if (kThreadSanitizer) arena_.release();
     }
     for (Thread& thread : threads_) drop_fiber(thread.context);
     worker = nullptr;
 }
 
-void Worker::run_block(uint64_t linear) {
+void Worker::run_cluster(uint64_t linear) {
     const Launch& launch = *launch_;
-    block[0] = static_cast<unsigned>(linear % launch.grid[0]);
-    block[1] = static_cast<unsigned>(linear / launch.grid[0] % launch.grid[1]);
-    block[2] = static_cast<unsigned>(linear / launch.grid[0] / launch.grid[1]);
+    const unsigned clusters_x = launch.grid[0] / launch.cluster;
+    block[0] = static_cast<unsigned>(linear % clusters_x) * launch.cluster;
+    block[1] = static_cast<unsigned>(linear / clusters_x % launch.grid[1]);
+    block[2] = static_cast<unsigned>(linear / clusters_x / launch.grid[1]);
     random_.state = linear * 0xD1342543DE82EF95u + launch.seed;
-    shared = arena_.shared();
     deposits_ = arena_.deposits();
-    const int poison = 0xCD ^ static_cast<int>(random_.next() & 0x3F);  // never 0: the top bits stay
-    memset(shared, poison, launch.shared_bytes);
-
-    const unsigned warp_size = 1u << launch.warp_shift;
-    for (unsigned first = 0; first < launch.threads; first += warp_size) {
-        const unsigned rest = launch.threads - first;
-        warps_[first >> launch.warp_shift] = Warp{0, rest < warp_size ? rest : warp_size, 0, 0, 0, false};
+    for (unsigned rank = 0; rank < launch.cluster; ++rank) {
+        const int poison = 0xCD ^ static_cast<int>(random_.next() & 0x3F);  // never 0: the top bits stay
+        memset(shared().of(rank), poison, launch.shared_bytes);
     }
-    const bool keep_fibers =
-        launch_->fibers.fetch_add(launch.threads, std::memory_order_relaxed) >= kFreshFibers;
-    for (unsigned thread = 0; thread < launch.threads; ++thread) {
-        threads_[thread].state = State::kNew;
-        free_stacks_[thread] = static_cast<uint16_t>(launch.threads - 1 - thread);
-        renew_fiber(threads_[thread].context, keep_fibers, block, thread);
+    engines_.begin(shared(), launch.is_late());
+    begin_threads();
+    // Each block as far as it can before the next, whichever is first.
+    const unsigned first = launch.seed < 2 ? 0 : random_.below(launch.cluster);
+    for (unsigned i = 0; i < launch.cluster; ++i) {
+        const unsigned rank = launch.seed == 0 ? launch.cluster - 1 - i : (i + first) % launch.cluster;
+        ready(rank * launch.threads, launch.threads);
     }
-    free_count_ = launch.threads;
-    returned_ = ready_count_ = 0;
-    for (Meeting& meeting : meetings_) meeting = Meeting{};
-    ready(0, launch.threads);
     current = ready_[--ready_count_];
     start(current);
     happens_before(this);
     switch_context(main_, threads_[current].context);
+}
+
+void Worker::begin_threads() {
+    const Launch& launch = *launch_;
+    const unsigned warp_size = 1u << launch.warp_shift, threads = launch.all_threads();
+    for (unsigned first = 0; first < threads; first += warp_size) {
+        const unsigned rest = threads - first;
+        warps_[first >> launch.warp_shift] = Warp{0, rest < warp_size ? rest : warp_size, 0, 0, 0, false};
+    }
+    const bool keep_fibers = launch_->fibers.fetch_add(threads, std::memory_order_relaxed) >= kFreshFibers;
+    for (unsigned thread = 0; thread < threads; ++thread) {
+        threads_[thread].state = State::kNew;
+        threads_[thread].has_arrived = false;
+        additions_[thread].clear();
+        free_stacks_[thread] = static_cast<uint16_t>(threads - 1 - thread);
+        const unsigned of_thread[3] = {block[0] + thread / launch.threads, block[1], block[2]};
+        renew_fiber(threads_[thread].context, keep_fibers, of_thread, thread % launch.threads);
+    }
+    free_count_ = threads;
+    returned_ = ready_count_ = 0;
+    std::fill_n(returned_of_, launch.cluster, 0u);
+    for (Meeting& meeting : meetings_) meeting = Meeting{};
+    of_cluster_ = Meeting{};
 }
 
 // The last thread of the ready stack runs first.
@@ -190,9 +205,36 @@ void Worker::start(unsigned thread) {
     prepare(threads_[thread].context, arena_.stack(stack), Arena::stack_bytes(stack), run_fiber);
 }
 
+// Puts on the ready stack who waits like that.
+inline void Worker::ready_those(State state, const void* mbarrier) {
+    for (unsigned thread = 0; thread < launch_->all_threads(); ++thread) {
+        const Thread& waiting = threads_[thread];
+        if (waiting.state != state || (mbarrier != nullptr && waiting.mbarrier != mbarrier)) continue;
+        threads_[thread].state = State::kRunning;
+        ready(thread, 1);
+    }
+}
+
+// Nobody is ready: what threads wait for has to happen at last.
+void Worker::go_on() {
+    while (ready_count_ == 0) {
+        unsigned phases = 0;
+        Mbarrier* const landed = engines_.land(random_, phases);
+        if (landed != nullptr) {
+            wake(*landed, phases);
+            continue;
+        }
+        ready_those(State::kDependency, nullptr);
+        if (ready_count_ == 0) report_deadlock();
+        launch_->end_before();
+        if (launch_->failed.load(std::memory_order_relaxed)) abandon_block();
+    }
+}
+
 // Lets others run until this thread is on top of the ready stack.
 inline void Worker::suspend() {
-    if (ready_count_ == 0) report_deadlock();
+    engines_.note_writes(current, rank());
+    if (ready_count_ == 0) go_on();
     const unsigned self = current, next = ready_[--ready_count_];
     if (next != self) {
         current = next;
@@ -209,11 +251,10 @@ void Worker::run_threads() {
     happens_after(this);
     for (;;) {
         launch_->entry(launch_->arguments);
+        end_thread();
         Thread& self = threads_[current];
-        self.state = State::kReturned;
-        happens_before(launch_);
-        if (++returned_ == launch_->threads) switch_context(self.context, main_, true);
-        if (ready_count_ == 0) report_deadlock();
+        if (returned_ == launch_->all_threads()) switch_context(self.context, main_, true);
+        if (ready_count_ == 0) go_on();
         Thread& next = threads_[current = ready_[--ready_count_]];
         if (next.state == State::kNew && !kThreadSanitizer) {
             next.state = State::kRunning;
@@ -224,6 +265,27 @@ void Worker::run_threads() {
         if (next.state == State::kNew) start(current);
         if (!kThreadSanitizer) free_stacks_[free_count_++] = self.stack;
         switch_context(self.context, next.context, true);
+    }
+}
+
+// What a block leaves behind it when its last thread returns: nothing that is still to land.
+void Worker::end_thread() {
+    publish(current);
+    engines_.note_writes(current, rank());
+    threads_[current].state = State::kReturned;
+    happens_before(launch_);
+    ++returned_;
+    if (++returned_of_[rank()] < launch_->threads) return;
+    const char* const begin = shared().of(rank());
+    if (engines_.is_busy(begin, begin + shared().bytes)) {
+        launch_->fail("block " + position(rank()) +
+                      " ends while bytes are on their way to or from its shared memory");
+        abandon_block();
+    }
+    if (returned_ == launch_->all_threads() && engines_.expects_bytes()) {
+        launch_->fail("at the end of block " + position(0) +
+                      " bytes are missing that an mbarrier expects, or came that it did not expect");
+        abandon_block();
     }
 }
 
@@ -249,9 +311,10 @@ inline void Worker::meet(unsigned index, unsigned first, unsigned count, int lin
 }
 
 inline void Worker::barrier_of_team(unsigned team, unsigned threads, int line) {
-    if (threads == 0 || launch_->threads % threads != 0 || current / threads != team || team >= kMaxTeams)
+    if (threads == 0 || launch_->threads % threads != 0 || current / threads != team || team >= kMaxTeams ||
+        launch_->cluster != 1)
         fail("a barrier of a team that this thread is not of", line);
-    meet(1 + team, team * threads, threads, line);
+    meet(kMaxBlocksOfCluster + team, team * threads, threads, line);
 }
 
 inline const void* Worker::exchange(const void* value, size_t bytes, int line) {
@@ -289,25 +352,9 @@ inline const void* Worker::exchange(const void* value, size_t bytes, int line) {
     return deposits;
 }
 
-inline void Worker::wait_to_be_told(const void* object, int line) {
-    Thread& self = threads_[current];
-    self.state = State::kTold;
-    self.object = object;
-    self.line = line;
-    suspend();
-}
-
-inline void Worker::tell(const void* object) {
-    for (unsigned thread = 0; thread < launch_->threads; ++thread) {
-        if (threads_[thread].state != State::kTold || threads_[thread].object != object) continue;
-        threads_[thread].object = nullptr;
-        ready(thread, 1);
-    }
-}
-
-void Worker::fail(const char* what, int line) {
-    launch_->fail("line " + std::to_string(line) + ", thread " + std::to_string(current) + " of block " +
-                  position() + ": " + what);
+void Worker::fail(const std::string& what, int line) {
+    launch_->fail("line " + std::to_string(line) + ", thread " + std::to_string(thread_in_block()) +
+                  " of block " + position(rank()) + ": " + what);
     abandon_block();
 }
 
@@ -318,55 +365,23 @@ void Worker::abandon_block() {
 
 // No thread can go on, or all have arrived and disagree.
 void Worker::report_deadlock() {
+    const unsigned threads = launch_->all_threads(), warps = ((threads - 1) >> launch_->warp_shift) + 1;
     unsigned warp = current >> launch_->warp_shift;
-    const unsigned warps = ((launch_->threads - 1) >> launch_->warp_shift) + 1;
     if (warps_[warp].arrived < warps_[warp].lanes)
         for (warp = 0; warp < warps && warps_[warp].arrived == 0;) ++warp;
     if (warp < warps)
-        launch_->fail("divergent warp exchange in block " + position() + ", warp " + std::to_string(warp) +
-                      ": " + describe(warp << launch_->warp_shift, warps_[warp].lanes, " lanes"));
+        launch_->fail("divergent warp exchange in block " + position(rank()) + ", warp " +
+                      std::to_string(warp) + ": " +
+                      describe(threads_ + (warp << launch_->warp_shift), warps_[warp].lanes, " lanes"));
     else
-        launch_->fail("divergent barrier in block " + position() + ": " +
-                      describe(0, launch_->threads, " threads"));
+        launch_->fail("divergent barrier in block " + position(0) + ": " +
+                      describe(threads_, threads, " threads"));
     abandon_block();
 }
 
-std::string Worker::position() const {
-    return "(" + std::to_string(block[0]) + "," + std::to_string(block[1]) + "," + std::to_string(block[2]) +
-           ")";
-}
-
-// "32 of 64 threads wait at line 120, 32 have returned"
-std::string Worker::describe(unsigned first, unsigned count, const char* unit) const {
-    struct Group {
-        std::string what;
-        unsigned count;
-    };
-    std::vector<Group> groups;
-    unsigned returned = 0;
-    for (unsigned index = first; index < first + count; ++index) {
-        const Thread& thread = threads_[index];
-        if (thread.state == State::kReturned) {
-            ++returned;
-            continue;
-        }
-        std::string what = thread.state == State::kTold ? " wait to be told at line " : " wait at line ";
-        what += std::to_string(thread.line);
-        if (thread.state == State::kExchange)
-            what += " to exchange " + std::to_string(thread.bytes) + " bytes";
-        size_t group = 0;
-        while (group < groups.size() && groups[group].what != what) ++group;
-        if (group == groups.size()) groups.push_back({what, 0});
-        ++groups[group].count;
-    }
-    if (returned > 0) groups.push_back({" have returned", returned});
-    std::string text;
-    for (const Group& group : groups) {
-        text += (text.empty() ? "" : ", ") + std::to_string(group.count);
-        if (&group == &groups[0]) text += " of " + std::to_string(count) + unit;
-        text += group.what;
-    }
-    return text;
+std::string Worker::position(unsigned of_cluster) const {
+    return "(" + std::to_string(block[0] + of_cluster) + "," + std::to_string(block[1]) + "," +
+           std::to_string(block[2]) + ")";
 }
 
 }  // namespace

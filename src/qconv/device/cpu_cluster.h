@@ -1,0 +1,114 @@
+// What the blocks of a cluster and what asynchronous operations ask of the worker: the barrier of the
+// cluster, mbarriers and the copies that they count; and what launches and blocks make visible to each other.
+// Private to cpu_runtime.cpp.
+#pragma once
+
+#include <string>
+
+#include "cpu_worker.h"
+
+namespace {
+
+inline void Worker::arrive_at_cluster(int line) {
+    Thread& self = threads_[current];
+    if (self.has_arrived) fail("a second arrival at the barrier of the cluster before a wait", line);
+    self.has_arrived = true;
+    self.cluster_phase = of_cluster_.phase;
+    happens_before(arena_.meeting(2 * (kMaxBlocksOfCluster + kMaxTeams) + (self.cluster_phase & 1)));
+    if (++of_cluster_.waiting < launch_->all_threads()) return;
+    of_cluster_.waiting = 0;
+    ++of_cluster_.phase;
+    ready_those(State::kCluster, nullptr);
+}
+
+inline void Worker::wait_for_cluster(int line) {
+    Thread& self = threads_[current];
+    if (!self.has_arrived) fail("a wait for the cluster without an arrival", line);
+    self.has_arrived = false;
+    if (of_cluster_.phase == self.cluster_phase) {
+        self.state = State::kCluster;
+        self.line = line;
+        suspend();
+    }
+    happens_after(arena_.meeting(2 * (kMaxBlocksOfCluster + kMaxTeams) + (self.cluster_phase & 1)));
+}
+
+inline void* Worker::in_block(const void* address, unsigned block, int line) {
+    if (block >= launch_->cluster || shared().block_of(address) != static_cast<int>(rank()))
+        fail("block " + std::to_string(block) + " of the cluster has no such address in its shared memory",
+             line);
+    return shared().of(block) + (static_cast<const char*>(address) - shared().of(rank()));
+}
+
+inline Mbarrier& Worker::mbarrier_at(const void* address, int line) {
+    Mbarrier* const barrier = engines_.at(address);
+    if (barrier == nullptr) fail("nobody has initialised an mbarrier there", line);
+    observe_read(address, sizeof(uint64_t));
+    return *barrier;
+}
+
+inline void Worker::wake(Mbarrier& barrier, unsigned phases_before) {
+    if (barrier.phases == phases_before) return;
+    barrier.waiting = 0;
+    ready_those(State::kBytes, &barrier);
+}
+
+inline void Worker::init(void* mbarrier, int line) {
+    if (const char* const wrong = engines_.init(mbarrier)) fail(wrong, line);
+}
+
+inline void Worker::expect(void* mbarrier, unsigned bytes, int line) {
+    Mbarrier& barrier = mbarrier_at(mbarrier, line);
+    const unsigned phases = barrier.phases;
+    if (const char* const wrong = engines_.arrive(barrier, bytes)) fail(wrong, line);
+    wake(barrier, phases);
+}
+
+inline void Worker::wait(const void* mbarrier, unsigned phase, int line) {
+    Mbarrier& barrier = mbarrier_at(mbarrier, line);
+    if (phase > barrier.phases || phase + 1 < barrier.phases)
+        fail("a wait for phase " + std::to_string(phase) + " of an mbarrier that has completed " +
+                 std::to_string(barrier.phases),
+             line);
+    if (phase == barrier.phases) {
+        Thread& self = threads_[current];
+        self.state = State::kBytes;
+        self.mbarrier = &barrier;
+        self.line = line;
+        ++barrier.waiting;
+        suspend();
+    }
+    happens_after(&barrier);
+}
+
+inline void Worker::copy(const Copy& copy, const void* mbarrier, int line) {
+    Mbarrier& barrier = mbarrier_at(mbarrier, line);
+    const int to = shared().block_of(copy.to);
+    if (to < 0 || to != shared().block_of(mbarrier))
+        fail("bytes that do not go to the shared memory of the block whose mbarrier counts them", line);
+    if (returned_of_[to] == launch_->threads) fail("bytes for a block that has ended", line);
+    const unsigned phases = barrier.phases;
+    engines_.copy(barrier, copy);
+    wake(barrier, phases);
+}
+
+inline void Worker::add(int* address, int value) {
+    check_access(nullptr, address, sizeof value);
+    const Unobserved unobserved;
+    additions_[current].push_back({address, value});
+}
+
+inline void Worker::publish(unsigned thread) {
+    for (const Addition& each : additions_[thread])
+        __atomic_fetch_add(each.address, each.value, __ATOMIC_RELAXED);
+    additions_[thread].clear();
+}
+
+// In a late launch nothing of the one before is done before all threads wait that can.
+inline void Worker::wait_on_dependency() {
+    if (launch_->before == nullptr || !launch_->is_late()) return;
+    threads_[current].state = State::kDependency;
+    suspend();
+}
+
+}  // namespace

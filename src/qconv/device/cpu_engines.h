@@ -1,0 +1,242 @@
+// What happens to the shared memory of a cluster beside its threads: asynchronous copies and stores, the
+// mbarriers that count their bytes, and the async proxy, which sees what threads wrote only after their
+// fences. Private to cpu_runtime.cpp.
+//
+// A launch is early or late. Early, a copy lands where it is asked for, and the async proxy sees what threads
+// see. Late, a copy reads and writes when no thread can go on without it, and a fence shows the async proxy
+// what the thread itself wrote: the two ends of what the memory model allows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "cpu_arena.h"
+#include "cpu_context.h"
+#include "cpu_launch.h"
+
+namespace {
+
+constexpr unsigned kMostStored = 16;  // bytes of one asynchronous store
+
+struct Copy {
+    char* to;
+    const char* from;  // null: `value`
+    unsigned bytes;
+    char value[kMostStored];
+};
+
+struct Mbarrier {
+    const void* address;
+    unsigned phases = 0;   // that are complete
+    bool arrived = false;  // the one arrival of the phase that is not
+    long bytes = 0;        // that are expected; below zero where bytes came before they were
+    unsigned waiting = 0;  // threads
+    std::vector<Copy> pending{};
+    Observer observer{};
+};
+
+class Engines {
+  public:
+    void begin(const Shared& shared, bool late);
+    void end();
+    bool late() const { return late_; }
+
+    // Null, or what is wrong.
+    const char* init(void* address);
+    const char* arrive(Mbarrier& barrier, unsigned bytes);
+    void copy(Mbarrier& barrier, const Copy& copy);
+    Mbarrier* at(const void* address);  // null: nothing is initialised there
+
+    // Makes one copy that a thread waits for. Its mbarrier, and the phases that it had completed before; null
+    // where there is none.
+    Mbarrier* land(Random& random, unsigned& phases);
+    // Whether a copy is to come from or to go to these bytes.
+    bool is_busy(const char* begin, const char* end) const;
+    bool expects_bytes() const;
+
+    // The threads that write to shared memory are told apart from here on; nobody has written yet.
+    void watch();
+    void note_writes(unsigned thread, unsigned block) {
+        if (watches_) note(thread, block);
+    }
+    void fence(unsigned thread, unsigned block);
+    // Where the async proxy finds what threads find at `address`.
+    const char* view(const void* address) const;
+
+  private:
+    void note(unsigned thread, unsigned block);
+    void perform(Mbarrier& barrier, const Copy& copy);
+    size_t index_of(const void* address) const;
+    void complete(Mbarrier& barrier);
+
+    Shared shared_{};
+    bool late_ = false, watches_ = false;
+    std::vector<std::unique_ptr<Mbarrier>> mbarriers_;
+    // Of every byte of shared memory: what it was when it was last compared, what the async proxy sees, and
+    // which thread (counted from 1) wrote it without a fence since.
+    std::vector<char> known_, seen_;
+    std::vector<uint16_t> writer_;
+    std::vector<bool> wrote_;  // by threads
+};
+
+template <size_t BYTES>
+bool is_same(const char* one, const char* other) {
+    uint64_t difference = 0;
+    for (size_t at = 0; at < BYTES; at += sizeof(uint64_t)) {
+        uint64_t words[2];
+        __builtin_memcpy(&words[0], one + at, sizeof(uint64_t));
+        __builtin_memcpy(&words[1], other + at, sizeof(uint64_t));
+        difference |= words[0] ^ words[1];
+    }
+    return difference == 0;
+}
+
+void Engines::begin(const Shared& shared, bool late) {
+    shared_ = shared;
+    late_ = late;
+    watches_ = false;
+    end();
+}
+
+void Engines::end() {
+    for (const auto& barrier : mbarriers_) drop_observer(barrier->observer);
+    mbarriers_.clear();
+}
+
+Mbarrier* Engines::at(const void* address) {
+    for (const auto& barrier : mbarriers_)
+        if (barrier->address == address) return barrier.get();
+    return nullptr;
+}
+
+const char* Engines::init(void* address) {
+    if (at(address) != nullptr) return "an mbarrier is initialised twice";
+    if (shared_.block_of(address) < 0) return "an mbarrier that does not lie in shared memory";
+    observe_write(address, sizeof(uint64_t));
+    const Unobserved unobserved;
+    mbarriers_.push_back(std::make_unique<Mbarrier>(Mbarrier{address}));
+    return nullptr;
+}
+
+void Engines::complete(Mbarrier& barrier) {
+    if (!barrier.arrived || barrier.bytes != 0) return;
+    barrier.arrived = false;
+    ++barrier.phases;
+}
+
+const char* Engines::arrive(Mbarrier& barrier, unsigned bytes) {
+    if (barrier.arrived) return "bytes are expected before those of the last phase have come";
+    barrier.arrived = true;
+    barrier.bytes += bytes;
+    happens_before(&barrier);
+    complete(barrier);
+    return nullptr;
+}
+
+void Engines::copy(Mbarrier& barrier, const Copy& copy) {
+    happens_before(&barrier.observer);
+    check_access(copy.from, copy.to, copy.bytes);
+    if (!late_) return perform(barrier, copy);
+    const Unobserved unobserved;
+    barrier.pending.push_back(copy);
+}
+
+void Engines::perform(Mbarrier& barrier, const Copy& copy) {
+    const Unobserved unobserved;
+    observe_copy(barrier.observer, &barrier, copy.from, copy.to, copy.bytes);
+    memcpy(copy.to, copy.from != nullptr ? view(copy.from) : copy.value, copy.bytes);
+    if (watches_) {
+        const size_t at = index_of(copy.to);
+        memcpy(&known_[at], copy.to, copy.bytes);
+        memcpy(&seen_[at], copy.to, copy.bytes);
+        std::fill_n(&writer_[at], copy.bytes, uint16_t{0});
+    }
+    barrier.bytes -= copy.bytes;
+    complete(barrier);
+}
+
+Mbarrier* Engines::land(Random& random, unsigned& phases) {
+    for (const auto& barrier : mbarriers_) {
+        std::vector<Copy>& pending = barrier->pending;
+        if (barrier->waiting == 0 || pending.empty()) continue;
+        std::swap(pending[random.below(static_cast<unsigned>(pending.size()))], pending.back());
+        const Copy next = pending.back();
+        pending.pop_back();
+        phases = barrier->phases;
+        perform(*barrier, next);
+        return barrier.get();
+    }
+    return nullptr;
+}
+
+bool Engines::is_busy(const char* begin, const char* end) const {
+    const auto lies_there = [=](const char* at) { return at >= begin && at < end; };
+    for (const auto& barrier : mbarriers_)
+        for (const Copy& copy : barrier->pending)
+            if (lies_there(copy.to) || lies_there(copy.from)) return true;
+    return false;
+}
+
+bool Engines::expects_bytes() const {
+    for (const auto& barrier : mbarriers_)
+        if (barrier->bytes != 0) return true;
+    return false;
+}
+
+size_t Engines::index_of(const void* address) const {
+    const unsigned block = static_cast<unsigned>(shared_.block_of(address));
+    return block * shared_.bytes + static_cast<size_t>(static_cast<const char*>(address) - shared_.of(block));
+}
+
+void Engines::watch() {
+    if (!late_ || watches_) return;
+    watches_ = true;
+    const Unobserved unobserved;
+    known_.resize(shared_.blocks * shared_.bytes);
+    for (unsigned block = 0; block < shared_.blocks; ++block)
+        memcpy(known_.data() + block * shared_.bytes, shared_.of(block), shared_.bytes);
+    seen_ = known_;
+    writer_.assign(known_.size(), 0);
+    wrote_.assign(kMaxThreads, false);
+}
+
+// Between two of its turns nobody but this thread wrote there.
+void Engines::note(unsigned thread, unsigned block) {
+    constexpr size_t kAtOnce = 128;
+    const Unobserved unobserved;
+    const char* const now = shared_.of(block);
+    char* const known = known_.data() + block * shared_.bytes;
+    for (size_t first = 0; first < shared_.bytes; first += kAtOnce) {
+        const size_t end = std::min(first + kAtOnce, shared_.bytes);
+        if (end - first == kAtOnce && is_same<kAtOnce>(now + first, known + first)) continue;
+        for (size_t at = first; at < end; ++at) {
+            if (now[at] == known[at]) continue;
+            known[at] = now[at];
+            writer_[block * shared_.bytes + at] = static_cast<uint16_t>(thread + 1);
+        }
+        wrote_[thread] = true;
+    }
+}
+
+void Engines::fence(unsigned thread, unsigned block) {
+    note_writes(thread, block);
+    if (!watches_ || !wrote_[thread]) return;
+    const Unobserved unobserved;
+    wrote_[thread] = false;
+    for (size_t at = block * shared_.bytes; at < (block + 1) * shared_.bytes; ++at) {
+        if (writer_[at] != thread + 1) continue;
+        seen_[at] = known_[at];
+        writer_[at] = 0;
+    }
+}
+
+const char* Engines::view(const void* address) const {
+    const bool is_apart = watches_ && shared_.block_of(address) >= 0;
+    return is_apart ? &seen_[index_of(address)] : static_cast<const char*>(address);
+}
+
+}  // namespace
