@@ -60,6 +60,7 @@ LIKELY: dict[str, tuple[int, ...]] = {
     "warp_m": (16, 32, 64),
     "warp_n": (8, 32, 40, 48, 64, 80, 96, 112),
     "stages": (2, 3, 4),
+    "ahead": (1,),  # the cost model never prefers to wait, where there is a choice
     "split": (1, 2, 4, 8),
     "tail": (0,),
     "persist": (0, 2),
@@ -212,7 +213,11 @@ def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]
                 shape = shape_of(problem, target, number, tile, warp)
             except Infeasible:
                 continue
-            left = [[v for v in choices[name] if not _why_not(problem, target, shape, name, v)] for name in REST]
+            # The smallest of each is off, which is left where nothing else is.
+            left = [
+                [v for v in choices[name] if not _why_not(problem, target, shape, name, v)] or [min(CHOICES[name])]
+                for name in REST
+            ]
             for rest in itertools.product(*left):
                 config = Mma(number, *tile, *warp, *rest)
                 if not _contradiction(target, shape, config):
