@@ -21,15 +21,18 @@ def nvdisasm() -> Path:
     return Path(str(found.locate()))
 
 
-def unset_addresses(cubin: bytes) -> list[str]:
-    """Loads and stores whose address is in a register that nothing before them in the kernel's text has set. ptxas 13.0
-    moves a load before what computes its address, in some loops that can be left half-way: it reads address 0."""
+def disassembled(cubin: bytes) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin + bytes(1))  # NVRTC's ends a byte early for nvdisasm
         file.flush()
-        text = subprocess.run([nvdisasm(), "-c", file.name], capture_output=True, text=True, check=True).stdout
+        return subprocess.run([nvdisasm(), "-c", file.name], capture_output=True, text=True, check=True).stdout
+
+
+def unset_addresses(cubin: bytes) -> list[str]:
+    """Loads and stores whose address is in a register that nothing before them in the kernel's text has set. ptxas 13.0
+    moves a load before what computes its address, in some loops that can be left half-way: it reads address 0."""
     wrong, written = [], set[str]()
-    for line in text.splitlines():
+    for line in disassembled(cubin).splitlines():
         if line.startswith(".text."):
             written = set()
         if (found := INSTRUCTION.search(line)) is None:

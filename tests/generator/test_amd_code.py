@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
@@ -19,12 +17,14 @@ from random_matrix import matrix_plan, matrix_problems
 from random_problems import problems
 from random_special import special_plan, special_problems
 
-from qconv import generator
+from qconv import Conv2d, generator
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
-from qconv.generator import Plan, Source, config_from_json
+from qconv.fused import Chain
+from qconv.generator import Plan, Source
 from qconv.generator.mma_space import Mma
 from qconv.keys import parse
+from qconv.op import Problem
 from qconv.target import TARGETS, Target
 
 MATRIX = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
@@ -69,20 +69,33 @@ def _missing(target: Target) -> str | None:
     return amd.missing()
 
 
-def random_plans(target: Target, seed: int, count: int) -> Iterator[Plan]:
+Job = tuple[str, str, str, int]  # a family's name, or how else a plan is drawn; the target, the problem, the seed
+
+
+def random_jobs(target: Target, seed: int, count: int) -> list[Job]:
     """Of every family: three quarters multiply with matrix instructions, where the target has any."""
+    drawn: list[tuple[str, Problem]] = []
     if target.instructions:
-        for problem in matrix_problems(seed, count // 2, target):
-            yield matrix_plan(problem, target, seed)
-        for problem in fused_problems(seed, count // 6, target):
-            yield fused_plan(problem, target, seed)
-        for problem in fused_problems(seed, count // 12, target, stages=3):
-            yield fused_plan(problem, target, seed)
+        drawn += [("mma", problem) for problem in matrix_problems(seed, count // 2, target)]
+        chains = (*fused_problems(seed, count // 6, target), *fused_problems(seed, count // 12, target, stages=3))
+        drawn += [("fused", problem) for problem in chains]
     for family in ("depthwise", "gemv"):
-        for problem in special_problems(family, seed, count // 16):
-            yield special_plan(family, problem, target, seed)
-    for problem in (*problems(seed, count // 16), *conversions(seed, count // 16)):
-        yield generator.default(problem, target)
+        drawn += [(family, problem) for problem in special_problems(family, seed, count // 16)]
+    drawn += [("default", problem) for problem in (*problems(seed, count // 16), *conversions(seed, count // 16))]
+    return [(kind, target.name, str(problem), seed) for kind, problem in drawn]
+
+
+def plan_for(job: Job) -> Plan:
+    kind, name, key, seed = job
+    problem, target = parse(key), TARGETS[name]
+    if kind == "default":
+        return generator.default(problem, target)
+    if isinstance(problem, Conv2d):
+        drawn = matrix_plan(problem, target, seed) if kind == "mma" else special_plan(kind, problem, target, seed)
+    else:
+        assert isinstance(problem, Chain)
+        drawn = fused_plan(problem, target, seed)
+    return drawn
 
 
 def refusals(plan: Plan, source: Source) -> tuple[amd.Reading, list[str]]:
@@ -104,18 +117,14 @@ def test_golden_sources(name: str) -> None:
 def test_random_plans(name: str) -> None:
     """A few; all of them are among the slow tests."""
     skip_without_tools(TARGETS[name])
-    for plan in random_plans(TARGETS[name], 1, 8):
+    for plan in map(plan_for, random_jobs(TARGETS[name], 1, 12)):
         _, refused = refusals(plan, generator.render(plan))
         assert not refused, "\n".join([f"{plan.problem} {plan.config}", *refused])
 
 
-Job = tuple[str, str, str]
-
-
-def _read(job: Job) -> tuple[Job, amd.Reading, list[str]]:
-    target, key, config = job
-    plan = generator.plan(parse(key), config_from_json(config), TARGETS[target])
-    return job, *refusals(plan, generator.render(plan))
+def _read(job: Job) -> tuple[str, amd.Reading, list[str]]:
+    plan = plan_for(job)
+    return f"{plan.problem} {plan.config}", *refusals(plan, generator.render(plan))
 
 
 @pytest.mark.slow
@@ -123,7 +132,7 @@ def _read(job: Job) -> tuple[Job, amd.Reading, list[str]]:
 def test_two_hundred_random_plans(name: str) -> None:
     target = TARGETS[name]
     skip_without_tools(target)
-    jobs = [(name, str(plan.problem), plan.config.as_json()) for plan in random_plans(target, 0, 200)]
+    jobs = random_jobs(target, 0, 200)
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         answers = list(pool.map(_read, jobs, chunksize=4))
     counts: Counter[str] = Counter()
@@ -131,8 +140,8 @@ def test_two_hundred_random_plans(name: str) -> None:
         counts.update(kernels=1, with_matrix=reading.matrix > 0, refused=bool(refused), scratch=reading.scratch > 0)
         counts.update(matrix=reading.matrix, barriers=reading.barriers, cross_lane=reading.cross_lane)
     print(f"\n{name}: {dict(counts)}")
-    wrong = [(job, refused[0]) for job, _, refused in answers if refused]
-    assert not wrong, "\n".join(map(str, wrong[:5]))
+    wrong = [f"{config}\n  {refused[0]}" for config, _, refused in answers if refused]
+    assert not wrong, "\n".join(wrong[:5])
     assert counts["with_matrix"] >= len(jobs) / 2 or not target.instructions
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from machine_code.masks import Masks
+from machine_code.masks import Masks, writes_scalars
 
 from qconv.device.compile import CLANG_FLAGS
 from qconv.generator import Source
@@ -168,38 +168,47 @@ def split(operands: str) -> tuple[str, ...]:
 def narrowed(code: list[Instruction], wave_size: int) -> Iterator[tuple[int, int]]:
     """Each instruction that may run without all lanes, and which narrowed EXEC before it: found block by block, until
     no block is entered with less than before."""
-    starts = block_starts(code)
-    at = {code[i].address: i for i in starts}
-    entered: dict[int, tuple[Masks, int | None]] = {0: (Masks.at_entry(wave_size), None)}
-    waiting = [0]
+    starts = sorted(block_starts(code))
+    blocks = {start: Block(code, start, end) for start, end in zip(starts, [*starts[1:], len(code)], strict=True)}
+    at = {code[start].address: start for start in starts}
+    entered: dict[int, Known] = {0: (Masks.at_entry(wave_size), None)}
+    waiting = {0}
     while waiting:
-        start = waiting.pop()
-        masks, since = entered[start]
-        i = start
-        while True:
-            after = masks.after(code[i].operation, code[i].operands)
-            since = None if after.whole else since if not masks.whole and since is not None else i
-            masks = after
-            if i + 1 >= len(code) or i + 1 in starts or code[i].target is not None or code[i].operation in ENDS:
-                break
-            i += 1
-        for following, passed in successors(code, i, masks, at):
-            known = entered.get(following)
-            joined = passed if known is None else known[0].joined(passed)
-            if known is None or joined != known[0]:
-                first = since if known is None or known[1] is None else known[1]
-                entered[following] = (joined, None if joined.whole else first)
-                waiting.append(following)
-    for start, (masks, since) in entered.items():
-        i = start
-        while i < len(code) and (i == start or i not in starts):
-            if not masks.whole:
-                assert since is not None
+        start = min(waiting)
+        waiting.remove(start)
+        *_, (_, left) = blocks[start].walked(entered[start])
+        for following, masks in successors(code, blocks[start].end - 1, left[0], at):
+            before, since = entered.get(following, (masks, left[1]))
+            joined = before.joined(masks)
+            if following not in entered or joined != before:
+                entered[following] = (joined, None if joined.whole else since if since is not None else left[1])
+                waiting.add(following)
+    for start, known in entered.items():
+        for i, (masks, since) in blocks[start].walked(known):
+            if not masks.whole and since is not None and i < blocks[start].end:
                 yield i, since
-            after = masks.after(code[i].operation, code[i].operands)
-            since = None if after.whole else since if not masks.whole else i
-            masks = after
-            i += 1
+
+
+Known = tuple[Masks, int | None]  # and which instruction narrowed EXEC
+
+
+class Block:
+    """Instructions that are entered at the first and left at the last."""
+
+    def __init__(self, code: list[Instruction], start: int, end: int) -> None:
+        self.code, self.start, self.end = code, start, end
+        self.writes = [writes_scalars(code[i].operation, code[i].operands) for i in range(start, end)]
+
+    def walked(self, known: Known) -> Iterator[tuple[int, Known]]:
+        """What is known before each, and in the end after the last."""
+        masks, since = known
+        for i in range(self.start, self.end):
+            yield i, (masks, since)
+            if self.writes[i - self.start]:
+                after = masks.after(self.code[i].operation, self.code[i].operands)
+                since = None if after.whole else i if masks.whole else since
+                masks = after
+        yield self.end, (masks, since)
 
 
 def block_starts(code: list[Instruction]) -> set[int]:
@@ -215,9 +224,7 @@ def block_starts(code: list[Instruction]) -> set[int]:
     return {start for start in starts if start < len(code)}
 
 
-def successors(
-    code: list[Instruction], last: int, masks: Masks, at: dict[int, int]
-) -> Iterator[tuple[int, Masks]]:
+def successors(code: list[Instruction], last: int, masks: Masks, at: dict[int, int]) -> Iterator[tuple[int, Masks]]:
     """Where a block goes on, and with what: on one side of a branch on EXEC no lane is on."""
     instruction = code[last]
     if instruction.target is not None:

@@ -38,7 +38,9 @@ OPERATIONS = {
 }
 BITWISE = re.compile(rf"^s_({'|'.join(OPERATIONS)})_b(32|64)$")
 SAVES = re.compile(rf"^s_({'|'.join(OPERATIONS)})_(saveexec|wrexec)_b(32|64)$")
-READS_ONLY = re.compile(r"^s_(cmp|cmpk|bitcmp|cbranch|branch|wait|nop|delay|sendmsg|setreg|barrier|endpgm|clause|sleep)")
+READS_ONLY = re.compile(
+    r"^s_(cmp|cmpk|bitcmp|cbranch|branch|wait|nop|delay|sendmsg|setreg|barrier|endpgm|clause|sleep)"
+)
 SECOND_IS_WRITTEN = re.compile(r"^v_(add_co|sub_co|subrev_co|addc|subb|subbrev|div_scale|mad_[ui]64)")
 
 
@@ -153,6 +155,11 @@ def cells(operand: str) -> Mask:
     if (found := RANGE.match(operand)) is not None:
         return tuple(f"s{i}" for i in range(int(found[1]), int(found[2]) + 1))
     return (f"{operand}_lo", f"{operand}_hi") if operand in ("exec", "vcc") else (operand,)
+
+
+def writes_scalars(operation: str, operands: tuple[str, ...]) -> bool:
+    """Whether anything may be known afterwards that was not before, or the other way round."""
+    return operation.startswith("v_cmpx") or any(True for _ in _written(operation, operands))
 
 
 def _written(operation: str, operands: tuple[str, ...]) -> Iterator[str]:

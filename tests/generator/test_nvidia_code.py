@@ -1,0 +1,145 @@
+"""In what ptxas makes of NVIDIA kernels, no barrier is one of a part of a warp, no wgmma waits for the one before, and
+registers hold what is computed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from disassembly import disassembled
+from golden_cases import CASES, plan_of
+from machine_code import nvidia
+
+from qconv import generator
+from qconv.device.compile import compiler_for
+from qconv.errors import CompileError
+from qconv.generator import Source
+from qconv.target import TARGETS, Target
+
+# The kernels with copies and products that nobody waits for at once; the others are among the slow tests.
+QUICK = ("mma-", "fused-", "block-", "direct-")
+GOLDEN = [
+    pytest.param(name, marks=() if name.startswith(QUICK) else pytest.mark.slow)
+    for name in CASES
+    if name.endswith(".cu")
+]
+# Loads and stores of a thread's spilled words, where a config of many residents leaves it few registers.
+SPILLED = {"stem-words-sm_90a.cu": 8, "fused-small-image-sm_90a.cu": 2}
+
+# A barrier that a part of a warp executes, by a branch of the source and by a predicate; and one for all of it.
+BARRIERS = Source(
+    """
+#define KERNEL extern "C" __global__ void
+KERNEL in_a_branch(const int* __restrict__ x, int* __restrict__ y) {
+    const int t = threadIdx.x;
+    if (x[t] < 7) {
+        y[t] = x[1];
+        __syncthreads();
+        y[t + 2] = x[3];
+    } else {
+        y[t + 9] = x[t];
+    }
+    y[x[t + 40]] = 7;
+}
+KERNEL by_a_predicate(const int* x, int* y) {
+    asm volatile("{ .reg .pred p; setp.lt.s32 p, %0, 7; @p bar.sync 0; }" :: "r"(x[threadIdx.x]) : "memory");
+    y[threadIdx.x] = 1;
+}
+KERNEL behind_a_branch(const int* __restrict__ x, int* __restrict__ y) {
+    const int t = threadIdx.x;
+    int a = x[t];
+    if (a < 7) {
+        y[t] = a;
+        a = x[a];
+    }
+    __syncthreads();
+    y[t + 1] = a;
+}
+KERNEL in_a_branch_of_the_block(const int* __restrict__ x, int* __restrict__ y) {
+    if (x[0] < 7) {
+        y[threadIdx.x] = 3;
+        __syncthreads();
+        y[threadIdx.x + 1] = x[threadIdx.x];
+    }
+}
+""",
+    "",
+    ".cu",
+)
+# As ptxas writes a branch that it cannot see through: who is there, who goes, who waits.
+SPLIT = """
+.text.kernel:
+        /*0000*/                   BSSY B0, `(.L_x_1) ;
+        /*0010*/              {branch} `(.L_x_0) ;
+        /*0020*/                   {before} ;
+        /*0030*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
+.L_x_0:
+        /*0040*/                   BSYNC B0 ;
+.L_x_1:
+        /*0050*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
+        /*0060*/                   EXIT ;
+"""
+
+
+def compiled(source: Source, target: Target) -> tuple[bytes, str]:
+    try:
+        compiler = compiler_for(target)
+    except CompileError as error:
+        pytest.skip(str(error))
+    return compiler.run(source)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_sources(name: str) -> None:
+    plan = plan_of(name)
+    cubin, log = compiled(generator.render(plan), plan.target)
+    sass = disassembled(cubin)
+    assert nvidia.serialized(log) == []
+    assert nvidia.complaints(sass) == []
+    assert len(nvidia.local_memory(sass)) <= SPILLED.get(name, 0)
+    parsed = nvidia.parse(sass)
+    assert set(parsed) == {launch.kernel for launch in plan.launches}
+    assert all(len(code) > 10 for code, _ in parsed.values())
+
+
+@pytest.mark.parametrize("name", ["sm_75", "sm_90a"])
+def test_a_barrier_of_a_part_of_a_warp_is_refused(name: str) -> None:
+    cubin, _ = compiled(BARRIERS, TARGETS[name])
+    refused = {complaint.partition(":")[0] for complaint in nvidia.complaints(disassembled(cubin))}
+    assert refused == {"in_a_branch", "by_a_predicate"}
+
+
+@pytest.mark.parametrize(
+    ("branch", "before", "refused"),
+    [
+        ("@P0 BRA", "NOP", 1),
+        ("@!P0 BRA P2,", "NOP", 1),
+        ("@UP0 BRA", "NOP", 0),
+        ("@P0 BRA", "WARPSYNC 0xffffffff", 0),
+        ("@P0 BRA", "WARPSYNC.ALL", 0),
+        ("@P0 BRA", "WARPSYNC 0xff", 1),
+    ],
+)
+def test_a_warp_is_split_from_a_branch_to_its_bsync(branch: str, before: str, refused: int) -> None:
+    assert len(nvidia.complaints(SPLIT.format(branch=branch, before=before))) == refused
+
+
+def test_serialized_wgmma_is_told_by_the_log() -> None:
+    """Sums that are read while they are multiplied: ptxas waits after each."""
+    plan = plan_of("fused-warpgroups-sm_90a.cu")
+    source = generator.render(plan)
+    waits = '        "wgmma.wait_group.sync.aligned 0;" ::: "memory");'
+    assert waits in source.text
+    _, log = compiled(replace(source, text=source.text.replace(waits, '        ::: "memory");')), plan.target)
+    assert nvidia.serialized(log)
+
+
+def test_what_registers_cannot_hold_is_found() -> None:
+    plan = plan_of("mma-body-sm_90a.cu")
+    source = generator.render(plan)
+    bounds = "__launch_bounds__(THREADS) conv2d_mma"
+    if bounds not in source.text:
+        bounds = "__launch_bounds__(THREADS)\nconv2d_mma"
+    assert bounds in source.text
+    text = source.text.replace(bounds, bounds.replace("(THREADS)", "(THREADS, 1024 / THREADS)"))
+    assert nvidia.local_memory(disassembled(compiled(replace(source, text=text), plan.target)[0]))
