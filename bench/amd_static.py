@@ -59,6 +59,7 @@ class Instruction:
 @dataclass(frozen=True)
 class Row:
     layer: str
+    problem: str
     target: str
     config: str
     smem_bytes: int
@@ -69,6 +70,7 @@ class Row:
     loop_instructions: int
     loop_matrix: int
     loop_branches: int
+    straight: bool  # no loop, or one that holds the epilogue
     clocks_per_matrix: float
     epilogue_instructions: int
     epilogue_per_output: float
@@ -95,9 +97,10 @@ def disassemble(code: bytes, kernel: str) -> list[Instruction]:
     ]
 
 
-def main_loop(code: Sequence[Instruction]) -> list[Instruction]:
-    """The loop of most matrix instructions, the shortest of them. Where the reduction has so few steps that it is
-    straight code, or lies in the loop of a block that persists: from the first matrix instruction to the last."""
+def main_loop(code: Sequence[Instruction]) -> tuple[list[Instruction], bool]:
+    """The loop of most matrix instructions, the shortest of them, and that it is one. Where the reduction has so few
+    steps that it is straight code, or lies in the loop of a block that persists: from the first matrix instruction to
+    the last."""
     before = predecessors(code)
     dominators = dominators_of(before)
     loops = [
@@ -108,9 +111,9 @@ def main_loop(code: Sequence[Instruction]) -> list[Instruction]:
     ]
     inner = [loop for loop in loops if not any(writes_outputs(each) for each in loop)]
     if most := max((matrix_instructions(loop) for loop in inner), default=0):
-        return min((loop for loop in inner if matrix_instructions(loop) == most), key=len)
+        return min((loop for loop in inner if matrix_instructions(loop) == most), key=len), True
     places = [i for i, instruction in enumerate(code) if instruction.is_matrix]
-    return list(code[places[0] : places[-1] + 1])
+    return list(code[places[0] : places[-1] + 1]), False
 
 
 def predecessors(code: Sequence[Instruction]) -> list[list[int]]:
@@ -185,11 +188,12 @@ def measured(
     """`outputs`: of a lane."""
     needs = resources(code, kernel)
     text = disassemble(code, kernel)
-    loop, epilogue = main_loop(text), behind(text)
+    (loop, is_loop), epilogue = main_loop(text), behind(text)
     matrix = matrix_instructions(loop)
     blocks = blocks_per_sm(on, threads, smem_bytes, needs.registers)
     return Row(
         layer=name,
+        problem=LAYERS.get(name, ""),
         target=on.name,
         config=config,
         smem_bytes=smem_bytes,
@@ -200,6 +204,7 @@ def measured(
         loop_instructions=len(loop),
         loop_matrix=matrix,
         loop_branches=sum("branch_exec" in each.text for each in loop),
+        straight=not is_loop,
         clocks_per_matrix=round(clocks(loop, on.name, ROUNDS) / matrix, 1),
         epilogue_instructions=len(epilogue),
         epilogue_per_output=round(len(epilogue) / outputs, 2),

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from qconv.dtypes import DATA_TYPES
 from qconv.epilogue import steps as epilogue_steps
+from qconv.generator import mma_amd
 from qconv.generator.convolution import (
     aliases,
     argument_fields,
@@ -235,6 +236,8 @@ def cost(plan: Plan) -> float:
     config, problem, target = plan.config, plan.problem, plan.target
     assert isinstance(config, Mma)
     assert isinstance(problem, Conv2d)
+    if target.buffer_word is not None:
+        return mma_amd.cost(plan)
     constant = {c.name: c.value for c in plan.constants["What follows."]}
     threads, steps = plan.main.threads, constant["STEPS"]
     warps = threads // target.warp_size

@@ -1,0 +1,128 @@
+"""What the `mma` family costs on AMD, from what code objects hold (bench/amd_static.py): no AMD GPU has timed it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from qconv.generator.atom import Atom
+from qconv.generator.measure import LAUNCH, at_once
+from qconv.generator.mma_space import Mma
+from qconv.generator.occupancy import blocks_per_sm
+from qconv.generator.plan import Plan, ceil_div
+from qconv.problem import Conv2d
+
+# Clocks of a SIMD for one instruction: of MFMA, four for each pass that LLVM's tables have; of WMMA, what the data
+# sheets' rates leave.
+CLOCKS = {
+    "mfma_i32_32x32x8i8": 64,
+    "mfma_i32_16x16x16i8": 32,
+    "mfma_i32_32x32x16_i8": 32,
+    "mfma_i32_16x16x32_i8": 16,
+    "mfma_i32_32x32x32_i8": 32,
+    "mfma_i32_16x16x64_i8": 16,
+    "wmma_i32_16x16x16_iu8_gfx11": 32,
+    "wmma_i32_16x16x16_iu8_gfx12": 8,
+}
+# Instructions of a step that are neither products nor on their way to or from memory, of a tile that is finished, and
+# of each of its outputs; of each output that is added to others'.
+STEP, TILE, OUTPUT, SHARED_OUTPUT = 65, 90, 7, 8
+# Clocks of a step in which a wave alone waits for shared memory, by `ahead`; and until device memory answers.
+EXPOSED, LATENCY = (380, 100), 1000
+# Bytes that come in one clock: of shared memory, of the second-level cache, of those that have begun to; and of device
+# memory, by the data sheets of CDNA and RDNA.
+SHARED, CACHE, ARRIVING, MEMORY = 128, 64, 50, {64: 8, 32: 4}
+# What a clock counts beside those of other families, whose models were fitted to another GPU: with it about the same
+# problems go to matrix instructions as did by the model of that GPU.
+MEASURE = 0.4
+# Clocks of a launch in which a block waits for the sums of others.
+COMBINING = 3000
+
+
+class Loop(NamedTuple):
+    """Instructions of a wave in one step."""
+
+    matrix: int
+    others: int
+
+    @property
+    def share(self) -> float:
+        return self.matrix / (self.matrix + self.others)
+
+
+def loop_of(plan: Plan) -> Loop:
+    config, target = _config(plan), plan.target
+    atom = Atom(target.instructions[config.instruction])
+    atoms_m, atoms_n = config.warp_m // atom.pixels, config.warp_n // atom.channels
+    reads = (atoms_m + atoms_n) * (config.tile_k // atom.block_k)
+    return Loop(atoms_m * atoms_n * config.tile_k // atom.instruction.k, STEP + reads + 2 * _pieces(plan))
+
+
+def registers_of(plan: Plan) -> int:
+    """About how many a lane takes: its sums, what it carries to shared memory, and the fragments that compilers read
+    ahead, of a whole step where waves are short. Long waves finish a tile beside the sums of the next."""
+    config, target = _config(plan), plan.target
+    atom = Atom(target.instructions[config.instruction])
+    fragment = 4 * (config.warp_m // atom.pixels + config.warp_n // atom.channels)
+    blocks = config.tile_k // atom.block_k if target.warp_size == 32 else 1 + config.ahead
+    finished = 30 if config.persist and target.warp_size == 64 else 0
+    return config.warp_m * config.warp_n // target.warp_size + 4 * _pieces(plan) + blocks * fragment + finished + 40
+
+
+def resident(plan: Plan) -> int:
+    """Blocks that a compute unit has room for; one has, where the compiler spills."""
+    most = min(registers_of(plan), plan.target.registers_per_thread)
+    return max(1, blocks_per_sm(plan.target, plan.main.threads, plan.main.smem_bytes, most))
+
+
+def cost(plan: Plan) -> float:
+    problem, target = plan.problem, plan.target
+    assert isinstance(problem, Conv2d)
+    memory = problem.io_bytes / target.processors / MEMORY[target.warp_size]
+    # A block that is alone on its compute unit writes its tile while nobody multiplies.
+    clocks = at_once(issued(plan), memory, 3 if resident(plan) > 1 else 1)
+    spills = registers_of(plan) > target.registers_per_thread - 16
+    return MEASURE * clocks * (2 if spills else 1) + LAUNCH
+
+
+def issued(plan: Plan) -> float:
+    """Clocks of a compute unit for the instructions, and for what they wait for."""
+    config, target = _config(plan), plan.target
+    constant = {c.name: c.value for c in plan.constants["What follows."]}
+    steps, blocks = constant["STEPS"], plan.main.grid[0]
+    waves = plan.main.threads // target.warp_size
+    tiles = constant["TILES_M"] * constant["TILES_N"] * plan.problem.groups  # type: ignore[attr-defined]
+    held = min(resident(plan), ceil_div(blocks, target.processors))
+    clocks = 4 if target.warp_size == 64 else 1  # of a vector instruction
+    loop = loop_of(plan)
+    multiply = waves * loop.matrix * CLOCKS[target.instructions[config.instruction].name] / target.simds
+    tile_bytes = (config.tile_m + config.tile_n) * config.tile_k
+    shared = (waves * (config.warp_m + config.warp_n) * config.tile_k + tile_bytes) / SHARED
+    narrow = max(1.0, 4 / min(constant["X_BYTES"], constant["W_BYTES"]))
+    busy = held * max(multiply, shared, tile_bytes / CACHE * narrow)
+    alone = EXPOSED[config.ahead] + clocks * loop.others * ceil_div(waves, target.simds)
+    arrives = LATENCY + tile_bytes / ARRIVING
+    step = at_once(busy + alone / held, arrives, 4)
+    outputs = config.warp_m * config.warp_n // target.warp_size
+    shares = config.split > 1 or config.stream
+    instructions = TILE + outputs * (OUTPUT + SHARED_OUTPUT * shares)
+    epilogue = clocks * instructions * ceil_div(waves * held, target.simds)
+    rounds: float = ceil_div(blocks, held * target.processors)
+    of_block = steps * tiles / blocks
+    if config.tail:
+        rounds, of_block = tiles // (held * target.processors) + 1 / config.split, steps
+    # The first step of a tile is waited for, but where other blocks multiply meanwhile or the tile before is finished.
+    of_tile = epilogue + (0 if config.persist else arrives / held)
+    return rounds * (of_block * step + max(1.0, tiles / blocks) * of_tile) + COMBINING * shares
+
+
+def _pieces(plan: Plan) -> int:
+    """Loads of a thread in one step, and as many stores to shared memory."""
+    config, threads = _config(plan), plan.main.threads
+    constant = {c.name: c.value for c in plan.constants["What follows."]}
+    sides = ((config.tile_m, constant["X_BYTES"]), (config.tile_n, constant["W_BYTES"]))
+    return sum(ceil_div(side * config.tile_k, max(width, 4) * threads) for side, width in sides)
+
+
+def _config(plan: Plan) -> Mma:
+    assert isinstance(plan.config, Mma)
+    return plan.config

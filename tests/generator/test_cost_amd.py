@@ -1,0 +1,57 @@
+"""The cost model of AMD beside what was read from code objects (bench/amd_static.py)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qconv import generator
+from qconv.generator import Plan, mma_amd
+from qconv.generator.mma_space import Mma
+from qconv.generator.occupancy import blocks_per_sm
+from qconv.keys import parse
+from qconv.target import target
+
+RESULTS = Path(__file__).parents[2] / "bench" / "results" / "amd-static"
+ROWS: list[dict[str, Any]] = json.loads((RESULTS / "after.json").read_text())["rows"]
+IDS = [f"{row['target']} {row['layer']}" for row in ROWS]
+
+
+def plan_of(row: dict[str, Any]) -> Plan:
+    values = dict(field.split("=") for field in row["config"].split()[1:])
+    config = Mma(**{name: int(value) for name, value in values.items()})
+    return generator.plan(parse(row["problem"]), config, target(row["target"]))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_the_defaults_are_those_that_were_read(row: dict[str, Any]) -> None:
+    assert str(generator.default(parse(row["problem"]), target(row["target"])).config) == row["config"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_as_many_blocks_fit_as_the_model_says(row: dict[str, Any]) -> None:
+    assert mma_amd.resident(plan_of(row)) == row["blocks_per_sm"] >= 2
+
+
+def test_the_shares_of_matrix_instructions_are_in_order() -> None:
+    """Of loops that are one step: others are unrolled."""
+    shares = []
+    for row in ROWS:
+        loop = mma_amd.loop_of(plan_of(row))
+        if loop.matrix == row["loop_matrix"] and not row["straight"]:
+            shares.append((row["loop_matrix"] / row["loop_instructions"], loop.share))
+    assert len(shares) >= 6
+    for (read, modelled), (other, other_modelled) in itertools.permutations(shares, 2):
+        assert modelled >= other_modelled or read < 1.15 * other
+
+
+def test_registers_are_allocated_in_granules() -> None:
+    """86 of a lane are 88 on CDNA and 96 on gfx1100, each of whose SIMDs has 1536."""
+    assert blocks_per_sm(target("gfx942"), 256, 1024, 86) == 512 // 88
+    assert blocks_per_sm(target("gfx1100"), 64, 1024, 86) == 1536 // 96
+    assert blocks_per_sm(target("gfx1100"), 256, 33 * 1024, 86) == 1
+    assert blocks_per_sm(target("gfx942"), 1024, 1024, 129) == 0
