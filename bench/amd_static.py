@@ -39,8 +39,8 @@ LAYERS = {
 }
 TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 LINE = re.compile(r"^\t(\S.*?)\s*// ([0-9A-F]{12}):[^<]*(?:<[^>]*?(?:\+0x([0-9a-f]+))?>)?$")
-# llvm-mca 19 crashes on loads through descriptors; those of addresses take as long.
-BUFFER = re.compile(r"buffer_(load_\w+) (v\S+), (v\d+), s\[(\d+):\d+\].*")
+# llvm-mca 19 crashes on accesses through descriptors; those of addresses take as long.
+BUFFER = re.compile(r"buffer_(load|store)(\w+) (v\S+), (v\d+), s\[(\d+):\d+\].*")
 MATRIX = ("v_mfma_", "v_wmma_")
 ROUNDS = 32  # of the main loop
 
@@ -87,10 +87,16 @@ def disassemble(code: bytes, kernel: str) -> list[Instruction]:
         file.flush()
         command = ["llvm-objdump-19", "-d", f"--disassemble-symbols={kernel}", file.name]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = [match.groups() for line in text.splitlines() if (match := LINE.match(line))]
-    if not found:
+    code = read_listing(text)
+    if not code:
         raise ValueError(f"no kernel {kernel!r} in the code object; llvm-objdump-19 -d lists its symbols")
-    begin = int(found[0][1], 16)
+    return code
+
+
+def read_listing(text: str) -> list[Instruction]:
+    """Of one kernel; branches name their places as so many bytes behind its begin."""
+    found = [match.groups() for line in text.splitlines() if (match := LINE.match(line))]
+    begin = int(found[0][1], 16) if found else 0
     return [
         Instruction(int(at, 16), said, begin + int(to or "0", 16) if "branch" in said.split()[0] else None)
         for said, at, to in found
@@ -167,12 +173,18 @@ def clocks(code: Sequence[Instruction], arch: str, rounds: int) -> float:
     left_out = ("s_endpgm", "s_wait", "s_barrier")
     kept = (each.text for each in code if each.goes_to is None and not each.text.startswith(left_out))
     text = "\n".join(kept) + "\n"
-    text = BUFFER.sub(lambda m: f"global_{m[1]} {m[2]}, {m[3]}, s[{m[4]}:{int(m[4]) + 1}]", text)
+    text = BUFFER.sub(by_address, text)
     command = ["llvm-mca-19", "-mtriple=amdgcn-amd-amdhsa", f"-mcpu={arch}", f"-iterations={rounds}", "-disable-cb"]
     answer = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     total = re.search(r"Total Cycles:\s+(\d+)", answer)
     assert total is not None, answer
     return int(total.group(1)) / rounds
+
+
+def by_address(access: re.Match[str]) -> str:
+    way, width, data, offset, base = access.groups()
+    operands = f"{data}, {offset}" if way == "load" else f"{offset}, {data}"
+    return f"global_{way}{width} {operands}, s[{base}:{int(base) + 1}]"
 
 
 def behind(code: Sequence[Instruction]) -> list[Instruction]:
