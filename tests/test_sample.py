@@ -58,7 +58,7 @@ def test_only_a_problem_that_allows_no_other_is_forced() -> None:
     named = 0
     for index, problem in enumerate(problems_of("problems", 2, 200)):
         (seen,) = window.windows([problem], np.random.default_rng(0))
-        if not 0.2 < seen.padding_only.mean():
+        if seen.padding_only.mean() < 0.2:
             continue
         drawn = sample.draw(problem, index)
         if drawn.forced:

@@ -163,7 +163,8 @@ def output(
     if top - bottom <= 0:
         top = 1.0
     if zero is None:
-        filled = 1.0 if style.attempt or rng.random() < 0.5 else rng.uniform(0.6, 1.0)
+        # Filled to its ends, the type's own clamp would do what relu does.
+        filled = 1.0 if style.attempt or rng.random() < 0.25 else rng.uniform(0.6, 1.0)
         step = (top - bottom) / ((high - low) * filled)
     else:
         # What a side with no room for it says, the other side need not wait for.
