@@ -99,9 +99,9 @@ def shifted(w: Array, means: Array, change: Array, rng: np.random.Generator) -> 
     gain = np.abs(moved.astype(np.int32) - w) * np.abs(means)
     order = rng.permutation(w.shape[1])
     gain = gain[:, order]
-    # Up to the one with which the change is met more nearly than without it.
+    # Up to the one with which the change is made.
     taken = np.empty(w.shape, bool)
-    taken[:, order] = np.cumsum(gain, axis=1) - gain / 2 < np.abs(change)[:, np.newaxis]
+    taken[:, order] = np.cumsum(gain, axis=1) - gain < np.abs(change)[:, np.newaxis]
     return np.where(taken, moved, w)
 
 

@@ -271,9 +271,10 @@ class _Attempt:
         acc = acc[read] if read.any() else acc
         if len(acc) >= calibration.ENOUGH_PIXELS:
             return Sums.of(acc, acc.std(axis=0))
-        # What the weights would give independent pixels.
+        # What the weights would give independent pixels, if it is more than what these few show.
         real = w - self._by_channel(self.parameters["w_zero_point"]).astype(np.float64)
-        return Sums.of(acc, float(gathered_x.std()) * np.sqrt((real**2).sum(axis=1)))
+        derived = float(gathered_x.std()) * np.sqrt((real**2).sum(axis=1))
+        return Sums.of(acc, np.maximum(derived, acc.std(axis=0)))
 
     def _placed(self, w: Array, acc: Array, gathered_x: Array) -> Array:
         """Filters whose sums lie where the activation and the output zero point have use for them."""

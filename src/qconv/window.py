@@ -47,17 +47,16 @@ class Windows:
 
 
 def windows(stages: list[Conv2d], rng: np.random.Generator) -> list[Windows]:
-    """All pixels of what is small. Else some at random of the last stage, and of each stage before what they read."""
+    """All pixels of what is small. Else some at random, and of the stages before the last those that the next reads."""
     wanted: Array | None = None
     found: list[Windows] = []
     for problem in reversed(stages):
         few = _affordable(problem)
         if few >= problem.pixels:
             pixels = np.arange(problem.pixels)
-        elif wanted is None:
-            pixels = np.sort(rng.choice(problem.pixels, few, replace=False, shuffle=False))
         else:
-            pixels = wanted
+            pixels = np.unique(rng.choice(problem.pixels, few, replace=False, shuffle=False))
+            pixels = pixels if wanted is None else np.union1d(pixels, wanted)
         sources = _sources(problem, pixels)
         reads = np.unique(sources[sources >= 0])
         taps = np.where(sources >= 0, np.searchsorted(reads, sources), len(reads))
