@@ -35,6 +35,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.target",
         "qconv.reference",
         "qconv.calibration",
+        "qconv.draft",
         "qconv.operands",
         "qconv.sample",
         "qconv.variety",
