@@ -37,7 +37,7 @@ def test_outputs_spread(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_of_many_problems_spread(kind: str) -> None:
-    row, wrong = count(kind, 5, 300)
+    row, wrong = count(kind, 5, 200)
     assert not wrong, "\n".join(wrong)
     assert kind == "conversions" or row["forced"] <= 0.05 * row["tensors"]
 
