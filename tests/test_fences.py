@@ -37,6 +37,7 @@ PLANS = {
     "cluster, odd": matrix(SM_90A, PRODUCT, BOTH, tile_k=32, warp_m=16, tile_n=40, warp_n=40, split=4, stages=2),
     "scratch": matrix("cpu.sm_80", WIDE, Quantization(), split=2),
     "dw, pw, cluster": fused(SM_90A, "dw pw", c=32, shares=2, holds=1, second_n=1),
+    "dw, pw, one tile": fused(SM_90A, "dw pw", c=32, tile_h=14, tile_w=14, shares=2, holds=1, second_n=1),
     "dw, pw, fetched": fused(SM_90A, "dw pw", holds=1, wide=1),
     "dense, pw, teams": fused(SM_90A, "dense pw", teams=2, holds=2, wide=2, first_n=4),
     "dense, pw": fused(SM_90A, "dense pw", holds=2, wide=2, first_n=4),
@@ -74,6 +75,7 @@ class LeftOut(NamedTuple):
     new: str
     says: str  # part of the message, or `wrong`
     seed: int = LATE
+    also: tuple[str, str] | None = None  # what goes with it, and its place
 
 
 LEFT_OUT = {
@@ -148,6 +150,22 @@ LEFT_OUT = {
         "",
         "second arrival at the barrier of the cluster",
     ),
+    "the barrier before a cluster sends": LeftOut(
+        "dw, pw, one tile",
+        "    tile::wait_for_cluster();  // they expect it\n",
+        "",
+        "nobody has initialised an mbarrier there",
+        LATE,
+        ("bytes_of_others());\n    tile::arrive_at_cluster();", "bytes_of_others());"),
+    ),
+    "the barrier at the end of a cluster": LeftOut(
+        "dw, pw, one tile",
+        "    tile::wait_for_cluster();  // until nothing of this block's memory is on its way\n",
+        "",
+        "ends while bytes are on their way to or from its shared memory",
+        LATE,
+        ("wait_for_turn(0);\n    tile::arrive_at_cluster();", "wait_for_turn(0);"),
+    ),
     "the wait for the second tile's phase": LeftOut(
         "dw, pw, cluster",
         "wait_for_turn(index / PLACES)",
@@ -179,8 +197,10 @@ LEFT_OUT = {
 def test_what_is_left_out_is_found(name: str) -> None:
     bug = LEFT_OUT[name]
     text = generator.render(PLANS[bug.plan]).text
-    assert text.count(bug.old) == 1, "the text to replace has changed: leave it out anew"
-    found = finding(PLANS[bug.plan], text.replace(bug.old, bug.new), bug.seed)
+    for old, new in ((bug.old, bug.new), *((bug.also,) if bug.also else ())):
+        assert text.count(old) == 1, "the text to replace has changed: leave it out anew"
+        text = text.replace(old, new)
+    found = finding(PLANS[bug.plan], text, bug.seed)
     assert found is not None
     assert bug.says in found, found
 

@@ -208,7 +208,7 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
 
 
 def test_what_warpgroups_read_was_shown_to_their_engines() -> None:
-    """Of every stage, behind whose outputs they read: the CPU device has one kind of access, and would not notice."""
+    """Of every stage, behind whose outputs they read, in more plans than run: test_fences.py shows that it matters."""
     dense = FusedBlock(EXPAND, replace(EXPAND, c=32), replace(EXPAND, c=32, k=16))
     kernels = [p for p in generator.space(dense, TARGETS["cpu.sm_90a"])[0] if p.config.wide]  # type: ignore[attr-defined]
     assert {p.config.wide for p in kernels} == {1, 2, 3}  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ def check_some(gpu: Device, first: int, count: int) -> None:
         plan = fused_plan(problem, gpu.target, index)
         check(plan, gpu, seed=index)
         assert isinstance(plan.config, Fused)
-        # Clusters, which are one block on the CPU device, and teams of warpgroups, whose instructions it only emulates.
+        # Clusters, whose blocks take turns on the CPU device, and warpgroups, whose instructions it emulates.
         for others in ({"shares": 2, "teams": 1}, WIDE | {"wide": 1}, *BOTH):
             try:
                 check(generator.plan(problem, replace(plan.config, **others), gpu.target), gpu, seed=index)

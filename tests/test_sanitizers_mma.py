@@ -55,6 +55,7 @@ PLANS = {
     "tile, ahead, staged": plan_of(SM_80, WIDE, EVERYTHING, ahead=1, staged=1),
     "parts of a tile": plan_of(SM_80, WIDE, ADDED, split=4, ahead=1, stages=2),
     "parts of a tile, staged": plan_of(SM_80, WIDE, Quantization(), split=2, staged=1),
+    "parts in a cluster": plan_of("cpu.sm_90a", WIDE, ADDED, split=4, ahead=1, stages=2),
     "persist": plan_of(SM_80, TALL, Quantization(per_channel=True), persist=1),
     "persist, ahead, staged": plan_of(SM_80, TALL, ADDED, persist=1, ahead=1, staged=1),
     "stream": plan_of(SM_80, GROUPED, Quantization(), persist=1, stream=1, tile_k=32),
@@ -91,7 +92,7 @@ def test_nothing_is_found_the_other_way_round(plan: Plan, sanitizer: Sanitizer, 
 def test_the_plans_have_every_role() -> None:
     for role, values in {
         "loader": {"async", "registers", "buffers"},
-        "combine": {"none", "scratch"},
+        "combine": {"none", "scratch", "cluster"},
         "schedule": {"tile", "persist"},
         "stream": {False, True},
         "store": {"direct", "staged"},

@@ -5,6 +5,10 @@
 // A launch is early or late. Early, a copy lands where it is asked for, and the async proxy sees what threads
 // see. Late, a copy reads and writes when no thread can go on without it, and a fence shows the async proxy
 // what the thread itself wrote: the two ends of what the memory model allows.
+//
+// Stricter than PTX: a fence of another thread behind a barrier shows nothing. Not modelled: a fence between
+// reads of threads and a copy over what they have read; what `relaxed` leaves out of the cluster's barrier,
+// which orders as if it were not; and products of warpgroups, which are computed where they are asked for.
 #pragma once
 
 #include <algorithm>
@@ -82,18 +86,6 @@ class Engines {
     std::vector<uint16_t> writer_;
     std::vector<bool> wrote_;  // by threads
 };
-
-template <size_t BYTES>
-bool is_same(const char* one, const char* other) {
-    uint64_t difference = 0;
-    for (size_t at = 0; at < BYTES; at += sizeof(uint64_t)) {
-        uint64_t words[2];
-        __builtin_memcpy(&words[0], one + at, sizeof(uint64_t));
-        __builtin_memcpy(&words[1], other + at, sizeof(uint64_t));
-        difference |= words[0] ^ words[1];
-    }
-    return difference == 0;
-}
 
 void Engines::begin(const Shared& shared, bool late) {
     shared_ = shared;
@@ -210,9 +202,10 @@ void Engines::note(unsigned thread, unsigned block) {
     const Unobserved unobserved;
     const char* const now = shared_.of(block);
     char* const known = known_.data() + block * shared_.bytes;
+    if (memcmp(now, known, shared_.bytes) == 0) return;  // mostly
     for (size_t first = 0; first < shared_.bytes; first += kAtOnce) {
         const size_t end = std::min(first + kAtOnce, shared_.bytes);
-        if (end - first == kAtOnce && is_same<kAtOnce>(now + first, known + first)) continue;
+        if (memcmp(now + first, known + first, end - first) == 0) continue;
         for (size_t at = first; at < end; ++at) {
             if (now[at] == known[at]) continue;
             known[at] = now[at];
