@@ -129,8 +129,8 @@ PLANTED = {
         "        if (index == place) shared.second_weights.inbox.wait();  // they came meanwhile\n",
         "",
         "address",
-        WRONG,
-        "",
+        "runtime error",
+        "ends while bytes are on their way to or from its shared memory",
         (LATE,),
     ),
     "a wait for the second tile's weights": Planted(
@@ -173,9 +173,9 @@ PLANTED = {
         "dw, pw, cluster",
         "        tile::wait_for_cluster();  // they expect it, and have read what lay there\n",
         "",
-        "thread",
-        RACE,
-        "conv2d_conv2d",
+        "address",
+        "runtime error",
+        "nobody has initialised an mbarrier there",
         (LATE,),
     ),
     "the second tile's bytes are not expected": Planted(
