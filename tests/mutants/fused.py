@@ -1,7 +1,7 @@
 """Of the pages that run two or three convolutions in one kernel."""
 
 from mutants.mutant import Mutant
-from mutants.named import block_random, fused, fused_random
+from mutants.named import block_random, fused, fused_exact, fused_random
 
 PAGES = "templates/fused/"
 
@@ -12,7 +12,7 @@ PAGE = (
         "row(index / TILES_W % TILES_H * TILE_H)",
         "row(index / TILES_W % TILES_W * TILE_H)",
         "An image has TILES_H rows of tiles.",
-        (fused("dw, pw"),),
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "page: the intermediate begins a padding of rows to the left",
@@ -28,8 +28,7 @@ PAGE = (
         "return static_cast<X>(padding_word(args) & 0xffu);",
         "return static_cast<X>(padding_word(args) & 0u);",
         "What a later stage pads with is its own input's zero point.",
-        (fused("pw, dw"),),
-        slow=True,
+        (fused_exact("pw, dw"),),
     ),
     Mutant(
         "stage: parameters of the first of four channels",
@@ -37,7 +36,7 @@ PAGE = (
         'argument.name ~ ".of[j]"',
         'argument.name ~ ".of[0]"',
         "Scales and biases are per channel.",
-        (fused("dw, pw"),),
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "into tile: what lies beyond the image on the right is data",
@@ -45,7 +44,7 @@ PAGE = (
         "if (in_row >= OUT_H || in_column >= OUT_W) {",
         "if (in_row >= OUT_H) {",
         "Columns beyond the image are padding for the next stage.",
-        (fused_random("sm_80"),),
+        (fused_exact("pw, dw"),),
     ),
     Mutant(
         "into tile: chunks behind the last",
@@ -61,7 +60,7 @@ PAGE = (
         "tile.column + pixel % GRID_COLUMNS < OUT_W)",
         "tile.column + pixel % GRID_COLUMNS <= OUT_W)",
         "The next row's first output is written twice, with another pixel's value.",
-        (fused_random("sm_80"), fused_random("sm_75")),
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "into image: the residual of the first channels",
@@ -69,7 +68,7 @@ PAGE = (
         "*reinterpret_cast<const Vector*>(from + i);",
         "*reinterpret_cast<const Vector*>(from);",
         "A residual belongs to its own channel.",
-        (fused_random("sm_80"), fused("dw, pw")),
+        (fused_exact("dw, pw"),),
     ),
 )
 
@@ -80,7 +79,7 @@ ORDER = (
         "    copies.wait<${ 1 if weights_behind else 0 }>();\n",
         "    copies.wait<2>();\n",
         "The first convolution reads an input that is not there.",
-        (fused_random("sm_80"), fused_random("sm_90a")),
+        (fused_exact("dense, grouped"),),
     ),
     Mutant(
         "of tile: no barrier before the second",
@@ -88,7 +87,7 @@ ORDER = (
         '//% if clusters or "second" in wide\n    tile::show_to_engines();\n//% endif\n    ${ barrier };\n',
         '//% if clusters or "second" in wide\n    tile::show_to_engines();\n//% endif\n',
         "The second convolution reads what other threads of the block have not yet written.",
-        (fused("dw, pw"), fused_random("sm_80")),
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "of tile: the third pads as the second does",
@@ -112,7 +111,7 @@ ORDER = (
         "index < TILES; index += PLACES) {",
         "index < TILES; index += PLACES + 1) {",
         "A place's next tile is PLACES further on.",
-        (fused("pw, dw"), fused_random("sm_80")),
+        (fused_exact("pw, dw"),),
     ),
     Mutant(
         "in turn: a part begins with the first chunk",
@@ -120,8 +119,7 @@ ORDER = (
         "        : first(share * PART_CHUNKS),",
         "        : first(0 * share),",
         "Every block of a cluster sends the first chunks, and nobody the others.",
-        (fused("dw, pw, cluster"),),
-        slow=True,
+        (fused_exact("dw, pw, cluster"),),
     ),
     Mutant(
         "in turn: fewer bytes than the others send",
@@ -129,8 +127,7 @@ ORDER = (
         "static_cast<int>(sizeof(Mid::byte[0])) - bytes();",
         "static_cast<int>(sizeof(Mid::byte[0])) - 2 * bytes();",
         "The second convolution begins before all of its input has come.",
-        (fused("dw, pw, cluster"),),
-        slow=True,
+        (fused_exact("dw, pw, cluster"),),
     ),
     Mutant(
         "teams: a first tile that does not exist",
@@ -147,8 +144,7 @@ ORDER = (
         "place = tile::block_x() * TEAMS + team;",
         "place = tile::block_x() + team;",
         "Every team of every block has a place of its own.",
-        (fused("dw, pw, teams"), fused("pw, dw, pw, teams")),
-        slow=True,
+        (fused_exact("dw, pw, teams"),),
     ),
     Mutant(
         "teams: nobody waits for the weights",
@@ -165,8 +161,7 @@ ORDER = (
         "//% if copies\n    copies.commit();\n//% endif\n//% if weights_behind",
         "//% if weights_behind",
         "A wait for the last group but one does not wait for the input.",
-        (fused("pw, dw"), fused("dense, pw, held")),
-        slow=True,
+        (fused_exact("dense, pw, held"),),
     ),
 )
 
@@ -177,7 +172,7 @@ STAGES = (
         "                if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;\n",
         "",
         "A tile's input is followed by other shared memory.",
-        (fused_random("sm_80"), fused_random("sm_75"), fused("pw, dw")),
+        (fused_exact("pw, dw"), fused_random("sm_80"), fused_random("sm_75")),
     ),
     Mutant(
         "input: the image's rows lie one input channel apart",
@@ -185,7 +180,7 @@ STAGES = (
         "from + i * (IN_W * C), is_inside, c);",
         "from + i * IN_W, is_inside, c);",
         "A row of the image is IN_W pixels of C channels.",
-        (fused_random("sm_80"),),
+        (fused_exact("pw, dw"),),
     ),
     Mutant(
         "input: padding is zero",
@@ -193,7 +188,7 @@ STAGES = (
         "tile::fill<WIDTH>(to, padding_word(args));",
         "tile::fill<WIDTH>(to, 0u);",
         "Padding is a real zero, which is stored as the zero point.",
-        (fused_random("sm_80"), fused("dense, pw, held")),
+        (fused_exact("dense, pw, held"),),
     ),
     Mutant(
         "depthwise: a share goes on into the next",
@@ -210,7 +205,7 @@ STAGES = (
         "first_column <= IN_W - SPAN;",
         "first_column <= IN_W - SPAN + 1;",
         "Places whose last column is padding read the next row instead.",
-        (fused_random("sm_90a"), fused("dw, pw")),
+        (fused_exact("dw, pw"), fused_random("sm_90a")),
     ),
     Mutant(
         "depthwise: the second row of places begins with the first column",
@@ -218,7 +213,7 @@ STAGES = (
         "            column = place % PLACES_W * COLUMNS;\n",
         "",
         "A thread's next place has a column of its own.",
-        (fused("dw, pw"), fused_random("sm_90a")),
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "matrix: the last chunks of channels begin behind the last",
@@ -226,8 +221,7 @@ STAGES = (
         "return first < ALL_CHUNKS - CHUNKS ? first : ALL_CHUNKS - CHUNKS;",
         "return first;",
         "A slab's chunks end with the input's.",
-        (fused_random("sm_80"), fused("dense, grouped")),
-        slow=True,
+        (fused_exact("dense, grouped"), fused_random("sm_80")),
     ),
     Mutant(
         "matrix: weights of the group before",
@@ -235,7 +229,7 @@ STAGES = (
         "unit >= UNITS || c < 0 || c >= C_GROUP) continue;",
         "unit >= UNITS || c >= C_GROUP) continue;",
         "Between the groups the matrix of weights is zero.",
-        (fused_random("sm_80"), fused("dense, grouped")),
+        (fused_exact("dense, grouped"),),
     ),
     Mutant(
         "matrix: parameters of a slab's first channels",
@@ -243,7 +237,7 @@ STAGES = (
         "load_channels(args, slab * SLAB_K + channel_lane() * LANE_K, channels);",
         "load_channels(args, slab * SLAB_K, channels);",
         "A lane has channels of its own.",
-        (fused("dw, pw"),),
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "matrix: ones behind the weights of the first step alone",
@@ -251,7 +245,7 @@ STAGES = (
         "load_fragments(words + index + STEP_WORDS, weights.ones);",
         "load_fragments(words + index, weights.ones);",
         "What adds up a window follows the weights of each step.",
-        (fused("dw, pw"),),
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "matrix: windows of stride 1",
@@ -259,8 +253,7 @@ STAGES = (
         "const int row = existing / GRID_COLUMNS * STRIDE_H, column",
         "const int row = existing / GRID_COLUMNS, column",
         "Windows lie STRIDE_H rows apart.",
-        (fused_random("sm_80"), fused("halved, pw")),
-        slow=True,
+        (fused_exact("halved, pw"),),
     ),
     Mutant(
         "warpgroup: a lane's channels are eight apart",
@@ -268,7 +261,7 @@ STAGES = (
         "return slab * SLAB_K + row % 8 / 2 * LANE_K + row / 8 * 2 + row % 2;",
         "return slab * SLAB_K + row;",
         "A row of the weights' matrix is such that a lane ends up with neighbours.",
-        (fused_random("sm_90a"), block_random("sm_90a")),
+        (fused_exact("pw, dense, warpgroups"),),
     ),
     Mutant(
         "warpgroup: positions are pixels",
@@ -276,8 +269,7 @@ STAGES = (
         "return SPACED ? position / SOURCE_COLUMNS * GRID_COLUMNS + position % SOURCE_COLUMNS : position;",
         "return position;",
         "Where rows go on into what their last windows look at, some positions have no output.",
-        (fused("pw, dense, warpgroups"),),
-        slow=True,
+        (fused_exact("pw, dense, warpgroups"),),
     ),
     Mutant(
         "warpgroup: weights behind the last channel of a tap",
@@ -285,8 +277,7 @@ STAGES = (
         "if (k >= K || c >= C) continue;",
         "if (k >= K) continue;",
         "A chunk's last bytes are weights of the next tap.",
-        (fused_random("sm_90a"), fused("pw, dense, eights")),
-        slow=True,
+        (fused_exact("halved, pw, eights"),),
     ),
     Mutant(
         "warpgroup: a buffer is awaited as it was asked for first",
@@ -294,8 +285,7 @@ STAGES = (
         "wait_for(number / BUFFERS);",
         "wait_for(0);",
         "Slabs are multiplied before they have come.",
-        (fused("dw, pw, streamed"),),
-        slow=True,
+        (fused_exact("dw, pw, streamed"),),
     ),
     Mutant(
         "warpgroup: parameters of the first slab",
@@ -303,8 +293,7 @@ STAGES = (
         "&held.${ argument.name }[slab][channel_lane()][i]);",
         "&held.${ argument.name }[0][channel_lane()][i]);",
         "Scales and biases are per channel.",
-        (fused("dense, pw, warpgroups of 24 and 80"), fused("dw, pw, streamed")),
-        slow=True,
+        (fused_exact("dense, pw, warpgroups of 24 and 80"),),
     ),
     Mutant(
         "warpgroup: two warps of a group finish the same rows",
@@ -312,7 +301,7 @@ STAGES = (
         "return tile::warp() % 4 * 16 + tile::lane() / 4 + i * 8;",
         "return tile::warp() % 2 * 16 + tile::lane() / 4 + i * 8;",
         "Each of four warps has sixteen rows.",
-        (fused_random("sm_90a"), block_random("sm_90a")),
+        (fused_exact("pw, dense, warpgroups"),),
     ),
 )
 

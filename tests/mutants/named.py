@@ -47,3 +47,8 @@ def conversion(plan: str, sanitizer: str = "address") -> str:
 
 def conversion_random(*firsts: int) -> tuple[str, ...]:
     return tuple(f"tests/test_conversion_kernels.py::test_random_conversions[{first}]" for first in firsts)
+
+
+def fused_exact(plan: str) -> str:
+    """Of those plans, without a sanitizer."""
+    return f"tests/test_fused_roles.py::test_it_is_exact[{plan}]"

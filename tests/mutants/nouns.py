@@ -64,7 +64,7 @@ ARITHMETIC = (
         "np.where(np.abs(value - whole) >= 0.5,",
         "np.where(np.abs(value - whole) > 0.5,",
         "Half away from zero is away.",
-        (MODE, REFERENCE),
+        (CONVERTED_REFERENCE, *conversion_random(0, 5, 10, 15)),
     ),
     Mutant(
         "mode: fbgemm divides its bias",

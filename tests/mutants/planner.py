@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 from mutants.named import (
     conversion,
     conversion_random,
-    fused,
+    fused_exact,
     fused_random,
     mma,
     simt,
@@ -24,7 +24,7 @@ MUTANTS = (
         "feasible.sort(key=lambda pair: pair[0])",
         "feasible.sort(key=lambda pair: -pair[0])",
         "The default is the cheapest by the cost model.",
-        ("tests/tuner/test_search.py",),
+        ("tests/generator/test_cheapest.py",),
     ),
     Mutant(
         "generator: of one kernel and of several the dearer",
@@ -32,7 +32,7 @@ MUTANTS = (
         "return min([*feasible[:1], *plans], key=cost)",
         "return max([*feasible[:1], *plans], key=cost)",
         "A chain has the cheaper of both ways by default.",
-        (FUSED,),
+        ("tests/generator/test_cheapest.py",),
     ),
     Mutant(
         "generator: a config with a boolean",
@@ -131,13 +131,12 @@ MUTANTS = (
         conversion_random(*range(0, 40, 5)),
     ),
     Mutant(
-        "fused: a block without a cluster computes a part",
+        "fused: padding is filled where the giver has some",
         HERE + "fused.py",
-        "first_blocks = config.shares if clusters else 1",
-        "first_blocks = config.shares",
-        "Where blocks cannot send each other their parts, each computes all of the intermediate.",
-        (fused("dw, pw, shared"),),
-        slow=True,
+        "fills = {giver: any(problem.stages[taker].pad)",
+        "fills = {giver: any(problem.stages[giver].pad)",
+        "What the taker pads is filled by the one before it.",
+        (fused_exact("pw, dw"),),
     ),
     Mutant(
         "fused space: tiles of one image",
@@ -145,7 +144,7 @@ MUTANTS = (
         "return down, across, last.n * down * across",
         "return down, across, down * across",
         "Every image has tiles.",
-        (fused("dw, pw"),),
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "gemv: whole blocks of channels alone",
@@ -201,7 +200,7 @@ MUTANTS = (
         "offsets.append(ceil_div(end, size) * size)",
         "offsets.append(end)",
         "A pointer behind an odd number of scalars begins at a multiple of eight bytes.",
-        (fused("dw, pw"),),
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "plan: one less than at most",
@@ -225,7 +224,7 @@ MUTANTS = (
         "return (pixels + 6) // 8 * 8 + 1",
         "return pixels // 16 * 8 + 1",
         "The last pixels of a chunk lie over the next chunk's first.",
-        (fused("dw, pw"),),
+        (fused_exact("dw, pw"),),
     ),
     Mutant(
         "simt: a load too few of the weights",
@@ -265,8 +264,7 @@ MUTANTS = (
         "return last // 16 - first // 16 + 1",
         "return max(1, last // 16 - first // 16)",
         "A slab of two groups looks at the chunks of both.",
-        (fused("dense, grouped"), fused_random("sm_80")),
-        slow=True,
+        (fused_exact("dense, grouped"),),
     ),
     Mutant(
         "stages: every row of a place early",
