@@ -105,6 +105,14 @@ MUTANTS = (
         ("tests/test_sanitizers_mma.py::test_a_wait_too_few_shows_only_where_copies_are_late",),
     ),
     Mutant(
+        "cpu: minus zero is zero",
+        HERE + "cpu.py",
+        "return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))",
+        "return np.array_equal(one, other)",
+        "Outputs are compared bit for bit.",
+        ("tests/tuner/test_tuned_workload.py",),
+    ),
+    Mutant(
         "device: any word is a device",
         HERE + "__init__.py",
         'kind not in ("cuda", "hip") or not',

@@ -17,7 +17,7 @@ MUTANTS = (
         'return whole + (rest >= Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "quotient"',
         'return whole + (rest > Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "quotient"',
         "A positive half is rounded away from zero.",
-        ("tests/test_mode.py", "tests/test_conversion.py"),
+        conversion_random(*range(0, 40, 5)),
     ),
     Mutant(
         "every: a quotient is not corrected",
@@ -33,7 +33,7 @@ MUTANTS = (
         "return maximum(rough, -rough) <= 0x1p60f ? exact : rough;",
         "return exact;",
         "The correction of an infinite quotient is not a number.",
-        ("tests/test_quotient.py",),
+        conversion_random(*range(0, 40, 5)),
     ),
     Mutant(
         "every: inverses of small divisors",
@@ -41,7 +41,7 @@ MUTANTS = (
         "b >= 0x1p-40f && b <= 0x1p40f",
         "b <= 0x1p40f",
         "The inverse of a very small number overflows.",
-        ("tests/test_quotient.py",),
+        ("tests/test_small_divisors.py",),
     ),
     Mutant(
         "every: bfloat16 half up",

@@ -133,7 +133,7 @@ MUTANTS = (
         "        raced += entrants\n",
         "        return\n",
         "A lucky row that was never raced is the fastest.",
-        (STAGES,),
+        ("tests/tuner/test_races.py",),
     ),
     Mutant(
         "tune: rows of a time-out count as known",
@@ -192,11 +192,11 @@ MUTANTS = (
         (WORKLOAD,),
     ),
     Mutant(
-        "workload: minus zero is zero",
+        "workload: other data than the caller's",
         HERE + "workload.py",
-        'return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").ravel()',
-        "return np.ascontiguousarray(array).ravel()",
-        "Outputs are compared bit for bit.",
-        ("tests/tuner/test_verify.py",),
+        "return [self.device.upload(array) for array in self._sample.arrays], self._outputs()",
+        "return [self.device.upload(array[::-1]) for array in self._sample.arrays], self._outputs()",
+        "The kernel computes from what the oracle computes from.",
+        (WORKLOAD,),
     ),
 )
