@@ -7,9 +7,11 @@ channels of every width of copies.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 from random_problems import PADS, Decks, quantization
+from wanted import Wanted
 
 from qconv.errors import Infeasible
 from qconv.generator import Plan
@@ -30,8 +32,12 @@ CHANNELS = (1, 3, 4, 5, 8, 12, 16, 17, 24, 32, 33, 48, 64, 72, 96, 100, 128, 192
 FILTER_COUNTS = (1, 3, 5, 8, 15, 16, 24, 32, 33, 40, 48, 64, 65, 80, 96, 112, 128, 130, 144, 160, 256)
 GROUPS = (1, 1, 1, 1, 1, 2, 3, 4, "depthwise")
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20))
-# Large enough for tiles that are worked on in bands, which small weights do not need.
+# Large enough for tiles that are worked on in bands, which small weights do not need: with a last band as wide as the
+# others, and with a narrow one.
 BANDS = Conv2d(2, 16, 16, 256, 256, 3, 3, pad=1)
+RAGGED = Conv2d(2, 16, 17, 256, 256, 3, 3, pad=1)
+# Plans of one problem that are looked at for a feature, of those whose configs may bring it.
+MOST_TRIED = 8
 
 
 def served(problem: Conv2d, target: Target) -> bool:
@@ -112,6 +118,23 @@ def matrix_plan(problem: Conv2d, target: Target, seed: object, **wanted: int) ->
         except Infeasible:  # by what only the whole config tells, such as shared memory
             left.remove(config)
     raise Infeasible(f"no config of mma with {wanted} can serve {problem} on {target.name}")
+
+
+def asked_plan(problem: Conv2d, target: Target, seed: object, feature: Wanted) -> Plan:
+    """One that has the feature: the first in random order."""
+    rng = random.Random(f"asked {seed} {problem} {target.name}")
+    choices = {name: tuple(feature.asks.get(name, values)) for name, values in CHOICES.items()}
+    shuffled = {name: tuple(rng.sample(values, len(values))) for name, values in choices.items()}
+    tried = 0
+    for config in configs(problem, target, shuffled):
+        with suppress(Infeasible):  # by what only the whole config tells, such as shared memory
+            made = plan(problem, config, target)
+            if feature.has(made):
+                return made
+            tried += 1
+            if tried == MOST_TRIED:
+                break
+    raise Infeasible(f"no config of mma that was tried has the feature on {target.name} for {problem}")
 
 
 def constants(made: Plan) -> dict[str, int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from exactness import check_all
-from random_matrix import BANDS, EMULATIONS, constants, matrix_plan, matrix_problems, served
+from random_matrix import BANDS, EMULATIONS, RAGGED, asked_plan, constants, matrix_plan, matrix_problems, served
 from random_problems import problems
+from wanted import Wanted
+from wanted_matrix import Feature, Place, asked, asked_of_gpu, wanted
 
 from qconv import generator
 from qconv.errors import Infeasible
@@ -24,12 +27,26 @@ LONG = {
 }
 FAST_SEED, LONG_SEED = 1, 2
 CHUNK = 10
+GPU_SEED, GPU_COUNT = 3, 300  # of test_random_mma_gpu
 
 
 def plans(name: str, seed: int, count: int, first: int, chunk: int) -> list[Plan]:
-    target = TARGETS[name]
+    """Those that were asked for, and others at random."""
+    target, (made, _) = TARGETS[name], asked_plans(name, seed, count)
     chosen = list(enumerate(matrix_problems(seed, count, target)))[first : first + chunk]
-    return [matrix_plan(problem, target, index) for index, problem in chosen]
+    return [made.get((name, index)) or matrix_plan(problem, target, index) for index, problem in chosen]
+
+
+def asked_plans(name: str, seed: int, count: int) -> tuple[dict[Place, Plan], list[str]]:
+    """The few are asked for together, the many on each architecture."""
+    if count == FAST:
+        return asked(tuple(EMULATIONS), seed, count, of_the_few())
+    return asked((name,), seed, count, frozenset(wanted(TARGETS[name])))
+
+
+def all_but(quick: str, names: Sequence[str]) -> list[Any]:
+    """The others are slow."""
+    return [pytest.param(name, marks=() if name == quick else pytest.mark.slow) for name in names]
 
 
 @pytest.mark.parametrize("first", range(0, FAST, CHUNK))
@@ -44,110 +61,57 @@ def test_many_random_configs(name: str, first: int) -> None:
     check_all(plans(name, LONG_SEED, LONG[name], first, CHUNK), first)
 
 
+@pytest.mark.parametrize("name", all_but("cpu.sm_80", EMULATIONS))
+def test_the_last_band_of_tiles_is_narrow(name: str) -> None:
+    narrow = Wanted(lambda plan: constants(plan)["TILES_M"] % constants(plan)["BAND"] != 0, {"band": (8,)})
+    check_all([asked_plan(RAGGED, TARGETS[name], 0, narrow)], 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EMULATIONS)
 def test_tiles_in_bands(name: str) -> None:
-    check_all([matrix_plan(BANDS, TARGETS[name], 0, band=8), matrix_plan(BANDS, TARGETS[name], 1, band=8)], 0)
+    check_all([matrix_plan(BANDS, TARGETS[name], 0, band=8)], 1)
 
 
-# What a plan is made of, beside its choices.
-ROLES = (
-    *("atom", "loader", "gathers_x", "gathers_w", "combine", "schedule", "stream", "tail"),
-    *("ahead", "taps_first", "gemm", "store"),
-)
-WIDTHS = ("X_BYTES", "W_BYTES", "VECTOR_N", "TAIL", "PADDED")
-Feature = tuple[str, Any]
+def of_the_few() -> frozenset[Feature]:
+    """All architectures together have what the long tests have on each of them."""
+    of = {feature for name in EMULATIONS for feature in wanted(TARGETS[name]) if feature[0] not in CHOICES}
+    of |= {("role loader", loader) for loader in ("registers", "buffers", "async")}
+    of |= {("types of mfma", ("int8", "int8"))}
+    of |= {("role ahead", False), ("role ahead", True)}
+    for atom in ("mma_m8n8k16", "mma_m16n8k32", "wmma_gfx11", "wmma_gfx12"):
+        of |= {(f"types of {atom}", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
+    return frozenset(of)
 
 
-def features(plan: Plan) -> set[Feature]:
-    known, q = constants(plan), plan.problem.quantization
-    return {
-        *((name, getattr(plan.config, name)) for name in CHOICES),
-        *((f"role {name}", plan.roles[name]) for name in ROLES),
-        *((name, known[name]) for name in WIDTHS),
-        (f"types of {plan.roles['atom']}", (q.x_type, q.w_type)),
-        ("layout", plan.problem.layout),
-        ("output", q.out_type),
-        ("residual", q.residual),
-        ("zero points", (q.x_zero_point, q.w_zero_point)),
-        ("depthwise", plan.problem.c_group == 1),
-        ("groups", plan.problem.groups > 1),
-    }
-
-
-# On every architecture. What it lacks is left out below.
-WANTED: dict[str, tuple[Any, ...]] = {
-    **CHOICES,
-    "role gathers_x": (False, True),
-    "role gathers_w": (False, True),
-    "role combine": ("none", "scratch", "cluster"),
-    "role schedule": ("tile", "persist"),
-    "role stream": (False, True),
-    "role tail": (False, True),
-    "role taps_first": (False, True),
-    "role gemm": (False, True),
-    "role store": ("direct", "staged"),
-    "X_BYTES": (1, 4, 8, 16),
-    "W_BYTES": (1, 4, 8, 16),
-    "VECTOR_N": (1, 2, 4, 8, 16),
-    "TAIL": (False, True),
-    "PADDED": (False, True),
-    "layout": ("nhwc", "nchw"),
-    "output": ("int8", "uint8", "int32", "float32", "float16", "bfloat16"),
-    "residual": ("none", "int8", "uint8"),
-    "zero points": ((False, False), (False, True), (True, False), (True, True)),
-    "depthwise": (False, True),
-    "groups": (False, True),
-}
-
-
-def wanted(target: Target) -> set[Feature]:
-    """Every value of every choice, but those that the architecture has no use for."""
-    smallest = min(instruction.n for instruction in target.instructions)
-    narrow = {"tile_n": smallest, "warp_n": smallest, "VECTOR_N": 1}
-    lacks: dict[str, tuple[Any, ...]] = {
-        "instruction": CHOICES["instruction"][len(target.instructions) :],
-        "stages": () if target.async_copies else CHOICES["stages"][1:],
-        "ahead": () if target.async_copies or target.buffer_word is not None else (1,),
-        "band": (8,),  # of large layers only: see `test_tiles_in_bands`
-        "role combine": () if target.clusters else ("cluster",),
-    }
-    return {
-        (name, value)
-        for name, values in WANTED.items()
-        for value in values
-        if value not in lacks.get(name, ()) and value >= narrow.get(name, value)
-    }
+def test_the_few_have_every_role_and_width() -> None:
+    made, missing = asked_plans(EMULATIONS[0], FAST_SEED, FAST)
+    assert not missing, f"{missing}: no config of {FAST} problems on each of {EMULATIONS} has them"
+    assert all(plans(name, FAST_SEED, FAST, index, 1) == [made[name, index]] for name, index in made)
 
 
 @pytest.mark.slow
 def test_the_many_have_every_choice_role_and_width() -> None:
     """Every role and width on each architecture, every choice on one of those that have it."""
-    seen = {
-        name: {feature for plan in plans(name, LONG_SEED, count, 0, count) for feature in features(plan)}
-        for name, count in LONG.items()
-    }
-    together = set().union(*seen.values())
-    missing = {
+    missing = {name: asked_plans(name, LONG_SEED, count)[1] for name, count in LONG.items()}
+    choices = {f"{name}={value}" for name, values in CHOICES.items() for value in values}
+    nowhere = {
         (name, feature)
-        for name in EMULATIONS
-        for feature in wanted(TARGETS[name])
-        if feature not in (together if feature[0] in CHOICES else seen[name])
+        for name, features in missing.items()
+        for feature in features
+        if feature not in choices or all(feature in missing[other] for other in LONG)
     }
-    assert not missing, f"{missing} never occur in {LONG} problems"
+    assert not nowhere, f"{nowhere}: no config of {LONG} problems has them"
 
 
-def test_the_few_have_every_role_and_width() -> None:
-    """All architectures together, as the whole tests do each of them."""
-    chosen = [plan for name in EMULATIONS for plan in plans(name, FAST_SEED, FAST, 0, FAST)]
-    seen = Counter(feature for plan in chosen for feature in features(plan))
-    everything = {f for name in EMULATIONS for f in wanted(TARGETS[name]) if f[0] not in CHOICES}
-    everything |= {("role loader", loader) for loader in ("registers", "buffers", "async")}
-    everything |= {("types of mfma", ("int8", "int8")), ("role ahead", False), ("role ahead", True)}
-    for atom in ("mma_m8n8k16", "mma_m16n8k32", "wmma_gfx11", "wmma_gfx12"):
-        everything |= {(f"types of {atom}", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
-    missing = {feature for feature in everything if not seen[feature]}
-    assert not missing, f"{missing} never occur in {len(chosen)} problems"
+# The problems that the tests on these GPUs draw. A feature that is missing would be found missing there only.
+GPUS = ("sm_90a", "sm_80", "sm_75", "gfx942", "gfx1100", "gfx1201")
+
+
+@pytest.mark.parametrize("name", all_but("sm_90a", GPUS))
+def test_a_gpu_is_asked_for_every_role_and_width(name: str) -> None:
+    _, missing = asked_of_gpu(TARGETS[name], GPU_SEED, GPU_COUNT)
+    assert not missing, f"{missing}: no config of {GPU_COUNT} problems on {name} has them"
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
