@@ -62,6 +62,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "groups do not divide": (["lookup", *CONV, "--groups", "3"], 2, "c=8 is not a multiple of groups=3"),
     "filter too large": (["lookup", *CONV[:-1], "0", "--dilation", "9"], 2, "pad more or use a smaller r"),
     "unknown x type": (["lookup", *CONV, "--x-type", "int4"], 2, "'int4' is not one of"),
+    "a type of conversions": (["tune", *CONV, "--x-type", "int16"], 2, "x_type='int16' is not one of int8, uint8"),
     "unknown output": (["lookup", *CONV, "--out-type", "bfloat8"], 2, "'bfloat8' is not one of"),
     "unknown activation": (["lookup", *CONV, "--activation", "gelu6"], 2, "gelu6"),
     "zero point of a float": (
@@ -69,7 +70,6 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         2,
         "only int8 and uint8 outputs have a zero point",
     ),
-    "zero point out of range": (["run", *CONV, "--x-zero-point", "300", "--device", "cpu"], 2, "-128 to 127"),
     "zero point in words": (["lookup", *CONV, "--x-zero-point", "mid"], 2, "'mid' is not an integer"),
     "float bias on int32": (["lookup", *CONV, "--out-type", "int32", "--bias", "float32"], 2, "use bias none or int32"),
     "accumulator overflow": (
@@ -139,6 +139,35 @@ def test_bad_input_is_refused_with_a_message_and_nothing_is_done(
     assert (code, out) == (expected, ""), err
     assert says in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["lookup", "tune", "run", "bench", "space", "source"])
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("--x-zero-point 300", "x_zero_point=300 must be integers from -128 to 127 (int8)"),
+        ("--x-type uint8 --x-zero-point -1", "x_zero_point=-1 must be integers from 0 to 255 (uint8)"),
+        ("--w-zero-point 128", "w_zero_point=128 must be integers from -128 to 127 (int8)"),
+        ("--y-zero-point=-129", "y_zero_point=-129 must be integers from -128 to 127 (int8)"),
+        ("--residual uint8 --residual-zero-point 256", "residual_zero_point=256 must be integers from 0 to 255"),
+    ],
+)
+def test_every_command_refuses_a_zero_point_that_its_type_cannot_hold(
+    action: str, flags: str, says: str, command: Callable[..., Answer], tmp_path: Path
+) -> None:
+    code, out, err = command(action, *CONV, *flags.split(), "--device", "cpu")
+    assert (code, out) == (2, "")
+    assert says in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_offers_a_type_to_the_op_that_takes_it(command: Callable[..., Answer]) -> None:
+    code, out, _ = command("tune", "--help")
+    assert code == 0
+    said = " ".join(out.split())
+    assert "conv2d: int8 (default), uint8. Conversions: these, int16, uint16 and int32, or floats." in said
+    for types in ("--x-type int16 --out-type uint8", "--x-type int32 --out-type uint16"):
+        assert command("space", "requantize", "--shape", "64", *types.split(), "--target", "cpu")[0] == 0
 
 
 @pytest.mark.parametrize("action", ["lookup", "tune", "run", "bench"])

@@ -288,10 +288,16 @@ def _check_zero_point(name: str, value: Any, shape: tuple[int, ...], dtype: str,
                 f"({name}=True), so that it cannot be ignored in silence"
             )
         return array.astype(np.int32)
+    check_zero_point(name, value, dtype)
+    return array.astype(np.int32)
+
+
+def check_zero_point(name: str, value: Any, dtype: str) -> None:
+    """One or several: each is a value of the type whose zero it is."""
     low, high = RANGES[dtype]
+    array = np.asarray(value)
     if array.dtype.kind == "f" or not ((array >= low) & (array <= high)).all():
         raise ValueError(f"{name}={value!r} must be integers from {low} to {high} ({dtype})")
-    return array.astype(np.int32)
 
 
 def _check_bias(value: Any, kind: str, k: int) -> NDArray[Any] | None:

@@ -14,12 +14,11 @@ from qconv.conversion import FLAGS
 from qconv.conversion import OPS as CONVERSIONS
 from qconv.conversion.presets import SYSTEMS
 from qconv.conversion.view import view_of
-from qconv.dtypes import DATA_TYPES
 from qconv.keys import chained, parse
 from qconv.mode import PRESETS
 from qconv.op import Problem, read_key
 from qconv.problem import LAYOUTS, Conv2d
-from qconv.quantization import ACTIVATIONS, BIASES, RESIDUALS, X_TYPES, Quantization
+from qconv.quantization import ACTIVATIONS, BIASES, RESIDUALS, X_TYPES, Quantization, check_zero_point
 
 Command = Callable[..., Any]
 
@@ -76,7 +75,7 @@ def problem_options(command: Command) -> Command:
         given = {name: value for name in names if (value := options.pop(name)) not in (None, ())}
         given |= {name: _zero_point(name, given[name]) for name in _ZERO_POINTS if name in given}
         fixed = {name: given[name] for name in _ZERO_POINTS if given.get(name, True) is not True}
-        return command(problem=_problem(op, given), fixed=fixed, **options)
+        return command(problem=_checked(_problem(op, given), fixed), fixed=fixed, **options)
 
     decorators: list[Callable[[Command], Command]] = [click.argument("op", metavar="OP|KEY")]
     decorators += [click.option(f"--{name}", type=int, help=says) for name, says in _SIZES.items()]
@@ -89,11 +88,15 @@ def problem_options(command: Command) -> Command:
             "--layout", type=click.Choice(LAYOUTS), help="Of activations; weights are KRSC or KCRS. Default nhwc."
         ),
         click.option(
-            "--x-type", type=click.Choice(tuple(DATA_TYPES)), help="What is read. conv2d: int8 (default), uint8."
+            "--x-type",
+            metavar="TYPE",
+            help="What is read. conv2d: int8 (default), uint8. Conversions: these, int16, uint16 and int32, or floats.",
         ),
         click.option("--w-type", type=click.Choice(X_TYPES), help="Weights. Default int8."),
         click.option(
-            "--out-type", type=click.Choice(tuple(DATA_TYPES)), help="What is written. Default int8, or float32."
+            "--out-type",
+            metavar="TYPE",
+            help="What is written. conv2d: int8 (default), uint8, int32, float32, float16, bfloat16.",
         ),
         click.option("--per-channel", is_flag=True, default=None, help="Weight scales per output channel."),
         click.option("--bias", is_flag=False, flag_value="int32", type=click.Choice(BIASES), help="Alone: int32."),
@@ -173,6 +176,16 @@ def _problem(op: str, given: dict[str, Any]) -> Problem:
     mode = quantized.pop("mode", None)
     quantization = Quantization(**quantized) if mode is None else Quantization.of(mode, **quantized)
     return Conv2d(**given, quantization=quantization)
+
+
+def _checked(problem: Problem, fixed: dict[str, int]) -> Problem:
+    """Whoever gives a zero point its value gives it to every command, also to those that draw no data."""
+    if isinstance(problem, Conv2d):
+        q = problem.quantization
+        types = {"x": q.x_type, "w": q.w_type, "y": q.out_type, "residual": q.residual}
+        for name, value in fixed.items():
+            check_zero_point(name, value, types[name.removesuffix("_zero_point")])
+    return problem
 
 
 def _conversion(op: str, given: dict[str, Any]) -> Problem:
