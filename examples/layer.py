@@ -17,10 +17,11 @@ instance = qconv.lookup(problem, device.spec)
 print(f"{problem}\n{instance.reason}\n{instance.plan.config}")
 
 data = sample.draw(problem, seed=1)
-bound = instance.bind(device.upload(data.x), device.upload(data.w), **vars(data.parameters))
+x, w = (device.upload(array) for array in data.arrays)
+bound = instance.bind(x, w, **data.parameters)
 for _ in range(10):
     y = bound()
 device.synchronize()
 
-expected = reference.conv2d(problem, data.x, data.w, data.parameters.checked(quantization, problem.k))
+(expected,) = reference.compute(problem, data)
 print("bit-exact:", (device.download(y) == expected).all())

@@ -27,7 +27,7 @@ def known(problem: Problem, device: Device, database: str | None) -> tuple[Plan,
             continue
     family = generator.families(problem)["simt"]
     feasible: list[Plan] = []
-    for config in family.configs():
+    for config in family.configs(problem, target):
         try:
             feasible.append(family.plan(problem, config, target))
         except Infeasible:

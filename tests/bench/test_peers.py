@@ -6,7 +6,6 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from qconv import Conv2d, Quantization, reference, sample
@@ -152,19 +151,3 @@ def test_an_output_may_be_off_by_one_and_no_more() -> None:
     assert compare(torch, torch.tensor([1, 3, -128, 126], dtype=torch.int8), want) == 0.5
     # -128 and 127 are 255 apart, not 1.
     assert compare(torch, torch.tensor([1, 2, 127, 127], dtype=torch.int8), want) is None
-
-
-def test_the_simt_peer_must_give_our_output() -> None:
-    from peers import Case, prepare
-
-    from qconv.tuner.protocol import protocol_for
-
-    device, drawn = open_device("cpu"), sample.draw(PROBLEM, 1)
-    (want,) = reference.compute(PROBLEM, drawn)
-    case = Case(PROBLEM, drawn, want, device, protocol_for(device))
-    ready, missing = prepare(["simt"], case)
-    assert ready["simt"].facts["origin"] == "default"
-    assert missing == {}
-    ready, missing = prepare(["simt"], Case(PROBLEM, drawn, np.zeros_like(want), device, protocol_for(device)))
-    assert ready == {}
-    assert "not ours" in missing["simt"]

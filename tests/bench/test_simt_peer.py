@@ -1,0 +1,24 @@
+"""The peer that is this project's own: it needs neither a GPU nor PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+from peers import Case, prepare
+
+from qconv import Conv2d, reference, sample
+from qconv.device import open_device
+from qconv.tuner.protocol import protocol_for
+
+PROBLEM = Conv2d(2, 6, 5, 8, 12, 3, 3, pad=(1, 0, 1, 2), stride=(1, 2))
+
+
+def test_the_simt_peer_must_give_our_output() -> None:
+    device, drawn = open_device("cpu"), sample.draw(PROBLEM, 1)
+    (want,) = reference.compute(PROBLEM, drawn)
+    case = Case(PROBLEM, drawn, want, device, protocol_for(device))
+    ready, missing = prepare(["simt"], case)
+    assert ready["simt"].facts["origin"] == "default"
+    assert missing == {}
+    ready, missing = prepare(["simt"], Case(PROBLEM, drawn, np.zeros_like(want), device, protocol_for(device)))
+    assert ready == {}
+    assert "not ours" in missing["simt"]
