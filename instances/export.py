@@ -1,4 +1,5 @@
-"""Winners as sources to ship: one self-contained file a kernel, a manifest, a C header with the argument structs."""
+"""Winners as sources to ship: one self-contained file a kernel, a manifest, a C header with the argument structs; for
+the CPU device its runtime as well."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qconv import generator
+from qconv.device import cpu_runtime
+from qconv.device.compile import command_for
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator import Plan, Source
@@ -21,6 +24,16 @@ if TYPE_CHECKING:
 
 FORMAT = "qconv-export-1"
 HEADER = "qconv_kernels.h"
+RUNTIME = "libqconv_cpu.so"
+# More of it in a block is an attribute of the function, which every program sets for itself.
+SMEM_WITHOUT_ASKING = 48 * 1024
+
+# A host compiler fuses a product and a sum where it may, and the results would be others.
+NO_CONTRACTION = """#if defined(__clang__)
+#pragma clang fp contract(off)
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off")
+#endif"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,8 @@ class Exported:
             lines.append(f"#define {launch.kernel} {self.symbol(launch.kernel)}")
             if self.plan.target.vendor == "cpu":
                 lines.append(f"#define {launch.kernel}_entry {self.symbol(launch.kernel)}_entry")
+        if self.plan.target.vendor == "cpu":
+            lines.append(NO_CONTRACTION)
         return "\n".join(lines) + "\n\n" + self.source.text
 
 
@@ -73,9 +88,24 @@ def export(rows: Iterable[Measurement], folder: Path) -> list[Exported]:
     for kernel in found:
         (folder / kernel.file).write_text(kernel.text)
     (folder / HEADER).write_text(_header(found))
-    manifest = {"format": FORMAT, "header": HEADER, "kernels": [_entry(kernel) for kernel in found]}
+    manifest: dict[str, Any] = {"format": FORMAT, "header": HEADER, "kernels": [_entry(kernel) for kernel in found]}
+    if runtime := _runtime_of(found):
+        for name, text in runtime.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        command = ["g++", *cpu_runtime.RUNTIME_FLAGS, "-shared", next(iter(runtime)), "-o", RUNTIME]
+        manifest["cpu_runtime"] = {"files": list(runtime), "compile": command}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
     return found
+
+
+def _runtime_of(kernels: list[Exported]) -> dict[str, str]:
+    """What kernels of the CPU device are linked with, if there are any; `qconv_cpu_launch` launches them."""
+    return cpu_runtime.runtime_sources() if any(kernel.plan.target.vendor == "cpu" for kernel in kernels) else {}
+
+
+def files_of(kernels: list[Exported]) -> list[str]:
+    """The names of all files that such an export has."""
+    return [*(kernel.file for kernel in kernels), HEADER, "manifest.json", *_runtime_of(kernels)]
 
 
 def _entry(kernel: Exported) -> dict[str, Any]:
@@ -90,6 +120,7 @@ def _entry(kernel: Exported) -> dict[str, Any]:
         "time_us": row.median_us,
         "measured_on_this_source": row.digest == kernel.source.digest,
         "digest": kernel.source.digest,
+        "compile": command_for(plan.target, kernel.file),
         "launches": [
             {
                 "kernel": kernel.symbol(launch.kernel),
@@ -117,8 +148,23 @@ _OWN = {
 }
 
 
-def _says(field: Field) -> str:
-    return f"{field.says}; {4 * field.elements} bytes, {_OWN[field.role]}" if field.role in _OWN else field.says
+def _says(plan: Plan, field: Field) -> str:
+    if field.role in _OWN:
+        return f"{field.says}; {4 * field.elements} bytes, {_OWN[field.role]}"
+    alignment = plan.alignment.get(field.role, 1)
+    return f"{field.says}; aligned to {alignment} bytes" if field.is_pointer and alignment > 1 else field.says
+
+
+def _how_to_launch(plan: Plan, symbol: str, smem_bytes: int) -> list[str]:
+    """What a launch needs beside the numbers."""
+    if plan.target.vendor == "amd" and smem_bytes:
+        return [f"// {symbol} holds its shared memory statically: launch it with 0 bytes of dynamic shared memory."]
+    if plan.target.vendor == "nvidia" and smem_bytes > SMEM_WITHOUT_ASKING:
+        return [
+            f"// {symbol} takes more than 48 KB of shared memory: once, before its first launch,",
+            f"// cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {smem_bytes}).",
+        ]
+    return []
 
 
 def _c_name(field: Field) -> str:
@@ -138,6 +184,7 @@ def _header(kernels: list[Exported]) -> str:
     lines = [
         "// The kernels of this export: their one argument, and how they are launched. Each has a file of its name.",
         "// What is launched once a set of weights writes what the last one reads. All take the same argument.",
+        "// Compile each as the manifest says: other flags fuse products and sums, which rounds otherwise.",
         "#pragma once",
         "#include <stdint.h>",
     ]
@@ -149,8 +196,11 @@ def _header(kernels: list[Exported]) -> str:
             f"// {row.median_us:.2f} us on {row.device} ({row.target})",
             "typedef struct {",
         ]
-        lines += [f"    {_c_type(plan, field)} {_c_name(field)};  // {_says(field)}" for field in plan.fields]
-        lines += [f"}} {prefix}_arguments;", "enum {"]
+        lines += [f"    {_c_type(plan, field)} {_c_name(field)};  // {_says(plan, field)}" for field in plan.fields]
+        lines.append(f"}} {prefix}_arguments;")
+        for launch in plan.launches:
+            lines += _how_to_launch(plan, kernel.symbol(launch.kernel), launch.smem_bytes)
+        lines.append("enum {")
         for launch in plan.launches:
             symbol = kernel.symbol(launch.kernel)
             x, y, z = launch.grid

@@ -142,7 +142,8 @@ def test_db_list_merge_export_prune(db: Path, tmp_path: Path) -> None:
 
 def test_export_compiles_alone(db: Path, tmp_path: Path) -> None:
     answer = document("export", "--db", db, "--out", tmp_path / "out")
-    sources = [name for name in answer["files"] if name.endswith(".cpp")]
+    assert sorted(answer["files"]) == sorted(path.name for path in (tmp_path / "out").iterdir())
+    sources = [name for name in answer["files"] if name.startswith("conv2d") and name.endswith(".cpp")]
     assert len(sources) == 1
     host = shutil.which("g++")
     assert host is not None

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
+import platform
+import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,6 +104,68 @@ def test_two_kernels_link_into_one_library(tmp_path: Path) -> None:
     cpu_runtime.runtime_library(tmp_path)
     library = ctypes.CDLL(str(tmp_path / "both.so"))
     assert all(hasattr(library, f"{kernel.symbol('conv2d_simt')}_entry") for kernel in kernels)
+
+
+def entry_of(folder: Path) -> dict[str, Any]:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    kernel: dict[str, Any] = manifest["kernels"][0]
+    return kernel
+
+
+@pytest.mark.parametrize("name", ["cpu", "gfx90a", pytest.param("sm_80", marks=pytest.mark.slow)])
+def test_the_manifest_says_how_to_compile(name: str, tmp_path: Path) -> None:
+    export([winner(PROBLEMS[0], name)], tmp_path)
+    command = entry_of(tmp_path)["compile"]
+    program = shutil.which("clang++-19") if name == "gfx90a" else shutil.which(command[0])
+    if program is None:
+        pytest.skip(f"no {command[0]}")
+    subprocess.run([program, *command[1:]], cwd=tmp_path, check=True)
+    assert (tmp_path / command[-1]).stat().st_size > 0
+    assert any(flag in command for flag in ("-ffp-contract=off", "--fmad=false"))
+
+
+@pytest.mark.slow
+def test_a_kernel_of_the_cpu_device_loads_with_the_runtime_that_is_exported(tmp_path: Path) -> None:
+    """All of it by a compiler that was told nothing else: there is nothing that is not in the folder."""
+    [kernel] = export([winner(PROBLEMS[0], "cpu")], tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    subprocess.run(manifest["cpu_runtime"]["compile"], cwd=tmp_path, check=True)
+    library = manifest["cpu_runtime"]["compile"][-1]
+    command = [*entry_of(tmp_path)["compile"], f"./{library}", "-Wl,--no-undefined"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    entry = f"{kernel.symbol('conv2d_fold')}_entry"
+    load = f"import ctypes; print(ctypes.CDLL('./{kernel.file[:-4]}.so').{entry})"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", load], cwd=tmp_path, env=environment, check=True)
+
+
+def test_a_host_compiler_that_contracts_is_told_not_to(tmp_path: Path) -> None:
+    """As GCC does unless it is told; clang does within a statement alone, of which these kernels have none."""
+    if shutil.which("g++") is None or platform.machine() != "x86_64":
+        pytest.skip("no g++ that compiles for x86_64")
+    added = Conv2d(1, 3, 3, 4, 4, 1, 1, quantization=Quantization(bias="float32", residual="int8"))
+    [kernel] = export([winner(added, "cpu")], tmp_path)
+    (tmp_path / "bare.cpp").write_text(kernel.source.text)
+
+    def fused(file: str, contract: str) -> int:
+        flags = ["-std=c++17", "-O2", "-mfma", f"-ffp-contract={contract}", "-S", "-o", "out.s"]
+        subprocess.run(["g++", *flags, file], cwd=tmp_path, check=True)
+        return (tmp_path / "out.s").read_text().count("vfmadd")
+
+    assert fused(kernel.file, "fast") == fused("bare.cpp", "off") < fused("bare.cpp", "fast")
+
+
+def test_the_header_says_alignment_and_what_shared_memory_needs(tmp_path: Path) -> None:
+    problem = Conv2d(8, 14, 14, 256, 256, 3, 3, pad=1)
+    plans, _ = generator.space(problem, target("sm_90a"), likely=True)
+    large = next(plan for plan in plans if plan.main.smem_bytes > 48 * 1024)
+    kernels = export([row_of(large), winner(PROBLEMS[0], "gfx90a")], tmp_path)
+    header = (tmp_path / HEADER).read_text()
+    assert re.search(r"int8_t\* x;  // .*; aligned to 16 bytes\n", header)
+    symbols = {kernel.plan.target.vendor: kernel.symbol(kernel.plan.main.kernel) for kernel in kernels}
+    assert f"// {symbols['nvidia']} takes more than 48 KB of shared memory: once, before" in header
+    assert f"CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {large.main.smem_bytes})." in header
+    assert f"// {symbols['amd']} holds its shared memory statically: launch it with 0 bytes" in header
 
 
 def test_an_older_template_is_said(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from qconv.cli.options import database_option, json_option, print_json, refuse_d
 @json_option
 def export(database: str | None, out: Path, device: str | None, as_json: bool) -> None:
     """Write every winner as a self-contained .cu, .hip or .cpp, with a manifest and a C header."""
-    from qconv.instances.export import HEADER
+    from qconv.instances.export import HEADER, files_of
     from qconv.instances.export import export as write
     from qconv.instances.lookup import default_database
     from qconv.tune_db.database import Database
@@ -29,7 +29,7 @@ def export(database: str | None, out: Path, device: str | None, as_json: bool) -
                 refuse_device(f"--device {device!r}, a part of a device name,", rows.devices())
     kernels = write(winners, out)
     if as_json:
-        print_json({"folder": str(out), "files": [k.file for k in kernels] + [HEADER, "manifest.json"]})
+        print_json({"folder": str(out), "files": files_of(kernels)})
         return
     for kernel in kernels:
         click.echo(f"{out / kernel.file}  {kernel.row.median_us:.2f} us on {kernel.row.device}  {kernel.row.problem}")

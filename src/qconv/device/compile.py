@@ -76,6 +76,16 @@ def compile_source(source: Source, target: Target, kernels: tuple[str, ...], lim
     )
 
 
+def command_for(target: Target, file: str) -> list[str]:
+    """Compiles an exported source by the programs that everybody has, into the same as here."""
+    stem = Path(file).stem
+    if target.vendor == "cpu":
+        return ["g++", *cpu_runtime.KERNEL_FLAGS, "-shared", file, "-o", f"{stem}.so"]
+    if target.vendor == "nvidia":
+        return ["nvcc", "-cubin", f"-arch={target.name}", *NVRTC_FLAGS, file, "-o", f"{stem}.cubin"]
+    return ["clang++", *CLANG_FLAGS, f"--offload-arch={target.name}", file, "-o", f"{stem}.co"]
+
+
 @lru_cache(maxsize=64)
 def compiler_for(target: Target) -> Compiler:
     if target.vendor == "cpu":

@@ -44,7 +44,7 @@ KERNEL_FLAGS = (
     "-fno-math-errno",
     "-fno-trapping-math",
 )
-_RUNTIME_FLAGS = ("-O2", "-std=c++17", "-fPIC", "-pthread")
+RUNTIME_FLAGS = ("-O2", "-std=c++17", "-fPIC", "-pthread")
 _SANITIZED_FLAGS = (*(flag for flag in KERNEL_FLAGS if flag != "-O2"), "-O1", "-g", "-fno-omit-frame-pointer")
 _SANITIZERS: dict[Sanitizer, str] = {"address": "address,undefined", "thread": "thread"}
 _FOUND_EXIT_CODE = 66  # of a sanitizer that has found something
@@ -224,7 +224,7 @@ def runtime_library(cache: Path) -> ctypes.CDLL:
     with _runtime_lock:
         if _runtime is None:
             # Its name does not depend on the compiler: a machine that has the cache needs none.
-            files, flags = _with_headers("cpu_runtime.cpp"), [*_RUNTIME_FLAGS, "-shared"]
+            files, flags = runtime_sources(), [*RUNTIME_FLAGS, "-shared"]
             path = cache / f"runtime-{_digest(flags, files)}.so"
             if not _is_whole(path):
                 _compile(find_compiler(), files, flags, path)
@@ -347,7 +347,7 @@ def _sanitized_executable(source: str, kernel: str, sanitizer: Sanitizer, cache:
     # The runtime is told which sanitizer watches, and is not watched itself.
     tell = f"-DQCONV_SANITIZE_{sanitizer.upper()}"
     objects = [
-        build(_with_headers(name), [*_RUNTIME_FLAGS, "-g", tell, "-c"], ".o", cache)
+        build(_with_headers(name), [*RUNTIME_FLAGS, "-g", tell, "-c"], ".o", cache)
         for name in ("cpu_runtime.cpp", "cpu_harness.cpp")
     ]
     # Behind the source, so that its lines keep their numbers.
@@ -357,6 +357,11 @@ def _sanitized_executable(source: str, kernel: str, sanitizer: Sanitizer, cache:
     )
     flags = [*_SANITIZED_FLAGS, sanitize, "-fno-sanitize-recover=all", "-pthread"]
     return build({"kernel.cpp": source + entry}, flags, "", cache, objects)
+
+
+def runtime_sources() -> dict[str, str]:
+    """The one that is compiled, and the headers beside it."""
+    return _with_headers("cpu_runtime.cpp")
 
 
 def _with_headers(name: str) -> dict[str, str]:
