@@ -7,6 +7,7 @@ import sqlite3
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, false, insert, inspect, make_url, select
 from sqlalchemy.dialects import sqlite  # noqa: F401 (by name only at the first create_engine, which then takes 5 ms)
@@ -60,7 +61,7 @@ def open_engine(url_or_path: str | os.PathLike[str], *, create: bool) -> Engine:
             raise DatabaseError(f"{where}: there is no such file; tune first, or give the path of an existing database")
         _make_folder(file.parent, where)
     try:
-        engine = _engine(url)
+        engine = _engine(url, None if create or file is None or _is_writable(file) else file)
     except ImportError as error:
         raise DatabaseError(
             f"{where}: its driver is not installed ({error}); for PostgreSQL: pip install 'psycopg[binary]', and a URL "
@@ -115,14 +116,32 @@ def _make_folder(folder: Path, where: str) -> None:
         raise DatabaseError(f"{where}: its folder cannot be made ({error}); give another path") from error
 
 
-def _engine(url: URL) -> Engine:
+def _is_writable(file: Path) -> bool:
+    """In WAL mode a reader writes as well, beside the file."""
+    return all(os.access(path, os.W_OK, effective_ids=True) for path in (file, file.parent))
+
+
+def _engine(url: URL, read_only: Path | None = None) -> Engine:
     if url.get_backend_name() != "sqlite":
         return create_engine(url)
     # One connection, which the threads of a Database take in turn: opening a file costs more than a query does, and a
     # database in memory lives as long as its connection.
-    engine = create_engine(url, poolclass=StaticPool, connect_args={"timeout": BUSY_S, "check_same_thread": False})
+    how: dict[str, Any] = {"timeout": BUSY_S, "check_same_thread": False}
+    if read_only is None:
+        engine = create_engine(url, poolclass=StaticPool, connect_args=how)
+    else:
+        name = _read_only_uri(read_only)
+        engine = create_engine(url, poolclass=StaticPool, creator=lambda: sqlite3.connect(name, uri=True, **how))
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+def _read_only_uri(file: Path) -> str:
+    """SQLite takes no lock on, and makes no file beside, what it is told is immutable. Rows that a writer has left in
+    the log beside it would be missed: with such a log it is read as a file that may change."""
+    log = file.with_name(f"{file.name}-wal")
+    logged = log.exists() and log.stat().st_size > 0
+    return f"file:{quote(str(file.absolute()))}?mode=ro" + ("" if logged else "&immutable=1")
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
