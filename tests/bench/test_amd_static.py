@@ -13,9 +13,9 @@ LISTING = """
 	s_cbranch_execz 1                                          // 00000000161C: BF880001 <kernel+0x24>
 	ds_read_b128 v[0:3], v4                                    // 000000001620: D9FE0000
 	s_cbranch_scc1 65530                                       // 000000001624: BF85FFFA <kernel+0x14>
-	v_add_u32_e32 v1, v2, v3                                   // 000000001628: 68020702
-	s_cbranch_scc0 65510                                       // 00000000162C: BF84FFE6 <kernel>
-	global_store_dword v[0:1], v2, off                         // 000000001630: DC708000
+	global_store_dword v[0:1], v2, off                         // 000000001628: DC708000
+	s_cbranch_scc0 65510                                       // 000000001630: BF84FFE6 <kernel>
+	v_add_u32_e32 v1, v2, v3                                   // 000000001634: 68020702
 	s_endpgm                                                   // 000000001638: BF810000
 	s_nop 0                                                    // 00000000163C: BF800000
 """
@@ -28,7 +28,7 @@ def code() -> list[object]:
     return read_listing(LISTING)
 
 
-def test_the_main_loop_is_the_inner_one_whatever_jumps_into_it(code: list[object]) -> None:
+def test_the_main_loop_is_the_one_that_writes_nothing(code: list[object]) -> None:
     from amd_static import main_loop
 
     loop, is_loop = main_loop(code)
@@ -39,7 +39,7 @@ def test_the_main_loop_is_the_inner_one_whatever_jumps_into_it(code: list[object
 def test_the_epilogue_ends_with_the_program(code: list[object]) -> None:
     from amd_static import behind
 
-    assert [each.text.split()[0] for each in behind(code)][-2:] == ["global_store_dword", "s_endpgm"]
+    assert [each.text.split()[0] for each in behind(code)][-2:] == ["v_add_u32_e32", "s_endpgm"]
 
 
 def test_straight_code_is_from_the_first_product_to_the_last(code: list[object]) -> None:
