@@ -2,6 +2,7 @@
 // with cpu_runtime.cpp and one kernel source; cpu_runtime.py writes the job and reads what comes back.
 //
 // The job, argv[1], is one fact per line, in any order except that buffers count up from 0 as they come:
+//   kernel NAME                  whose entry is NAME_entry
 //   grid X Y Z | threads N | cluster N | shared BYTES | warp N | workers N | seed N
 //   buffer BYTES FILE            allocated at exactly this size, so that one byte past its end is seen
 //   arguments BYTES              the size of the struct that the kernel gets
@@ -9,6 +10,8 @@
 //   bytes OFFSET HEX             anything else in that struct
 //   output BUFFER FILE           written after the run
 // Exit code 0: it ran; 2: the job is wrong; 3: the runtime reports an error, its message is on stderr.
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,9 +24,14 @@
 
 #include "cpu_runtime.h"
 
-extern "C" const qconv_cpu_entry_t qconv_cpu_entry;  // beside the kernel, names the one to run
-
 namespace {
+
+// By name, so that one executable serves all kernels of a source: compiling it is what takes long.
+qconv_cpu_entry_t entry_of(const std::string& kernel) {
+    void* const entry = dlsym(RTLD_DEFAULT, (kernel + "_entry").c_str());
+    if (entry == nullptr) throw std::runtime_error("no function " + kernel + "_entry in the source");
+    return reinterpret_cast<qconv_cpu_entry_t>(entry);
+}
 
 struct Buffer {
     char* data;
@@ -78,7 +86,9 @@ void read_line(Job& job, const std::string& line) {
     std::string key, text;
     size_t first = 0, index = 0, bytes = 0;
     words >> key;
-    if (key == "grid") {
+    if (key == "kernel" && words >> text) {
+        job.launched.entry = entry_of(text);
+    } else if (key == "grid") {
         words >> job.launched.grid[0] >> job.launched.grid[1] >> job.launched.grid[2];
     } else if (key == "threads") {
         words >> job.launched.threads;
@@ -122,7 +132,7 @@ int main(int count, char** values) {
         for (std::string line; std::getline(file, line);) read_line(job, line);
 
         char message[1024] = "";
-        job.launched.entry = qconv_cpu_entry;
+        if (job.launched.entry == nullptr) throw std::runtime_error("the job names no kernel");
         job.launched.arguments = job.arguments.data;
         if (qconv_cpu_launch(&job.launched, message, sizeof message) != 0) {
             fprintf(stderr, "%s\n", message);

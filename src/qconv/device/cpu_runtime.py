@@ -312,8 +312,9 @@ def run_sanitized(
     _require_unsigned((*grid, threads, shared_bytes, cluster, warp_size, workers, seed))
     if not kernel.isidentifier():
         raise ValueError(f"kernel is {kernel!r}; it has to be the name of a C function without its _entry")
-    executable = _sanitized_executable(source, kernel, sanitizer, cache)
+    executable = _sanitized_executable(source, sanitizer, cache)
     job = [
+        f"kernel {kernel}",
         f"grid {grid[0]} {grid[1]} {grid[2]}",
         f"threads {threads}",
         f"shared {shared_bytes}",
@@ -342,7 +343,7 @@ def run_sanitized(
         return SanitizerReport(kind == "clean", kind, run.stderr, results)
 
 
-def _sanitized_executable(source: str, kernel: str, sanitizer: Sanitizer, cache: Path) -> Path:
+def _sanitized_executable(source: str, sanitizer: Sanitizer, cache: Path) -> Path:
     sanitize = f"-fsanitize={_SANITIZERS[sanitizer]}"
     # The runtime is told which sanitizer watches, and is not watched itself.
     tell = f"-DQCONV_SANITIZE_{sanitizer.upper()}"
@@ -350,13 +351,9 @@ def _sanitized_executable(source: str, kernel: str, sanitizer: Sanitizer, cache:
         build(_with_headers(name), [*RUNTIME_FLAGS, "-g", tell, "-c"], ".o", cache)
         for name in ("cpu_runtime.cpp", "cpu_harness.cpp")
     ]
-    # Behind the source, so that its lines keep their numbers.
-    entry = (
-        '\nextern "C" { extern void (*const qconv_cpu_entry)(const void*); '
-        f"void (*const qconv_cpu_entry)(const void*) = {kernel}_entry; }}\n"
-    )
     flags = [*_SANITIZED_FLAGS, sanitize, "-fno-sanitize-recover=all", "-pthread"]
-    return build({"kernel.cpp": source + entry}, flags, "", cache, objects)
+    # The harness finds a kernel by its name.
+    return build({"kernel.cpp": source}, [*flags, "-rdynamic"], "", cache, objects)
 
 
 def runtime_sources() -> dict[str, str]:
