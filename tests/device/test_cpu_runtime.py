@@ -343,9 +343,9 @@ int main() {
     int input[512], output[2], sums[2] = {0, 0};
     for (int i = 0; i < 512; ++i) sums[i / 256] += input[i] = i * i;
     Arguments arguments = {input, output, 256};
-    const unsigned grid[3] = {2, 1, 1};
+    const qconv_cpu_grid grid = {reduce_entry, &arguments, nullptr, 1024, {2, 1, 1}, 256, 1, 32, 2, 7};
     char message[100] = "";
-    if (qconv_cpu_launch(reduce_entry, &arguments, grid, 256, 1024, 32, 2, 7, message, 100)) return 1;
+    if (qconv_cpu_launch(&grid, message, 100)) return 1;
     return output[0] != sums[0] || output[1] != sums[1];
 }
 """
