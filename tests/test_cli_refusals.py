@@ -122,6 +122,10 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         "tile_m",
     ),
     "no trials": (["tune", *CONV, "--trials", "0"], 2, "0 is not in the range"),
+    **{
+        f"a timeout of {text}": (["tune", *CONV, "--timeout", text], 2, "must be seconds above 0, at most 86400")
+        for text in ("0", "-1", "nan", "inf", "1e300")
+    },
     "prune what": (["db", "prune"], 2, "say what to delete"),
     "no such database": (["db", "list", "--db", "no/such/file.sqlite"], 4, "no/such/file.sqlite"),
     "lookup in no database": (["lookup", *CONV, "--device", "cpu", "--db", "nowhere.sqlite"], 4, "nowhere.sqlite"),
