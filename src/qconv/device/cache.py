@@ -22,6 +22,7 @@ from pathlib import Path
 
 from qconv.device import folders
 from qconv.device.binary import Resources
+from qconv.device.folders import cache_root
 from qconv.generator import Source
 from qconv.target import TARGETS
 
@@ -52,7 +53,7 @@ def _slug(toolchain: str, flags: tuple[str, ...]) -> str:
 
 def find(source: Source, target: str, toolchain: str | None = None) -> Binary | None:
     """A cached build of this source: by the toolchain named, or else by any."""
-    folder = folders.cache_root().joinpath(*_parts(source, target))
+    folder = cache_root().joinpath(*_parts(source, target))
     try:
         entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError:

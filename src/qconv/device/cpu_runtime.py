@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import logging
 import os
 import platform
 import re
@@ -28,8 +27,6 @@ from typing import Any, Literal, TypeAlias
 
 from qconv.device import folders, program
 from qconv.errors import CompileError, LaunchError
-
-log = logging.getLogger("qconv")
 
 Sanitizer: TypeAlias = Literal["address", "thread"]
 Grid: TypeAlias = tuple[int, int, int]
@@ -148,7 +145,7 @@ def build(
     compiler = find_compiler()
     parts = [compiler.name, *flags, *(path.name for path in objects)]
     result = cache / f"{_digest(parts, files)}{suffix}"
-    if not _is_whole(result):
+    if not folders.is_whole(result):
         _compile(compiler, files, flags, result, objects)
     return result
 
@@ -172,33 +169,13 @@ def _compile(
         built, record = Path(folder, "built"), Path(folder, "record")
         if not built.exists():
             raise CompileError(program.wrote_nothing(compiler.path))
-        record.write_text(_content_digest(built))
-        for path, mode, final in ((built, folders.FOLDER_MODE, result), (record, folders.FILE_MODE, _record(result))):
+        record.write_text(folders.digest_of(built))
+        for path, mode, final in (
+            (built, folders.FOLDER_MODE, result),
+            (record, folders.FILE_MODE, folders.record_of(result)),
+        ):
             path.chmod(mode)
             os.replace(path, final)
-
-
-def _record(built: Path) -> Path:
-    """Beside what was built, the digest of what it held then."""
-    return built.with_name(f"{built.name}.sha256")
-
-
-def _content_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _is_whole(built: Path) -> bool:
-    """Whether it is there as it was built: loading half of a library ends the process. Refused with CacheError where
-    others could have written it."""
-    try:
-        for path in (built.parent, built, _record(built)):
-            folders.check(path)
-        if _record(built).read_text() == _content_digest(built):
-            return True
-    except FileNotFoundError:
-        return False
-    log.warning("%s is damaged: it will be built again", built)
-    return False
 
 
 class LaunchedGrid(ctypes.Structure):
@@ -226,7 +203,7 @@ def runtime_library(cache: Path) -> ctypes.CDLL:
             # Its name does not depend on the compiler: a machine that has the cache needs none.
             files, flags = runtime_sources(), [*RUNTIME_FLAGS, "-shared"]
             path = cache / f"runtime-{_digest(flags, files)}.so"
-            if not _is_whole(path):
+            if not folders.is_whole(path):
                 _compile(find_compiler(), files, flags, path)
             library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
             library.qconv_cpu_launch.argtypes = [ctypes.POINTER(LaunchedGrid), ctypes.c_char_p, ctypes.c_ulong]

@@ -7,12 +7,16 @@ binary's digest is.
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 import stat
 from functools import lru_cache
 from pathlib import Path
 
 from qconv.errors import CacheError
+
+log = logging.getLogger("qconv")
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -68,3 +72,26 @@ def check(path: Path) -> int:
     else:
         return about.st_mode
     raise CacheError(f"{path} {rule}, so that what it holds could be anyone's; {remedy}")
+
+
+def record_of(built: Path) -> Path:
+    """Beside what was built, the digest of what it held then."""
+    return built.with_name(f"{built.name}.sha256")
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def is_whole(built: Path) -> bool:
+    """Whether it is there as it was built: loading half of a library ends the process. Refused with CacheError where
+    others could have written it."""
+    try:
+        for path in (built.parent, built, record_of(built)):
+            check(path)
+        if record_of(built).read_text() == digest_of(built):
+            return True
+    except FileNotFoundError:
+        return False
+    log.warning("%s is damaged: it will be built again", built)
+    return False
