@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 Mask = tuple[str, ...]  # the 32-bit registers that hold it
@@ -17,6 +17,8 @@ Covers = Callable[[Mask, Mask], bool]
 
 RANGE = re.compile(r"^s\[(\d+):(\d+)\]$")
 SCALAR = re.compile(r"^(s\d+|s\[\d+:\d+\]|vcc|vcc_lo|vcc_hi|exec|exec_lo|exec_hi|ttmp\d+|m0)$")
+LANE = re.compile(r"^\d+$")
+NUMBER = re.compile(r"\d+$")
 BEFORE: Mask = ("what an operand was before",)
 
 # What a bitwise instruction makes of masks a and b; the names of gfx11 and later beside those before.
@@ -48,6 +50,9 @@ SECOND_IS_WRITTEN = re.compile(r"^v_(add_co|sub_co|subrev_co|addc|subb|subbrev|d
 class Masks:
     words: int  # of a mask: 1 where a wave has 32 lanes, 2 where it has 64
     facts: frozenset[frozenset[Mask]]  # sets of one or two masks that together have every lane
+    # Where a scalar register was put into a lane of a vector register, which clang keeps for nothing else, or taken
+    # from it: both are the same.
+    copies: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def at_entry(cls, wave_size: int) -> Masks:
@@ -69,13 +74,14 @@ class Masks:
         alone, of_other = ([mask for fact in each.facts if len(fact) == 1 for mask in fact] for each in (self, other))
         crossed = {frozenset(pair) for pair in product(alone, of_other)}
         candidates = self.facts | other.facts | crossed
-        return Masks(self.words, frozenset(f for f in candidates if self._holds(f) and other._holds(f)))
+        facts = frozenset(fact for fact in candidates if self._holds(fact) and other._holds(fact))
+        return Masks(self.words, facts, self.copies & other.copies)
 
     def with_no_lane(self) -> Masks:
         """Where EXEC is known to be empty: what had every lane together with it has them alone."""
         mask = execution(self.words)
         alone = {frozenset({other}) for fact in self.facts if mask in fact for other in fact - {mask}}
-        return Masks(self.words, self.facts | alone)
+        return replace(self, facts=self.facts | alone)
 
     def after(self, operation: str, operands: tuple[str, ...]) -> Masks:
         """What is known after an instruction."""
@@ -95,6 +101,10 @@ class Masks:
             return self._assigned(to, OPERATIONS[found[1]], a, b)
         if operation.startswith("v_cmpx"):
             return self._without(mask)
+        if operation.startswith("v_writelane") and LANE.match(operands[2]) and SCALAR.match(operands[1]):
+            return self._moved(f"{operands[0]}.{operands[2]}", operands[1])
+        if operation.startswith("v_readlane") and LANE.match(operands[2]):
+            return self._moved(operands[0], f"{operands[1]}.{operands[2]}")
         written = list(_written(operation, operands))
         if any(name.startswith("exec") for name in written):
             raise ValueError(f"{operation} {', '.join(operands)} writes EXEC: teach tests/machine_code/masks.py what")
@@ -114,17 +124,29 @@ class Masks:
 
     def _without(self, gone: Mask) -> Masks:
         kept = frozenset(fact for fact in self.facts if not any(set(mask) & set(gone) for mask in fact))
-        return self if len(kept) == len(self.facts) else Masks(self.words, kept)
+        copies = frozenset(copy for copy in self.copies if not set(copy) & set(gone))
+        return replace(self, facts=kept, copies=copies)
 
     def _assigned(self, to: Mask, operation: str, a: Mask, b: Mask) -> Masks:
         """After `to` has become what the operation makes of a and b."""
         gives, with_each = _made(operation, a, b, self.covers)
         known = {mask for fact in self.facts for mask in fact} | {a, b}
-        kept = self._without(to).facts
+        kept = self._without(to)
         if gives:
-            return Masks(self.words, kept | {frozenset({to})})
+            return replace(kept, facts=kept.facts | {frozenset({to})})
         others = {mask for mask in known if not set(mask) & set(to) and not mask[0].lstrip("-").isdigit()}
-        return Masks(self.words, kept | {frozenset({to, mask}) for mask in others if with_each(mask)})
+        return replace(kept, facts=kept.facts | {frozenset({to, mask}) for mask in others if with_each(mask)})
+
+    def _moved(self, to: str, source: str) -> Masks:
+        """After a scalar register has gone to a lane, or has come from one; a mask is there when all its words are."""
+        masks = self._without((to,))
+        masks = replace(masks, copies=masks.copies | {(to, source), (source, to)})
+        for before in range(self.words):
+            tos, sources = (_neighbours(name, -before, self.words) for name in (to, source))
+            if all(pair in masks.copies for pair in zip(tos, sources, strict=True)):
+                copies = masks.copies
+                masks = replace(masks._assigned(tos, "a", sources, sources), copies=copies)
+        return masks
 
 
 def _made(operation: str, a: Mask, b: Mask, covers: Covers) -> tuple[bool, Callable[[Mask], bool]]:
@@ -146,6 +168,14 @@ def _made(operation: str, a: Mask, b: Mask, covers: Covers) -> tuple[bool, Calla
     return False, lambda other: other == a  # ~a
 
 
+def _neighbours(name: str, first: int, count: int) -> Mask:
+    """Of a register, or of a lane of one: those that stand so far from it."""
+    found = NUMBER.search(name)
+    if found is None:
+        return (name,) * count
+    return tuple(name[: found.start()] + str(int(found[0]) + first + i) for i in range(count))
+
+
 def execution(words: int) -> Mask:
     return ("exec_lo", "exec_hi")[:words]
 
@@ -159,7 +189,8 @@ def cells(operand: str) -> Mask:
 
 def writes_scalars(operation: str, operands: tuple[str, ...]) -> bool:
     """Whether anything may be known afterwards that was not before, or the other way round."""
-    return operation.startswith("v_cmpx") or any(True for _ in _written(operation, operands))
+    moves = operation.startswith(("v_cmpx", "v_writelane"))
+    return moves or any(True for _ in _written(operation, operands))
 
 
 def _written(operation: str, operands: tuple[str, ...]) -> Iterator[str]:

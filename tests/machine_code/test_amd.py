@@ -103,6 +103,21 @@ def test_a_write_of_exec_that_it_does_not_know_is_an_error() -> None:
         Masks.at_entry(32).after("s_bitset1_b32", ("exec_lo", "s4"))
 
 
+def test_a_mask_comes_back_from_the_lanes_that_it_was_spilled_to() -> None:
+    spilled = Masks.at_entry(64)
+    for operation, *operands in (
+        ("s_and_saveexec_b64", "s[4:5]", "vcc"),
+        ("v_writelane_b32", "v40", "s4", "2"),
+        ("v_writelane_b32", "v40", "s5", "3"),
+        ("s_mov_b64", "s[4:5]", "0"),
+    ):
+        spilled = spilled.after(operation, tuple(operands))
+    for lane, is_whole in (("3", True), ("2", False)):
+        masks = spilled.after("v_readlane_b32", ("s8", "v40", "2")).after("v_readlane_b32", ("s9", "v40", lane))
+        assert masks.after("s_or_b64", ("exec", "exec", "s[8:9]")).whole == is_whole
+        assert not masks.after("s_or_b64", ("exec", "exec", "s[4:5]")).whole
+
+
 @pytest.mark.parametrize(
     "text",
     [
