@@ -106,7 +106,7 @@ def scales(
     if q.activation in REAL_SPREADS:
         real = rng.uniform(*REAL_SPREADS[q.activation])
         if q.bias == "none" and np.median(np.abs(sums.center) / sums.spread) > 2:
-            real = min(real, SPREAD_OF_ONE_SIGN)
+            real = min(real, SPREAD_OF_ONE_SIGN) if not style.attempt else real * rng.uniform(0.3, 1.5)
         if q.residual != "none":
             real *= 0.75
     else:

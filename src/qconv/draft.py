@@ -19,7 +19,9 @@ Array = NDArray[Any]
 
 ATTEMPTS = 8
 # Of the outputs looked at, which are not all: less than the half that is promised.
-MOST_OF_ONE_VALUE = 0.45
+MOST_OF_ONE_VALUE = 0.4
+# A share of windows in the padding, all of which may give one value.
+MOSTLY_PADDING = 0.45
 # Means of (x - x_zero_point) that let weights place the sums of a channel: their sums grow with the number of products,
 # the spread with its square root.
 SPREAD_OF_BYTES = 74.0
@@ -56,19 +58,26 @@ def draw_stage(
     style: Style,
     towards: int,
     given: Given | None = None,
+    next_reads: Array | None = None,
 ) -> Drawn:
-    """The first attempt with enough variety; else the last one, and what forbids it."""
+    """The first attempt with enough variety, among the pixels that the next stage reads as well; else the last one, and
+    what forbids it."""
     for attempt in range(ATTEMPTS):
         drawn = _Attempt(seen, rng, fixed, replace(style, attempt=attempt), towards, given).drawn()
-        if not drawn.lacks:
+        if drawn.lacks:
+            continue
+        # Where all that the next stage reads is padding, it reads nothing.
+        if next_reads is None or not len(next_reads):
             return drawn
-    return replace(drawn, forced=_why(seen, fixed, drawn.lacks))
+        if not Variety.of(drawn.rows[np.searchsorted(seen.pixels, next_reads)]).lacks():
+            return drawn
+    return replace(drawn, forced=_why(seen, fixed, drawn.lacks)) if drawn.lacks else drawn
 
 
 def _why(seen: Windows, fixed: dict[str, int], lacks: str) -> str:
     """The part of the problem that leaves no choice, if it is known."""
     padded = int(seen.padding_only.sum())
-    if padded >= MOST_OF_ONE_VALUE * len(seen.pixels):
+    if padded >= MOSTLY_PADDING * len(seen.pixels):
         return f"{lacks}: {padded} of {len(seen.pixels)} windows lie in the padding"
     if fixed:
         return f"{lacks}: given are {', '.join(f'{name}={value}' for name, value in fixed.items())}"

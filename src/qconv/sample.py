@@ -71,8 +71,9 @@ def _draw_chain(problem: Chain, rng: np.random.Generator, fixed: dict[str, int])
     for stage, one in reversed(problem.stages.items()):
         towards[stage] = _towards(one.quantization, chosen[stage], asked)
         asked = _asks(one.quantization, chosen[stage], towards[stage])
-    for (stage, one), seen in zip(problem.stages.items(), every, strict=True):
-        drawn = draw_stage(seen, rng, chosen[stage], style, towards[stage], given)
+    reads = [*(seen.reads for seen in every[1:]), None]
+    for (stage, one), seen, read in zip(problem.stages.items(), every, reads, strict=True):
+        drawn = draw_stage(seen, rng, chosen[stage], style, towards[stage], given, read)
         arrays += drawn.arrays
         names = problem.names(stage)
         parameters |= {names[own]: value for own, value in drawn.parameters.items() if own in names}

@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 # Of one convolution: numbers gathered, products, and outputs looked at. A few milliseconds.
 MOST_GATHERED = 2**18
-MOST_PRODUCTS = 2**22
+MOST_PRODUCTS = 2**23
 MOST_OUTPUTS = 2**15
 # Below these, quantiles and the shares of single values say little.
 LEAST_OUTPUTS = 1024

@@ -40,6 +40,9 @@ def drawn(problem: Conversion, seed: int) -> tuple[tuple[Array, ...], tuple[str,
     if problem.zero_point:
         zeros_of = problem.x_type if isinstance(problem, Dequantize) else problem.out_type
         arrays["zero_point"] = _zero_points(zeros_of, (problem.scales,), rng)
+        if isinstance(problem, Quantize) and DATA_TYPES[problem.x_type].bytes == 2:
+            # Far from the range, 16 bits could not tell its codes apart.
+            arrays["zero_point"] = np.clip(arrays["zero_point"], problem.low, problem.high).astype(np.int32)
     if isinstance(problem, Quantize):
         return (_reals(problem, arrays, rng), *arrays.values()), _few_codes(problem)
     x = rng.integers(*RANGES[problem.x_type], problem.shape, dtype=problem.x_type, endpoint=True)
@@ -113,9 +116,12 @@ def _requantized(problem: Requantize, rng: np.random.Generator) -> tuple[Array, 
     wanted = (codes - spread(problem, y_zero)) / spread(problem, ratio) + spread(problem, x_zero)
     found = np.clip(np.rint(wanted), x_low, x_high).astype(np.int64)
     anything = rng.integers(x_low, x_high, problem.shape, endpoint=True)
-    # What no input can give is given by any.
+    # For what no input can give, any between the zero point and the end that is nearest to giving it.
     out_of_reach = (wanted < x_low) | (wanted > x_high)
-    x = np.where(out_of_reach | (rng.random(problem.shape) < 0.2), anything, found).astype(problem.x_type)
+    end, zero = np.where(wanted < x_low, x_low, x_high), spread(problem, x_zero)
+    between = np.rint(zero + (end - zero) * rng.random(problem.shape)).astype(np.int64)
+    x = np.where(out_of_reach, between, np.where(rng.random(problem.shape) < 0.2, anything, found))
+    x = x.astype(problem.x_type)
     arrays = [x, x_scale.astype(scale_type)]
     arrays += [x_zero] if problem.x_zero_point else []
     arrays += [(x_scale / ratio).astype(scale_type)]
