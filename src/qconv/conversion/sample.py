@@ -116,9 +116,10 @@ def _requantized(problem: Requantize, rng: np.random.Generator) -> tuple[Array, 
     wanted = (codes - spread(problem, y_zero)) / spread(problem, ratio) + spread(problem, x_zero)
     found = np.clip(np.rint(wanted), x_low, x_high).astype(np.int64)
     anything = rng.integers(x_low, x_high, problem.shape, endpoint=True)
-    # For what no input can give, any between the zero point and the end that is nearest to giving it.
+    # For what no input can give, any between the zero point and the end that is nearest to giving it, or the other.
     out_of_reach = (wanted < x_low) | (wanted > x_high)
     end, zero = np.where(wanted < x_low, x_low, x_high), spread(problem, x_zero)
+    end = np.where(np.abs(end - zero) < LEAST_VALUES, x_low + x_high - end, end)
     between = np.rint(zero + (end - zero) * rng.random(problem.shape)).astype(np.int64)
     x = np.where(out_of_reach, between, np.where(rng.random(problem.shape) < 0.2, anything, found))
     x = x.astype(problem.x_type)
