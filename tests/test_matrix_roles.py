@@ -13,6 +13,7 @@ from test_sanitizers_mma import check as check_sanitized
 
 from qconv import Conv2d, Quantization
 from qconv.device.cpu import CpuDevice
+from qconv.errors import Infeasible
 from qconv.generator import Plan
 
 CHANNEL = Quantization(per_channel=True, bias="int32", activation="relu")
@@ -76,3 +77,8 @@ def test_a_block_goes_on_to_other_channels(target: str) -> None:
     known = constants(plan)
     assert known["BLOCKS"] % known["TILES_N"] != 0, "a block's next tile has the same channels"
     check(plan, CpuDevice(plan.target, seed=2), seed=2)
+
+
+def test_a_padded_filter_has_no_more_rows_and_columns_than_the_mask_has_bits() -> None:
+    with pytest.raises(Infeasible, match="rows and columns together may be 32"):
+        plan_of(SM_80, Conv2d(1, 17, 16, 16, 32, 17, 16, pad=1), CHANNEL)

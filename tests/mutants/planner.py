@@ -14,7 +14,7 @@ from mutants.named import (
 )
 
 HERE = "generator/"
-PLAN, CONFIG, COST = "tests/generator/test_plan.py", "tests/generator/test_config.py", "tests/generator/test_cost.py"
+CONFIG, COST = "tests/generator/test_config.py", "tests/generator/test_cost.py"
 SOURCE, FUSED = "tests/generator/test_source.py", "tests/test_fused.py"
 
 MUTANTS = (
@@ -184,7 +184,7 @@ MUTANTS = (
         "problem.r + problem.s > MOST_ROWS_AND_COLUMNS and any(problem.pad)",
         "problem.r + problem.s > 2 * MOST_ROWS_AND_COLUMNS and any(problem.pad)",
         "The mask of rows and columns has 32 bits.",
-        (PLAN,),
+        ("tests/test_matrix_roles.py::test_a_padded_filter_has_no_more_rows_and_columns_than_the_mask_has_bits",),
     ),
     Mutant(
         "mma space: tiles of a round that is not whole are not split",
@@ -192,7 +192,7 @@ MUTANTS = (
         "return tiles // places * places // config.split * config.split",
         "return tiles // places * places",
         "Blocks that have a tile each come in whole clusters, or a cluster would have both kinds.",
-        (PLAN, "tests/test_whole_clusters.py"),
+        ("tests/test_whole_clusters.py",),
     ),
     Mutant(
         "plan: fields without gaps",
@@ -208,7 +208,7 @@ MUTANTS = (
         "    if value > limit:\n",
         "    if value >= limit:\n",
         "At most a limit is the limit as well.",
-        (PLAN, "tests/test_fused.py"),
+        ("tests/generator/test_residents.py",),
     ),
     Mutant(
         "plan: a limit that is far away is as near as any",
@@ -216,7 +216,7 @@ MUTANTS = (
         "excess=value / limit - 1)",
         "excess=0.0)",
         "A search learns by how much a limit is missed.",
-        (PLAN,),
+        ("tests/generator/test_residents.py",),
     ),
     Mutant(
         "share: too few pixels of a chunk",
@@ -248,7 +248,7 @@ MUTANTS = (
         "hashlib.sha256(text.encode())",
         "hashlib.sha256(str(plan.config).encode())",
         "Sources that differ have digests that differ.",
-        (SOURCE, "tests/test_cache.py"),
+        (SOURCE + "::test_the_digest_is_of_the_text", "tests/test_cache.py"),
     ),
     Mutant(
         "stage cost: one turn",
@@ -296,6 +296,6 @@ MUTANTS = (
         "residents * (smem_bytes + 1024)",
         "residents * smem_bytes",
         "The driver reserves a kilobyte of shared memory for every block.",
-        (PLAN, "tests/generator/test_residents.py"),
+        ("tests/generator/test_residents.py",),
     ),
 )
