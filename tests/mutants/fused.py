@@ -180,7 +180,7 @@ STAGES = (
         "from + i * (IN_W * C), is_inside, c);",
         "from + i * IN_W, is_inside, c);",
         "A row of the image is IN_W pixels of C channels.",
-        (fused_exact("pw, dw"),),
+        tuple(fused_random(name) for name in ("sm_80", "sm_75", "gfx942")),
     ),
     Mutant(
         "input: padding is zero",

@@ -43,12 +43,12 @@ MUTANTS = (
         (CONFIG,),
     ),
     Mutant(
-        "apart: the second before the first",
+        "apart: the second's config under the first's name",
         HERE + "apart.py",
-        "launches=first.launches + second.launches,",
-        "launches=second.launches + first.launches,",
-        "The first convolution is launched first.",
-        (FUSED, "tests/test_graph_gpu.py"),
+        '"first": self.first.as_dict(), "second": self.second.as_dict()}',
+        '"first": self.second.as_dict(), "second": self.first.as_dict()}',
+        "A stored config is read back as it was.",
+        (CONFIG, FUSED),
     ),
     Mutant(
         "apart: the cost of the first alone",
@@ -224,7 +224,7 @@ MUTANTS = (
         "return (pixels + 6) // 8 * 8 + 1",
         "return pixels // 16 * 8 + 1",
         "The last pixels of a chunk lie over the next chunk's first.",
-        (fused_exact("dw, pw"),),
+        (fused_exact("pw, dw"),),
     ),
     Mutant(
         "simt: a load too few of the weights",
