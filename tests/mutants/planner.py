@@ -251,11 +251,11 @@ MUTANTS = (
         (SOURCE + "::test_the_digest_is_of_the_text", "tests/test_cache.py"),
     ),
     Mutant(
-        "stage cost: one turn",
+        "stage cost: of one partition",
         HERE + "stage_cost.py",
-        "longest = sets * (turns * of_place * WAITS",
-        "longest = sets * (of_place * WAITS",
-        "A thread that has several places takes longer.",
+        "return items * one / 4, ALONE * ceil_div(items, warps) * one + 215",
+        "return items * one, ALONE * ceil_div(items, warps) * one + 215",
+        "A multiprocessor has four partitions that issue instructions.",
         (COST,),
     ),
     Mutant(
@@ -265,22 +265,6 @@ MUTANTS = (
         "return max(1, last // 16 - first // 16)",
         "A slab of two groups looks at the chunks of both.",
         (fused_exact("dense, grouped"),),
-    ),
-    Mutant(
-        "stages: every row of a place early",
-        HERE + "stages.py",
-        'asks_early = share.stage == "first" and not two_ways',
-        'asks_early = share.stage == "first"',
-        "Of two ways none asks early: the filters would have to wait for the choice.",
-        (fused_random("sm_90a"),),
-    ),
-    Mutant(
-        "stem: whole slabs of channels alone",
-        HERE + "stem.py",
-        "slabs = ceil_div(problem.k, slab_k)",
-        "slabs = max(1, problem.k // slab_k)",
-        "The last channels belong to a slab that they do not fill.",
-        (special("stem"),),
     ),
     Mutant(
         "tiles: one image",
