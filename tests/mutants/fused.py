@@ -4,6 +4,11 @@ from mutants.mutant import Mutant
 from mutants.named import block_random, fused, fused_exact, fused_random
 
 PAGES = "templates/fused/"
+MANY = tuple(
+    f"tests/test_random_fused.py::test_many_random_configs[cpu.{name}-{first}]"
+    for name in ("sm_80", "sm_90a", "gfx942")
+    for first in (0, 20)
+)
 
 PAGE = (
     Mutant(
@@ -52,7 +57,8 @@ PAGE = (
         "            if (K_TAIL && k + i >= ${ gives | upper }_CHUNKS * 16) continue;\n",
         "",
         "Channels past the last chunk are written over what follows it.",
-        (fused_random("sm_80"), fused_random("gfx942")),
+        MANY,
+        slow=True,
     ),
     Mutant(
         "into image: a column past the last",
@@ -68,7 +74,8 @@ PAGE = (
         "*reinterpret_cast<const Vector*>(from + i);",
         "*reinterpret_cast<const Vector*>(from);",
         "A residual belongs to its own channel.",
-        (fused_exact("dw, pw"),),
+        MANY,
+        slow=True,
     ),
 )
 
@@ -205,7 +212,8 @@ STAGES = (
         "first_column <= IN_W - SPAN;",
         "first_column <= IN_W - SPAN + 1;",
         "Places whose last column is padding read the next row instead.",
-        (fused_exact("dw, pw"), fused_random("sm_90a")),
+        MANY,
+        slow=True,
     ),
     Mutant(
         "depthwise: the second row of places begins with the first column",
@@ -213,7 +221,8 @@ STAGES = (
         "            column = place % PLACES_W * COLUMNS;\n",
         "",
         "A thread's next place has a column of its own.",
-        (fused_exact("dw, pw"),),
+        MANY,
+        slow=True,
     ),
     Mutant(
         "matrix: the last chunks of channels begin behind the last",
@@ -221,7 +230,8 @@ STAGES = (
         "return first < ALL_CHUNKS - CHUNKS ? first : ALL_CHUNKS - CHUNKS;",
         "return first;",
         "A slab's chunks end with the input's.",
-        (fused_exact("dense, grouped"), fused_random("sm_80")),
+        MANY,
+        slow=True,
     ),
     Mutant(
         "matrix: weights of the group before",

@@ -198,14 +198,6 @@ SHAPES = (
         (FUSED, "tests/test_cli.py"),
     ),
     Mutant(
-        "keys: any op is joined",
-        HERE + "keys.py",
-        '    if op != "conv2d":\n        raise ValueError(f"the key {short(key)!r} joins',
-        '    if op == "conv3d":\n        raise ValueError(f"the key {short(key)!r} joins',
-        "A conversion has no place between two convolutions.",
-        (FUSED, PROBLEM),
-    ),
-    Mutant(
         "op: the second of two wins",
         HERE + "op.py",
         "        if name in given:\n            raise ValueError",
@@ -311,14 +303,6 @@ CONVERSIONS = (
         "    if high - low > 256 * MOST_STEPS:\n",
         "A zero point is chosen in fp32, which is exact up to 2**24.",
         (CONVERTED,),
-    ),
-    Mutant(
-        "choice: eps in double",
-        CONVERSION + "choice.py",
-        "float(np.float32(problem.eps))",
-        "float(problem.eps)",
-        "The least scale is a float32.",
-        (CONVERTED_REFERENCE, CONVERTED, *conversion_random(0, 5, 10, 15)),
     ),
     Mutant(
         "choice: the middle of a range rounds down",

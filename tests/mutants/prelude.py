@@ -98,7 +98,8 @@ MUTANTS = (
         "const Finished* const four = &finished[i + 4 * j];",
         "const Finished* const four = &finished[i];",
         "Every word has four outputs of its own.",
-        (special("stem"), mma("tile")),
+        (mma_random("sm_80"), mma_random("gfx942"), "tests/test_random_mma.py::test_many_random_configs[cpu.sm_80-0]"),
+        slow=True,
     ),
     Mutant(
         "epilogue: the first output in a whole vector",
