@@ -1,7 +1,7 @@
 """Of the epilogue and of what every kernel begins with: arithmetic, copies, dot products, activations."""
 
 from mutants.mutant import Mutant
-from mutants.named import conversion_random, mma, simt, simt_random, special
+from mutants.named import conversion_random, mma, mma_random, simt, simt_random, special
 
 EVERY, CPU, ACTIVATION = "templates/prelude/every.j2", "templates/prelude/cpu.j2", "templates/prelude/activation.j2"
 INBOX, PACK, EPILOGUE = "templates/prelude/cpu_inbox.j2", "templates/prelude/pack.j2", "templates/epilogue.j2"
