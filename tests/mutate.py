@@ -35,7 +35,7 @@ from mutants import AREAS
 from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
 
 TIME_LIMIT_S = 600
-PASSED, FAILED = 0, 1  # pytest's exit status; others say that it could not run the tests
+PASSED, FAILED, NOT_DONE = 0, 1, 99  # pytest's exit status; others say that it could not run the tests
 # A mutant with one of these is not a program: that it fails says nothing about the tests.
 NOT_A_PROGRAM = ("CompileError", "TemplateSyntaxError", "UndefinedError", "SyntaxError", "NameError", "ImportError")
 # What is kept under a key that a mutant may have spoilt does not serve the others.
@@ -82,7 +82,7 @@ class Copy:
                 (root / "src" / package.replace(".", "/")).symlink_to(root / folder, target_is_directory=True)
 
     def pytest(self, arguments: Sequence[str], *, own_cache: bool = False) -> tuple[int, str]:
-        """Exit status and output; a run that does not end has failed."""
+        """Exit status and output; a run that does not end says nothing: the machine may be busy."""
         environment = os.environ | {
             "PYTHONPATH": str(self.root / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second and one length would share it
@@ -97,7 +97,7 @@ class Copy:
                 output, _ = process.communicate(timeout=TIME_LIMIT_S)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 9)
-                return FAILED, f"not done within {TIME_LIMIT_S} s"
+                return NOT_DONE, f"not done within {TIME_LIMIT_S} s"
         return process.returncode, output
 
     def check_imports(self) -> None:

@@ -127,6 +127,7 @@ MUTANTS = (
         "lambda v: real.round(np.float64(1) / v[source].astype(np.float64)),",
         "An inverse is rounded to the scale's type first.",
         (CONVERTED_REFERENCE, CONVERTED, *conversion_random(0, 5, 10, 15)),
+        equivalent="A quotient that fp64 rounds first is, rounded to fp32, the one that is rounded once.",
     ),
     Mutant(
         "steps: the zero point is added to the lower bound",
