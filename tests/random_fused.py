@@ -10,6 +10,7 @@ import random
 from dataclasses import replace
 
 from random_problems import Decks, quantization
+from wanted import Wanted
 
 from qconv.errors import Infeasible
 from qconv.fused import Chain, chain_of
@@ -44,6 +45,7 @@ SMALLEST = Block(
     third_m=1,
     third_n=1,
 )
+MOST_DRAWN = 300  # configs for a problem
 
 
 def fused_problems(seed: int, count: int, target: Target, stages: int = 2) -> list[Chain]:
@@ -109,11 +111,14 @@ def _conv(rng: random.Random, decks: Decks, kind: str, n: int, h: int, w: int, c
     return Conv2d(n, h, w, c, k, r, s, stride, dilation, pads, groups, quantization=q)  # type: ignore[arg-type]
 
 
-def fused_plan(problem: Chain, target: Target, seed: object) -> Plan:
-    """A config at random: each value of a choice as likely as the others, where it serves."""
+def fused_plan(problem: Chain, target: Target, seed: object, feature: Wanted | None = None) -> Plan:
+    """A config at random: each value of a choice as likely as the others, where it serves. With `feature`, one that has
+    it, of those that may."""
+    if feature is not None and not feature.suits(problem):
+        raise Infeasible(f"{problem} cannot have the feature")
     rng = random.Random(f"{problem} {seed}")
     family = family_of(problem)
-    for _ in range(300):
+    for _ in range(MOST_DRAWN):
         values = {name: rng.choice(choices) for name, choices in family.choices.items()}
         if not target.async_copies:
             values |= {"holds": 0, "teams": 1}
@@ -131,9 +136,13 @@ def fused_plan(problem: Chain, target: Target, seed: object) -> Plan:
         for stage, one in problem.stages.items():
             if one.k > 40 and values["shares"] == 1 and rng.random() < 0.3:  # few have so many channels
                 values |= {f"{stage}_m": 1, f"{stage}_n": rng.choice((6, 10, 12))}
+        if feature is not None:
+            values |= {name: rng.choice(asked) for name, asked in feature.asks.items()}
         made = _plan(problem, family.config(**values), target)
-        if made is not None:
+        if made is not None and (feature is None or feature.has(made)):
             return made
+    if feature is not None and feature.asks:
+        raise Infeasible(f"no config of {family.config.family} that was tried has the feature for {problem}")
     # Small problems have few.
     every = list(family.configs(problem, target))
     rng.shuffle(every)

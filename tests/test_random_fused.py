@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pytest
 from exactness import check_all
 from random_fused import KINDS, fused_plan, fused_problems, kind_of
+from random_matrix import constants
+from wanted import Wanted, granted
 
-from qconv.fused import FusedBlock
+from qconv.fused import Chain, FusedBlock
 from qconv.generator import FAMILIES, Plan
 from qconv.target import TARGETS
 
@@ -27,11 +30,24 @@ LONG = {
 }
 LONG_OF_THREE = {"cpu.sm_90a": 120, "cpu.sm_80": 20, "cpu.sm_75": 20, "cpu.gfx942": 20, "cpu.gfx1201": 20}
 FAST, FAST_SEED, LONG_SEED = 3, 1, 2
+ASKED = "cpu.sm_90a"
+Feature = tuple[str, Any]
 
 
 def plans(name: str, seed: int, count: int, first: int, stages: int = 2) -> list[Plan]:
+    """Those that were asked for, and others at random."""
+    made = asked(name, seed, count)[0] if (name, count, stages) == (ASKED, LONG[ASKED], 2) else {}
     chosen = list(enumerate(fused_problems(seed, count, TARGETS[name], stages)))[first : first + CHUNK]
-    return [fused_plan(problem, TARGETS[name], index) for index, problem in chosen]
+    return [made.get(index) or fused_plan(problem, TARGETS[name], index) for index, problem in chosen]
+
+
+@lru_cache
+def asked(name: str, seed: int, count: int) -> tuple[dict[int, Plan], list[str]]:
+    """Plans for some of the problems, which together have what is wanted, and what none of them can have."""
+    target = TARGETS[name]
+    problems = fused_problems(seed, count, target)
+    of = {f"{feature}={value}": one for (feature, value), one in wanted().items()}
+    return granted(of, range(count), lambda index, one: fused_plan(problems[index], target, index, one))
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -60,12 +76,23 @@ def test_many_random_configs_of_three(name: str, first: int) -> None:
     check_all(plans(name, LONG_SEED, LONG_OF_THREE[name], first, stages=3), first)
 
 
-def features(plan: Plan) -> set[tuple[str, Any]]:
-    first, second = plan.problem.first, plan.problem.second  # type: ignore[attr-defined]
-    q1, q2 = first.quantization, second.quantization
+def features(plan: Plan) -> set[Feature]:
+    known, divided = constants(plan), [stage for stage in plan.stages.values() if stage.roles["divided"]]
+    ragged = [stage.roles["kind"] for stage in divided if stage.problem.k % stage.roles["block_k"]]  # type: ignore[attr-defined]
     return {
+        *problem_features(plan.problem),  # type: ignore[arg-type]
         *((name, getattr(plan.config, name)) for name in FAMILIES["fused"].choices),
-        ("kinds", (kind_of(first), kind_of(second))),
+        *((f"{name} {role}", value) for name, stage in plan.stages.items() for role, value in stage.roles.items()
+          if isinstance(value, bool)),
+        ("fewer tiles than places", known["TILES"] < known["PLACES"]),
+        *((f"ragged share of {kind}", True) for kind in ragged),
+    }  # fmt: skip
+
+
+def problem_features(problem: Chain) -> set[Feature]:
+    q1, q2 = problem.first.quantization, problem.last.quantization
+    return {
+        ("kinds", (kind_of(problem.first), kind_of(problem.last))),
         ("between", (q1.out_type, q1.y_zero_point)),
         ("input zero point", q1.x_zero_point),
         ("weights' zero points", (q1.w_zero_point, q2.w_zero_point)),
@@ -73,21 +100,28 @@ def features(plan: Plan) -> set[tuple[str, Any]]:
         ("biases", (q1.bias != "none", q2.bias != "none")),
         ("activations", (q1.activation != "none", q2.activation != "none")),
         ("residual", q2.residual != "none"),
-        *((f"{name} {role}", value) for name, stage in plan.stages.items() for role, value in stage.roles.items()
-          if isinstance(value, bool)),
-    }  # fmt: skip
+    }
 
 
-@pytest.mark.slow
-def test_the_many_have_every_choice_and_kind() -> None:
-    every = [plan for first in range(0, 300, CHUNK) for plan in plans("cpu.sm_90a", LONG_SEED, 300, first)]
-    seen = Counter(feature for plan in every for feature in features(plan))
-    wanted = {(name, value) for name, values in FAMILIES["fused"].choices.items() for value in values}
-    wanted |= {("kinds", (a, b)) for a in KINDS for b in KINDS}
-    wanted |= {("between", (out, zero)) for out in ("int8", "uint8") for zero in (False, True)}
+# Blocks that have a tile together have few slabs each.
+DIVIDED = {"teams": (1,), "shares": (2, 4), "warps": (4,), "first_n": (1,), "second_n": (1,)}
+# The values of a config that bring a feature; a choice brings itself, and the rest follows from the problem.
+ASKS: dict[Feature, Mapping[str, Sequence[int]]] = {
+    ("shares", 4): DIVIDED | {"shares": (4,)},
+    ("fewer tiles than places", True): {"teams": (2, 3, 4, 6), "holds": (1, 2), "shares": (1,)},
+    ("ragged share of matrix", True): DIVIDED,
+    ("ragged share of depthwise", True): DIVIDED,
+}
+
+
+def wanted() -> dict[Feature, Wanted]:
+    """Of the architecture whose choices are all there are. What a config is made for comes first."""
+    of: set[Feature] = {(name, value) for name, values in FAMILIES["fused"].choices.items() for value in values}
+    of |= {("kinds", (a, b)) for a in KINDS for b in KINDS}
+    of |= {("between", (out, zero)) for out in ("int8", "uint8") for zero in (False, True)}
     both = [(a, b) for a in (False, True) for b in (False, True)]
     for name in ("weights' zero points", "per channel", "biases", "activations"):
-        wanted |= {(name, pair) for pair in both}
+        of |= {(name, pair) for pair in both}
     for name in (
         "residual",
         "input zero point",
@@ -100,8 +134,28 @@ def test_the_many_have_every_choice_and_kind() -> None:
         "second rolled",
         "second streams",
     ):
-        wanted |= {(name, flag) for flag in (False, True)}
-    assert not (missing := {feature for feature in wanted if not seen[feature]}), f"{missing} never occur"
+        of |= {(name, flag) for flag in (False, True)}
+    of |= set(ASKS)
+    return {feature: asks_for(feature) for feature in sorted(of, key=lambda one: (not asks_for(one).asks, str(one)))}
+
+
+def asks_for(feature: Feature) -> Wanted:
+    name, value = feature
+    asks = ASKS.get(feature, {name: (value,)} if name in FAMILIES["fused"].choices else {})
+    of_problem = name in {known for known, _ in problem_features(fused_problems(0, 1, TARGETS[ASKED])[0])}
+    return Wanted(
+        lambda plan: feature in features(plan),
+        asks,
+        lambda problem: not of_problem or feature in problem_features(problem),
+    )
+
+
+@pytest.mark.slow
+def test_the_many_have_every_choice_and_kind() -> None:
+    made, missing = asked(ASKED, LONG_SEED, LONG[ASKED])
+    assert not missing, f"{missing}: no config of {LONG[ASKED]} problems on {ASKED} has them"
+    index, plan = max(made.items())
+    assert plans(ASKED, LONG_SEED, LONG[ASKED], index)[0] == plan
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from qconv.errors import Infeasible
 from qconv.generator import Plan
@@ -13,10 +13,12 @@ from qconv.generator import Plan
 
 @dataclass(frozen=True)
 class Wanted:
-    """How one sees that a plan has a feature, and the values of its config that may bring it."""
+    """How one sees that a plan has a feature, the values of its config that may bring it, and which problems may have
+    it."""
 
     has: Callable[[Plan], bool]
     asks: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    suits: Callable[[Any], bool] = lambda problem: True
 
 
 Place = TypeVar("Place")
