@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from random_fused import TILE, fused_plan, fused_problems
+from random_matrix import constants
 from test_sanitizers_mma import EARLY, LATE, OVERFLOW, RACE, READ, WRITE, WRONG, Planted, check, check_planted
 
 from qconv import Conv2d, Quantization, generator
@@ -20,17 +21,17 @@ GIVES = Quantization("int8", "int8", "int8", True, True, False, True, "int32", "
 TAKES = Quantization("int8", "int8", "int8", True, True, True, True, "int32", residual="int8")
 
 
-def conv(kind: str, c: int, k: int, q: Quantization) -> Conv2d:
+def conv(kind: str, c: int, k: int, q: Quantization, side: int = 9) -> Conv2d:
     groups = {"dw": c, "grouped": 2}.get(kind, 1)
     r, stride = 1 if kind == "pw" else 3, 2 if kind == "halved" else 1
-    return Conv2d(2, 9, 9, c, c if kind == "dw" else k, r, r, stride, pad=r // 2, groups=groups, quantization=q)
+    return Conv2d(2, side, side, c, c if kind == "dw" else k, r, r, stride, pad=r // 2, groups=groups, quantization=q)
 
 
-def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, **config: int) -> Plan:
+def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, side: int = 9, **config: int) -> Plan:
     *givers, taker = kinds.split()
     # Warpgroups do not add up the windows.
     gives, takes = (replace(q, w_zero_point=q.w_zero_point and not config.get("wide")) for q in (GIVES, TAKES))
-    chain = [conv(givers[0], c, 32, gives)]
+    chain = [conv(givers[0], c, 32, gives, side)]
     for kind, channels, q in [*((kind, 32, gives) for kind in givers[1:]), (taker, k, takes)]:
         chain.append(replace(conv(kind, chain[-1].k, channels, q), h=chain[-1].oh, w=chain[-1].ow))
     tile = TILE if len(chain) == 2 else Block(**vars(TILE), third_m=1, third_n=2)
@@ -46,7 +47,10 @@ PLANS = {
     "dw, pw, shared": plan_of(SM_80, "dw pw", shares=2, holds=1, second_n=1),
     "dense, pw, held": plan_of(SM_80, "dense pw", holds=2),
     "dw, pw, teams": plan_of(SM_80, "dw pw", teams=2, holds=1),
+    "dense, pw, teams, one of them idle": plan_of(SM_80, "dense pw", teams=3, holds=1, tile_h=14, tile_w=14),
+    "dw, pw, two ways": plan_of(SM_80, "dw pw", side=16),
     "dw, pw, cluster": plan_of(SM_90A, "dw pw", c=32, shares=2, holds=1, second_n=1),
+    "dw, pw, cluster, a ragged share": plan_of(SM_90A, "dw pw", c=48, shares=2, holds=1, second_n=1),
     "dw, pw, cluster with one tile": plan_of(
         SM_90A, "dw pw", c=32, tile_h=14, tile_w=14, shares=2, holds=1, second_n=1
     ),
@@ -97,6 +101,41 @@ def test_nothing_is_found_by_thread(name: str) -> None:
 def test_nothing_is_found_in_random_problems(name: str) -> None:
     for index, problem in enumerate(fused_problems(6, 6, TARGETS[name])):
         check(fused_plan(problem, TARGETS[name], index), ("address", "thread")[index % 2], seed=index)
+
+
+# What some plan of the list must have: a bug that is planted there shows nowhere else.
+HAS: dict[str, Callable[[Plan], bool]] = {
+    "more tiles than places": lambda plan: constants(plan)["TILES"] > constants(plan)["PLACES"],
+    "fewer tiles than places": lambda plan: constants(plan)["TILES"] < constants(plan)["PLACES"],
+    "as many tiles as places": lambda plan: constants(plan)["TILES"] == constants(plan)["PLACES"],
+    "a ragged share of a depthwise layer": lambda plan: any(
+        stage.roles["kind"] == "depthwise" and stage.roles["divided"] and one.k % constants(stage)["BLOCK_K"] != 0
+        for stage, one in stages_of(plan)
+    ),
+    "a ragged share of a matrix": lambda plan: any(
+        stage.roles["kind"] == "matrix" and stage.roles["divided"] and one.k % stage.roles["block_k"] != 0
+        for stage, one in stages_of(plan)
+    ),
+    **{
+        f"{kind} {role}": lambda plan, kind=kind, role=role: any(
+            stage.roles["kind"] == kind and stage.roles.get(role) for stage, _ in stages_of(plan)
+        )
+        for kind, role in (
+            *(("depthwise", role) for role in ("two_ways", "early", "fills")),
+            *(("matrix", role) for role in ("by_turns", "gathers", "fills", "divided", "holds")),
+            *(("warpgroup", role) for role in ("fills", "divided", "holds", "streams")),
+        )
+    },
+}
+
+
+def stages_of(plan: Plan) -> Iterable[tuple[Plan, Conv2d]]:
+    return zip(plan.stages.values(), plan.problem.stages.values(), strict=True)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", HAS)
+def test_some_plan_has(name: str) -> None:
+    assert any(HAS[name](plan) for plan in PLANS.values()), f"no plan of the list has {name}: add one"
 
 
 PLANTED = {
