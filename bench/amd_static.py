@@ -123,13 +123,19 @@ def main_loop(code: Sequence[Instruction]) -> tuple[list[Instruction], bool]:
 
 
 def predecessors(code: Sequence[Instruction]) -> list[list[int]]:
+    """Of each instruction, those that are executed at all."""
     index = {instruction.address: i for i, instruction in enumerate(code)}
     before: list[list[int]] = [[] for _ in code]
-    for i, each in enumerate(code):
-        if each.goes_to is not None:
-            before[index[each.goes_to]].append(i)
-        if i + 1 < len(code) and not each.text.startswith(("s_branch", "s_endpgm")):
-            before[i + 1].append(i)
+    reached, todo = {0}, [0]
+    while todo:
+        i = todo.pop()
+        to = code[i].goes_to
+        follows = [] if code[i].text.startswith(("s_branch", "s_endpgm")) or i + 1 == len(code) else [i + 1]
+        for other in follows + ([index[to]] if to is not None else []):
+            before[other].append(i)
+            if other not in reached:
+                reached.add(other)
+                todo.append(other)
     return before
 
 

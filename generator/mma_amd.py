@@ -86,11 +86,12 @@ def cost(plan: Plan) -> float:
 
 def issued(plan: Plan) -> float:
     """Clocks of a compute unit for the instructions, and for what they wait for."""
-    config, target = _config(plan), plan.target
+    config, problem, target = _config(plan), plan.problem, plan.target
+    assert isinstance(problem, Conv2d)
     constant = {c.name: c.value for c in plan.constants["What follows."]}
     steps, blocks = constant["STEPS"], plan.main.grid[0]
     waves = plan.main.threads // target.warp_size
-    tiles = constant["TILES_M"] * constant["TILES_N"] * plan.problem.groups  # type: ignore[attr-defined]
+    tiles = constant["TILES_M"] * constant["TILES_N"] * problem.groups
     held = min(resident(plan), ceil_div(blocks, target.processors))
     clocks = 4 if target.warp_size == 64 else 1  # of a vector instruction
     loop = loop_of(plan)
