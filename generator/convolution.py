@@ -164,9 +164,8 @@ def problem_constants(problem: Conv2d, filter_rows: bool = False) -> tuple[Const
         Constant("S", problem.s, "filter width"),
         Constant("STRIDE_H", problem.stride[0]),
         Constant("STRIDE_W", problem.stride[1]),
-        # A single tap has no next one, and a step past the last may be large: it is never taken, but computed.
-        Constant("DILATION_H", problem.dilation[0] if problem.r > 1 else 1),
-        Constant("DILATION_W", problem.dilation[1] if problem.s > 1 else 1),
+        Constant("DILATION_H", problem.tap_steps[0]),
+        Constant("DILATION_W", problem.tap_steps[1]),
         Constant("PAD_TOP", problem.pad[0]),
         Constant("PAD_LEFT", problem.pad[1]),
         Constant("PADDED", any(problem.pad), "some windows reach beyond the image"),

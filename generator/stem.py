@@ -93,8 +93,8 @@ def plan(problem: Conv2d, config: Stem, target: Target) -> Plan:
     if config.atoms > 1:
         at_most(slab_k, 2 * problem.k - 1, f"output channels of a warp (the problem has {problem.k})")
     tiles = tiles_of(problem, config, CHOICES, slab_k, slabs, target)
-    quads = problem.w % 4 == 0 and (problem.c > 2 or problem.dilation[1] == 1)
-    rows, pitch = _input_words(problem, config, (row_words - 1) * taps_of_word * problem.dilation[1] + 1, quads)
+    quads = problem.w % 4 == 0 and (problem.c > 2 or problem.tap_steps[1] == 1)
+    rows, pitch = _input_words(problem, config, (row_words - 1) * taps_of_word * problem.tap_steps[1] + 1, quads)
     pieces, of_piece = (rows * pitch // 4, problem.c + (problem.c < 3)) if quads else (rows * pitch, 1)
     carried = ceil_div(pieces, tiles.threads) * of_piece
     at_most(carried, MOST_CARGO_WORDS, "registers of a thread for the next tile")

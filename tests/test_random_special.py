@@ -9,6 +9,7 @@ import pytest
 from exactness import check_all
 from random_special import SHAPES, special_plan, special_problems
 
+from qconv import Conv2d
 from qconv.generator import FAMILIES, Plan
 from qconv.target import TARGETS
 
@@ -27,6 +28,13 @@ def plans(family: str, seed: int, count: int, first: int) -> list[Plan]:
 @pytest.mark.parametrize("family", SHAPES)
 def test_a_random_config(family: str) -> None:
     check_all(plans(family, FAST_SEED, FAST, 0)[:FAST], 0)
+
+
+@pytest.mark.parametrize("c", [1, 3])
+def test_stem_rows_of_a_single_tap(c: int) -> None:
+    """Its dilation is no step of the kernel, which reads words past the only tap, nor of the plan."""
+    problem = Conv2d(1, 12, 12, c, 24, 2, 1, dilation=(1, 3))
+    check_all([special_plan("stem", problem, MATRICES, seed) for seed in range(1)], 0)
 
 
 @pytest.mark.slow

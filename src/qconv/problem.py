@@ -115,6 +115,12 @@ class Conv2d(Problem):
                 )
 
     @property
+    def tap_steps(self) -> tuple[int, int]:
+        """Pixels from a filter's tap to its next, down and across. A single tap has none: kernels compute steps past
+        the last one, and its dilation may be too large for that."""
+        return self.dilation[0] if self.r > 1 else 1, self.dilation[1] if self.s > 1 else 1
+
+    @property
     def oh(self) -> int:
         span = (self.r - 1) * self.dilation[0] + 1
         return (self.h + self.pad[0] + self.pad[2] - span) // self.stride[0] + 1
