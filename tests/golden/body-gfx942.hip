@@ -129,8 +129,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
 }
 
 // Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. Floats as large as 1.5 * 2**23 are whole numbers: adding it rounds, and the sum's lowest byte is
-// the result.
+// of `above`. Floats as large as 1.5 * 2**23 are whole numbers: adding it rounds, and the sum's lowest byte
+// is the result.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);

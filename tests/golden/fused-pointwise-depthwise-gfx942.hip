@@ -59,8 +59,8 @@ __device__ __forceinline__ void barrier() {
 }
 
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
-// What a wave's lanes all have, but clang cannot know: a branch or a loop that depends on it is then one of the
-// whole wave. Otherwise lanes are masked, and matrix instructions stand where some could be switched off.
+// What a wave's lanes all have, but clang cannot know: a branch or a loop that depends on it is then one of
+// the whole wave. Otherwise lanes are masked, and matrix instructions stand where some could be switched off.
 __device__ __forceinline__ int same_in_every_lane(int value) { return __builtin_amdgcn_readfirstlane(value); }
 
 __device__ __forceinline__ int warp() {
@@ -123,8 +123,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
 }
 
 // Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. Floats as large as 1.5 * 2**23 are whole numbers: adding it rounds, and the sum's lowest byte is
-// the result.
+// of `above`. Floats as large as 1.5 * 2**23 are whole numbers: adding it rounds, and the sum's lowest byte
+// is the result.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);

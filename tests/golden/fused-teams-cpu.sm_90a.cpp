@@ -184,8 +184,8 @@ private:
     Copy queue_[COPIES_IN_FLIGHT];
 };
 
-// An mbarrier: counts bytes that come to this block's shared memory, in phases. They come at once or, in other
-// launches, when no thread can go on without them.
+// An mbarrier: counts bytes that come to this block's shared memory, in phases. They come at once or, in
+// other launches, when no thread can go on without them.
 struct Inbox {
     unsigned long long state;
 
@@ -898,7 +898,8 @@ __device__ __forceinline__ int pixel_of_lane(int i) {
 __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 
 // wgmma on the CPU device: 64 pixels by SLAB_K channels, each by 32 bytes of the reduction. Each lane reads
-// of the factors what its sums take, through the same strides as the hardware, and as the async proxy sees it.
+// of the factors what its sums take, through the same strides as the hardware, and as the async proxy sees
+// it.
 struct Operand {
     const unsigned char* first;
     int to_chunk, to_eight, rows;

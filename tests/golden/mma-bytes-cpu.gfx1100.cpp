@@ -120,8 +120,8 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
 // An offset that lies outside of every buffer.
 constexpr unsigned NOWHERE = 1u << 31;
 
-// The same at `base + offset + common`, which lie in a buffer of `bytes`; zeros at NOWHERE, and in a buffer of
-// none. GPUs find zeros at other offsets outside as well, where here they are a mistake.
+// The same at `base + offset + common`, which lie in a buffer of `bytes`; zeros at NOWHERE, and in a buffer
+// of none. GPUs find zeros at other offsets outside as well, where here they are a mistake.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words_of(
     const void* base, unsigned bytes, unsigned offset, int common, int line = __builtin_LINE()) {
@@ -642,10 +642,10 @@ constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % TILE_K == 0;
 constexpr bool W_MOVES_TOGETHER = !TAIL;
 static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "an offset outside is told from one inside");
 
-// Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is read
-// from outside the buffer, where the hardware finds zeros, and so are the steps past the last, from buffers of no
-// bytes: the main loop has no branch. A step is asked for behind the barrier, for which compilers wait for
-// everything that is on its way, and put down before the next.
+// Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is
+// read from outside the buffer, where the hardware finds zeros, and so are the steps past the last, from
+// buffers of no bytes: the main loop has no branch. A step is asked for behind the barrier, for which
+// compilers wait for everything that is on its way, and put down before the next.
 struct Loader {
     static_assert(STAGES == 2, "one step is multiplied, one is on its way");
     const Arguments& args;

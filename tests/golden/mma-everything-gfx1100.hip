@@ -91,8 +91,8 @@ __device__ __forceinline__ void barrier() {
 }
 
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
-// What a wave's lanes all have, but clang cannot know: a branch or a loop that depends on it is then one of the
-// whole wave. Otherwise lanes are masked, and matrix instructions stand where some could be switched off.
+// What a wave's lanes all have, but clang cannot know: a branch or a loop that depends on it is then one of
+// the whole wave. Otherwise lanes are masked, and matrix instructions stand where some could be switched off.
 __device__ __forceinline__ int same_in_every_lane(int value) { return __builtin_amdgcn_readfirstlane(value); }
 
 __device__ __forceinline__ int warp() {
@@ -169,8 +169,8 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
 }
 
 // Two numbers rounded half to even and clamped, as the lower bytes of a word; the upper two are the lower two
-// of `above`. Floats as large as 1.5 * 2**23 are whole numbers: adding it rounds, and the sum's lowest byte is
-// the result.
+// of `above`. Floats as large as 1.5 * 2**23 are whole numbers: adding it rounds, and the sum's lowest byte
+// is the result.
 template <class Narrow>
 __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
@@ -545,10 +545,10 @@ constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % TILE_K == 0;
 constexpr bool W_MOVES_TOGETHER = !TAIL;
 static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "an offset outside is told from one inside");
 
-// Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is read
-// from outside the buffer, where the hardware finds zeros, and so are the steps past the last, from buffers of no
-// bytes: the main loop has no branch. A step is asked for behind the barrier, for which compilers wait for
-// everything that is on its way, and put down before the next.
+// Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is
+// read from outside the buffer, where the hardware finds zeros, and so are the steps past the last, from
+// buffers of no bytes: the main loop has no branch. A step is asked for behind the barrier, for which
+// compilers wait for everything that is on its way, and put down before the next.
 struct Loader {
     static_assert(STAGES == 2, "one step is multiplied, one is on its way");
     const Arguments& args;
