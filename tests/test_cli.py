@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from qconv import generator, parse
+from qconv.target import TARGETS
+
 SHAPE = ["--n", "1", "--h", "6", "--w", "6", "--c", "8", "--k", "8", "--r", "3", "--s", "3"]
 CONV = ["conv2d", *SHAPE, "--pad", "1"]
 KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=int8"
@@ -99,7 +102,8 @@ def test_source_prints_the_kernel(target: str) -> None:
     answer = cli("source", *CONV, "--target", target)
     assert answer.returncode == 0
     assert f"// {KEY[:60]}" in answer.stdout
-    assert "conv2d_simt(const Arguments args)" in answer.stdout
+    family = generator.default(parse(KEY), TARGETS[target]).config.family
+    assert f"conv2d_{family}(const Arguments args)" in answer.stdout
     config = json.dumps(document("space", *CONV, "--target", target)["feasible"][-1])
     other = cli("source", *CONV, "--target", target, "--config", config)
     assert other.returncode == 0

@@ -17,13 +17,13 @@ from qconv.target import TARGETS
 @pytest.mark.parametrize("seed", [0, 3])
 def test_the_seed_reaches_the_runtime(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    honest = cpu_runtime.launch
+    honest = cpu_runtime.run_grid
 
-    def launch(*given: Any, **named: Any) -> None:
-        seen.append(named["seed"])
-        honest(*given, **named)
+    def run_grid(launched: Any) -> None:
+        seen.append(launched.seed)
+        honest(launched)
 
-    monkeypatch.setattr(cpu_runtime, "launch", launch)
+    monkeypatch.setattr(cpu_runtime, "run_grid", run_grid)
     device, problem = CpuDevice(TARGETS["cpu"], seed), Conv2d(1, 3, 3, 4, 4, 1, 1)
     drawn = sample.draw(problem, 1)
     load(generator.default(problem, device.target), device, "test", "chosen by a test")(

@@ -102,6 +102,8 @@ SPILLED_BY_DEFAULTS = {
     ("3x3, gelu", "sm_75"): 20,
     ("3x3, residual", "sm_86"): 192,
 }
+# Of simt's first: 64 sums and as many of the window leave no register for some addresses.
+SPILLED_BY_SIMT = {"gfx1030": 12}
 # ptxas sometimes takes fewer registers than it may and spills a few words; the tuner sees what that costs.
 ACCEPTED = {"nvidia": 64, "amd": 0}
 # With so many sums a lane, or fewer, and with more.
@@ -168,7 +170,8 @@ def test_the_first_of_simt_compiles(target: Target) -> None:
     simt, problem = FAMILIES["simt"], TYPICAL["3x3, everything"]
     plans = [plan for plan in generator.space(problem, target)[0] if plan.config.family == "simt"]
     plan = min(plans, key=simt.cost)
-    assert complaint(plan, reads_code=True) is None, f"{problem} {plan.config}"
+    accepted = SPILLED_BY_SIMT.get(target.name, 0)
+    assert complaint(plan, accepted, reads_code=True) is None, f"{problem} {plan.config}"
 
 
 @pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)

@@ -85,8 +85,8 @@ def test_it_is_printable_text_of_at_most_110_columns(rendered: list[tuple[Plan, 
 
 def test_a_long_key_is_wrapped() -> None:
     problem = parse(
-        "conv2d:n=1000000:h=100:w=1:c=1:k=1:r=100:s=1:stride=1000000,1000000:dilation=1,1000000"
-        ":pad=1000000,1000000,1000000,1000000:x_type=uint8:w_type=uint8:out_type=uint8"
+        "conv2d:n=10000:h=100:w=1:c=1:k=1:r=100:s=1:stride=1000000,1000000:dilation=1,1000000"
+        ":pad=100,100,100,100:x_type=uint8:w_type=uint8:out_type=uint8"
         ":per_channel:x_zero_point:w_zero_point:y_zero_point:bias=float32:activation=relu6"
     )
     text = generator.render(generator.default(problem, TARGETS["sm_75"])).text
