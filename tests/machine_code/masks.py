@@ -1,25 +1,28 @@
 """What is known of EXEC and of the scalar registers that keep masks of lanes, without their values.
 
-Facts are of one kind: a mask alone, or two masks together, have every lane that the wave began with. `s_and_saveexec`
-keeps EXEC, and what was whole is whole in its new place; `s_or` of two that have every lane together gives them all
-back; a loop takes lanes out of EXEC (`s_andn2`) that it has put into another mask, so that both together stay whole.
+Facts are of one kind: a set of masks that together have every lane that the wave began with. `s_and_saveexec` keeps
+EXEC, and what was whole is whole in its new place; `s_or` of two that have every lane together gives them all back; a
+loop takes lanes out of EXEC (`s_andn2`) that it has put into another mask, so that both together stay whole. Where it
+has a branch with two sides, it takes three: the lanes of one side, of the other, and those that have left the loop.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
 Mask = tuple[str, ...]  # the 32-bit registers that hold it
-Covers = Callable[[Mask, Mask], bool]
+Fact = frozenset[Mask]
 
 RANGE = re.compile(r"^s\[(\d+):(\d+)\]$")
 SCALAR = re.compile(r"^(s\d+|s\[\d+:\d+\]|vcc|vcc_lo|vcc_hi|exec|exec_lo|exec_hi|ttmp\d+|m0)$")
 LANE = re.compile(r"^\d+$")
 NUMBER = re.compile(r"\d+$")
 BEFORE: Mask = ("what an operand was before",)
+ONES: Fact = frozenset({("-1",)})
+MOST = 3  # masks in a fact; what needs more is not known, and so refused
 
 # What a bitwise instruction makes of masks a and b; the names of gfx11 and later beside those before.
 OPERATIONS = {
@@ -49,7 +52,7 @@ SECOND_IS_WRITTEN = re.compile(r"^v_(add_co|sub_co|subrev_co|addc|subb|subbrev|d
 @dataclass(frozen=True)
 class Masks:
     words: int  # of a mask: 1 where a wave has 32 lanes, 2 where it has 64
-    facts: frozenset[frozenset[Mask]]  # sets of one or two masks that together have every lane
+    facts: frozenset[Fact]  # none holds another: that one says more
     # Where a scalar register was put into a lane of a vector register, which clang keeps for nothing else, or taken
     # from it: both are the same.
     copies: frozenset[tuple[str, str]] = frozenset()
@@ -64,24 +67,16 @@ class Masks:
         """Whether EXEC has every lane."""
         return frozenset({execution(self.words)}) in self.facts
 
-    def covers(self, a: Mask, b: Mask) -> bool:
-        """Whether two masks together have every lane."""
-        ones = ("-1",) in (a, b)
-        return ones or any(frozenset(each) in self.facts for each in ({a}, {b}, {a, b}))
-
     def joined(self, other: Masks) -> Masks:
         """What holds whichever of two ways the wave came."""
-        alone, of_other = ([mask for fact in each.facts if len(fact) == 1 for mask in fact] for each in (self, other))
-        crossed = {frozenset(pair) for pair in product(alone, of_other)}
-        candidates = self.facts | other.facts | crossed
-        facts = frozenset(fact for fact in candidates if self._holds(fact) and other._holds(fact))
-        return Masks(self.words, facts, self.copies & other.copies)
+        both = self.facts & other.facts
+        united = (ours | theirs for ours, theirs in product(self.facts - both, other.facts - both))
+        return Masks(self.words, _least((*both, *united)), self.copies & other.copies)
 
     def with_no_lane(self) -> Masks:
-        """Where EXEC is known to be empty: what had every lane together with it has them alone."""
-        mask = execution(self.words)
-        alone = {frozenset({other}) for fact in self.facts if mask in fact for other in fact - {mask}}
-        return replace(self, facts=self.facts | alone)
+        """Where EXEC is known to be empty: what had every lane together with it has them without."""
+        without = (fact - {execution(self.words)} for fact in self.facts)
+        return replace(self, facts=_least((*self.facts, *filter(None, without))))
 
     def after(self, operation: str, operands: tuple[str, ...]) -> Masks:
         """What is known after an instruction."""
@@ -118,10 +113,6 @@ class Masks:
             return cells(operand)[: self.words]
         return cells(operand)
 
-    def _holds(self, fact: frozenset[Mask]) -> bool:
-        masks = tuple(fact)
-        return self.covers(masks[0], masks[-1])
-
     def _without(self, gone: Mask) -> Masks:
         kept = frozenset(fact for fact in self.facts if not any(set(mask) & set(gone) for mask in fact))
         copies = frozenset(copy for copy in self.copies if not set(copy) & set(gone))
@@ -129,13 +120,13 @@ class Masks:
 
     def _assigned(self, to: Mask, operation: str, a: Mask, b: Mask) -> Masks:
         """After `to` has become what the operation makes of a and b."""
-        gives, with_each = _made(operation, a, b, self.covers)
-        known = {mask for fact in self.facts for mask in fact} | {a, b}
-        kept = self._without(to)
-        if gives:
-            return replace(kept, facts=kept.facts | {frozenset({to})})
-        others = {mask for mask in known if not set(mask) & set(to) and not mask[0].lstrip("-").isdigit()}
-        return replace(kept, facts=kept.facts | {frozenset({to, mask}) for mask in others if with_each(mask)})
+        kept, replaced = self._without(to), set(to)
+        made = (
+            rest | {to}
+            for rest in _completed(operation, a, b, self.facts | {ONES})
+            if not any(replaced & set(mask) or mask[0].lstrip("-").isdigit() for mask in rest)
+        )
+        return replace(kept, facts=_least((*kept.facts, *made)))
 
     def _moved(self, to: str, source: str) -> Masks:
         """After a scalar register has gone to a lane, or has come from one; a mask is there when all its words are."""
@@ -149,23 +140,36 @@ class Masks:
         return masks
 
 
-def _made(operation: str, a: Mask, b: Mask, covers: Covers) -> tuple[bool, Callable[[Mask], bool]]:
-    """Whether what an operation makes has every lane, and whether it has together with another mask."""
+def _least(facts: Iterable[Fact]) -> frozenset[Fact]:
+    """Those that say most, and that are short enough to be kept."""
+    least: list[Fact] = []
+    for fact in sorted((fact for fact in set(facts) if len(fact) <= MOST), key=len):
+        if not any(known <= fact for known in least):
+            least.append(fact)
+    return frozenset(least)
+
+
+def _completed(operation: str, a: Mask, b: Mask, facts: frozenset[Fact]) -> Iterator[Fact]:
+    """The sets of masks that have every lane together with what the operation makes of a and b."""
+    of_a, of_b = ([fact - {mask} for fact in facts if mask in fact] for mask in (a, b))
     if operation == "a":
-        return covers(a, a), lambda other: covers(a, other)
-    if operation == "a|b":
-        return covers(a, b), lambda other: covers(a, other) or covers(b, other)
-    if operation == "a&b":
-        return covers(a, a) and covers(b, b), lambda other: covers(a, other) and covers(b, other)
-    if operation == "a^b":
-        return False, lambda other: other in (a, b) and covers(a, b)
-    if operation in ("a&~b", "b&~a"):
-        kept, taken = (a, b) if operation == "a&~b" else (b, a)
-        return False, lambda other: other == taken and covers(kept, taken)
-    if operation in ("a|~b", "b|~a"):
-        kept, taken = (a, b) if operation == "a|~b" else (b, a)
-        return covers(kept, kept), lambda other: other == taken or covers(kept, other)
-    return False, lambda other: other == a  # ~a
+        yield from of_a
+    elif operation == "a|b":
+        yield from (rest - {a, b} for rest in (*of_a, *of_b))
+    elif operation == "a&b":
+        yield from (rest | other for rest, other in product(of_a, of_b))
+    elif operation == "a^b":  # what it lacks of the lanes of both is in either
+        yield from (rest - {a, b} | {mask} for rest in (*of_a, *of_b) for mask in (a, b))
+    elif operation == "a&~b":
+        yield from (rest | {b} for rest in of_a)
+    elif operation == "b&~a":
+        yield from (rest | {a} for rest in of_b)
+    elif operation == "a|~b":
+        yield from (frozenset({b}), *of_a)
+    elif operation == "b|~a":
+        yield from (frozenset({a}), *of_b)
+    else:  # ~a
+        yield frozenset({a})
 
 
 def _neighbours(name: str, first: int, count: int) -> Mask:

@@ -56,6 +56,14 @@ ACCEPTED = {
         int a = x[thread()];
         for (int i = thread(); i < x[a]; i += 9) { a += x[i]; if (a == 77) { y[i] = 1; break; } y[a] = i; }
         y[thread() + 1] = neighbour(a);""",
+    # No mask keeps what EXEC was before the loop: in it, those of either side and of what has left are whole together.
+    "permuted_behind_a_branch_in_a_loop_of_lanes": """
+        int a = x[thread()], i = thread();
+        do {
+            if (x[i] == 4) { y[i] = x[i + 1]; a += x[i]; } else { y[i + 3] = x[i + 2]; a += x[i + 5]; y[a] = i; }
+            i += 9;
+        } while (i < x[a]);
+        y[thread() + 1] = neighbour(a);""",
     "permuted_in_a_loop_of_waves_that_is_told": """
         for (int i = __builtin_amdgcn_readfirstlane(thread() / WAVE); i < x[0]; i += 2)
             y[i * WAVE + thread() % WAVE] = neighbour(x[thread() + i]);""",
