@@ -22,6 +22,7 @@ from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.fused import Chain
 from qconv.generator import Plan, Source
+from qconv.generator.fused_space import Fused
 from qconv.generator.mma_space import Mma
 from qconv.keys import parse
 from qconv.op import Problem
@@ -52,6 +53,26 @@ TILE = Mma(
     stream=0,
     band=1,
     staged=0,
+)
+# Behind a pointwise stage, whose own sums are of a quarter of the pixels, the last one's window sums are used by turns.
+CHAIN = (
+    "conv2d:n=1:h=16:w=9:c=32:k=48:r=1:s=1:stride=2,2:x_type=uint8:w_type=uint8:out_type=uint8:per_channel:bias=int32"
+    ":activation=relu+conv2d:n=1:h=8:w=5:c=48:k=128:r=1:s=1:x_type=uint8:w_type=int8:out_type=float16:w_zero_point"
+    ":bias=int32:activation=tanh"
+)
+FUSED = Fused(
+    tile_h=14,
+    tile_w=7,
+    warps=4,
+    residents=2,
+    teams=1,
+    shares=2,
+    holds=0,
+    wide=0,
+    first_m=1,
+    first_n=1,
+    second_m=1,
+    second_n=1,
 )
 
 
@@ -161,3 +182,14 @@ def test_sums_that_are_free_to_sink_are_refused(name: str) -> None:
     _, refused = refusals(plan, planted(source, "    keep_converged(acc);\n", ""))
     assert refused
     assert all("v_wmma_i32_16x16x16_iu8" in each and "if (pixel >= PIXELS) return;" in each for each in refused)
+
+
+@pytest.mark.parametrize(("name", "kept"), [("gfx1100", ""), ("gfx1201", "    keep_converged(sums.product);\n")])
+def test_sums_of_chains_that_are_free_to_sink_are_refused(name: str, kept: str) -> None:
+    """All of them, and the window sums alone."""
+    target = TARGETS[name]
+    skip_without_tools(target)
+    plan = generator.plan(parse(CHAIN), FUSED, target)
+    _, refused = refusals(plan, planted(generator.render(plan), "    keep_converged(sums);\n", kept))
+    assert refused
+    assert all("v_wmma_i32_16x16x16_iu8" in each for each in refused)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from machine_code import amd
-from machine_code.masks import Masks
+from machine_code.masks import OPERATIONS, Masks
 
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
@@ -124,6 +126,29 @@ def test_a_mask_comes_back_from_the_lanes_that_it_was_spilled_to() -> None:
         masks = spilled.after("v_readlane_b32", ("s8", "v40", "2")).after("v_readlane_b32", ("s9", "v40", lane))
         assert masks.after("s_or_b64", ("exec", "exec", "s[8:9]")).whole == is_whole
         assert not masks.after("s_or_b64", ("exec", "exec", "s[4:5]")).whole
+
+
+def test_what_is_known_of_masks_is_true_of_their_values() -> None:
+    """Of random programs for eight lanes: the masks of a fact have every lane together."""
+    draw, lengths = random.Random(0), set()
+    registers = ("s0", "s1", "s2", "vcc_lo", "exec_lo")
+    names = [name for name in OPERATIONS if name != "cselect"]
+    for _ in range(400):
+        masks, values = Masks.at_entry(32), {each: draw.randrange(256) for each in registers} | {"-1": 255}
+        values["exec_lo"] = 255
+        for _ in range(16):
+            name, kind = draw.choice(names), draw.choice(("", "", "_saveexec", "_wrexec"))
+            to, a = draw.choice(registers[: 4 if kind else 5]), draw.choice(registers)
+            b = "exec_lo" if kind else draw.choice((*registers, "-1"))
+            before = values["exec_lo"]
+            result = 255 & eval(OPERATIONS[name], {"a": values[a], "b": values[b]})
+            values |= {to: before if kind == "_saveexec" else result} | ({"exec_lo": result} if kind else {})
+            reads_one = kind or OPERATIONS[name] in ("a", "~a")
+            masks = masks.after(f"s_{name}{kind}_b32", (to, a) if reads_one else (to, a, b))
+            for fact in masks.facts:
+                assert sum({1 << i for (each,) in fact for i in range(8) if values[each] >> i & 1}) == 255, (name, kind)
+                lengths.add(len(fact))
+    assert lengths == {1, 2, 3}
 
 
 @pytest.mark.parametrize(
