@@ -169,6 +169,18 @@ def test_a_slope_of_zero_is_relu_even_where_the_value_overflows() -> None:
     assert y.ravel().tolist() == [0.0, 0.0, math.inf]
 
 
+def test_what_overflows_below_is_next_to_nothing() -> None:
+    """Minus infinity times nothing is not a number: these curves are held at their end."""
+    x = np.array([-100, 0, 100], np.int8)
+    for name in ("hardswish", "silu", "gelu"):
+        problem = Conv2d(1, 1, 3, 1, 1, 1, 1, quantization=Quantization(out_type="float32", activation=name))
+        given = {"x_scale": 1e18, "w_scale": 1e20}
+        y = instance_of(problem, CPU)(x.reshape(problem.x_shape), np.ones(problem.w_shape, np.int8), **given)
+        low, middle, high = y.ravel().tolist()
+        assert -1e-30 < low <= 0.0, name
+        assert (middle, high) == (0.0, math.inf), name
+
+
 def test_bfloat16_rounds_to_even_and_overflows() -> None:
     q = Quantization(out_type="bfloat16", bias="float32")
     values = [257, 259, 1 + 2**-8, 1 + 3 * 2**-8, -(1 + 2**-8 + 2**-20), 3.39e38, 3.4e38, -3.4e38, 1e-40, -0.0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -180,6 +181,13 @@ def test_a_folder_that_others_can_write_is_refused_before_anything_is_built(
     with pytest.raises(CacheError, match="has mode 0777"):
         runtime_cache()
     assert list(root.iterdir()) == []
+
+
+def test_the_machine_is_named() -> None:
+    """By what a host's binary depends on."""
+    kind, architecture, *libc = folders.machine().split("-")
+    assert (kind, architecture) == (platform.system().lower(), platform.machine().lower())
+    assert libc[0] in ("glibc", "another")
 
 
 def test_another_kind_of_host_builds_its_own(root: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

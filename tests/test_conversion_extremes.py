@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qconv import generator
-from qconv.conversion import Choose
+from qconv.conversion import Choose, Quantize
 from qconv.device import open_device
 from qconv.generator.choosing import Choosing
 from qconv.instances.lookup import load
@@ -34,3 +34,14 @@ def test_they_are_seen_wherever_they_are(name: str) -> None:
             x[0, channel, at] = 100.0 + channel
             x[0, channel, last - at] = -50.0 - 9 * channel
         assert mismatch(instance, Sample((x,))) is None, f"extremes at {at} and {last - at}"
+
+
+def test_every_half_is_read() -> None:
+    """Normal, denormal, infinite or none: of the denormal ones, scales as small show every bit."""
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    problem = Quantize(1, 1, 2**16, x_type="float16")
+    for scale in (2.0**-26, 1.0):
+        (x, scales), shapes = (halves, np.float32(scale)), [tensor.shape for tensor in problem.inputs]
+        drawn = Sample((x.reshape(shapes[0]), np.full(shapes[1], scales)))
+        instance = load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
+        assert mismatch(instance, drawn) is None, scale

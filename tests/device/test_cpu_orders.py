@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from qconv import generator, sample
@@ -19,9 +17,9 @@ def test_the_seed_reaches_the_runtime(seed: int, monkeypatch: pytest.MonkeyPatch
     seen: list[int] = []
     honest = cpu_runtime.run_grid
 
-    def run_grid(launched: Any) -> None:
-        seen.append(launched.seed)
-        honest(launched)
+    def run_grid(grid: cpu_runtime.LaunchedGrid) -> None:
+        seen.append(grid.seed)
+        honest(grid)
 
     monkeypatch.setattr(cpu_runtime, "run_grid", run_grid)
     device, problem = CpuDevice(TARGETS["cpu"], seed), Conv2d(1, 3, 3, 4, 4, 1, 1)

@@ -1,6 +1,8 @@
 """The planted bugs of tests/mutate.py, by area."""
 
 from mutants import (
+    buffers,
+    clusters,
     convert,
     database,
     devices,
@@ -11,6 +13,7 @@ from mutants import (
     planner,
     prelude,
     roles,
+    samples,
     serving,
     simt,
     special,
@@ -22,6 +25,8 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "simt": simt.MUTANTS,
     "mma": mma.MUTANTS,
     "roles": roles.MUTANTS,
+    "buffers": buffers.MUTANTS,
+    "clusters": clusters.MUTANTS,
     "special": special.MUTANTS,
     "fused": fused.MUTANTS,
     "convert": convert.MUTANTS,
@@ -31,6 +36,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "database": database.MUTANTS,
     "serving": serving.MUTANTS,
     "nouns": nouns.MUTANTS,
+    "samples": samples.MUTANTS,
     "devices": devices.MUTANTS,
     "gpu": gpu.MUTANTS,
 }

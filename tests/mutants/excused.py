@@ -19,7 +19,6 @@ EXCUSED = {
     "templates/fused/fold.j2": "a frame around conv2d/fold_channel.j2, which has its own",
     "src/qconv/__init__.py": _NAMES,
     "src/qconv/conversion/__init__.py": _NAMES,
-    "src/qconv/sample.py": "draws what the tests see: what it must guarantee is measured over thousands of problems",
     "tune_db/__init__.py": _NAMES,
     "tuner/__init__.py": _NAMES,
     "instances/__init__.py": _NAMES,

@@ -57,7 +57,7 @@ PAGE = (
         "            if (K_TAIL && k + i >= ${ gives | upper }_CHUNKS * 16) continue;\n",
         "",
         "Channels past the last chunk are written over what follows it.",
-        MANY,
+        ("tests/test_random_fused.py::test_many_random_configs[cpu.sm_80-20]",),
         slow=True,
     ),
     Mutant(
@@ -74,7 +74,7 @@ PAGE = (
         "*reinterpret_cast<const Vector*>(from + i);",
         "*reinterpret_cast<const Vector*>(from);",
         "A residual belongs to its own channel.",
-        MANY,
+        ("tests/test_random_fused.py::test_many_random_configs[cpu.sm_80-0]",),
         slow=True,
     ),
 )
@@ -212,7 +212,7 @@ STAGES = (
         "first_column <= IN_W - SPAN;",
         "first_column <= IN_W - SPAN + 1;",
         "Places whose last column is padding read the next row instead.",
-        MANY,
+        ("tests/test_random_fused.py::test_many_random_configs[cpu.gfx942-0]",),
         slow=True,
     ),
     Mutant(
@@ -221,7 +221,7 @@ STAGES = (
         "            column = place % PLACES_W * COLUMNS;\n",
         "",
         "A thread's next place has a column of its own.",
-        MANY,
+        ("tests/test_random_fused.py::test_many_random_configs[cpu.sm_80-0]",),
         slow=True,
     ),
     Mutant(

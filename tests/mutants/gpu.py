@@ -1,8 +1,8 @@
-"""Of what only a GPU executes: the CUDA prelude, matrix instructions, clusters. `mutate.py --gpu` plants them."""
+"""Of what only a GPU executes: the CUDA prelude, matrix instructions. `mutate.py --gpu` plants them."""
 
 from mutants.mutant import Mutant
 
-CUDA, CLUSTER = "templates/prelude/cuda.j2", "templates/combine/cluster.j2"
+CUDA = "templates/prelude/cuda.j2"
 RANDOM, MATRICES = "tests/test_random_gpu.py", "tests/test_random_mma_gpu.py"
 SPECIAL, FUSED = "tests/test_random_special_gpu.py", "tests/test_random_fused_gpu.py"
 
@@ -76,33 +76,6 @@ MUTANTS = (
         "v4.b32 [%0], {%1, %2, %3, %4}, [%5];",
         "v4.b32 [%0], {%2, %1, %3, %4}, [%5];",
         "Products are sent in their order.",
-        (MATRICES,),
-        gpu=True,
-    ),
-    Mutant(
-        "cluster: fewer bytes than are sent",
-        CLUSTER,
-        "shared.inbox.expect(units * SPLIT * BYTES);",
-        "shared.inbox.expect(units * (SPLIT - 1) * BYTES);",
-        "A block adds up products that have not all come.",
-        (MATRICES,),
-        gpu=True,
-    ),
-    Mutant(
-        "cluster: sent before it is expected",
-        CLUSTER,
-        "    tile::wait_for_cluster();  // they have all opened their inboxes\n",
-        "",
-        "Bytes arrive at a barrier that is not there yet.",
-        (MATRICES,),
-        gpu=True,
-    ),
-    Mutant(
-        "cluster: a unit past the last",
-        CLUSTER,
-        "        if (UNITS % SPLIT != 0 && unit >= UNITS) return;\n",
-        "",
-        "A block finishes outputs that no lane has.",
         (MATRICES,),
         gpu=True,
     ),

@@ -4,16 +4,18 @@ from mutants.mutant import Mutant
 
 HERE = "tuner/"
 STAGES, SEARCH, SAMPLER = "tests/tuner/test_stages.py", "tests/tuner/test_search.py", "tests/tuner/test_sampler.py"
+KNOWN = STAGES + "::test_rows_of_another_toolchain_source_or_device_are_not_known"
+MISMATCH = "tests/tuner/test_mismatch.py"
 CHILD, TUNE, WORKLOAD = "tests/tuner/test_child.py", "tests/tuner/test_tune.py", "tests/tuner/test_tuned_workload.py"
 
 MUTANTS = (
     Mutant(
         "ahead: a failed compilation is a binary",
         HERE + "ahead.py",
-        "            return plan, refused\n",
-        "            return plan, None\n",
+        "            return job.plan, refused\n",
+        "            return job.plan, None\n",
         "The row would say that the kernel failed at run time.",
-        (STAGES,),
+        ("tests/tuner/test_ahead.py::test_what_a_build_raises_is_given_back_or_raised",),
     ),
     Mutant(
         "child: a death is a timeout",
@@ -122,7 +124,7 @@ MUTANTS = (
     Mutant(
         "tune: a race without its leader",
         HERE + "tune.py",
-        "leader = [config for config in order if config in raced][:1]",
+        "leader = [config for config in order if config in last][:1]",
         "leader: list[Config] = []",
         "The times of two races say little of each other.",
         ("tests/tuner/test_races.py",),
@@ -130,10 +132,34 @@ MUTANTS = (
     Mutant(
         "tune: one race is enough",
         HERE + "tune.py",
-        "        raced += entrants\n",
+        "        turns.update(last)\n",
         "        return\n",
         "A lucky row that was never raced is the fastest.",
         ("tests/tuner/test_races.py",),
+    ),
+    Mutant(
+        "tune: the default is not raced",
+        HERE + "tune.py",
+        "*(config for config in order if config == default), ",
+        "",
+        "A speed-up is of two times of one race.",
+        ("tests/tuner/test_races.py",),
+    ),
+    Mutant(
+        "tune: rows of another toolchain are known",
+        HERE + "tune.py",
+        'if row.toolchain == toolchain and row.outcome != "timeout"}',
+        'if row.outcome != "timeout"}',
+        "Another compiler makes another kernel.",
+        (KNOWN,),
+    ),
+    Mutant(
+        "tune: rows of another digest are known",
+        HERE + "tune.py",
+        "if plan.config in current and generator.render(plan).digest == current[plan.config].digest",
+        "if plan.config in current",
+        "Templates have changed since it was measured.",
+        (KNOWN,),
     ),
     Mutant(
         "tune: rows of a time-out count as known",
@@ -198,5 +224,69 @@ MUTANTS = (
         "return [self.device.upload(array[::-1]) for array in self._sample.arrays], self._outputs()",
         "The kernel computes from what the oracle computes from.",
         (WORKLOAD,),
+    ),
+    Mutant(
+        "workload: the first image alone is compared",
+        HERE + "workload.py",
+        "if all(self.device.same(*both) for both in zip(outs, self._wanted, strict=True)):",
+        "if all(self.device.same(out[:1], right[:1]) for out, right in zip(outs, self._wanted, strict=True)):",
+        "All images are to be right.",
+        (MISMATCH + "::test_a_wrong_bit_is_seen_wherever_it_is",),
+    ),
+    Mutant(
+        "workload: one launch with scratch",
+        HERE + "workload.py",
+        "launches = 2 if any(",
+        "launches = 1 if any(",
+        "The second launch begins with what the first one left in the scratch.",
+        (MISMATCH + "::test_a_kernel_with_scratch_is_launched_twice_and_both_count",),
+    ),
+    Mutant(
+        "workload: outputs are not poisoned",
+        HERE + "workload.py",
+        "                self.device.copy(poison, out)\n",
+        "                assert poison is not out\n",
+        "What an earlier kernel wrote passes for this one's.",
+        (MISMATCH + "::test_an_element_that_is_not_written_is_seen[conv2d]",),
+    ),
+    Mutant(
+        "workload: what lies between is not poisoned",
+        HERE + "workload.py",
+        "                self.device.fill(between, POISONS[launch])\n",
+        "                assert between is not None\n",
+        "What another candidate left between two kernels is the right intermediate tensor.",
+        (MISMATCH + "::test_what_lies_between_two_kernels_is_poisoned_before_each_launch",),
+    ),
+    Mutant(
+        "comparison: the first image alone is compared",
+        HERE + "comparison.py",
+        "got_bits, expected_bits = bits(got), bits(expected)",
+        "got_bits, expected_bits = bits(got[:1]), bits(expected[:1])",
+        "All images are to be right.",
+        (MISMATCH + "::test_a_wrong_bit_is_seen_wherever_it_is[conv2d]",),
+    ),
+    Mutant(
+        "comparison: the first output alone is compared",
+        HERE + "comparison.py",
+        "zip(tensors, outs, expected, strict=True)]",
+        "zip(tensors[:1], outs[:1], expected[:1], strict=True)]",
+        "A dynamic quantization gives scales and zero points as well.",
+        (MISMATCH + "::test_all_outputs_that_differ_are_named",),
+    ),
+    Mutant(
+        "comparison: zeros have no signs",
+        HERE + "comparison.py",
+        'return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").ravel()',
+        'return (np.ascontiguousarray(array) + 0).view(f"u{array.dtype.itemsize}").ravel()',
+        "-0.0 is another float than 0.0.",
+        (MISMATCH + "::test_zeros_have_signs_and_nan_has_bits",),
+    ),
+    Mutant(
+        "comparison: a constant poison",
+        HERE + "comparison.py",
+        "return (~bits(expected)).view(",
+        "return (bits(expected) * 0 + 0x5A).view(",
+        "Where that is the right byte, nobody sees that it was not written.",
+        (MISMATCH + "::test_every_byte_of_the_poison_is_wrong",),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from test_stages import CPU, PROBLEM, Recorded, Told
+from test_stages import CPU, MANY, PROBLEM, Recorded, Told
 
 from qconv import generator
 from qconv.generator import Config
@@ -16,7 +16,7 @@ from qconv.tuner import tune
 from qconv.tuner.evaluate import race
 from qconv.tuner.protocol import WALL_CLOCK
 
-CONFIGS = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0]]
+CONFIGS = [plan.config for plan in generator.space(MANY, CPU.target)[0][:7]]
 
 
 class Slowing(Recorded):
@@ -24,11 +24,12 @@ class Slowing(Recorded):
 
     def __init__(self) -> None:
         super().__init__()
-        self.races: list[list[Config]] = []
+        self.entrants: list[list[Config]] = []
 
     def race(self, problem: Problem, configs: Sequence[Config]) -> list[Measurement]:
-        self.races.append(list(configs))
-        return [self._row(config, 100.0 * len(self.races) + CONFIGS.index(config), "raced") for config in configs]
+        self.entrants.append(list(configs))
+        slow = 100.0 * len(self.entrants)
+        return [self._row(problem, config, slow + CONFIGS.index(config), "raced") for config in configs]
 
 
 class Kept(list[Measurement]):
@@ -39,18 +40,22 @@ class Kept(list[Measurement]):
 
 
 def test_the_leader_of_a_race_runs_in_the_next() -> None:
+    """And so does the default, which is the slowest here."""
     child: Any = Slowing()
     database: Any = Kept()
-    rows = {config: child._row(config, 10.0 + at, "alone") for at, config in enumerate(CONFIGS[:6])}
-    tune._race(PROBLEM, child, database, rows)
-    assert child.races == [CONFIGS[:4], [CONFIGS[0], *CONFIGS[4:6]]]
-    assert len(database) == 4 + 3
+    default = CONFIGS[6]
+    rows = {config: child._row(MANY, config, 10.0 + at, "alone") for at, config in enumerate(CONFIGS[:7])}
+    tune._race(MANY, default, child, database, rows)
+    assert child.entrants[:2] == [[default, *CONFIGS[:4]], [CONFIGS[0], default, *CONFIGS[4:6]]]
+    assert all(default in entrants for entrants in child.entrants)
+    assert len(database) == sum(map(len, child.entrants))
 
 
 def test_each_entrant_runs_once_in_every_round() -> None:
     """Behind a first run of each, whose time does not count."""
     times = [float(number) for number in range(2 + 2 * WALL_CLOCK.repeats)]
-    rows = race(CONFIGS[:2], Told(*times), WALL_CLOCK)
+    configs = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
+    rows = race(configs, Told(*times), WALL_CLOCK)
     assert [row.times_us for row in rows] == [tuple(times[2::2]), tuple(times[3::2])]
 
 
