@@ -4,6 +4,8 @@
     python tests/mutate.py --jobs 2 mma tuner   # those whose name, area or file contains a word
     python tests/mutate.py --sample 12          # some of every area, others for each commit
     python tests/mutate.py --again seen.json    # what an earlier run with --json seen.json refused
+    python tests/mutate.py --record             # keeps the verdicts in tests/mutants/judged.json
+    python tests/mutate.py --table              # plants nothing: the table of tests/mutants/README.md
 
 A mutant is caught where one of the tests that it names fails, which passes without it. With --whole, one that they miss
 meets the fast suite, and then the slow one. Exit status 1: one was missed that is not explained as equivalent, or is no
@@ -23,18 +25,19 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mutants import AREAS
+from mutants import AREAS, record
 from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
 
-TIME_LIMIT_S = 600
+TIME_LIMIT_S = 600.0
+# Those of a sample were caught as fast as this before, on a machine that did something else as well.
+QUICK_S = 12.0
 PASSED, FAILED, NOT_DONE = 0, 1, 99  # pytest's exit status; others say that it could not run the tests
 # A mutant with one of these is not a program: that it fails says nothing about the tests.
 NOT_A_PROGRAM = ("CompileError", "TemplateSyntaxError", "UndefinedError", "SyntaxError", "NameError", "ImportError")
@@ -49,6 +52,7 @@ class Verdict:
     says: str  # of the test that failed
     seconds: float
     invalid: bool = False
+    unfinished: bool = False
 
     @property
     def is_accepted(self) -> bool:
@@ -66,8 +70,8 @@ class Verdict:
 class Copy:
     """The repository as it stands, untracked files included, in a folder of its own from which `qconv` is imported."""
 
-    def __init__(self, root: Path, cache: Path) -> None:
-        self.root, self._cache = root, cache
+    def __init__(self, root: Path, cache: Path, limit_s: float = TIME_LIMIT_S) -> None:
+        self.root, self._cache, self._limit_s = root, cache, limit_s
         listed = subprocess.check_output(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
         )
@@ -94,10 +98,10 @@ class Copy:
             start_new_session=True,
         ) as process:  # fmt: skip
             try:
-                output, _ = process.communicate(timeout=TIME_LIMIT_S)
+                output, _ = process.communicate(timeout=self._limit_s)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 9)
-                return NOT_DONE, f"not done within {TIME_LIMIT_S} s"
+                return NOT_DONE, f"not done within {self._limit_s:g} s"
         return process.returncode, output
 
     def check_imports(self) -> None:
@@ -112,7 +116,7 @@ class Copy:
     def check_honest(self, tests: Sequence[str]) -> None:
         """Tests that failed with a mutant pass without one: else they say nothing about it."""
         status, output = self.pytest(tests) if tests else (PASSED, "")
-        if status != PASSED:
+        if status not in (PASSED, NOT_DONE):
             raise SystemExit(f"without a mutant, a test that caught one fails as well\n{output[-4000:]}")
 
     @contextmanager
@@ -132,18 +136,19 @@ def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
     ignored = [f"--ignore={path}" for path in COMPARE_TEXT]
     named = [*mutant.tests] if mutant.slow or mutant.gpu else ["-m", "not slow", *mutant.tests]
     runs = {"named": named, "fast": ["-m", "not slow", *ignored], "slow": ["-m", "slow", *ignored]}
-    caught_by, says, invalid = "", "", False
+    caught_by, says, invalid, unfinished = "", "", False, False
     with copy.planted(mutant):
         for suite, arguments in runs.items() if whole else [("named", named)]:
             status, output = copy.pytest(arguments, own_cache=mutant.path.startswith(OWN_CACHE))
             says = _reason(output)
             crashed = status < 0  # by a signal: no sanitizer stood in the way of a wild address
+            unfinished = status == NOT_DONE
             invalid = status > FAILED or any(word in says for word in NOT_A_PROGRAM)
             if (status == FAILED or crashed) and not invalid:
                 caught_by = suite
             if status != PASSED:
                 break
-    return Verdict(mutant, caught_by, says, round(time.monotonic() - begin, 1), invalid)
+    return Verdict(mutant, caught_by, says, round(time.monotonic() - begin, 1), invalid, unfinished)
 
 
 def _reason(output: str) -> str:
@@ -153,28 +158,30 @@ def _reason(output: str) -> str:
 
 
 def sample(count: int, seed: str) -> list[Mutant]:
-    """So many that should be caught quickly, of one area after the other."""
-    rng = random.Random(seed)
-    areas = [
-        [m for m in rng.sample(mutants, len(mutants)) if not (m.slow or m.gpu or m.equivalent)]
-        for mutants in AREAS.values()
-    ]
+    """So many that were caught quickly before, of one area after the other."""
+    rng, known = random.Random(seed), record.load()
+    areas = [[m for m in rng.sample(mutants, len(mutants)) if _is_quick(m, known)] for mutants in AREAS.values()]
     rng.shuffle(areas)
     depth = max(map(len, areas))
     in_turn = [area[at] for at in range(depth) for area in areas if at < len(area)]
     return in_turn[:count]
 
 
+def _is_quick(mutant: Mutant, known: Mapping[str, record.Judged]) -> bool:
+    judged = record.of(mutant, known)
+    return judged is not None and judged.caught == "fast" and judged.seconds <= QUICK_S
+
+
 def commit() -> str:
     return subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
 
 
-def run(mutants: Sequence[Mutant], jobs: int = 1, whole: bool = False) -> list[Verdict]:
+def run(mutants: Sequence[Mutant], jobs: int = 1, whole: bool = False, limit_s: float = TIME_LIMIT_S) -> list[Verdict]:
     with tempfile.TemporaryDirectory(prefix="qconv-mutants-") as folder:
         copies: queue.Queue[Copy] = queue.Queue()
         for index in range(jobs):
             (root := Path(folder, f"copy{index}")).mkdir()
-            copies.put(Copy(root, Path(folder, "cache")))
+            copies.put(Copy(root, Path(folder, "cache"), limit_s))
         copies.queue[0].check_imports()
 
         def judged(mutant: Mutant) -> Verdict:
@@ -188,7 +195,8 @@ def run(mutants: Sequence[Mutant], jobs: int = 1, whole: bool = False) -> list[V
 
         with ThreadPoolExecutor(jobs) as pool:
             verdicts = list(pool.map(judged, mutants))
-        copies.get().check_honest(sorted({v.failed for v in verdicts if v.failed}))
+            failed = sorted({v.failed for v in verdicts if v.failed})
+            list(pool.map(Copy.check_honest, copies.queue, [failed[first::jobs] for first in range(jobs)]))
         return verdicts
 
 
@@ -197,23 +205,17 @@ def _line(verdict: Verdict) -> str:
     return f"{word:10} {verdict.seconds:6.1f} s  {verdict.mutant.path}: {verdict.mutant.name}"
 
 
-def table(verdicts: Sequence[Verdict]) -> str:
-    """Of each area: planted, caught by fast tests, by slow ones, missed, equivalent."""
-    area_of = {mutant.name: area for area, mutants in AREAS.items() for mutant in mutants}
-    counts: Counter[tuple[str, str]] = Counter()
+def judged_anew(verdicts: Sequence[Verdict]) -> dict[str, record.Judged]:
+    """What is known with these: one that is no verdict changes nothing."""
+    known, at = record.load(), commit()[:10]
     for verdict in verdicts:
         mutant = verdict.mutant
-        by_slow = verdict.caught_by == "slow" or mutant.slow
-        word = ("slow" if by_slow else "fast") if verdict.caught_by else "equivalent" if mutant.equivalent else "missed"
-        for row in (area_of[mutant.name], "all"):
-            counts[row, "planted"] += 1
-            counts[row, "invalid" if verdict.invalid else word] += 1
-    words = ("planted", "fast", "slow", "missed", "equivalent", "invalid")
-    rows = [f"{'area':<16}" + "".join(f"{word:>12}" for word in words)]
-    for area in (*AREAS, "all"):
-        if counts[area, "planted"]:
-            rows.append(f"{area:<16}" + "".join(f"{counts[area, word]:12}" for word in words))
-    return "\n".join(rows)
+        if not verdict.invalid:
+            suite = "slow" if mutant.slow or verdict.caught_by == "slow" else "fast"
+            caught = suite if verdict.caught_by else ""
+            known[mutant.name] = record.Judged(record.wording(mutant), caught, verdict.seconds, at)
+    every = {mutant.name for mutants in AREAS.values() for mutant in mutants}
+    return {name: judged for name, judged in known.items() if name in every}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -225,7 +227,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes every verdict there")
     parser.add_argument("--gpu", action="store_true", help="those that only a GPU notices, and no others")
     parser.add_argument("--again", type=Path, metavar="FILE", help="only what an earlier run refused")
+    parser.add_argument("--record", action="store_true", help=f"keeps the verdicts in {record.FILE.name}")
+    parser.add_argument("--table", action="store_true", help=f"plants nothing; shows what {record.FILE.name} holds")
     options = parser.parse_args(arguments)
+    if options.table:
+        print(record.table(AREAS, record.load()))
+        return 0
     chosen = sample(options.sample, commit()) if options.sample else [m for ms in AREAS.values() for m in ms]
     chosen = [mutant for mutant in chosen if mutant.gpu == options.gpu]
     if options.words:
@@ -237,7 +244,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         accepted = {row["mutant"]["name"] for row in json.loads(options.again.read_text()) if row["is_accepted"]}
         chosen = [mutant for mutant in chosen if mutant.name not in accepted]
     verdicts = run(chosen, options.jobs, options.whole)
-    print(table(verdicts))
+    known = judged_anew(verdicts)
+    if options.record:
+        record.save(known)
+    print(record.table(AREAS, known))
     if options.json:
         options.json.write_text(json.dumps([v.as_dict() for v in verdicts], indent=1) + "\n")
     refused = [verdict for verdict in verdicts if not verdict.is_accepted]

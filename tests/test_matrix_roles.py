@@ -66,6 +66,13 @@ def test_vectors_through_registers_end_with_the_reduction() -> None:
     check(VECTORS, CpuDevice(VECTORS.target, seed=2), seed=2)
 
 
+def test_what_is_carried_to_shared_memory_ends_with_the_tile() -> None:
+    """Threads are enough for twice as many rows; what lies behind is the stage that is multiplied."""
+    plan = plan_of("cpu.gfx1100", replace(LONG, c=32), CHANNEL, tile_k=32, warp_m=16, stages=2)
+    has(plan, loader="buffers", THREADS=128, TILE_M=32, TILE_N=32, X_BYTES=16, W_BYTES=16)
+    check(plan, CpuDevice(plan.target, seed=2), seed=2)
+
+
 @pytest.mark.slow
 def test_nothing_is_read_behind_it() -> None:
     check_sanitized(VECTORS, "address", LATE)
