@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from random_matrix import constants
-from test_sanitizers_fused import SM_80, SM_90A, plan_of
+from test_sanitizers_fused import GIVES, SM_80, SM_90A, TAKES, conv, plan_of
 from test_sanitizers_mma import EARLY, LATE, check
 
 from qconv import generator
@@ -33,4 +33,16 @@ def test_a_last_share_of_few_channels_ends_with_them() -> None:
     plan = plan_of(SM_90A, "dw pw", c=48, shares=2, holds=1, second_n=1)
     share = constants(plan.stages["first"])["BLOCK_K"]
     assert plan.stages["first"].problem.outputs[0].shape[-1] % share != 0, "every share is whole"
+    check(plan, "address", LATE)
+
+
+def test_a_slab_that_begins_within_a_group_reads_no_channels_past_the_last() -> None:
+    """Their weights would be zero, but they lie behind the intermediate tensor."""
+    plan = plan_of(SM_80, "pw grouped", second_n=2)
+    assert isinstance(plan.problem, Chain)
+    wide = conv("pw", 16, 48, GIVES)
+    plan = generator.plan(chain_of([wide, conv("grouped", 48, 48, TAKES)]), plan.config, plan.target)
+    known = constants(plan.stages["second"])
+    first = (known["ALL_SLABS"] - 1) * known["SLAB_K"] // 24 * 24 // 16
+    assert first + known["CHUNKS"] > known["ALL_CHUNKS"], "every slab's chunks end with the input's by themselves"
     check(plan, "address", LATE)

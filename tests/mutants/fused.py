@@ -4,11 +4,6 @@ from mutants.mutant import Mutant
 from mutants.named import block_random, fused, fused_exact, fused_random
 
 PAGES = "templates/fused/"
-MANY = tuple(
-    f"tests/test_random_fused.py::test_many_random_configs[cpu.{name}-{first}]"
-    for name in ("sm_80", "sm_90a", "gfx942")
-    for first in (0, 20)
-)
 
 PAGE = (
     Mutant(
@@ -142,7 +137,7 @@ ORDER = (
         "    if (place < TILES) loader.begin(Tile(place));\n",
         "    loader.begin(Tile(place));\n",
         "A team without a tile reads the image behind the last.",
-        ("tests/test_sanitizers_ragged.py",),
+        ("tests/test_sanitizers_ragged.py::test_a_team_without_a_tile_reads_nothing",),
         slow=True,
     ),
     Mutant(
@@ -203,7 +198,7 @@ STAGES = (
         "end = first_k + BLOCK_K < K ? first_k + BLOCK_K : K;",
         "end = first_k + BLOCK_K;",
         "The last share reads and writes channels that do not exist.",
-        ("tests/test_sanitizers_ragged.py",),
+        ("tests/test_sanitizers_ragged.py::test_a_last_share_of_few_channels_ends_with_them",),
         slow=True,
     ),
     Mutant(
@@ -230,7 +225,7 @@ STAGES = (
         "return first < ALL_CHUNKS - CHUNKS ? first : ALL_CHUNKS - CHUNKS;",
         "return first;",
         "A slab's chunks end with the input's.",
-        MANY,
+        ("tests/test_sanitizers_ragged.py::test_a_slab_that_begins_within_a_group_reads_no_channels_past_the_last",),
         slow=True,
     ),
     Mutant(
