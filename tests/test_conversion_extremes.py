@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qconv import generator
-from qconv.conversion import Choose, Quantize
+from qconv.conversion import Choose, Dequantize, Quantize
 from qconv.device import open_device
 from qconv.generator.choosing import Choosing
 from qconv.instances.lookup import load
@@ -45,3 +45,13 @@ def test_every_half_is_read() -> None:
         drawn = Sample((x.reshape(shapes[0]), np.full(shapes[1], scales)))
         instance = load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
         assert mismatch(instance, drawn) is None, scale
+
+
+def test_what_lies_just_beside_a_tie_is_rounded_once() -> None:
+    """In fp32 on the way it would become the tie itself."""
+    problem = Dequantize(1, 1, 64, x_type="int32", out_type="float16", precision="float64", scale_type="float64")
+    x = np.arange(2049, 2049 + 128, 2, dtype=np.int32)
+    shapes = [tensor.shape for tensor in problem.inputs]
+    instance = load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
+    for scale in (1 + 2.0**-40, 1 - 2.0**-40):
+        assert mismatch(instance, Sample((x.reshape(shapes[0]), np.full(shapes[1], scale)))) is None, scale

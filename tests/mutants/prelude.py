@@ -67,7 +67,7 @@ MUTANTS = (
         "return as_float(wide != a ? bits | 1u : bits);",
         "return near;",
         "Two roundings in a row are not one.",
-        ("tests/test_mode.py", "tests/test_residual.py"),
+        ("tests/test_conversion_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
     ),
     Mutant(
         "every: a correction is added",
