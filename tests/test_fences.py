@@ -90,7 +90,7 @@ LEFT_OUT = {
         EARLY,
     ),
     "expected bytes of the last unit": LeftOut(
-        "cluster, odd", "(UNITS - rank + SPLIT - 1) / SPLIT", "UNITS / SPLIT", "ends while bytes are on"
+        "cluster, odd", "(UNITS - rank + SPLIT - 1) / SPLIT", "UNITS / SPLIT", "ends while bytes are on|wait for bytes"
     ),
     "the wait for the cluster's mbarriers": LeftOut(
         "cluster",
@@ -202,7 +202,7 @@ def test_what_is_left_out_is_found(name: str) -> None:
         text = text.replace(old, new)
     found = finding(PLANS[bug.plan], text, bug.seed)
     assert found is not None
-    assert bug.says in found, found
+    assert any(one in found for one in bug.says.split("|")), found
 
 
 LAYER = matrix(SM_90A, Conv2d(1, 6, 6, 32, 32, 3, 3, pad=1), Quantization(), split=2)

@@ -40,9 +40,10 @@ def split(rng: random.Random, kind: str) -> Plan | None:
     if problem.operations > MOST_OPERATIONS:
         return None
     try:
-        return matrix_plan(problem, target, rng.random(), **wanted)
+        plan = matrix_plan(problem, target, rng.random(), **wanted)
     except Infeasible:
         return None
+    return plan if plan.roles["combine"] == kind else None  # equal shares may be whole tiles
 
 
 def fused_in_cluster(rng: random.Random) -> Plan | None:
