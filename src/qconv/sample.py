@@ -12,7 +12,7 @@ middle in three tenths.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from qconv.window import Windows, windows
 Array = NDArray[Any]
 
 POWERS_OF_TWO, COARSE = 0.25, 0.75
+CHAINS = 4  # draws of a chain, at most
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,25 @@ def draw(problem: Problem, seed: int, fixed: dict[str, int] | None = None) -> Sa
     assert isinstance(problem, Conv2d)
     (seen,) = windows([problem], rng)
     drawn = draw_stage(seen, rng, fixed or {}, _style([seen], rng), _towards(problem.quantization, fixed or {}, 0))
-    return Sample(drawn.arrays, drawn.parameters, tuple(filter(None, [drawn.forced])))
+    return Sample(drawn.arrays, drawn.parameters, tuple(filter(None, [drawn.forced or drawn.lacks])))
 
 
 def _draw_chain(problem: Chain, rng: np.random.Generator, fixed: dict[str, int]) -> Sample:
+    """What one stage draws can leave the next no data that spreads: then the whole chain is drawn anew."""
+    drawn, lacks = _draft_chain(problem, rng, fixed)
+    for _ in range(CHAINS - 1):
+        if not lacks:
+            break
+        drawn, lacks = _draft_chain(problem, rng, fixed)
+    return replace(drawn, forced=(*drawn.forced, *(f"{lack}, in {CHAINS} draws" for lack in lacks)))
+
+
+def _draft_chain(problem: Chain, rng: np.random.Generator, fixed: dict[str, int]) -> tuple[Sample, list[str]]:
+    """A sample, and what its stages lack for no known reason."""
     arrays: list[Array] = []
     parameters: dict[str, Any] = {}
     forced: list[str] = []
+    lacks: list[str] = []
     given: Given | None = None
     every = windows(list(problem.stages.values()), rng)
     style = _style(every, rng)
@@ -79,9 +92,11 @@ def _draw_chain(problem: Chain, rng: np.random.Generator, fixed: dict[str, int])
         parameters |= {names[own]: value for own, value in drawn.parameters.items() if own in names}
         if drawn.forced:
             forced.append(f"{stage}: {drawn.forced}")
+        elif drawn.lacks:
+            lacks.append(f"{stage}: {drawn.lacks}")
         if one is not problem.last:
             given = Given(drawn.parameters["y_scale"], drawn.parameters["y_zero_point"], seen.pixels, drawn.rows)
-    return Sample(tuple(arrays), parameters, tuple(forced))
+    return Sample(tuple(arrays), parameters, tuple(forced)), lacks
 
 
 def _towards(q: Quantization, fixed: dict[str, int], asked: int) -> int:
