@@ -33,8 +33,8 @@ Record = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 NAME = "suite.json"
 TESTS = ("-q", "-m", "gpu", "-p", "no:cacheprovider")
-# Every warning of racecheck counts, not only what it calls an error. initcheck is left out: products load the weights of
-# a step ahead, and behind the last step lies a place that nothing writes, and whose values nothing uses.
+# Every warning of racecheck counts, not only what it calls an error. initcheck is left out: products load the weights
+# of a step ahead, and behind the last step lies a place that nothing writes, and whose values nothing uses.
 TOOLS = {"memcheck": (), "racecheck": ("--racecheck-report", "all"), "synccheck": ()}
 SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)")
 CLEAN = re.compile(r"0 errors|0 hazards displayed \(0 errors, 0 warnings\)")

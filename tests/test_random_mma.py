@@ -63,7 +63,7 @@ def test_many_random_configs(name: str, first: int) -> None:
 
 @pytest.mark.parametrize("name", all_but("cpu.sm_80", EMULATIONS))
 def test_the_last_band_of_tiles_is_narrow(name: str) -> None:
-    asks = {"band": (8,), "tile_m": (32,)}  # of so many tiles that bands pay
+    asks = {"band": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # so many tiles that bands pay
     narrow = Wanted(lambda plan: constants(plan)["TILES_M"] % constants(plan).get("BAND", 1) != 0, asks)
     check_all([asked_plan(RAGGED, TARGETS[name], 0, narrow)], 0)
 
