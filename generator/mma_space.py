@@ -213,11 +213,9 @@ def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]
                 shape = shape_of(problem, target, number, tile, warp)
             except Infeasible:
                 continue
-            # The smallest of each is off, which is left where nothing else is.
-            left = [
-                [v for v in choices[name] if not _why_not(problem, target, shape, name, v)] or [min(CHOICES[name])]
-                for name in REST
-            ]
+            left = [[v for v in choices[name] if not _why_not(problem, target, shape, name, v)] for name in REST]
+            # Likely is only to fetch ahead, which not every kernel can.
+            left[REST.index("ahead")] = left[REST.index("ahead")] or [0]
             for rest in itertools.product(*left):
                 config = Mma(number, *tile, *warp, *rest)
                 if not _contradiction(target, shape, config):
