@@ -138,9 +138,11 @@ def _untuned(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, s
         return own, "default", f"default: by the cost model, nothing near of its kind was tuned; {TUNE}"
     own_us = generator.predicted_us(own)
     times = [(generator.predicted_us(transfer.plan), transfer) for transfer in transfers]
-    # Of equals the nearest, which comes first.
-    us, best = min(times, key=lambda one: one[0] / _trust(one[1].row, device.target))
-    if us <= own_us * _trust(best.row, device.target):
+    # Rendering a neighbour's source tells how far it is trusted: only where that may decide. Of equals the nearest,
+    # which comes first.
+    within = [(us / _trust(one.row, device.target), us, one) for us, one in times if us <= own_us * TRUST]
+    trusted_us, us, best = min(within or [(us, us, one) for us, one in times], key=lambda one: one[0])
+    if trusted_us <= own_us:
         reason = f"nearest: {best}, predicted {us:.1f} us; the cost model's own best {own_us:.1f} us"
         return best.plan, "nearest", reason
     reason = f"default: the cost model's own best, predicted {own_us:.1f} us; {best}, {us:.1f} us; {TUNE}"
