@@ -90,6 +90,7 @@ class Copy:
         environment = os.environ | {
             "PYTHONPATH": str(self.root / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second and one length would share it
+            "COLUMNS": "400",  # the summary names the error: a narrow terminal cuts it off
             "QCONV_TESTS_CACHE": "" if own_cache else str(self._cache),
         }
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]

@@ -131,8 +131,8 @@ MUTANTS = (
     Mutant(
         "of tile: fetched weights are read before they are there",
         OF_TILE,
-        "shared.${ last }_weights.inbox.wait();  // they came meanwhile",
-        "// they came meanwhile",
+        "}shared.${ last }_weights.inbox.wait();  // they came meanwhile",
+        "};  // they came meanwhile",
         "A fetch is waited for before its bytes are read.",
         (fence("dw, pw, fetched"),),
     ),
