@@ -40,6 +40,12 @@ def test_an_architecture_that_nothing_emulates_is_refused() -> None:
         open_device("cpu.sm_86")
 
 
+@pytest.mark.parametrize("spec", ["vulkan:0", "tpu:0", "cuda:", "cuda:first", ":0"])
+def test_a_device_that_nobody_knows_is_refused(spec: str) -> None:
+    with pytest.raises(DeviceError, match=f"'{spec}' is not known; use "):
+        open_device(spec)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, len(LONG), 10))
 def test_the_default_and_a_random_config(first: int) -> None:

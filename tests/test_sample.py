@@ -10,7 +10,7 @@ import pytest
 from random_fused import fused_problems
 from sample_variety import KINDS, TARGET, count, problems_of, tensors
 
-from qconv import Conv2d, FusedBlock, Quantization, reference, sample, window
+from qconv import Conv2d, FusedBlock, Quantization, draft, reference, sample, window
 from qconv.epilogue import multiplier
 from qconv.fused import Chain
 from qconv.quantization import ACTIVATIONS, Parameters
@@ -40,6 +40,18 @@ def test_outputs_of_many_problems_spread(kind: str) -> None:
     row, wrong = count(kind, 5, 200)
     assert not wrong, "\n".join(wrong)
     assert kind == "conversions" or row["forced"] <= 0.05 * row["tensors"]
+
+
+def test_what_lacks_variety_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First attempts lack variety more often than what `draw` gives, which says so."""
+    problems = problems_of("problems", 7, 120)
+
+    def lacking() -> set[int]:
+        return {index for index, problem in enumerate(problems) if sample.draw(problem, index).forced}
+
+    lacks_in_the_end = lacking()
+    monkeypatch.setattr(draft, "ATTEMPTS", 1)
+    assert lacks_in_the_end < lacking()
 
 
 def test_variety_names_the_rule_that_is_broken() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv import calibration, operands
+from qconv import calibration
 from qconv.calibration import Style
 from qconv.conversion import Conversion
 from qconv.conversion import sample as conversion_sample
@@ -55,7 +55,7 @@ def draw(problem: Problem, seed: int, fixed: dict[str, int] | None = None) -> Sa
         return _draw_chain(problem, rng, fixed or {})
     assert isinstance(problem, Conv2d)
     (seen,) = windows([problem], rng)
-    drawn = draw_stage(seen, rng, fixed or {}, _style([seen], rng), _towards(problem.quantization, fixed or {}, 0))
+    drawn = draw_stage(seen, rng, fixed or {}, _style([seen], rng), _towards(problem.quantization, fixed or {}))
     return Sample(drawn.arrays, drawn.parameters, tuple(filter(None, [drawn.forced or drawn.lacks])))
 
 
@@ -79,14 +79,10 @@ def _draft_chain(problem: Chain, rng: np.random.Generator, fixed: dict[str, int]
     every = windows(list(problem.stages.values()), rng)
     style = _style(every, rng)
     chosen = {stage: problem.of_stage(stage, fixed) for stage in problem.stages}
-    towards: dict[str, int] = {}
-    asked = 0
-    for stage, one in reversed(problem.stages.items()):
-        towards[stage] = _towards(one.quantization, chosen[stage], asked)
-        asked = _asks(one.quantization, chosen[stage], towards[stage])
     reads = [*(seen.reads for seen in every[1:]), None]
     for (stage, one), seen, read in zip(problem.stages.items(), every, reads, strict=True):
-        drawn = draw_stage(seen, rng, chosen[stage], style, towards[stage], given, read)
+        towards = _towards(one.quantization, chosen[stage])
+        drawn = draw_stage(seen, rng, chosen[stage], style, towards, given, read)
         arrays += drawn.arrays
         names = problem.names(stage)
         parameters |= {names[own]: value for own, value in drawn.parameters.items() if own in names}
@@ -99,20 +95,9 @@ def _draft_chain(problem: Chain, rng: np.random.Generator, fixed: dict[str, int]
     return Sample(tuple(arrays), parameters, tuple(forced)), lacks
 
 
-def _towards(q: Quantization, fixed: dict[str, int], asked: int) -> int:
-    """The sign that most values before the activation should have: what the stage itself needs, else what the next one
-    asks for."""
-    zero = fixed.get("y_zero_point") if q.y_zero_point else 0
-    return calibration.side(q, zero) or asked
-
-
-def _asks(q: Quantization, fixed: dict[str, int], towards: int) -> int:
-    """The sign that a stage needs most of its inputs to have: with no bias and weights of one sign, they alone give its
-    sums theirs."""
-    zero = fixed.get("w_zero_point") if q.w_zero_point else 0
-    if not q.scaled or q.bias != "none" or zero is None or not operands.is_one_sided(q.w_type, zero):
-        return 0
-    return towards * operands.sign_of_differences(q.w_type, zero)
+def _towards(q: Quantization, fixed: dict[str, int]) -> int:
+    """The sign that most values before the activation should have; 0: any."""
+    return calibration.side(q, fixed.get("y_zero_point") if q.y_zero_point else 0)
 
 
 def _style(every: list[Windows], rng: np.random.Generator) -> Style:

@@ -112,10 +112,10 @@ MUTANTS = (
         (conversion("vectors and a tail"),),
     ),
     Mutant(
-        "granule: the second step is the first",
+        "granule: the last step is left out",
         GRANULE,
         "//% for step in steps\n",
-        "//% for step in steps[1:]\n",
+        "//% for step in steps[:-1]\n",
         "Every step of the contract is computed.",
         conversion_random(0),
     ),

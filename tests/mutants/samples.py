@@ -29,20 +29,12 @@ MUTANTS = (
         (TIES,),
     ),
     Mutant(
-        "sample: a later stage asks for nothing",
-        HERE + "sample.py",
-        "    return calibration.side(q, zero) or asked\n",
-        "    return calibration.side(q, zero)\n",
-        "Inputs of both signs leave a stage with weights of one sign nothing to place its sums with.",
-        (SAMPLE + "test_outputs_spread[two]", SAMPLE + "test_outputs_spread[three]"),
-    ),
-    Mutant(
         "draft: the first attempt is good enough",
         HERE + "draft.py",
         "        if drawn.lacks:\n            continue\n",
         "",
         "Some draws give outputs of few values.",
-        (SAMPLE + "test_outputs_spread",),
+        (SAMPLE + "test_what_lacks_variety_is_drawn_again",),
     ),
     Mutant(
         "draft: nobody knows why",
