@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from qconv.errors import Infeasible
@@ -24,6 +23,7 @@ from qconv.generator import (
     simt,
     stem,
 )
+from qconv.generator.family import Family
 from qconv.generator.measure import CLOCK_MHZ
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
@@ -48,49 +48,14 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Family:
-    """One kernel page with its search space; a module of this package fills in each row."""
-
-    ops: tuple[str, ...]
-    config: type[Config]
-    choices: dict[str, tuple[int, ...]]
-    plan: Callable[[Any, Any, Target], Plan]
-    cost: Callable[[Plan], float]
-    # Where there are too many combinations: those that may be feasible.
-    promising: Callable[[Any, Target, dict[str, tuple[int, ...]]], Iterator[Config]] | None = None
-    # What stands against every config of the family, where it does not serve the problem at all.
-    why_none: Callable[[Any, Target], str | None] | None = None
-    # Fewer choices for some fields: among these `default` looks first, for a cold lookup waits for it.
-    likely: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    # Whether the cost is a time, in clocks, or merely an order of the family's own configs.
-    predicts_time: bool = True
-    # What of a config makes a kernel of another kind, for a search that has few trials: it sees one of each early.
-    structure: Callable[[Any], tuple[int, ...]] = lambda config: ()
-
-    def configs(self, problem: Problem, target: Target, likely: bool = False) -> Iterator[Config]:
-        """Combinations of the choices, feasible or not: all of them, or those that the family does not rule out."""
-        choices = self.choices | (self.likely if likely else {})
-        if self.promising is not None:
-            yield from self.promising(problem, target, choices)
-            return
-        if self.why_none is not None and self.why_none(problem, target) is not None:
-            return
-        for values in itertools.product(*choices.values()):
-            yield self.config(**dict(zip(choices, values, strict=True)))
-
-
 FAMILIES: dict[str, Family] = {
-    "simt": Family(("conv2d",), simt.Simt, simt.CHOICES, simt.plan, simt.cost, likely=simt.LIKELY),
-    "mma": Family(
-        ("conv2d",), mma_space.Mma, mma_space.CHOICES, mma.plan, mma.cost, mma_space.configs, likely=mma_space.LIKELY
-    ),
+    "simt": simt.FAMILY,
+    "mma": Family(("conv2d",), mma_space.Mma, mma_space.CHOICES, mma.plan, mma_space.configs, likely=mma_space.LIKELY),
     "depthwise": Family(
         ("conv2d",),
         depthwise.Depthwise,
         depthwise.CHOICES,
         depthwise.plan,
-        depthwise.cost,
         why_none=depthwise.why_none,
         likely=depthwise.LIKELY,
     ),
@@ -99,22 +64,16 @@ FAMILIES: dict[str, Family] = {
         direct.Direct,
         direct.CHOICES,
         direct.plan,
-        direct.cost,
         why_none=direct.why_none,
         likely=direct.LIKELY,
     ),
-    "stem": Family(
-        ("conv2d",), stem.Stem, stem.CHOICES, stem.plan, stem.cost, why_none=stem.why_none, likely=stem.LIKELY
-    ),
-    "gemv": Family(
-        ("conv2d",), gemv.Gemv, gemv.CHOICES, gemv.plan, gemv.cost, why_none=gemv.why_none, likely=gemv.LIKELY
-    ),
+    "stem": Family(("conv2d",), stem.Stem, stem.CHOICES, stem.plan, why_none=stem.why_none, likely=stem.LIKELY),
+    "gemv": Family(("conv2d",), gemv.Gemv, gemv.CHOICES, gemv.plan, why_none=gemv.why_none, likely=gemv.LIKELY),
     "fused": Family(
         ("conv2d_conv2d",),
         fused_space.Fused,
         fused_space.CHOICES,
         fused.plan,
-        fused.cost,
         fused_space.configs,
         likely=fused_space.LIKELY,
         structure=fused_space.structure,
@@ -124,7 +83,6 @@ FAMILIES: dict[str, Family] = {
         fused_space.Block,
         fused_space.BLOCK_CHOICES,
         fused.plan,
-        fused.cost,
         fused_space.configs,
         likely=fused_space.BLOCK_LIKELY,
         structure=fused_space.structure,
@@ -134,7 +92,6 @@ FAMILIES: dict[str, Family] = {
         apart.Apart,
         {},
         lambda problem, config, target: apart.plan(problem, config, target, plan),
-        lambda made: apart.cost(made, cost),
         lambda *_: iter(()),
     ),
     "elementwise": Family(
@@ -142,7 +99,6 @@ FAMILIES: dict[str, Family] = {
         elementwise.Elementwise,
         elementwise.CHOICES,
         elementwise.plan,
-        elementwise.cost,
         predicts_time=False,
     ),
     "choosing": Family(
@@ -150,9 +106,22 @@ FAMILIES: dict[str, Family] = {
         choosing.Choosing,
         choosing.CHOICES,
         choosing.plan,
-        choosing.cost,
         predicts_time=False,
     ),
+}
+
+
+COSTS: dict[str, Callable[[Any], float]] = {
+    "mma": mma.cost,
+    "depthwise": depthwise.cost,
+    "direct": direct.cost,
+    "stem": stem.cost,
+    "gemv": gemv.cost,
+    "fused": fused.cost,
+    "block": fused.cost,
+    "apart": lambda made: apart.cost(made, cost),
+    "elementwise": elementwise.cost,
+    "choosing": choosing.cost,
 }
 
 
@@ -178,7 +147,7 @@ def plan(problem: Problem, config: Config, target: Target) -> Plan:
 
 def cost(plan: Plan) -> float:
     """By the family's cost model: about how long the launches take, in clocks of a multiprocessor."""
-    return FAMILIES[plan.config.family].cost(plan)
+    return plan.cost()
 
 
 def predicts_time(problem: Problem) -> bool:
@@ -204,7 +173,7 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
             except Infeasible as reason:
                 rejected.append(Rejected(config, str(reason)))
             else:
-                feasible.append((family.cost(made), made))
+                feasible.append((made.cost(), made))
     feasible.sort(key=lambda pair: pair[0])
     return [made for _, made in feasible], rejected
 

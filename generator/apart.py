@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from qconv.fused import Chain
-from qconv.generator.plan import Config, Plan
+from qconv.generator.plan import Config
+from qconv.generator.plan import Untyped as Plan
 from qconv.op import Problem
 from qconv.target import Target
 

@@ -19,7 +19,8 @@ from qconv.generator.convolution import (
     spread_launch,
 )
 from qconv.generator.measure import launched, of_activation
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.plan import Untyped as Plan
 from qconv.op import INT_MAX
 from qconv.problem import Conv2d
 from qconv.target import Target

@@ -9,7 +9,8 @@ from qconv.conversion import Dequantize, Quantize, Requantize
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convert import aliases, argument_fields, dimensions
-from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
+from qconv.generator.plan import Untyped as Plan
 from qconv.target import Target
 
 MOST_BYTES = 256  # of x that a thread has in flight

@@ -13,7 +13,8 @@ from qconv.errors import Infeasible
 from qconv.fused import MIDS, WORDS, Chain
 from qconv.generator.convolution import pads_with_zero_point
 from qconv.generator.fused_space import BLOCK_CHOICES, CHOICES, Fused, Geometry, geometry, placed_weights, tiles_of
-from qconv.generator.plan import Constant, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Constant, Launch, at_most, ceil_div, check_choices
+from qconv.generator.plan import Untyped as Plan
 from qconv.generator.share import INBOX_BYTES, Share, chunks, is_depthwise
 from qconv.generator.stage_cost import work
 from qconv.generator.stages import stage_plan

@@ -10,7 +10,8 @@ from typing import ClassVar
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import aliases, argument_fields, fold_constants, fold_launches, problem_constants
-from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
+from qconv.generator.plan import Untyped as Plan
 from qconv.problem import Conv2d
 from qconv.target import Target
 

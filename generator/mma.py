@@ -19,7 +19,8 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.measure import at_once, launched, of_activation
 from qconv.generator.mma_space import Mma, Shape, checked, in_cluster, whole_tiles
-from qconv.generator.plan import Constant, Field, Launch, Plan, at_most, ceil_div
+from qconv.generator.plan import Constant, Field, Launch, at_most, ceil_div
+from qconv.generator.plan import Untyped as Plan
 from qconv.problem import Conv2d
 from qconv.target import Target
 

@@ -8,7 +8,8 @@ from qconv.generator.atom import Atom
 from qconv.generator.measure import LAUNCH, at_once
 from qconv.generator.mma_space import Mma
 from qconv.generator.occupancy import blocks_per_sm
-from qconv.generator.plan import Plan, ceil_div
+from qconv.generator.plan import Untyped as Plan
+from qconv.generator.plan import ceil_div
 from qconv.problem import Conv2d
 
 # Clocks of a SIMD for one instruction: of MFMA, four for each pass that LLVM's tables have; of WMMA, what the data

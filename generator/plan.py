@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
@@ -104,26 +106,76 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Roles:
+    """What a page reads beside the constants, by these names: which file fills which of its roles, which of its lines
+    are there. What anything but a page reads is a field of the plan."""
+
+
+@dataclass(frozen=True)
+class Plan(ABC):
+    """Each family adds, as fields, the numbers that follow; what is below is made of them when it is asked for, for a
+    search looks at many thousands of plans and renders a few."""
+
     problem: Problem
     config: Config
     target: Target
-    page: str
-    constants: dict[str, tuple[Constant, ...]]  # by the heading they stand under
-    launches: tuple[Launch, ...]  # in order; the last is the one that the config is about
-    fields: tuple[Field, ...]
-    alignment: dict[str, int]  # of the caller's arrays, in bytes
-    aliases: dict[str, str]  # what the source calls X, W, ... and its type
-    roles: dict[str, Any] = field(default_factory=dict)  # what else the page reads: which files fill its roles
-    wants: tuple[str, ...] = ()  # what the prelude has to bring for the page
-    # The main kernel executes griddepcontrol: before it reads activations, or writes anything, it waits for what was
-    # launched before it; and what is launched next may begin before it ends. Until it waits it reads weights and
-    # parameters alone.
-    overlaps: bool = False
-    # Of a problem that has several, by their names: each is a namespace of the source.
-    stages: dict[str, Plan] = field(default_factory=dict)
-    # Of a problem that takes several kernels, one after the other: each has a source of its own.
-    parts: tuple[Plan, ...] = ()
+
+    page: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def launches(self) -> tuple[Launch, ...]:
+        """In order; the last is the one that the config is about."""
+
+    @property
+    @abstractmethod
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        """What the source begins with, by the heading they stand under."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[Field, ...]:
+        """The members of the kernel's one argument."""
+
+    @property
+    @abstractmethod
+    def alignment(self) -> dict[str, int]:
+        """Bytes, for each of the caller's arrays."""
+
+    @property
+    @abstractmethod
+    def aliases(self) -> dict[str, str]:
+        """What the source calls X, W, ... and its type."""
+
+    @abstractmethod
+    def cost(self) -> float:
+        """By the family's cost model: about how long the launches take, in clocks of a multiprocessor."""
+
+    @property
+    def roles(self) -> Roles:
+        return Roles()
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        """What the prelude has to bring for the page."""
+        return ()
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the main kernel executes griddepcontrol: before it reads activations, or writes anything, it waits
+        for what was launched before it; and what is launched next may begin before it ends. Until it waits it reads
+        weights and parameters alone."""
+        return False
+
+    @property
+    def stages(self) -> Mapping[str, Plan]:
+        """The convolutions of a problem that has several, by their names: each is a namespace of the source."""
+        return {}
+
+    @property
+    def parts(self) -> tuple[Plan, ...]:
+        """The kernels of a problem that takes several, one after the other: each has a source of its own."""
+        return ()
 
     @property
     def once(self) -> tuple[Launch, ...]:
@@ -161,6 +213,34 @@ class Plan:
     def argument_bytes(self) -> int:
         """sizeof(Arguments): its end is padded to the alignment of pointers."""
         return 8 * ceil_div(self.offsets[-1] + 4, 8)
+
+
+@dataclass(frozen=True)
+class Untyped:
+    """A plan whose family has no type of its own yet. To be removed with the last of them."""
+
+    problem: Problem
+    config: Config
+    target: Target
+    page: str
+    constants: dict[str, tuple[Constant, ...]]
+    launches: tuple[Launch, ...]
+    fields: tuple[Field, ...]
+    alignment: dict[str, int]
+    aliases: dict[str, str]
+    roles: dict[str, Any] = field(default_factory=dict)
+    wants: tuple[str, ...] = ()
+    overlaps: bool = False
+    stages: dict[str, Any] = field(default_factory=dict)
+    parts: tuple[Any, ...] = ()
+
+    once, each, main, kernels = Plan.once, Plan.each, Plan.main, Plan.kernels
+    scratch, offsets, argument_bytes = Plan.scratch, Plan.offsets, Plan.argument_bytes
+
+    def cost(self) -> float:
+        from qconv import generator
+
+        return generator.COSTS[self.config.family](self)
 
 
 def check_choices(config: Config, choices: dict[str, tuple[int, ...]]) -> None:

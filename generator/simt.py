@@ -8,8 +8,9 @@ from typing import ClassVar
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import aliases, argument_fields, fold_constants, fold_launches, problem_constants
+from qconv.generator.family import Family
 from qconv.generator.measure import at_once, launched
-from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -46,8 +47,160 @@ def _load_bytes(aligned_to: int, tile_k: int) -> int:
     return next((width for width in (16, 8, 4) if aligned_to % width == 0 and tile_k % width == 0), 1)
 
 
-def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
+# Of the clocks counted here an H200 took so much, of 20 kernels (13 % off, root mean square): more overlaps than is
+# told apart. And clocks from one step to the next of a block that has little to multiply.
+FITTED, LATENCY = 0.46, 1000
+
+
+@dataclass(frozen=True)
+class SimtPlan(Plan):
+    page: ClassVar[str] = "conv2d/simt.j2"
+
+    problem: Conv2d
+    config: Simt
+    threads: int
+    smem_bytes: int
+    steps: int  # along the reduction
+    tiles_m: int
+    tiles_n: int  # along the channels of a group
+    x_bytes: int  # one load of x; 1: byte by byte
+    x_runs: int  # loads of x that a thread has in flight
+    x_parts: int  # threads that carry a row of x
+    w_bytes: int
+    w_runs: int
+
+    @property
+    def vector_n(self) -> int:
+        """Neighbours among a thread's channels."""
+        return min(4, self.config.thread_n)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        grid = (self.tiles_m, self.tiles_n * self.problem.groups, 1)
+        return (*fold_launches(self.problem), Launch("conv2d_simt", grid, self.threads, self.smem_bytes))
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return argument_fields(self.problem)
+
+    @property
+    def alignment(self) -> dict[str, int]:
+        q = self.problem.quantization
+        # What lies as the output is read and written in vectors of channels where all of them exist.
+        whole = self.problem.layout == "nhwc" and self.problem.k_group % self.vector_n == 0
+        outputs = self.vector_n if whole else 1
+        alignment = {"x": self.x_bytes, "w": self.w_bytes, "y": outputs * DATA_TYPES[q.out_type].bytes}
+        if q.residual != "none":
+            alignment["residual"] = outputs * DATA_TYPES[q.residual].bytes
+        return alignment
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return aliases(self.problem)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return ("dot",)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        config = self.config
+        x_parts = (Constant("X_PARTS", self.x_parts, "threads that carry a row of x"),)
+        return {
+            "The problem.": problem_constants(self.problem),
+            "The config.": (
+                Constant("TILE_M", config.tile_m, "output pixels of a block"),
+                Constant("TILE_N", config.tile_n, "output channels of a block"),
+                Constant("TILE_K", config.tile_k, "bytes of the reduction staged at a time"),
+                Constant("THREAD_M", config.thread_m, "output pixels of a thread"),
+                Constant("THREAD_N", config.thread_n, "output channels of a thread"),
+                Constant("STAGES", config.stages, "1: staged in place, two barriers a step; 2: double buffer, one"),
+            ),
+            "What follows.": (
+                Constant("THREADS", self.threads),
+                Constant("STEPS", self.steps, "along the reduction"),
+                Constant("TILES_N", self.tiles_n, "along the channels of a group"),
+                Constant("VECTOR_M", min(4, config.thread_m), "neighbours among a thread's pixels"),
+                Constant("VECTOR_N", self.vector_n, "neighbours among a thread's channels"),
+                Constant("X_BYTES", self.x_bytes, "one load of x (1: byte by byte)"),
+                Constant("X_RUNS", self.x_runs, "words or vectors of x a thread has in flight"),
+                *x_parts * self.problem.quantization.w_zero_point,
+                Constant("W_BYTES", self.w_bytes, "one load of w (1: byte by byte)"),
+                Constant("W_RUNS", self.w_runs, "words or vectors of w a thread has in flight"),
+                Constant("SMEM_BYTES", self.smem_bytes),
+                *fold_constants(self.problem),
+            ),
+        }
+
+    def cost(self) -> float:
+        config, target = self.config, self.target
+        # A warp's 16-byte loads cost as much as 16 of its dot products (64 bytes and 64 dots a clock); byte by byte,
+        # the addresses cost more than the loads.
+        loads = ((self.x_runs, self.x_bytes), (self.w_runs, self.w_bytes))
+        fetch = sum(runs * (60 if width == 1 else width) for runs, width in loads)
+        words = config.tile_k / 4
+        multiply = config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
+        step = words * multiply + fetch + (20 if config.stages == 2 else 40)
+        blocks = self.tiles_m * self.tiles_n * self.problem.groups
+        work = self.threads * (self.steps * step + 20 * config.thread_m * config.thread_n)
+        if target.vendor == "cpu":  # one thread after the other
+            return blocks * work / 64
+        # Each multiprocessor is busy with what it holds, or waits for the bytes of a step.
+        held = min(self._resident, ceil_div(blocks, target.processors))
+        rounds = ceil_div(blocks, target.processors * held)
+        issued = rounds * at_once(FITTED * held * work / 64, self.steps * LATENCY, 4)
+        return launched(self.problem, target, issued)
+
+    @property
+    def _resident(self) -> int:
+        """About how many blocks a multiprocessor has room for."""
+        config, target = self.config, self.target
+        registers = 48 + config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
+        of_each = (
+            target.registers_per_sm // (registers * self.threads),
+            target.smem_bytes_per_sm // self.smem_bytes,
+            target.threads_per_sm // self.threads,
+        )
+        return max(1, min(of_each))
+
+
+def plan(problem: Conv2d, config: Simt, target: Target) -> SimtPlan:
     check_choices(config, CHOICES)
+    threads = _threads(config, target)
+    # Along the reduction, the bytes of NCHW lie apart.
+    x_bytes = _load_bytes(problem.c_group, config.tile_k) if problem.layout == "nhwc" else 1
+    w_bytes = _load_bytes(problem.reduction, config.tile_k)
+    x_parts = config.tile_k // max(x_bytes, 4)
+    smem_bytes = config.stages * config.tile_k * (config.tile_m + 4 + config.tile_n + 4)
+    if problem.quantization.w_zero_point:
+        smem_bytes += 4 * config.tile_m * x_parts
+    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    _check_useful(problem, config)
+    x_runs = ceil_div(config.tile_m * config.tile_k, max(x_bytes, 4) * threads)
+    w_runs = ceil_div(config.tile_n * config.tile_k, max(w_bytes, 4) * threads)
+    at_most(x_runs, MOST_RUNS, f"loads of x a thread has in flight at {x_bytes} bytes each")
+    at_most(w_runs, MOST_RUNS, f"loads of w a thread has in flight at {w_bytes} bytes each")
+    tiles_n = ceil_div(problem.k_group, config.tile_n)
+    at_most(tiles_n * problem.groups, target.grid_y_max, f"blocks along y on {target.name}")
+    return SimtPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        threads=threads,
+        smem_bytes=smem_bytes,
+        steps=ceil_div(problem.reduction, config.tile_k),
+        tiles_m=ceil_div(problem.pixels, config.tile_m),
+        tiles_n=tiles_n,
+        x_bytes=x_bytes,
+        x_runs=x_runs,
+        x_parts=x_parts,
+        w_bytes=w_bytes,
+        w_runs=w_runs,
+    )
+
+
+def _threads(config: Simt, target: Target) -> int:
+    """Of a block; raises Infeasible where threads do not divide its tile."""
     for tile, thread in (("tile_m", "thread_m"), ("tile_n", "thread_n")):
         whole, part = getattr(config, tile), getattr(config, thread)
         if whole % part:
@@ -62,15 +215,12 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
             f"{threads} threads are not whole warps of {target.warp_size}; change tile_m, tile_n, thread_m or thread_n"
         )
     at_most(threads, min(target.threads_per_block, MOST_THREADS), "threads of a block")
-    smem_bytes = config.stages * config.tile_k * (config.tile_m + 4 + config.tile_n + 4)
-    # Along the reduction, the bytes of NCHW lie apart.
-    x_bytes = _load_bytes(problem.c_group, config.tile_k) if problem.layout == "nhwc" else 1
-    x_parts = config.tile_k // max(x_bytes, 4)
-    if problem.quantization.w_zero_point:
-        smem_bytes += 4 * config.tile_m * x_parts
-    at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    return threads
 
-    # Tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly narrow.
+
+def _check_useful(problem: Conv2d, config: Simt) -> None:
+    """Refuses tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly
+    narrow."""
     for name, size in (
         ("tile_m", problem.pixels),
         ("tile_n", problem.k_group),
@@ -81,96 +231,5 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> Plan:
         if size >= 2 * least > 2 * getattr(config, name):
             raise Infeasible(f"{name}={getattr(config, name)} is too narrow for the problem's {size}: at least {least}")
 
-    w_bytes = _load_bytes(problem.reduction, config.tile_k)
-    x_runs = ceil_div(config.tile_m * config.tile_k, max(x_bytes, 4) * threads)
-    w_runs = ceil_div(config.tile_n * config.tile_k, max(w_bytes, 4) * threads)
-    at_most(x_runs, MOST_RUNS, f"loads of x a thread has in flight at {x_bytes} bytes each")
-    at_most(w_runs, MOST_RUNS, f"loads of w a thread has in flight at {w_bytes} bytes each")
 
-    tiles_n = ceil_div(problem.k_group, config.tile_n)
-    grid = (ceil_div(problem.pixels, config.tile_m), tiles_n * problem.groups, 1)
-    at_most(grid[1], target.grid_y_max, f"blocks along y on {target.name}")
-    vector_m, vector_n = min(4, config.thread_m), min(4, config.thread_n)
-    # What lies as the output is read and written in vectors of channels where all of them exist.
-    vector_out = vector_n if problem.layout == "nhwc" and problem.k_group % vector_n == 0 else 1
-    alignment = {"x": x_bytes, "w": w_bytes, "y": vector_out * DATA_TYPES[problem.quantization.out_type].bytes}
-    if problem.quantization.residual != "none":
-        alignment["residual"] = vector_out * DATA_TYPES[problem.quantization.residual].bytes
-    zero_point_constants: tuple[Constant, ...] = ()
-    if problem.quantization.w_zero_point:
-        zero_point_constants = (Constant("X_PARTS", x_parts, "threads that carry a row of x"),)
-    constants = {
-        "The problem.": problem_constants(problem),
-        "The config.": (
-            Constant("TILE_M", config.tile_m, "output pixels of a block"),
-            Constant("TILE_N", config.tile_n, "output channels of a block"),
-            Constant("TILE_K", config.tile_k, "bytes of the reduction staged at a time"),
-            Constant("THREAD_M", config.thread_m, "output pixels of a thread"),
-            Constant("THREAD_N", config.thread_n, "output channels of a thread"),
-            Constant("STAGES", config.stages, "1: staged in place, two barriers a step; 2: double buffer, one"),
-        ),
-        "What follows.": (
-            Constant("THREADS", threads),
-            Constant("STEPS", ceil_div(problem.reduction, config.tile_k), "along the reduction"),
-            Constant("TILES_N", tiles_n, "along the channels of a group"),
-            Constant("VECTOR_M", vector_m, "neighbours among a thread's pixels"),
-            Constant("VECTOR_N", vector_n, "neighbours among a thread's channels"),
-            Constant("X_BYTES", x_bytes, "one load of x (1: byte by byte)"),
-            Constant("X_RUNS", x_runs, "words or vectors of x a thread has in flight"),
-            *zero_point_constants,
-            Constant("W_BYTES", w_bytes, "one load of w (1: byte by byte)"),
-            Constant("W_RUNS", w_runs, "words or vectors of w a thread has in flight"),
-            Constant("SMEM_BYTES", smem_bytes),
-            *fold_constants(problem),
-        ),
-    }
-    return Plan(
-        problem=problem,
-        config=config,
-        target=target,
-        page="conv2d/simt.j2",
-        constants=constants,
-        launches=(*fold_launches(problem), Launch("conv2d_simt", grid, threads, smem_bytes)),
-        fields=argument_fields(problem),
-        alignment=alignment,
-        aliases=aliases(problem),
-        wants=("dot",),
-    )
-
-
-# Of the clocks counted here an H200 took so much, of 20 kernels (13 % off, root mean square): more overlaps than is
-# told apart. And clocks from one step to the next of a block that has little to multiply.
-FITTED, LATENCY = 0.46, 1000
-
-
-def cost(plan: Plan) -> float:
-    """About how long the launch takes, in clocks of a multiprocessor: where an untuned device starts, and the order in
-    which a search would try configs."""
-    config, problem = plan.config, plan.problem
-    assert isinstance(config, Simt)
-    assert isinstance(problem, Conv2d)
-    constant = {c.name: c.value for c in plan.constants["What follows."]}
-    # A warp's 16-byte loads cost as much as 16 of its dot products (64 bytes and 64 dots a clock); byte by byte, the
-    # addresses cost more than the loads.
-    fetch = sum(constant[f"{o}_RUNS"] * (60 if constant[f"{o}_BYTES"] == 1 else constant[f"{o}_BYTES"]) for o in "XW")
-    words = config.tile_k / 4
-    multiply = config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
-    step = words * multiply + fetch + (20 if config.stages == 2 else 40)
-    threads, blocks = plan.main.threads, plan.main.grid[0] * plan.main.grid[1]
-    work = threads * (constant["STEPS"] * step + 20 * config.thread_m * config.thread_n)
-    if plan.target.vendor == "cpu":  # one thread after the other
-        return blocks * work / 64
-    registers = 48 + config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
-    resident = max(
-        1,
-        min(
-            plan.target.registers_per_sm // (registers * threads),
-            plan.target.smem_bytes_per_sm // plan.main.smem_bytes,
-            plan.target.threads_per_sm // threads,
-        ),
-    )
-    # Each multiprocessor is busy with what it holds, or waits for the bytes of a step.
-    held = min(resident, ceil_div(blocks, plan.target.processors))
-    rounds = ceil_div(blocks, plan.target.processors * held)
-    issued = rounds * at_once(FITTED * held * work / 64, constant["STEPS"] * LATENCY, 4)
-    return launched(problem, plan.target, issued)
+FAMILY = Family(("conv2d",), Simt, CHOICES, plan, likely=LIKELY)

@@ -79,10 +79,14 @@ def _page(plan: Plan, pieces: dict[str, Any]) -> str:
             dot=f"dot/{plan.target.dot4}.j2",
             sliced=len(plan.each) > 1,
             cpu=plan.target.vendor == "cpu",
-            **plan.roles,
+            **roles_of(plan),
             **pieces,
         )
     )
+
+
+def roles_of(plan: Plan) -> dict[str, Any]:
+    return plan.roles if isinstance(plan.roles, dict) else vars(plan.roles)
 
 
 def _pieces(plan: Plan) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from qconv.generator.convolution import (
     problem_constants,
 )
 from qconv.generator.depthwise import MOST_WORDS, held_words
-from qconv.generator.plan import Constant, Field, Launch, Plan, at_most, ceil_div
+from qconv.generator.plan import Constant, Field, Launch, at_most, ceil_div
+from qconv.generator.plan import Untyped as Plan
 from qconv.generator.share import (
     INBOX_BYTES,
     RUN_PIXELS,

@@ -17,7 +17,8 @@ from qconv.generator.convolution import (
     spread_launch,
 )
 from qconv.generator.measure import launched, of_activation
-from qconv.generator.plan import Config, Constant, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
+from qconv.generator.plan import Untyped as Plan
 from qconv.generator.tiles import (
     BATCH_SAYS,
     RESIDENTS_SAYS,

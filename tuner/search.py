@@ -23,7 +23,7 @@ class Search:
         self._families = families(plans[0].problem)
         choices = {name: family.choices for name, family in self._families.items()}
         self._plans = {plan.config: plan for plan in plans}
-        costs = [self._families[plan.config.family].cost(plan) for plan in plans]
+        costs = [plan.cost() for plan in plans]
         structures = [self._families[config.family].structure(config) for config in self._plans]
         sampler = SpaceSampler(list(self._plans), costs, choices, structures, first, seed)
         optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -24,7 +24,7 @@ IN_FLIGHT = 16  # asked before the first is told, as where candidates are compil
 def simt() -> tuple[list[Config], list[float], Mapping[str, Sequence[int]]]:
     family = generator.FAMILIES["simt"]
     plans = [plan for plan in generator.space(LAYER, target("sm_90a"))[0] if plan.config.family == "simt"]
-    return [plan.config for plan in plans], [family.cost(plan) for plan in plans], family.choices
+    return [plan.config for plan in plans], [plan.cost() for plan in plans], family.choices
 
 
 def found(

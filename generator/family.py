@@ -1,0 +1,50 @@
+"""What the generator knows of a family of kernels: each family's module exports one, as FAMILY."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from qconv.generator.plan import Config, Plan
+from qconv.op import Problem
+from qconv.target import Target
+
+Choices = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kernel page with its search space."""
+
+    ops: tuple[str, ...]
+    config: type[Config]
+    choices: Choices
+    # Raises Infeasible, with the reason, where a config cannot serve a problem.
+    plan: Callable[[Any, Any, Target], Plan]
+    # Where there are too many combinations: those that may be feasible.
+    promising: Callable[[Any, Target, Choices], Iterator[Config]] | None = None
+    # What stands against every config of the family, where it does not serve the problem at all.
+    why_none: Callable[[Any, Target], str | None] | None = None
+    # Fewer choices for some fields: among these `default` looks first, for a cold lookup waits for it.
+    likely: Choices = field(default_factory=dict)
+    # Whether the cost is a time, in clocks, or merely an order of the family's own configs.
+    predicts_time: bool = True
+    # What of a config makes a kernel of another kind, for a search that has few trials: it sees one of each early.
+    structure: Callable[[Any], tuple[int, ...]] = lambda config: ()
+
+    @property
+    def name(self) -> str:
+        return self.config.family
+
+    def configs(self, problem: Problem, target: Target, likely: bool = False) -> Iterator[Config]:
+        """Combinations of the choices, feasible or not: all of them, or those that the family does not rule out."""
+        choices = self.choices | (self.likely if likely else {})
+        if self.promising is not None:
+            yield from self.promising(problem, target, choices)
+            return
+        if self.why_none is not None and self.why_none(problem, target) is not None:
+            return
+        for values in itertools.product(*choices.values()):
+            yield self.config(**dict(zip(choices, values, strict=True)))
