@@ -51,14 +51,7 @@ __all__ = [
 FAMILIES: dict[str, Family] = {
     "simt": simt.FAMILY,
     "mma": Family(("conv2d",), mma_space.Mma, mma_space.CHOICES, mma.plan, mma_space.configs, likely=mma_space.LIKELY),
-    "depthwise": Family(
-        ("conv2d",),
-        depthwise.Depthwise,
-        depthwise.CHOICES,
-        depthwise.plan,
-        why_none=depthwise.why_none,
-        likely=depthwise.LIKELY,
-    ),
+    "depthwise": depthwise.FAMILY,
     "direct": Family(
         ("conv2d",),
         direct.Direct,
@@ -113,7 +106,6 @@ FAMILIES: dict[str, Family] = {
 
 COSTS: dict[str, Callable[[Any], float]] = {
     "mma": mma.cost,
-    "depthwise": depthwise.cost,
     "direct": direct.cost,
     "stem": stem.cost,
     "gemv": gemv.cost,

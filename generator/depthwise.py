@@ -18,9 +18,9 @@ from qconv.generator.convolution import (
     problem_constants,
     spread_launch,
 )
+from qconv.generator.family import Family
 from qconv.generator.measure import launched, of_activation
-from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
-from qconv.generator.plan import Untyped as Plan
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, Roles, at_most, ceil_div, check_choices
 from qconv.op import INT_MAX
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -61,80 +61,173 @@ def why_none(problem: Conv2d, _target: Target) -> str | None:
     return None
 
 
-def plan(problem: Conv2d, config: Depthwise, target: Target) -> Plan:
+# The part of the clocks counted here that an H200 took, over 120 kernels: more overlaps than the model tells apart.
+FITTED = 0.43
+
+
+@dataclass(frozen=True)
+class DepthwiseRoles(Roles):
+    gathers: bool
+    spread_threads: int = SPREAD_THREADS
+
+
+@dataclass(frozen=True)
+class DepthwisePlan(Plan):
+    page: ClassVar[str] = "conv2d/depthwise.j2"
+
+    problem: Conv2d
+    config: Depthwise
+    gathers: bool  # channels are read and written one by one
+    words: int  # of four taps in a filter row
+    in_rows: int  # of the input that a thread's outputs look at
+    in_columns: int
+    words_held: int  # what a thread holds at a time
+    tiles_h: int
+    tiles_w: int
+    vectors: int  # of channels
+    units: int  # threads that have outputs
+
+    @property
+    def blocks(self) -> int:
+        return ceil_div(self.units, self.config.threads)
+
+    @property
+    def taps(self) -> int:
+        """Words of all filters."""
+        return self.problem.r * self.words * self.vectors * self.config.vector
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        main = Launch("conv2d_depthwise", (self.blocks, 1, 1), self.config.threads, 0)
+        return (*fold_launches(self.problem), spread_launch(self.taps), main)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        says = "the filters, four taps of a channel to a word"
+        return argument_fields(self.problem, (Field("taps", "int*", "workspace", says, None, self.taps),))
+
+    @property
+    def alignment(self) -> dict[str, int]:
+        q, of_thread = self.problem.quantization, 1 if self.gathers else self.config.vector
+        alignment = {"x": of_thread, "w": 1, "y": min(16, of_thread * DATA_TYPES[q.out_type].bytes)}
+        if q.residual != "none":
+            alignment["residual"] = min(16, of_thread * DATA_TYPES[q.residual].bytes)
+        return alignment
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return aliases(self.problem)
+
+    @property
+    def roles(self) -> DepthwiseRoles:
+        return DepthwiseRoles(self.gathers)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return ("bytes",)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        config = self.config
+        return {
+            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The config.": (
+                Constant("ROWS", config.rows, "of outputs of a thread"),
+                Constant("COLUMNS", config.columns, "of outputs of a thread"),
+                Constant("VECTOR", config.vector, "channels of a thread"),
+                Constant("RUN", config.run, "neighbouring outputs that share the words of the first"),
+                Constant("THREADS", config.threads),
+            ),
+            "What follows.": (
+                Constant("WORDS", self.words, "of four taps in a filter row"),
+                Constant("TILES_H", self.tiles_h),
+                Constant("TILES_W", self.tiles_w),
+                Constant("VECTORS", self.vectors, "of channels"),
+                Constant("UNITS", self.units, "threads that have outputs"),
+                *fold_constants(self.problem),
+            ),
+        }
+
+    def cost(self) -> float:
+        config, problem, target = self.config, self.problem, self.target
+        # Instructions of a thread, counted in the binaries: what each loaded pixel takes, and each output.
+        quads = config.vector // 4
+        of_pixel = 4 + quads * (2.5 if config.run > 1 else 4) if not self.gathers else 24
+        outputs = config.rows * config.columns * config.vector
+        of_output = 1.3 * problem.r * self.words * (1 + problem.quantization.w_zero_point) + 6.5
+        of_output += of_activation(problem)
+        work = self.in_rows * self.in_columns * of_pixel + outputs * of_output + 80
+        blocks = self.blocks
+        if target.vendor == "cpu":  # one thread after the other
+            return blocks * config.threads * work / 40
+        held = min(self._resident, ceil_div(blocks, target.processors))
+        warps = held * config.threads // target.warp_size
+        # So few instructions a clock as the warps allow: each waits for its own.
+        step = warps * work / min(2.7, warps / 8)
+        rounds = ceil_div(blocks, held * target.processors)
+        return launched(problem, target, FITTED * (rounds * (step + 1500) + 1200))
+
+    @property
+    def _resident(self) -> int:
+        """About how many blocks a multiprocessor has room for."""
+        target, threads = self.target, self.config.threads
+        registers = min(255.0, 24 + 0.6 * self.words_held)
+        return max(1, min(int(target.registers_per_sm / (registers * threads)), target.threads_per_sm // threads))
+
+
+def plan(problem: Conv2d, config: Depthwise, target: Target) -> DepthwisePlan:
     check_choices(config, CHOICES)
     if (reason := why_none(problem, target)) is not None:
         raise Infeasible(reason)
-    q, vector = problem.quantization, config.vector
-    # Otherwise channels are read and written one by one.
     gathers = problem.k_group > 1 or problem.c % 4 != 0
-    if vector > 4 and (gathers or problem.k % vector):
-        raise Infeasible(f"vector={vector} channels of a thread do not divide {problem.k}; 4 does for any")
+    words = ceil_div(problem.s, 4)
+    _check_tile(problem, config, gathers, target)
+    _check_run(problem, config, words)
+    products = config.rows * config.columns * config.vector * problem.r * words
+    at_most(products, MOST_PRODUCTS, "dot products of a thread")
+    in_rows, in_columns = input_span(problem, config.rows, config.columns)
+    at_most(in_rows, MOST_INPUT_ROWS, "input rows of a thread")
+    # A tile may reach beyond the last output; how far its last row lies from its first is an int.
+    at_most(in_rows * problem.w * problem.c, INT_MAX, "elements of the input rows of a thread")
+    words_held = held_words(problem, config.rows, config.columns, config.vector, config.run)
+    at_most(words_held, MOST_WORDS, "registers for filters, pixels and sums")
+    tiles_h, tiles_w = ceil_div(problem.oh, config.rows), ceil_div(problem.ow, config.columns)
+    vectors = ceil_div(problem.k, config.vector)
+    units = problem.n * tiles_h * tiles_w * vectors
+    at_most(units, INT_MAX - config.threads, "threads")
+    return DepthwisePlan(
+        problem=problem,
+        config=config,
+        target=target,
+        gathers=gathers,
+        words=words,
+        in_rows=in_rows,
+        in_columns=in_columns,
+        words_held=words_held,
+        tiles_h=tiles_h,
+        tiles_w=tiles_w,
+        vectors=vectors,
+        units=units,
+    )
+
+
+def _check_tile(problem: Conv2d, config: Depthwise, gathers: bool, target: Target) -> None:
+    """Whether the outputs of a thread are whole vectors of channels, and mostly of the problem."""
+    if config.vector > 4 and (gathers or problem.k % config.vector):
+        raise Infeasible(f"vector={config.vector} channels of a thread do not divide {problem.k}; 4 does for any")
     for name, size in (("rows", problem.oh), ("columns", problem.ow)):
         at_most(getattr(config, name), max(1, 2 * size - 1), f"{name} (the problem has {size})")
     at_most(config.threads, target.threads_per_block, "threads of a block")
-    words = ceil_div(problem.s, 4)
+
+
+def _check_run(problem: Conv2d, config: Depthwise, words: int) -> None:
+    """Whether the outputs of a run find all of their taps in the words of the first."""
     if config.columns % config.run:
         raise Infeasible(f"columns={config.columns} must be a multiple of run={config.run}")
     if config.run > 1 and problem.dilation[1] > 1:
         raise Infeasible(f"run={config.run}: the taps of a filter lie {problem.dilation[1]} apart")
     taken = problem.s + (config.run - 1) * problem.stride[1]
     at_most(taken, 4 * words, f"run={config.run}: taps in the {words} words of a filter row")
-    at_most(config.rows * config.columns * vector * problem.r * words, MOST_PRODUCTS, "dot products of a thread")
-    height, _ = _span(problem, config)
-    at_most(height, MOST_INPUT_ROWS, "input rows of a thread")
-    # A tile may reach beyond the last output; how far its last row lies from its first is an int.
-    at_most(height * problem.w * problem.c, INT_MAX, "elements of the input rows of a thread")
-    held = held_words(problem, config.rows, config.columns, vector, config.run)
-    at_most(held, MOST_WORDS, "registers for filters, pixels and sums")
-    tiles_h, tiles_w = ceil_div(problem.oh, config.rows), ceil_div(problem.ow, config.columns)
-    vectors = ceil_div(problem.k, vector)
-    units = problem.n * tiles_h * tiles_w * vectors
-    taps = problem.r * words * vectors * vector
-    at_most(units, INT_MAX - config.threads, "threads")
-
-    spread = Field("taps", "int*", "workspace", "the filters, four taps of a channel to a word", None, taps)
-    of_thread = 1 if gathers else vector
-    alignment = {"x": of_thread, "w": 1, "y": min(16, of_thread * DATA_TYPES[q.out_type].bytes)}
-    if q.residual != "none":
-        alignment["residual"] = min(16, of_thread * DATA_TYPES[q.residual].bytes)
-    constants = {
-        "The problem.": problem_constants(problem, filter_rows=True),
-        "The config.": (
-            Constant("ROWS", config.rows, "of outputs of a thread"),
-            Constant("COLUMNS", config.columns, "of outputs of a thread"),
-            Constant("VECTOR", vector, "channels of a thread"),
-            Constant("RUN", config.run, "neighbouring outputs that share the words of the first"),
-            Constant("THREADS", config.threads),
-        ),
-        "What follows.": (
-            Constant("WORDS", words, "of four taps in a filter row"),
-            Constant("TILES_H", tiles_h),
-            Constant("TILES_W", tiles_w),
-            Constant("VECTORS", vectors, "of channels"),
-            Constant("UNITS", units, "threads that have outputs"),
-            *fold_constants(problem),
-        ),
-    }
-    main = Launch("conv2d_depthwise", (ceil_div(units, config.threads), 1, 1), config.threads, 0)
-    return Plan(
-        problem=problem,
-        config=config,
-        target=target,
-        page="conv2d/depthwise.j2",
-        constants=constants,
-        launches=(*fold_launches(problem), spread_launch(taps), main),
-        fields=argument_fields(problem, (spread,)),
-        alignment=alignment,
-        aliases=aliases(problem),
-        roles={"gathers": gathers, "spread_threads": SPREAD_THREADS},
-        wants=("bytes",),
-    )
-
-
-def _span(problem: Conv2d, config: Depthwise) -> tuple[int, int]:
-    """Input rows and columns that a thread's outputs look at."""
-    return input_span(problem, config.rows, config.columns)
 
 
 def held_words(problem: Conv2d, rows: int, columns: int, vector: int, run: int) -> int:
@@ -146,33 +239,4 @@ def held_words(problem: Conv2d, rows: int, columns: int, vector: int, run: int) 
     return filters + sums + width * vector // 4 + vector
 
 
-# Of the clocks counted here an H200 took so much, of 120 kernels: more overlaps than is told apart.
-FITTED = 0.43
-
-
-def cost(plan: Plan) -> float:
-    """About how long the launch takes, in clocks of a multiprocessor."""
-    config, problem, target = plan.config, plan.problem, plan.target
-    assert isinstance(config, Depthwise)
-    assert isinstance(problem, Conv2d)
-    height, width = _span(problem, config)
-    words, quads = ceil_div(problem.s, 4), config.vector // 4
-    # Instructions of a thread, counted in the binaries: what each loaded pixel takes, and each output.
-    of_pixel = 4 + quads * (2.5 if config.run > 1 else 4) if not plan.roles["gathers"] else 24
-    outputs = config.rows * config.columns * config.vector
-    of_output = 1.3 * problem.r * words * (1 + problem.quantization.w_zero_point) + 6.5
-    of_output += of_activation(problem)
-    work = height * width * of_pixel + outputs * of_output + 80
-    blocks = plan.main.grid[0]
-    if target.vendor == "cpu":  # one thread after the other
-        return blocks * config.threads * work / 40
-    held_by_thread = held_words(problem, config.rows, config.columns, config.vector, config.run)
-    registers = min(255.0, 24 + 0.6 * held_by_thread)
-    resident = max(
-        1, min(int(target.registers_per_sm / (registers * config.threads)), target.threads_per_sm // config.threads)
-    )
-    held = min(resident, ceil_div(blocks, target.processors))
-    warps = held * config.threads // target.warp_size
-    # So few instructions a clock as the warps allow: each waits for its own.
-    step = warps * work / min(2.7, warps / 8)
-    return launched(problem, target, FITTED * (ceil_div(blocks, held * target.processors) * (step + 1500) + 1200))
+FAMILY = Family(("conv2d",), Depthwise, CHOICES, plan, why_none=why_none, likely=LIKELY)
