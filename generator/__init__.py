@@ -61,7 +61,7 @@ FAMILIES: dict[str, Family] = {
         likely=direct.LIKELY,
     ),
     "stem": Family(("conv2d",), stem.Stem, stem.CHOICES, stem.plan, why_none=stem.why_none, likely=stem.LIKELY),
-    "gemv": Family(("conv2d",), gemv.Gemv, gemv.CHOICES, gemv.plan, why_none=gemv.why_none, likely=gemv.LIKELY),
+    "gemv": gemv.FAMILY,
     "fused": Family(
         ("conv2d_conv2d",),
         fused_space.Fused,
@@ -108,7 +108,6 @@ COSTS: dict[str, Callable[[Any], float]] = {
     "mma": mma.cost,
     "direct": direct.cost,
     "stem": stem.cost,
-    "gemv": gemv.cost,
     "fused": fused.cost,
     "block": fused.cost,
     "apart": lambda made: apart.cost(made, cost),

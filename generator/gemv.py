@@ -10,8 +10,8 @@ from typing import ClassVar
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import aliases, argument_fields, fold_constants, fold_launches, problem_constants
-from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
-from qconv.generator.plan import Untyped as Plan
+from qconv.generator.family import Family
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, Roles, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -54,81 +54,139 @@ def why_none(problem: Conv2d, _target: Target) -> str | None:
     return None
 
 
-def plan(problem: Conv2d, config: Gemv, target: Target) -> Plan:
+@dataclass(frozen=True)
+class GemvRoles(Roles):
+    gathers: bool
+    unroll: int
+
+
+@dataclass(frozen=True)
+class GemvPlan(Plan):
+    page: ClassVar[str] = "conv2d/gemv.j2"
+
+    problem: Conv2d
+    config: Gemv
+    gathers: bool  # windows are read byte by byte
+    words: int  # of a piece of a window
+    pieces: int  # of a window
+    turns: int  # that the lanes take for a window
+    unroll: int  # turns whose operands a thread has in flight
+    outputs: int  # of a block
+    k_blocks: int  # blocks that share pixels
+    blocks: int
+    smem_bytes: int
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        main = Launch("conv2d_gemv", (self.blocks, 1, 1), self.config.threads, self.smem_bytes)
+        return (*fold_launches(self.problem), main)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return argument_fields(self.problem)
+
+    @property
+    def alignment(self) -> dict[str, int]:
+        q, row_bytes = self.problem.quantization, 1 if self.gathers else 4 * self.words
+        alignment = {"x": row_bytes, "w": row_bytes, "y": DATA_TYPES[q.out_type].bytes}
+        if q.residual != "none":
+            alignment["residual"] = DATA_TYPES[q.residual].bytes
+        return alignment
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return aliases(self.problem)
+
+    @property
+    def roles(self) -> GemvRoles:
+        return GemvRoles(self.gathers, self.unroll)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        config = self.config
+        return {
+            "The problem.": problem_constants(self.problem),
+            "The config.": (
+                Constant("ROWS", config.pixels, "pixels of a thread"),
+                Constant("CHANNELS", config.channels, "output channels of a thread"),
+                Constant("LANES", config.lanes, "threads that share a window"),
+                Constant("THREADS", config.threads),
+            ),
+            "What follows.": (
+                Constant("WORDS", self.words, "of a piece of a window"),
+                Constant("PIECES", self.pieces),
+                Constant("OUTPUTS", self.outputs, "of a block"),
+                Constant("K_BLOCKS", self.k_blocks, "blocks that share pixels"),
+                Constant("SMEM_BYTES", self.smem_bytes),
+                *fold_constants(self.problem),
+            ),
+        }
+
+    def cost(self) -> float:
+        """Once to memory and back, and what the lanes do."""
+        config, target = self.config, self.target
+        loads, products = config.channels + config.pixels, config.channels * config.pixels
+        work = self.turns * (loads * (14 if self.gathers else 2) + products * self.words * 1.2 + 3)
+        work += products * 2 + 2 * config.lanes + 60
+        warps = ceil_div(config.threads, target.warp_size) * self.blocks
+        if target.vendor == "cpu":  # one thread after the other
+            return warps * target.warp_size * work / 40
+        of_processor = ceil_div(warps, target.processors)
+        waits = ceil_div(self.turns, self.unroll) * 700
+        bytes_of_processor = of_processor * target.warp_size * self.turns * loads * self.words * 4
+        return 2500 + waits + work + max(of_processor * work / 2.5, bytes_of_processor / 32)
+
+
+def plan(problem: Conv2d, config: Gemv, target: Target) -> GemvPlan:
     check_choices(config, CHOICES)
     if (reason := why_none(problem, target)) is not None:
         raise Infeasible(reason)
-    q = problem.quantization
     gathers = problem.reduction % 4 != 0
     words = 1 if gathers else math.gcd(16, problem.reduction) // 4
     pieces = ceil_div(problem.reduction, 4 * words)
-    teams = config.threads // config.lanes
-    if config.threads % target.warp_size:
-        raise Infeasible(f"threads={config.threads} leave a warp of {target.warp_size} incomplete")
-    if teams == 0:
-        raise Infeasible(f"threads={config.threads} are fewer than lanes={config.lanes}")
+    teams = _teams(config, target)
     outputs = teams * config.channels * config.pixels
     at_most(outputs, config.threads, "outputs of a block's threads, each with at most one")
-    at_most(config.lanes, max(min(CHOICES["lanes"]), 2 * pieces - 1), f"lanes (a window has {pieces} pieces)")
-    at_most(config.pixels, max(1, 2 * problem.pixels - 1), f"pixels (the problem has {problem.pixels})")
     team_k = teams * config.channels
-    if config.threads > target.warp_size:
-        at_most(team_k, 2 * problem.k - 1, f"output channels of a block (the problem has {problem.k})")
+    _check_useful(problem, config, pieces, team_k, target)
     turns = ceil_div(pieces, config.lanes)
     held = words * (config.channels + config.pixels)
     at_most(held, MOST_WORDS, "registers of a thread for operands")
     k_blocks = ceil_div(problem.k, team_k)
-    blocks = k_blocks * ceil_div(problem.pixels, config.pixels)
-    smem_bytes = 4 * (config.lanes + 1) * (outputs + config.pixels * q.w_zero_point)
+    smem_bytes = 4 * (config.lanes + 1) * (outputs + config.pixels * problem.quantization.w_zero_point)
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    row_bytes = 1 if gathers else 4 * words
-    y_bytes = DATA_TYPES[q.out_type].bytes
-    constants = {
-        "The problem.": problem_constants(problem),
-        "The config.": (
-            Constant("ROWS", config.pixels, "pixels of a thread"),
-            Constant("CHANNELS", config.channels, "output channels of a thread"),
-            Constant("LANES", config.lanes, "threads that share a window"),
-            Constant("THREADS", config.threads),
-        ),
-        "What follows.": (
-            Constant("WORDS", words, "of a piece of a window"),
-            Constant("PIECES", pieces),
-            Constant("OUTPUTS", outputs, "of a block"),
-            Constant("K_BLOCKS", k_blocks, "blocks that share pixels"),
-            Constant("SMEM_BYTES", smem_bytes),
-            *fold_constants(problem),
-        ),
-    }
-    return Plan(
+    return GemvPlan(
         problem=problem,
         config=config,
         target=target,
-        page="conv2d/gemv.j2",
-        constants=constants,
-        launches=(*fold_launches(problem), Launch("conv2d_gemv", (blocks, 1, 1), config.threads, smem_bytes)),
-        fields=argument_fields(problem),
-        alignment={"x": row_bytes, "w": row_bytes, "y": y_bytes}
-        | ({} if q.residual == "none" else {"residual": DATA_TYPES[q.residual].bytes}),
-        aliases=aliases(problem),
-        roles={"gathers": gathers, "unroll": max(1, min(turns, MOST_WORDS // held))},
+        gathers=gathers,
+        words=words,
+        pieces=pieces,
+        turns=turns,
+        unroll=max(1, min(turns, MOST_WORDS // held)),
+        outputs=outputs,
+        k_blocks=k_blocks,
+        blocks=k_blocks * ceil_div(problem.pixels, config.pixels),
+        smem_bytes=smem_bytes,
     )
 
 
-def cost(plan: Plan) -> float:
-    """About how long the launch takes, in clocks of a multiprocessor: once there and back, and what the lanes do."""
-    config, problem, target = plan.config, plan.problem, plan.target
-    assert isinstance(config, Gemv)
-    assert isinstance(problem, Conv2d)
-    constant = {c.name: c.value for c in plan.constants["What follows."]}
-    turns, words = ceil_div(constant["PIECES"], config.lanes), constant["WORDS"]
-    loads = config.channels + config.pixels
-    work = turns * (loads * (14 if plan.roles["gathers"] else 2) + config.channels * config.pixels * words * 1.2 + 3)
-    work += config.channels * config.pixels * 2 + 2 * config.lanes + 60
-    warps = ceil_div(config.threads, target.warp_size) * plan.main.grid[0]
-    if target.vendor == "cpu":  # one thread after the other
-        return warps * target.warp_size * work / 40
-    of_processor = ceil_div(warps, target.processors)
-    waits = ceil_div(turns, plan.roles["unroll"]) * 700
-    bytes_of_processor = of_processor * target.warp_size * turns * loads * words * 4
-    return 2500 + waits + work + max(of_processor * work / 2.5, bytes_of_processor / 32)
+def _teams(config: Gemv, target: Target) -> int:
+    """How many teams of `lanes` threads a block has; raises Infeasible where its threads leave a warp incomplete."""
+    if config.threads % target.warp_size:
+        raise Infeasible(f"threads={config.threads} leave a warp of {target.warp_size} incomplete")
+    teams = config.threads // config.lanes
+    if teams == 0:
+        raise Infeasible(f"threads={config.threads} are fewer than lanes={config.lanes}")
+    return teams
+
+
+def _check_useful(problem: Conv2d, config: Gemv, pieces: int, team_k: int, target: Target) -> None:
+    """Refuses blocks most of whose lanes, pixels or channels the problem does not have."""
+    at_most(config.lanes, max(min(CHOICES["lanes"]), 2 * pieces - 1), f"lanes (a window has {pieces} pieces)")
+    at_most(config.pixels, max(1, 2 * problem.pixels - 1), f"pixels (the problem has {problem.pixels})")
+    if config.threads > target.warp_size:
+        at_most(team_k, 2 * problem.k - 1, f"output channels of a block (the problem has {problem.k})")
+
+
+FAMILY = Family(("conv2d",), Gemv, CHOICES, plan, why_none=why_none, likely=LIKELY)
