@@ -52,15 +52,8 @@ FAMILIES: dict[str, Family] = {
     "simt": simt.FAMILY,
     "mma": Family(("conv2d",), mma_space.Mma, mma_space.CHOICES, mma.plan, mma_space.configs, likely=mma_space.LIKELY),
     "depthwise": depthwise.FAMILY,
-    "direct": Family(
-        ("conv2d",),
-        direct.Direct,
-        direct.CHOICES,
-        direct.plan,
-        why_none=direct.why_none,
-        likely=direct.LIKELY,
-    ),
-    "stem": Family(("conv2d",), stem.Stem, stem.CHOICES, stem.plan, why_none=stem.why_none, likely=stem.LIKELY),
+    "direct": direct.FAMILY,
+    "stem": stem.FAMILY,
     "gemv": gemv.FAMILY,
     "fused": Family(
         ("conv2d_conv2d",),
@@ -106,8 +99,6 @@ FAMILIES: dict[str, Family] = {
 
 COSTS: dict[str, Callable[[Any], float]] = {
     "mma": mma.cost,
-    "direct": direct.cost,
-    "stem": stem.cost,
     "fused": fused.cost,
     "block": fused.cost,
     "apart": lambda made: apart.cost(made, cost),

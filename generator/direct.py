@@ -9,27 +9,18 @@ from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convolution import (
-    aliases,
-    argument_fields,
-    fold_constants,
-    fold_launches,
-    input_span,
-    pads_with_zero_point,
-    problem_constants,
-    spread_launch,
-)
+from qconv.generator.convolution import input_span, pads_with_zero_point
+from qconv.generator.family import Family
 from qconv.generator.measure import launched, of_activation
-from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
-from qconv.generator.plan import Untyped as Plan
+from qconv.generator.plan import Config, Constant, at_most, ceil_div, check_choices
 from qconv.generator.tiles import (
-    BATCH_SAYS,
-    RESIDENTS_SAYS,
+    TiledPlan,
+    TiledRoles,
     check_residents,
-    fragments,
     instruction_of,
-    matrix_roles,
+    size_constants,
     tiles_of,
+    warp_constants,
 )
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -75,111 +66,145 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     return None
 
 
-def plan(problem: Conv2d, config: Direct, target: Target) -> Plan:
-    check_choices(config, CHOICES)
-    if (reason := why_none(problem, target)) is not None:
-        raise Infeasible(reason)
-    q, c_group, instruction = problem.quantization, problem.c_group, instruction_of(target)
-    assert instruction is not None
-    slab_c = max(16, c_group)
-    slab_k = slab_c // c_group * problem.k_group
-    if slab_k % 8:
-        raise Infeasible(f"{slab_c} input channels have {slab_k} output channels, no multiple of 8")
-    at_most(slab_k, MOST_SLAB_K, f"output channels of {slab_c} input channels")
-    chunks, taps = slab_c // 16, problem.r * problem.s
-    steps, atoms = ceil_div(taps * chunks, 2), slab_k // 8
-    at_most(2 * steps * atoms, MOST_FILTER_WORDS, "registers of a lane for filters")
-    slabs = ceil_div(problem.c, slab_c)
-    tiles = tiles_of(problem, config, CHOICES, slab_k, slabs, target)
-    in_rows, in_columns = input_span(problem, config.tile_h, config.tile_w)
-    y_bytes = DATA_TYPES[q.out_type].bytes
-    plane = (in_rows * in_columns + 6) // 8 * 8 + 1
-    smem_bytes = 2 * config.slabs * slab_c * plane
-    smem_bytes += config.tile_h * config.tile_w * (config.slabs * slab_k * y_bytes + 16)
-    smem_bytes = ceil_div(smem_bytes, 16) * 16
-    words_held = 2 * steps * atoms + config.batch * 4 * atoms * (1 + q.w_zero_point) + 40
-    check_residents(config.residents, tiles.threads, smem_bytes, words_held, target)
-    x_bytes = math.gcd(16, problem.c)
-    vector_k = math.gcd(16 // y_bytes, math.gcd(problem.k, slab_k))
-
-    words = slabs * steps * atoms * 64
-    alignment = {"x": x_bytes, "w": 1, "y": vector_k * y_bytes}
-    if q.residual != "none":
-        alignment["residual"] = DATA_TYPES[q.residual].bytes
-    constants = {
-        "The problem.": problem_constants(problem, filter_rows=True),
-        "The config.": (
-            Constant("TILE_H", config.tile_h, "output rows of a block"),
-            Constant("TILE_W", config.tile_w, "output columns of a block"),
-            Constant("SLABS", config.slabs, "of channels, of a block"),
-            Constant("WARPS", config.warps),
-            Constant("BATCH", config.batch, BATCH_SAYS),
-            Constant("RESIDENTS", config.residents, RESIDENTS_SAYS),
-        ),
-        "What follows.": (
-            Constant("WARP_SIZE", target.warp_size),
-            Constant("THREADS", tiles.threads),
-            Constant("TAPS", taps, "of a filter"),
-            Constant("CHUNKS", chunks, "of 16 input channels in a slab"),
-            *tiles.slab_constants,
-            Constant("STEPS", steps, "along the reduction"),
-            Constant("ATOMS", atoms, "instructions that a step takes"),
-            *tiles.constants,
-            Constant("X_BYTES", x_bytes, "one copy of x"),
-            Constant("VECTOR_K", vector_k, "channels that are written at once"),
-            *_copies_in_flight(target, in_rows * in_columns * config.slabs * slab_c // x_bytes, tiles.threads),
-            Constant("SMEM_BYTES", smem_bytes),
-            *fold_constants(problem),
-        ),
-    }
-    main = Launch("conv2d_direct", (tiles.places, 1, 1), tiles.threads, smem_bytes)
-    fills = pads_with_zero_point(problem)
-    return Plan(
-        problem=problem,
-        config=config,
-        target=target,
-        page="conv2d/direct.j2",
-        constants=constants,
-        launches=(*fold_launches(problem), spread_launch(words), main),
-        fields=argument_fields(problem, (fragments(words),)),
-        alignment=alignment,
-        aliases=aliases(problem),
-        roles={"fills": fills, **matrix_roles(problem, instruction, target)},
-        wants=("warp", "copies", "matrices", *(("fill",) if fills else ())),
-    )
-
-
-def _copies_in_flight(target: Target, pieces: int, threads: int) -> tuple[Constant, ...]:
-    """The CPU device keeps a thread's copies in a queue."""
-    if target.vendor != "cpu":
-        return ()
-    return (Constant("COPIES_IN_FLIGHT", ceil_div(pieces, threads), "of a thread"),)
-
-
-# Of the clocks counted here an H200 took so much, of 15 kernels: more overlaps than is told apart.
+# The part of the clocks counted here that an H200 took, over 15 kernels: more overlaps than the model tells apart.
 FITTED = 0.79
 
 
-def cost(plan: Plan) -> float:
-    """About how long the launch takes, in clocks of a multiprocessor."""
-    config, problem, target = plan.config, plan.problem, plan.target
-    assert isinstance(config, Direct)
-    assert isinstance(problem, Conv2d)
-    constant = {c.name: c.value for c in plan.constants["What follows."]}
+@dataclass(frozen=True, kw_only=True)
+class DirectRoles(TiledRoles):
+    fills: bool
+
+
+@dataclass(frozen=True)
+class DirectPlan(TiledPlan):
+    page: ClassVar[str] = "conv2d/direct.j2"
+
+    config: Direct
+    chunks: int  # of 16 input channels in a slab
+    in_bytes: int  # of a tile
+    x_bytes: int  # one copy of x
+    vector_k: int  # channels that are written at once
+
+    @property
+    def taps(self) -> int:
+        return self.problem.r * self.problem.s
+
+    @property
+    def pieces(self) -> int:
+        """Copies of a tile's input."""
+        return self.in_bytes // self.x_bytes
+
+    @property
+    def fills(self) -> bool:
+        """Whether padding is written by the kernel: a copy fills with zeros alone."""
+        return pads_with_zero_point(self.problem)
+
+    @property
+    def alignment(self) -> dict[str, int]:
+        return self._aligned(self.x_bytes, self.vector_k * DATA_TYPES[self.problem.quantization.out_type].bytes)
+
+    @property
+    def roles(self) -> DirectRoles:
+        return DirectRoles(
+            instruction=self.instruction, spelled=self.spelled, operation=self.operation, fills=self.fills
+        )
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return ("warp", "copies", "matrices", *(("fill",) if self.fills else ()))
+
+    @property
+    def _config_constants(self) -> tuple[Constant, ...]:
+        slabs = Constant("SLABS", self.config.slabs, "of channels, of a block")
+        return (*size_constants(self.config), slabs, *warp_constants(self.config))
+
+    @property
+    def _own_constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("TAPS", self.taps, "of a filter"),
+            Constant("CHUNKS", self.chunks, "of 16 input channels in a slab"),
+            *self.tiles.slab_constants,
+            Constant("STEPS", self.steps, "along the reduction"),
+            Constant("ATOMS", self.atoms, "instructions that a step takes"),
+            *self.tiles.constants,
+            Constant("X_BYTES", self.x_bytes, "one copy of x"),
+            Constant("VECTOR_K", self.vector_k, "channels that are written at once"),
+            *self._copies_in_flight,
+        )
+
+    @property
+    def _copies_in_flight(self) -> tuple[Constant, ...]:
+        """The CPU device keeps a thread's copies in a queue."""
+        if self.target.vendor != "cpu":
+            return ()
+        return (Constant("COPIES_IN_FLIGHT", ceil_div(self.pieces, self.tiles.threads), "of a thread"),)
+
+    def cost(self) -> float:
+        config, problem, tiles, steps, atoms = self.config, self.problem, self.tiles, self.steps, self.atoms
+        sixteens = ceil_div(config.tile_h * config.tile_w, 16) * config.slabs
+        sums = 1 + problem.quantization.w_zero_point
+        # Instructions of warps: copies, then for 16 pixels of a slab loads, products and the epilogue.
+        of_output = 6 + of_activation(problem)
+        of_sixteen = steps * (3 + 2.5 * atoms * sums) + atoms * 4 * of_output + 30
+        work = self.pieces / 32 * 14 + sixteens * of_sixteen
+        if self.target.vendor == "cpu":  # one thread after the other
+            return tiles.count * work * 32 / 64
+        held = tiles.resident
+        # So few instructions a clock as the warps allow: each waits for its own.
+        at_a_time = min(2.5, held * tiles.threads / 32 * (1 + config.batch) / 24)
+        step = max(held * work / at_a_time, held * self.in_bytes / 24)
+        return launched(problem, self.target, FITTED * (tiles.turns * (step + 250) + 3000 + 3 * steps * atoms))
+
+
+def plan(problem: Conv2d, config: Direct, target: Target) -> DirectPlan:
+    check_choices(config, CHOICES)
+    if (reason := why_none(problem, target)) is not None:
+        raise Infeasible(reason)
+    instruction = instruction_of(target)
+    assert instruction is not None
+    slab_c, slab_k = _slab(problem)
+    chunks = slab_c // 16
+    steps, atoms = ceil_div(problem.r * problem.s * chunks, 2), slab_k // 8
+    filter_words = 2 * steps * atoms
+    at_most(filter_words, MOST_FILTER_WORDS, "registers of a lane for filters")
+    tiles = tiles_of(problem, config, CHOICES, slab_k, ceil_div(problem.c, slab_c), target)
     in_rows, in_columns = input_span(problem, config.tile_h, config.tile_w)
-    slab_c, atoms, steps = 16 * constant["CHUNKS"], constant["ATOMS"], constant["STEPS"]
-    in_bytes = in_rows * in_columns * config.slabs * slab_c
-    pieces = in_bytes // constant["X_BYTES"]
-    sixteens = ceil_div(config.tile_h * config.tile_w, 16) * config.slabs
-    sums = 1 + problem.quantization.w_zero_point
-    # Instructions of warps: copies, then for 16 pixels of a slab loads, products and the epilogue.
-    of_output = 6 + of_activation(problem)
-    of_sixteen = steps * (3 + 2.5 * atoms * sums) + atoms * 4 * of_output + 30
-    work = pieces / 32 * 14 + sixteens * of_sixteen
-    turns, threads = ceil_div(constant["TILES"], plan.main.grid[0]), plan.main.threads
-    if target.vendor == "cpu":  # one thread after the other
-        return constant["TILES"] * work * 32 / 64
-    held = min(config.residents, ceil_div(plan.main.grid[0], target.processors))
-    # So few instructions a clock as the warps allow: each waits for its own.
-    step = max(held * work / min(2.5, held * threads / 32 * (1 + config.batch) / 24), held * in_bytes / 24)
-    return launched(problem, target, FITTED * (turns * (step + 250) + 3000 + 3 * steps * atoms))
+    smem_bytes = _smem_bytes(problem, config, in_rows * in_columns, slab_c, slab_k)
+    words_held = filter_words + config.batch * 4 * atoms * (1 + problem.quantization.w_zero_point) + 40
+    check_residents(config.residents, tiles.threads, smem_bytes, words_held, target)
+    x_bytes = math.gcd(16, problem.c)
+    y_bytes = DATA_TYPES[problem.quantization.out_type].bytes
+    return DirectPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        instruction=instruction,
+        tiles=tiles,
+        steps=steps,
+        smem_bytes=smem_bytes,
+        chunks=chunks,
+        in_bytes=in_rows * in_columns * config.slabs * slab_c,
+        x_bytes=x_bytes,
+        vector_k=math.gcd(16 // y_bytes, math.gcd(problem.k, slab_k)),
+    )
+
+
+def _slab(problem: Conv2d) -> tuple[int, int]:
+    """Input and output channels of the groups that one matrix has the filters of."""
+    slab_c = max(16, problem.c_group)
+    slab_k = slab_c // problem.c_group * problem.k_group
+    if slab_k % 8:
+        raise Infeasible(f"{slab_c} input channels have {slab_k} output channels, no multiple of 8")
+    at_most(slab_k, MOST_SLAB_K, f"output channels of {slab_c} input channels")
+    return slab_c, slab_k
+
+
+def _smem_bytes(problem: Conv2d, config: Direct, in_pixels: int, slab_c: int, slab_k: int) -> int:
+    """The input of two tiles, in planes of 16 channels, and the outputs of one on their way to device memory."""
+    plane = (in_pixels + 6) // 8 * 8 + 1
+    y_bytes = DATA_TYPES[problem.quantization.out_type].bytes
+    outputs = config.tile_h * config.tile_w * (config.slabs * slab_k * y_bytes + 16)
+    return ceil_div(2 * config.slabs * slab_c * plane + outputs, 16) * 16
+
+
+FAMILY = Family(("conv2d",), Direct, CHOICES, plan, why_none=why_none, likely=LIKELY)

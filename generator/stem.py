@@ -8,25 +8,17 @@ from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convolution import (
-    aliases,
-    argument_fields,
-    fold_constants,
-    fold_launches,
-    problem_constants,
-    spread_launch,
-)
+from qconv.generator.family import Family
 from qconv.generator.measure import launched, of_activation
-from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
-from qconv.generator.plan import Untyped as Plan
+from qconv.generator.plan import Config, Constant, at_most, ceil_div, check_choices
 from qconv.generator.tiles import (
-    BATCH_SAYS,
-    RESIDENTS_SAYS,
+    TiledPlan,
+    TiledRoles,
     check_residents,
-    fragments,
     instruction_of,
-    matrix_roles,
+    size_constants,
     tiles_of,
+    warp_constants,
 )
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -77,76 +69,105 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     return None
 
 
-def plan(problem: Conv2d, config: Stem, target: Target) -> Plan:
+# The part of the clocks counted here that an H200 took, over 15 kernels: more overlaps than the model tells apart.
+FITTED = 0.57
+
+
+@dataclass(frozen=True, kw_only=True)
+class StemRoles(TiledRoles):
+    quads: bool
+
+
+@dataclass(frozen=True)
+class StemPlan(TiledPlan):
+    page: ClassVar[str] = "conv2d/stem.j2"
+
+    config: Stem
+    taps_of_word: int  # of a filter row
+    row_words: int  # of a filter row
+    quads: bool  # four pixels of a row are read at once, in whole words
+
+    @property
+    def alignment(self) -> dict[str, int]:
+        lane_k, y_bytes = 2 * self.atoms, DATA_TYPES[self.problem.quantization.out_type].bytes
+        at_once = lane_k * y_bytes if self.problem.k % lane_k == 0 else y_bytes
+        return self._aligned(4 if self.quads else 1, min(16, at_once))
+
+    @property
+    def roles(self) -> StemRoles:
+        return StemRoles(instruction=self.instruction, spelled=self.spelled, operation=self.operation, quads=self.quads)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return ("warp", *(("bytes",) if self.quads else ()))
+
+    @property
+    def _config_constants(self) -> tuple[Constant, ...]:
+        return (
+            *size_constants(self.config),
+            Constant("ATOMS", self.config.atoms, "eights of output channels that a warp has"),
+            Constant("SLABS", self.config.slabs, "of so many channels, of a block"),
+            *warp_constants(self.config),
+        )
+
+    @property
+    def _own_constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("TAPS_OF_WORD", self.taps_of_word, "of a filter row"),
+            Constant("ROW_WORDS", self.row_words, "of a filter row"),
+            Constant("STEPS", self.steps, "of eight words of a filter"),
+            *self.tiles.slab_constants,
+            *self.tiles.constants,
+        )
+
+    def cost(self) -> float:
+        config, problem, tiles, steps = self.config, self.problem, self.tiles, self.steps
+        sums = 1 + problem.quantization.w_zero_point
+        sixteens = config.tile_h * config.tile_w // 16 * config.slabs
+        # Clocks of a partition: a product takes about seven, what else there is counts as instructions.
+        products = sixteens * steps * 7 * config.atoms * sums
+        of_output = 6 + of_activation(problem)
+        instructions: float = sixteens * (steps * (4 + config.atoms * sums) + 4 * config.atoms * of_output + 40)
+        instructions += self.smem_bytes / 2 / 16 / 32 * (24 if self.quads else 160) + config.warps * 30
+        if self.target.vendor == "cpu":  # one thread after the other
+            return tiles.count * (products + instructions) * 32 / 64
+        held = tiles.resident
+        # So few instructions a clock as the warps allow: each waits for its own.
+        at_a_time = min(2.5, held * config.warps * (1 + config.batch) / 16)
+        step = held * max(products / 4, instructions / at_a_time)
+        issued = FITTED * (tiles.turns * (step + 150) + 2500 + 12 * steps * config.atoms)
+        return launched(problem, self.target, issued)
+
+
+def plan(problem: Conv2d, config: Stem, target: Target) -> StemPlan:
     check_choices(config, CHOICES)
     if (reason := why_none(problem, target)) is not None:
         raise Infeasible(reason)
     instruction = instruction_of(target)
     assert instruction is not None
-    q, taps_of_word = problem.quantization, {1: 4, 2: 2}.get(problem.c, 1)
+    taps_of_word = {1: 4, 2: 2}.get(problem.c, 1)
     row_words, steps = _words(problem.r, ceil_div(problem.s, taps_of_word))
-    filter_words = 2 * steps * config.atoms
-    at_most(filter_words, MOST_FILTER_WORDS, "registers of a lane for filters")
-    sums = config.batch * 4 * config.atoms * (1 + q.w_zero_point)
-    at_most(filter_words + sums, MOST_WORDS, "registers of a lane for filters and sums")
+    words_held = _words_held(problem, config, steps)
     slab_k = 8 * config.atoms
-    slabs = ceil_div(problem.k, slab_k)
     if config.atoms > 1:
         at_most(slab_k, 2 * problem.k - 1, f"output channels of a warp (the problem has {problem.k})")
-    tiles = tiles_of(problem, config, CHOICES, slab_k, slabs, target)
+    tiles = tiles_of(problem, config, CHOICES, slab_k, ceil_div(problem.k, slab_k), target)
     quads = problem.w % 4 == 0 and (problem.c > 2 or problem.tap_steps[1] == 1)
     rows, pitch = _input_words(problem, config, (row_words - 1) * taps_of_word * problem.tap_steps[1] + 1, quads)
-    pieces, of_piece = (rows * pitch // 4, problem.c + (problem.c < 3)) if quads else (rows * pitch, 1)
-    carried = ceil_div(pieces, tiles.threads) * of_piece
-    at_most(carried, MOST_CARGO_WORDS, "registers of a thread for the next tile")
+    carried = _words_carried(problem, rows * pitch, quads, tiles.threads)
     smem_bytes = 2 * ceil_div(4 * rows * pitch, 16) * 16
-    check_residents(config.residents, tiles.threads, smem_bytes, filter_words + sums + carried + 40, target)
-
-    words = slabs * steps * config.atoms * 64
-    lane_k, y_bytes = 2 * config.atoms, DATA_TYPES[q.out_type].bytes
-    at_once = lane_k * y_bytes if problem.k % lane_k == 0 else y_bytes
-    alignment = {"x": 4 if quads else 1, "w": 1, "y": min(16, at_once)}
-    if q.residual != "none":
-        alignment["residual"] = DATA_TYPES[q.residual].bytes
-    constants = {
-        "The problem.": problem_constants(problem, filter_rows=True),
-        "The config.": (
-            Constant("TILE_H", config.tile_h, "output rows of a block"),
-            Constant("TILE_W", config.tile_w, "output columns of a block"),
-            Constant("ATOMS", config.atoms, "eights of output channels that a warp has"),
-            Constant("SLABS", config.slabs, "of so many channels, of a block"),
-            Constant("WARPS", config.warps),
-            Constant("BATCH", config.batch, BATCH_SAYS),
-            Constant("RESIDENTS", config.residents, RESIDENTS_SAYS),
-        ),
-        "What follows.": (
-            Constant("WARP_SIZE", target.warp_size),
-            Constant("THREADS", tiles.threads),
-            Constant("TAPS_OF_WORD", taps_of_word, "of a filter row"),
-            Constant("ROW_WORDS", row_words, "of a filter row"),
-            Constant("STEPS", steps, "of eight words of a filter"),
-            *tiles.slab_constants,
-            *tiles.constants,
-            Constant("SMEM_BYTES", smem_bytes),
-            *fold_constants(problem),
-        ),
-    }
-    return Plan(
+    check_residents(config.residents, tiles.threads, smem_bytes, words_held + carried + 40, target)
+    return StemPlan(
         problem=problem,
         config=config,
         target=target,
-        page="conv2d/stem.j2",
-        constants=constants,
-        launches=(
-            *fold_launches(problem),
-            spread_launch(words),
-            Launch("conv2d_stem", (tiles.places, 1, 1), tiles.threads, smem_bytes),
-        ),
-        fields=argument_fields(problem, (fragments(words),)),
-        alignment=alignment,
-        aliases=aliases(problem),
-        roles={"quads": quads, **matrix_roles(problem, instruction, target)},
-        wants=("warp", *(("bytes",) if quads else ())),
+        instruction=instruction,
+        tiles=tiles,
+        steps=steps,
+        smem_bytes=smem_bytes,
+        taps_of_word=taps_of_word,
+        row_words=row_words,
+        quads=quads,
     )
 
 
@@ -165,28 +186,21 @@ def _input_words(problem: Conv2d, config: Stem, filter_columns: int, quads: bool
     return rows, ceil_div(columns + 3, 4) * 4 if quads else columns
 
 
-# Of the clocks counted here an H200 took so much, of 15 kernels: more overlaps than is told apart.
-FITTED = 0.57
+def _words_held(problem: Conv2d, config: Stem, steps: int) -> int:
+    """What a lane keeps of the filters, and its sums; raises Infeasible where that is more than registers hold."""
+    filters = 2 * steps * config.atoms
+    at_most(filters, MOST_FILTER_WORDS, "registers of a lane for filters")
+    sums = config.batch * 4 * config.atoms * (1 + problem.quantization.w_zero_point)
+    at_most(filters + sums, MOST_WORDS, "registers of a lane for filters and sums")
+    return filters + sums
 
 
-def cost(plan: Plan) -> float:
-    """About how long the launch takes, in clocks of a multiprocessor."""
-    config, problem, target = plan.config, plan.problem, plan.target
-    assert isinstance(config, Stem)
-    assert isinstance(problem, Conv2d)
-    constant = {c.name: c.value for c in plan.constants["What follows."]}
-    steps, tiles, places = constant["STEPS"], constant["TILES"], constant["PLACES"]
-    sums = 1 + problem.quantization.w_zero_point
-    sixteens = config.tile_h * config.tile_w // 16 * config.slabs
-    # Clocks of a partition: a product takes about seven, what else there is counts as instructions.
-    products = sixteens * steps * 7 * config.atoms * sums
-    of_output = 6 + of_activation(problem)
-    instructions: float = sixteens * (steps * (4 + config.atoms * sums) + 4 * config.atoms * of_output + 40)
-    instructions += plan.main.smem_bytes / 2 / 16 / 32 * (24 if plan.roles["quads"] else 160) + config.warps * 30
-    if target.vendor == "cpu":  # one thread after the other
-        return tiles * (products + instructions) * 32 / 64
-    turns, held = ceil_div(tiles, places), min(config.residents, ceil_div(places, target.processors))
-    warps = held * config.warps
-    # So few instructions a clock as the warps allow: each waits for its own.
-    step = held * max(products / 4, instructions / min(2.5, warps * (1 + config.batch) / 16))
-    return launched(problem, target, FITTED * (turns * (step + 150) + 2500 + 12 * steps * config.atoms))
+def _words_carried(problem: Conv2d, words: int, quads: bool, threads: int) -> int:
+    """What a thread carries of the next tile, which has so many words; raises Infeasible where that is too much."""
+    pieces, of_piece = (words // 4, problem.c + (problem.c < 3)) if quads else (words, 1)
+    carried = ceil_div(pieces, threads) * of_piece
+    at_most(carried, MOST_CARGO_WORDS, "registers of a thread for the next tile")
+    return carried
+
+
+FAMILY = Family(("conv2d",), Stem, CHOICES, plan, why_none=why_none, likely=LIKELY)

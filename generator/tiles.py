@@ -3,17 +3,26 @@ multiplies some of a tile's sixteens of pixels by one slab of channels, whose fi
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convolution import SPREAD_THREADS
-from qconv.generator.plan import Constant, Field, at_most, ceil_div
+from qconv.generator.convolution import (
+    SPREAD_THREADS,
+    aliases,
+    argument_fields,
+    fold_constants,
+    fold_launches,
+    problem_constants,
+    spread_launch,
+)
+from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, at_most, ceil_div
 from qconv.instruction import MatrixInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-BATCH_SAYS = "sixteens of pixels that a warp has at a time"
 RESIDENTS_SAYS = "blocks that a multiprocessor holds at a time"
 
 
@@ -43,7 +52,13 @@ class Tiles:
     tiles_w: int
     count: int
     places: int
+    resident: int  # blocks that a multiprocessor has at a time, where there are so many
     threads: int
+
+    @property
+    def turns(self) -> int:
+        """Tiles that a block takes, one after the other."""
+        return ceil_div(self.count, self.places)
 
     @property
     def slab_constants(self) -> tuple[Constant, ...]:
@@ -86,7 +101,17 @@ def tiles_of(
     at_most(count, 2**30, "tiles")
     # A block keeps its slabs.
     places = min(count, ceil_div(config.residents * target.processors, slab_tiles) * slab_tiles)
-    return Tiles(slab_k, slabs, slab_tiles, tiles_h, tiles_w, count, places, config.warps * target.warp_size)
+    return Tiles(
+        slab_k=slab_k,
+        slabs=slabs,
+        slab_tiles=slab_tiles,
+        tiles_h=tiles_h,
+        tiles_w=tiles_w,
+        count=count,
+        places=places,
+        resident=min(config.residents, ceil_div(places, target.processors)),
+        threads=config.warps * target.warp_size,
+    )
 
 
 def check_residents(residents: int, threads: int, smem_bytes: int, words: int, target: Target) -> None:
@@ -98,14 +123,99 @@ def check_residents(residents: int, threads: int, smem_bytes: int, words: int, t
         at_most(residents * threads * words, target.registers_per_sm, "registers of all residents, about")
 
 
-def fragments(words: int) -> Field:
-    return Field("fragments", "int*", "workspace", "the filters as a warp's lanes hold them", None, words)
+def size_constants(config: Tiled) -> tuple[Constant, ...]:
+    """The first lines of either config."""
+    return (
+        Constant("TILE_H", config.tile_h, "output rows of a block"),
+        Constant("TILE_W", config.tile_w, "output columns of a block"),
+    )
 
 
-def matrix_roles(problem: Conv2d, instruction: MatrixInstruction, target: Target) -> dict[str, Any]:
-    return {
-        "instruction": instruction,
-        "spelled": instruction.spell(problem.quantization.x_type, problem.quantization.w_type),
-        "operation": f"instruction/{'emulated' if target.vendor == 'cpu' else instruction.name}.j2",
-        "spread_threads": SPREAD_THREADS,
-    }
+def warp_constants(config: Tiled) -> tuple[Constant, ...]:
+    """The last lines of either config."""
+    return (
+        Constant("WARPS", config.warps),
+        Constant("BATCH", config.batch, "sixteens of pixels that a warp has at a time"),
+        Constant("RESIDENTS", config.residents, RESIDENTS_SAYS),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiledRoles(Roles):
+    instruction: MatrixInstruction
+    spelled: str  # the instruction for these types
+    operation: str  # the file that has it as a function
+    spread_threads: int = SPREAD_THREADS
+
+
+@dataclass(frozen=True)
+class TiledPlan(Plan):
+    """A plan of either family; each adds where its tile's input comes from."""
+
+    problem: Conv2d
+    instruction: MatrixInstruction
+    tiles: Tiles
+    steps: int  # along the reduction
+    smem_bytes: int
+
+    @property
+    def atoms(self) -> int:
+        """Instructions that a step takes for the channels of a slab."""
+        return self.tiles.slab_k // 8
+
+    @property
+    def fragment_words(self) -> int:
+        """Words of all filters, as the lanes hold them."""
+        return self.tiles.slabs * self.steps * self.atoms * 64
+
+    @property
+    def spelled(self) -> str:
+        return self.instruction.spell(self.problem.quantization.x_type, self.problem.quantization.w_type)
+
+    @property
+    def operation(self) -> str:
+        return f"instruction/{'emulated' if self.target.vendor == 'cpu' else self.instruction.name}.j2"
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        grid = (self.tiles.places, 1, 1)
+        main = Launch(f"conv2d_{self.config.family}", grid, self.tiles.threads, self.smem_bytes)
+        return (*fold_launches(self.problem), spread_launch(self.fragment_words), main)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        says = "the filters as a warp's lanes hold them"
+        fragments = Field("fragments", "int*", "workspace", says, None, self.fragment_words)
+        return argument_fields(self.problem, (fragments,))
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return aliases(self.problem)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The config.": self._config_constants,
+            "What follows.": (
+                Constant("WARP_SIZE", self.target.warp_size),
+                Constant("THREADS", self.tiles.threads),
+                *self._own_constants,
+                Constant("SMEM_BYTES", self.smem_bytes),
+                *fold_constants(self.problem),
+            ),
+        }
+
+    @property
+    @abstractmethod
+    def _config_constants(self) -> tuple[Constant, ...]: ...
+
+    @property
+    @abstractmethod
+    def _own_constants(self) -> tuple[Constant, ...]:
+        """What follows for this family alone, with the constants of the tiles among it."""
+
+    def _aligned(self, x: int, y: int) -> dict[str, int]:
+        """With weights and a residual that are read element by element."""
+        residual = self.problem.quantization.residual
+        return {"x": x, "w": 1, "y": y} | ({} if residual == "none" else {"residual": DATA_TYPES[residual].bytes})

@@ -11,7 +11,6 @@ from random_special import SHAPES, special_plan, special_problems
 
 from qconv import Conv2d
 from qconv.generator import FAMILIES, Plan
-from qconv.generator.source import roles_of
 from qconv.target import TARGETS
 
 FAST, LONG, CHUNK = 6, 300, 20
@@ -55,7 +54,7 @@ def features(plan: Plan) -> set[tuple[str, Any]]:
         ("residual", q.residual),
         ("zero points", (q.x_zero_point, q.w_zero_point)),
         ("strides", problem.stride),
-        *((name, role) for name, role in roles_of(plan).items() if isinstance(role, bool)),
+        *((name, role) for name, role in vars(plan.roles).items() if isinstance(role, bool)),
     }
 
 

@@ -8,7 +8,7 @@ from test_sanitizers_special import EVERYTHING, FIRST, ROW, plan_of
 from qconv import Conv2d
 from qconv.device import open_device
 from qconv.generator.depthwise import Depthwise
-from qconv.generator.stem import Stem
+from qconv.generator.stem import Stem, StemPlan
 
 
 def test_gemv_of_every_second_pixel_and_several_windows_a_thread() -> None:
@@ -18,7 +18,8 @@ def test_gemv_of_every_second_pixel_and_several_windows_a_thread() -> None:
 
 def test_a_stem_whose_rows_no_words_divide_pads_with_the_zero_point() -> None:
     plan = plan_of(Conv2d(1, 9, 9, 3, 40, 3, 3, pad=1, quantization=EVERYTHING), FIRST)
-    assert not plan.roles["quads"]
+    assert isinstance(plan, StemPlan)
+    assert not plan.quads
     check(plan, open_device(plan.target.name), seed=2)
 
 
