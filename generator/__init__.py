@@ -80,13 +80,7 @@ FAMILIES: dict[str, Family] = {
         lambda problem, config, target: apart.plan(problem, config, target, plan),
         lambda *_: iter(()),
     ),
-    "elementwise": Family(
-        ("quantize", "dequantize", "requantize"),
-        elementwise.Elementwise,
-        elementwise.CHOICES,
-        elementwise.plan,
-        predicts_time=False,
-    ),
+    "elementwise": elementwise.FAMILY,
     "choosing": Family(
         ("choose", "dynamic"),
         choosing.Choosing,
@@ -102,7 +96,6 @@ COSTS: dict[str, Callable[[Any], float]] = {
     "fused": fused.cost,
     "block": fused.cost,
     "apart": lambda made: apart.cost(made, cost),
-    "elementwise": elementwise.cost,
     "choosing": choosing.cost,
 }
 

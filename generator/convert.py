@@ -39,6 +39,11 @@ def argument_fields(problem: Conversion, workspace: tuple[Field, ...] = ()) -> t
     return (*read, *(field(tensor, "") for tensor in problem.outputs), *workspace)
 
 
+def element_bytes(problem: Conversion) -> dict[str, int]:
+    """The size of an element, for each of the caller's arrays."""
+    return {t.name: DATA_TYPES[t.dtype].bytes for t in (*problem.inputs, *problem.outputs)}
+
+
 def dimensions(problem: Conversion) -> tuple[Constant, ...]:
     """The array as the problem sees it. Counts are unsigned: a tile may begin past 2**31."""
     inner = problem.elements if problem.channels == 1 and not problem.block else problem.inner

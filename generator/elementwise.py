@@ -8,9 +8,9 @@ from typing import ClassVar
 from qconv.conversion import Dequantize, Quantize, Requantize
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convert import aliases, argument_fields, dimensions
-from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
-from qconv.generator.plan import Untyped as Plan
+from qconv.generator.convert import aliases, argument_fields, dimensions, element_bytes
+from qconv.generator.family import Family
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.target import Target
 
 MOST_BYTES = 256  # of x that a thread has in flight
@@ -31,22 +31,35 @@ CHOICES: dict[str, tuple[int, ...]] = {
 }
 
 
-def plan(problem: Quantize | Dequantize | Requantize, config: Elementwise, target: Target) -> Plan:
-    check_choices(config, CHOICES)
-    x_bytes, y_bytes = DATA_TYPES[problem.x_type].bytes, DATA_TYPES[problem.out_type].bytes
-    at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
-    at_most(config.vector * config.unroll * max(x_bytes, y_bytes), MOST_BYTES, "bytes a thread has in flight")
-    tile = config.threads * config.vector * config.unroll
-    if config.vector > 1:
-        at_most(tile, max(2 * problem.elements, 2 * 64 * 4), f"elements of a tile (the problem has {problem.elements})")
-    if config.vector == 1 and problem.elements >= 2 * 64 * 4:
-        raise Infeasible("vector=1 loads element by element; only arrays of fewer than 512 need it")
-    return Plan(
-        problem=problem,
-        config=config,
-        target=target,
-        page="convert/elementwise.j2",
-        constants={
+@dataclass(frozen=True)
+class ElementwisePlan(Plan):
+    page: ClassVar[str] = "convert/elementwise.j2"
+
+    problem: Quantize | Dequantize | Requantize
+    config: Elementwise
+    blocks: int
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        return (Launch(self.problem.op, (self.blocks, 1, 1), self.config.threads, 0),)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return argument_fields(self.problem)
+
+    @property
+    def alignment(self) -> dict[str, int]:
+        sizes = element_bytes(self.problem)
+        return sizes | {name: min(16, self.config.vector * sizes[name]) for name in ("x", "y")}
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return aliases(self.problem)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        config, problem = self.config, self.problem
+        return {
             "The problem.": (Constant("ELEMENTS", problem.elements), *dimensions(problem)),
             "The config.": (
                 Constant("THREADS", config.threads),
@@ -57,12 +70,30 @@ def plan(problem: Quantize | Dequantize | Requantize, config: Elementwise, targe
                 Constant("ONE_SCALE", problem.granularity == "tensor", "for the array"),
                 Constant("SHARED_SCALE", _is_shared(problem, config.vector), "by the elements of a vector"),
             ),
-        },
-        launches=(Launch(problem.op, (ceil_div(problem.elements, tile), 1, 1), config.threads, 0),),
-        fields=argument_fields(problem),
-        alignment=alignment(problem, config.vector),
-        aliases=aliases(problem),
-    )
+        }
+
+    def cost(self) -> float:
+        """An order of the configs: bytes in flight hide latency; more than a few vectors a thread, or few blocks, do
+        not."""
+        config = self.config
+        x_bytes, y_bytes = DATA_TYPES[self.problem.x_type].bytes, DATA_TYPES[self.problem.out_type].bytes
+        in_flight = config.vector * config.unroll * x_bytes
+        narrow = config.vector * min(x_bytes, y_bytes)
+        short = max(1.0, 264 / self.blocks)
+        return abs(in_flight - 64) + 4 * max(0, 8 - narrow) + abs(config.threads - 256) / 16 + 20 * (short - 1)
+
+
+def plan(problem: Quantize | Dequantize | Requantize, config: Elementwise, target: Target) -> ElementwisePlan:
+    check_choices(config, CHOICES)
+    x_bytes, y_bytes = DATA_TYPES[problem.x_type].bytes, DATA_TYPES[problem.out_type].bytes
+    at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
+    at_most(config.vector * config.unroll * max(x_bytes, y_bytes), MOST_BYTES, "bytes a thread has in flight")
+    tile = config.threads * config.vector * config.unroll
+    if config.vector > 1:
+        at_most(tile, max(2 * problem.elements, 2 * 64 * 4), f"elements of a tile (the problem has {problem.elements})")
+    if config.vector == 1 and problem.elements >= 2 * 64 * 4:
+        raise Infeasible("vector=1 loads element by element; only arrays of fewer than 512 need it")
+    return ElementwisePlan(problem, config, target, blocks=ceil_div(problem.elements, tile))
 
 
 def _is_shared(problem: Quantize | Dequantize | Requantize, vector: int) -> bool:
@@ -71,17 +102,4 @@ def _is_shared(problem: Quantize | Dequantize | Requantize, vector: int) -> bool
     return problem.channels == 1 or problem.inner % vector == 0
 
 
-def alignment(problem: Quantize | Dequantize | Requantize, vector: int) -> dict[str, int]:
-    sizes = {t.name: DATA_TYPES[t.dtype].bytes for t in (*problem.inputs, *problem.outputs)}
-    return sizes | {name: min(16, vector * sizes[name]) for name in ("x", "y")}
-
-
-def cost(plan: Plan) -> float:
-    """Bytes in flight hide latency; more than a few vectors a thread, or few blocks, do not."""
-    config, problem = plan.config, plan.problem
-    assert isinstance(config, Elementwise)
-    assert isinstance(problem, Quantize | Dequantize | Requantize)
-    in_flight = config.vector * config.unroll * DATA_TYPES[problem.x_type].bytes
-    narrow = config.vector * min(DATA_TYPES[problem.x_type].bytes, DATA_TYPES[problem.out_type].bytes)
-    short = max(1.0, 264 / plan.main.grid[0])
-    return abs(in_flight - 64) + 4 * max(0, 8 - narrow) + abs(config.threads - 256) / 16 + 20 * (short - 1)
+FAMILY = Family(("quantize", "dequantize", "requantize"), Elementwise, CHOICES, plan, predicts_time=False)
