@@ -81,13 +81,7 @@ FAMILIES: dict[str, Family] = {
         lambda *_: iter(()),
     ),
     "elementwise": elementwise.FAMILY,
-    "choosing": Family(
-        ("choose", "dynamic"),
-        choosing.Choosing,
-        choosing.CHOICES,
-        choosing.plan,
-        predicts_time=False,
-    ),
+    "choosing": choosing.FAMILY,
 }
 
 
@@ -96,7 +90,6 @@ COSTS: dict[str, Callable[[Any], float]] = {
     "fused": fused.cost,
     "block": fused.cost,
     "apart": lambda made: apart.cost(made, cost),
-    "choosing": choosing.cost,
 }
 
 

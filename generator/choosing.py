@@ -9,9 +9,9 @@ from qconv.conversion import Choose, Dynamic
 from qconv.conversion.choice import choice_real
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convert import aliases, argument_fields, dimensions
-from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
-from qconv.generator.plan import Untyped as Plan
+from qconv.generator.convert import aliases, argument_fields, dimensions, element_bytes
+from qconv.generator.family import Family
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
 from qconv.target import Target
 
 MOST_BYTES = 256  # of x that a thread has in flight
@@ -37,67 +37,62 @@ CHOICES: dict[str, tuple[int, ...]] = {
 }
 
 
-def plan(problem: Choose, config: Choosing, target: Target) -> Plan:
-    check_choices(config, CHOICES)
-    at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
-    at_most(config.team, config.threads, "threads of a team (a block has no more)")
-    count = problem.outer * problem.inner
-    whole_vectors = problem.channels == 1 or problem.inner % config.vector == 0
-    if not whole_vectors:
-        raise Infeasible(f"vector={config.vector} does not divide inner={problem.inner}, so that rows begin between")
-    if config.vector == 1 and (problem.channels == 1 or problem.inner % 4 == 0) and count >= 4:
-        raise Infeasible("vector=1 loads element by element; only rows that vectors do not divide need it")
-    at_most(
-        config.vector * config.unroll * DATA_TYPES[problem.x_type].bytes, MOST_BYTES, "bytes a thread has in flight"
-    )
-    if config.slices > 1 and config.team < config.threads:
-        raise Infeasible(f"slices={config.slices} with team={config.team}: a slice is looked at by a whole block")
-    step = config.team * config.vector * config.unroll
-    if step > 32 * 4:
-        at_most(step * config.slices, 2 * count, f"elements that a channel's threads load at once (it has {count})")
-    per_slice = ceil_div(count, config.slices * config.vector) * config.vector
-    if (config.slices - 1) * per_slice >= count and config.slices > 1:
-        raise Infeasible(f"slices={config.slices} of {per_slice} elements leave some empty: a channel has {count}")
-    teams = config.threads // config.team
-    real_bytes = 8 if choice_real(problem).ctype == "double" else 4
-    smem_bytes = 2 * real_bytes * config.threads
-    blocks = ceil_div(problem.channels * config.slices, teams)
-    at_most(blocks, MOST_BLOCKS, "blocks along x")
-    look = Launch(f"{problem.op}_look", (blocks, 1, 1), config.threads, smem_bytes)
-    workspace: tuple[Field, ...] = ()
-    if config.slices == 1:
-        launches: tuple[Launch, ...] = (Launch(problem.op, look.grid, config.threads, smem_bytes),)
-    else:
-        finish, grid = ("dynamic_convert", look.grid) if isinstance(problem, Dynamic) else ("choose_finish", None)
-        launches = (look, Launch(finish, grid or (problem.channels, 1, 1), config.threads, smem_bytes))
-        words = 2 * problem.channels * config.slices * real_bytes // 4
-        workspace = (
-            Field(
-                "partials",
-                f"{choice_real(problem).ctype}*",
-                "workspace",
-                "least and largest of each slice",
-                None,
-                words,
-            ),
-        )
-    following: tuple[Constant, ...] = ()
-    if isinstance(problem, Dynamic):
-        held = config.slices == 1 and per_slice <= step
-        following = (
+@dataclass(frozen=True)
+class ChoosingPlan(Plan):
+    page: ClassVar[str] = "convert/choose.j2"
+
+    problem: Choose
+    config: Choosing
+    count: int  # elements of a channel
+    per_slice: int  # elements of a slice; the last may have fewer
+    held: bool  # a thread converts what it has looked at, without loading it again
+    blocks: int
+    smem_bytes: int
+
+    @property
+    def ctype(self) -> str:
+        """What the extremes are found in."""
+        return choice_real(self.problem).ctype
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        op, grid = self.problem.op, (self.blocks, 1, 1)
+        if self.config.slices == 1:
+            return (self._launch(op, grid),)
+        if isinstance(self.problem, Dynamic):
+            return (self._launch(f"{op}_look", grid), self._launch("dynamic_convert", grid))
+        return (self._launch(f"{op}_look", grid), self._launch("choose_finish", (self.problem.channels, 1, 1)))
+
+    def _launch(self, kernel: str, grid: tuple[int, int, int]) -> Launch:
+        return Launch(kernel, grid, self.config.threads, self.smem_bytes)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        if self.config.slices == 1:
+            return argument_fields(self.problem)
+        words = 2 * self.problem.channels * self.config.slices * _real_bytes(self.problem) // 4
+        says = "least and largest of each slice"
+        return argument_fields(self.problem, (Field("partials", f"{self.ctype}*", "workspace", says, None, words),))
+
+    @property
+    def alignment(self) -> dict[str, int]:
+        sizes = element_bytes(self.problem)
+        in_vectors = ("x", "y") if isinstance(self.problem, Dynamic) else ("x",)
+        return sizes | {name: min(16, self.config.vector * sizes[name]) for name in in_vectors}
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return aliases(self.problem)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        config, converts = self.config, isinstance(self.problem, Dynamic)
+        of_conversion = (
             Constant("SHARED_SCALE", True, "by the elements of a vector"),
-            Constant("HELD", held, "a thread converts what it has looked at, without loading it again"),
+            Constant("HELD", self.held, "a thread converts what it has looked at, without loading it again"),
         )
-    return Plan(
-        problem=problem,
-        config=config,
-        target=target,
-        page="convert/choose.j2",
-        constants={
-            "The problem.": (
-                *dimensions(problem),
-                Constant("COUNT", count, "elements of a channel"),
-            ),
+        return {
+            "The problem.": (*dimensions(self.problem), Constant("COUNT", self.count, "elements of a channel")),
             "The config.": (
                 Constant("THREADS", config.threads),
                 Constant("TEAM", config.team, "threads that look at one slice"),
@@ -106,33 +101,73 @@ def plan(problem: Choose, config: Choosing, target: Target) -> Plan:
                 Constant("SLICES", config.slices, "of a channel"),
             ),
             "What follows.": (
-                Constant("TEAMS", teams, "of a block"),
-                *following,
-                Constant("SLICE", per_slice, "elements of a slice; the last may have fewer"),
-                Constant("SMEM_BYTES", smem_bytes),
+                Constant("TEAMS", config.threads // config.team, "of a block"),
+                *(of_conversion if converts else ()),
+                Constant("SLICE", self.per_slice, "elements of a slice; the last may have fewer"),
+                Constant("SMEM_BYTES", self.smem_bytes),
             ),
-        },
-        launches=launches,
-        fields=argument_fields(problem, workspace),
-        alignment={t.name: DATA_TYPES[t.dtype].bytes for t in (*problem.inputs, *problem.outputs)}
-        | {"x": min(16, config.vector * DATA_TYPES[problem.x_type].bytes)}
-        | ({"y": min(16, config.vector * DATA_TYPES[problem.out_type].bytes)} if isinstance(problem, Dynamic) else {}),
-        aliases=aliases(problem),
+        }
+
+    def cost(self) -> float:
+        """An order of the configs: a GPU is about 132 multiprocessors that want 64 bytes in flight a thread and 1024
+        threads each; a second launch costs as much as some megabytes."""
+        config, x_bytes = self.config, DATA_TYPES[self.problem.x_type].bytes
+        per_team = self.count / config.slices / (config.team * config.vector)
+        full = self.problem.channels * config.slices * config.team / (132 * 1024)
+        in_flight = min(64, config.vector * config.unroll * x_bytes)
+        loads = per_team * config.vector / min(1.0, full) / in_flight * max(1.0, full)
+        second = 500 * (config.slices > 1)
+        return loads + (second + config.threads / 256 + abs(config.vector * x_bytes - 16) / 16)
+
+
+def plan(problem: Choose, config: Choosing, target: Target) -> ChoosingPlan:
+    check_choices(config, CHOICES)
+    at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
+    at_most(config.team, config.threads, "threads of a team (a block has no more)")
+    count = problem.outer * problem.inner
+    _check_vectors(problem, config, count)
+    per_slice = _per_slice(config, count)
+    step = config.team * config.vector * config.unroll
+    held = config.slices == 1 and per_slice <= step
+    blocks = ceil_div(problem.channels * config.slices, config.threads // config.team)
+    at_most(blocks, MOST_BLOCKS, "blocks along x")
+    return ChoosingPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        count=count,
+        per_slice=per_slice,
+        held=held,
+        blocks=blocks,
+        smem_bytes=2 * _real_bytes(problem) * config.threads,
     )
 
 
-def cost(plan: Plan) -> float:
-    """A GPU is about 132 multiprocessors that want 64 bytes in flight a thread and 1024 threads each; a second launch
-    costs as much as some megabytes."""
-    config, problem = plan.config, plan.problem
-    assert isinstance(config, Choosing)
-    assert isinstance(problem, Choose)
-    per_team = problem.outer * problem.inner / config.slices / (config.team * config.vector)
-    teams = problem.channels * config.slices
-    busy = min(1.0, teams * config.team / (132 * 1024))
-    in_flight = min(64, config.vector * config.unroll * DATA_TYPES[problem.x_type].bytes)
-    return per_team * config.vector / busy / in_flight * max(1.0, teams * config.team / (132 * 1024)) + (
-        500 * (config.slices > 1)
-        + config.threads / 256
-        + abs(config.vector * DATA_TYPES[problem.x_type].bytes - 16) / 16
-    )
+def _real_bytes(problem: Choose) -> int:
+    return 8 if choice_real(problem).ctype == "double" else 4
+
+
+def _check_vectors(problem: Choose, config: Choosing, count: int) -> None:
+    """Whether vectors divide the rows of a channel, and are as wide as these allow."""
+    if problem.channels != 1 and problem.inner % config.vector:
+        raise Infeasible(f"vector={config.vector} does not divide inner={problem.inner}, so that rows begin between")
+    if config.vector == 1 and (problem.channels == 1 or problem.inner % 4 == 0) and count >= 4:
+        raise Infeasible("vector=1 loads element by element; only rows that vectors do not divide need it")
+    in_flight = config.vector * config.unroll * DATA_TYPES[problem.x_type].bytes
+    at_most(in_flight, MOST_BYTES, "bytes a thread has in flight")
+
+
+def _per_slice(config: Choosing, count: int) -> int:
+    """Elements of a slice; raises Infeasible where a channel has too few for so many slices."""
+    if config.slices > 1 and config.team < config.threads:
+        raise Infeasible(f"slices={config.slices} with team={config.team}: a slice is looked at by a whole block")
+    step = config.team * config.vector * config.unroll
+    if step > 32 * 4:
+        at_most(step * config.slices, 2 * count, f"elements that a channel's threads load at once (it has {count})")
+    per_slice = ceil_div(count, config.slices * config.vector) * config.vector
+    if (config.slices - 1) * per_slice >= count and config.slices > 1:
+        raise Infeasible(f"slices={config.slices} of {per_slice} elements leave some empty: a channel has {count}")
+    return per_slice
+
+
+FAMILY = Family(("choose", "dynamic"), Choosing, CHOICES, plan, predicts_time=False)
