@@ -4,14 +4,15 @@ words."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
 
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
-from qconv.conversion.choice import choice_real, choice_steps
-from qconv.conversion.steps import prepared, steps
+from qconv.conversion.choice import ChoiceStep, choice_real, choice_steps
+from qconv.conversion.steps import Prepared, Real, prepared, steps
 from qconv.dtypes import DATA_TYPES
-from qconv.generator.plan import ROUNDINGS, Constant, Field
+from qconv.generator.plan import ROUNDINGS, Constant, Context, Field
 from qconv.op import Tensor
+from qconv.step import Step
 
 ALIASES = {"x": "X", "y": "Output", "scale": "Scale", "x_scale": "Scale", "y_scale": "Scale"}
 SAYS = {
@@ -57,29 +58,85 @@ def dimensions(problem: Conversion) -> tuple[Constant, ...]:
     return tuple(constants)
 
 
-def context(problem: Conversion) -> dict[str, Any]:
-    """What the pages read beside the plan."""
-    pieces: dict[str, Any] = {"problem": problem, "says": _what_it_computes(problem)}
-    wants: set[str] = set()
-    if not isinstance(problem, Choose) or isinstance(problem, Dynamic):
-        assert isinstance(problem, Quantize | Dequantize | Requantize | Dynamic)
-        pieces |= {"granule": prepared(problem), "steps": steps(problem)}
-        wants |= _wants(pieces["granule"]) | _wants(pieces["steps"])
-        elementwise = problem.quantize if isinstance(problem, Dynamic) else problem
-        scales = [tensor for tensor in elementwise.inputs if tensor.name != "x"]
-        pieces["declared"] = ",\n    ".join(f"[[maybe_unused]] {DATA_TYPES[t.dtype].ctype} {t.name}" for t in scales)
-        pieces["loaded"] = ",\n        ".join(f"tile::load(args.{tensor.name} + index)" for tensor in scales)
-    if isinstance(problem, Choose):
-        pieces |= {"choice": choice_steps(problem), "real": choice_real(problem)}
-        wants |= _wants(pieces["choice"]) | set(pieces["real"].wide)
-        # The element as a real, to be compared.
-        pieces["as_real"], needs = _as_real(problem)
-        wants |= needs
-    return pieces | {"wants": wants}
+@dataclass(frozen=True, kw_only=True)
+class ConversionContext(Context):
+    problem: Conversion
 
 
-def _wants(pieces: Iterable[Any]) -> set[str]:
-    return {want for piece in pieces for want in piece.wants}
+@dataclass(frozen=True, kw_only=True)
+class ElementContext(ConversionContext):
+    """Elements are converted, by scales that are there."""
+
+    granule: tuple[Prepared, ...]  # what is computed once for a scale
+    steps: tuple[Step, ...]
+    declared: str  # the parameters of `prepare`
+    loaded: str  # its arguments, loaded
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceContext(ConversionContext):
+    """Scales are chosen."""
+
+    choice: tuple[ChoiceStep, ...]
+    real: Real
+    as_real: str  # an element as a real, to be compared
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicContext(ElementContext, ChoiceContext):
+    """Both."""
+
+
+def context(problem: Conversion) -> ConversionContext:
+    if not isinstance(problem, Choose):
+        assert isinstance(problem, Quantize | Dequantize | Requantize)
+        return _of_elements(problem)
+    if not isinstance(problem, Dynamic):
+        return _of_choice(problem)
+    elements, choice = _of_elements(problem.quantize), _of_choice(problem)
+    return DynamicContext(
+        says=choice.says,
+        wants=elements.wants | choice.wants,
+        problem=problem,
+        granule=elements.granule,
+        steps=elements.steps,
+        declared=elements.declared,
+        loaded=elements.loaded,
+        choice=choice.choice,
+        real=choice.real,
+        as_real=choice.as_real,
+    )
+
+
+def _of_elements(problem: Quantize | Dequantize | Requantize) -> ElementContext:
+    granule, chosen = prepared(problem), steps(problem)
+    scales = [tensor for tensor in problem.inputs if tensor.name != "x"]
+    return ElementContext(
+        says=_what_it_computes(problem),
+        wants=_wants(granule) | _wants(chosen),
+        problem=problem,
+        granule=granule,
+        steps=chosen,
+        declared=",\n    ".join(f"[[maybe_unused]] {DATA_TYPES[t.dtype].ctype} {t.name}" for t in scales),
+        loaded=",\n        ".join(f"tile::load(args.{tensor.name} + index)" for tensor in scales),
+    )
+
+
+def _of_choice(problem: Choose) -> ChoiceContext:
+    choice, real = choice_steps(problem), choice_real(problem)
+    as_real, needs = _as_real(problem)
+    return ChoiceContext(
+        says=_what_it_computes(problem),
+        wants=_wants(choice) | {*real.wide, *needs},
+        problem=problem,
+        choice=choice,
+        real=real,
+        as_real=as_real,
+    )
+
+
+def _wants(pieces: Iterable[Prepared | Step | ChoiceStep]) -> frozenset[str]:
+    return frozenset(want for piece in pieces for want in piece.wants)
 
 
 def _as_real(problem: Choose) -> tuple[str, set[str]]:

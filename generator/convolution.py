@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,10 @@ from qconv.activation import POLYNOMIALS
 from qconv.dtypes import RANGES
 from qconv.epilogue import packs, packs_from_zero, steps
 from qconv.fused import WORDS, Chain
-from qconv.generator.plan import ROUNDINGS, Constant, Field, Launch, ceil_div
+from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Launch, ceil_div
 from qconv.problem import Conv2d
 from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
-from qconv.step import Argument
+from qconv.step import Argument, Step
 
 FOLD_THREADS = 128
 SPREAD_THREADS = 128
@@ -28,28 +28,44 @@ def aliases(problem: Conv2d) -> dict[str, str]:
     return {"X": q.x_type, "W": q.w_type, "Output": q.out_type, **residual}
 
 
-def context(problem: Conv2d) -> dict[str, Any]:
-    """What the pages and their pieces read beside the plan."""
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionContext(Context):
+    quantization: Quantization
+    layout: str  # the file with the addresses of this layout
+    seen: str  # arguments of `finish`
+    steps: tuple[Step, ...]
+    packs: bool
+    narrowed: tuple[int, int]  # the range that a finished output is clamped to
+    packed: str  # the type whose range packing clamps to
+    epilogue_arguments: list[Argument]
+    polynomials: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainContext(Context):
+    polynomials: dict[str, str]
+
+
+def context(problem: Conv2d) -> ConvolutionContext:
     chosen, from_zero = steps(problem.quantization), packs_from_zero(problem.quantization)
     least, largest = RANGES.get(problem.quantization.out_type, (0, 0))
-    return {
-        "quantization": problem.quantization,
-        "layout": f"layout/{problem.layout}.j2",
-        "seen": _what_finish_sees(problem.quantization),
-        "says": _what_it_computes(problem),
-        "steps": chosen,
-        "packs": packs(problem.quantization),
-        "narrowed": (0, largest) if from_zero else (least, largest),
-        # The type whose range packing clamps to.
-        "packed": "Packed" if from_zero and least else "Output",
-        "epilogue_arguments": [argument for step in chosen for argument in step.arguments],
-        "polynomials": _polynomials(),
-        "wants": {want for step in chosen for want in step.wants},
-    }
+    return ConvolutionContext(
+        says=_what_it_computes(problem),
+        wants=frozenset(want for step in chosen for want in step.wants),
+        quantization=problem.quantization,
+        layout=f"layout/{problem.layout}.j2",
+        seen=_what_finish_sees(problem.quantization),
+        steps=chosen,
+        packs=packs(problem.quantization),
+        narrowed=(0, largest) if from_zero else (least, largest),
+        packed="Packed" if from_zero and least else "Output",
+        epilogue_arguments=[argument for step in chosen for argument in step.arguments],
+        polynomials=_polynomials(),
+    )
 
 
-def context_of_chain(problem: Chain) -> dict[str, Any]:
-    """What the page around several of them reads."""
+def context_of_chain(problem: Chain) -> ChainContext:
+    """For the page around several of them."""
     called = "x"
     for stage, weights in zip(problem.STAGES, problem.packed, strict=True):
         called = f"{stage}({called}, {weights})"
@@ -57,7 +73,7 @@ def context_of_chain(problem: Chain) -> dict[str, Any]:
     between = f"{types} between the {WORDS[len(problem.STAGES)]}, in shared memory"
     text = f"y = {called}; {between}; the math of each is with it"
     lines = textwrap.wrap(text, 106, initial_indent="  ", subsequent_indent="      ")
-    return {"says": lines, "polynomials": _polynomials(), "wants": set()}
+    return ChainContext(says=lines, wants=frozenset(), polynomials=_polynomials())
 
 
 def _what_finish_sees(q: Quantization) -> str:

@@ -111,6 +111,14 @@ class Roles:
     are there. What anything but a page reads is a field of the plan."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a page reads of the problem, by these names, whatever the plan: each op adds its own."""
+
+    says: list[str]  # the math in words
+    wants: frozenset[str]  # what the prelude has to bring
+
+
 @dataclass(frozen=True)
 class Plan(ABC):
     """Each family adds, as fields, the numbers that follow; what is below is made of them when it is asked for, for a

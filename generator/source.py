@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +15,8 @@ from qconv.conversion import Conversion
 from qconv.dtypes import DATA_TYPES
 from qconv.fused import Chain
 from qconv.generator import convert, convolution
-from qconv.generator.plan import Plan
+from qconv.generator.plan import Context, Plan
+from qconv.op import Problem
 from qconv.problem import Conv2d
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
@@ -52,21 +54,19 @@ def render(plan: Plan) -> Source:
     """Of a plan in parts, their sources one after the other: to be read and compared, not to be compiled as one."""
     if plan.parts:
         return _source("\n".join(render(part).text for part in plan.parts), plan)
-    pieces = _pieces(plan)
-    own = {"wants": {*plan.wants, *pieces.pop("wants")}}
-    texts = []
-    for stage in plan.stages.values():
-        of_stage = _pieces(stage)
-        own["wants"] |= of_stage.pop("wants")
-        texts.append(_page(stage, of_stage | {"wants": own["wants"]}))
-    return _source(_page(plan, pieces | own | {"texts": texts}), plan)
+    of_stages = [(stage, _context_of(stage.problem)) for stage in plan.stages.values()]
+    own = _context_of(plan.problem)
+    wants = own.wants.union(plan.wants, *(context.wants for _, context in of_stages))
+    texts = [_page(stage, replace(context, wants=wants)) for stage, context in of_stages]
+    return _source(_page(plan, replace(own, wants=wants), texts), plan)
 
 
 def _source(text: str, plan: Plan) -> Source:
     return Source(text, hashlib.sha256(text.encode()).hexdigest()[:32], SUFFIXES[plan.target.vendor])
 
 
-def _page(plan: Plan, pieces: dict[str, Any]) -> str:
+def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
+    """`texts`: the pages of its stages. What the roles and the context hold, the page reads by the bare names."""
     return (
         _environment()
         .get_template(plan.page)
@@ -79,8 +79,9 @@ def _page(plan: Plan, pieces: dict[str, Any]) -> str:
             dot=f"dot/{plan.target.dot4}.j2",
             sliced=len(plan.each) > 1,
             cpu=plan.target.vendor == "cpu",
+            texts=texts,
             **roles_of(plan),
-            **pieces,
+            **vars(context),
         )
     )
 
@@ -89,9 +90,8 @@ def roles_of(plan: Plan) -> dict[str, Any]:
     return plan.roles if isinstance(plan.roles, dict) else vars(plan.roles)
 
 
-def _pieces(plan: Plan) -> dict[str, Any]:
+def _context_of(problem: Problem) -> Context:
     """What the page reads of the problem."""
-    problem = plan.problem
     if isinstance(problem, Conversion):
         return convert.context(problem)
     if isinstance(problem, Chain):
