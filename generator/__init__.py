@@ -73,13 +73,7 @@ FAMILIES: dict[str, Family] = {
         likely=fused_space.BLOCK_LIKELY,
         structure=fused_space.structure,
     ),
-    "apart": Family(
-        ("conv2d_conv2d", "conv2d_conv2d_conv2d"),
-        apart.Apart,
-        {},
-        lambda problem, config, target: apart.plan(problem, config, target, plan),
-        lambda *_: iter(()),
-    ),
+    "apart": apart.family(lambda problem, config, target: plan(problem, config, target)),
     "elementwise": elementwise.FAMILY,
     "choosing": choosing.FAMILY,
 }
@@ -89,7 +83,6 @@ COSTS: dict[str, Callable[[Any], float]] = {
     "mma": mma.cost,
     "fused": fused.cost,
     "block": fused.cost,
-    "apart": lambda made: apart.cost(made, cost),
 }
 
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from qconv.fused import Chain
-from qconv.generator.plan import Config
-from qconv.generator.plan import Untyped as Plan
+from qconv.generator.family import Family
+from qconv.generator.plan import Config, Constant, Field, Launch, Plan
 from qconv.op import Problem
 from qconv.target import Target
 
@@ -28,28 +29,61 @@ class Apart(Config):
         return f"{self.family} ({self.first}) ({self.second})"
 
 
-def plan(problem: Chain, config: Apart, target: Target, plan_one: Callable[[Problem, Config, Target], Plan]) -> Plan:
+@dataclass(frozen=True)
+class ApartPlan(Plan):
+    """It has no page and no arguments of its own: its parts have."""
+
+    problem: Chain
+    config: Apart
+    first: Plan
+    second: Plan
+
+    @property
+    def parts(self) -> tuple[Plan, ...]:
+        return (self.first, self.second)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        return self.first.launches + self.second.launches
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {}
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return ()
+
+    @property
+    def alignment(self) -> dict[str, int]:
+        first, second, rest = self.first.alignment, self.second.alignment, self.problem.rest
+        weights = dict(zip(self.problem.packed[1:], rest.packed, strict=True))
+        others = {name: second[name] for name in second if name not in ("x", *rest.packed)}
+        ours = {name: second[theirs] for name, theirs in weights.items()}
+        return {"x": first["x"], "w1": first["w"], **ours, **others}
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return {}
+
+    def cost(self) -> float:
+        return sum(part.cost() for part in self.parts)
+
+
+PlanOne = Callable[[Problem, Config, Target], Plan]
+
+
+def plan(problem: Chain, config: Apart, target: Target, plan_one: PlanOne) -> ApartPlan:
     first, second = plan_one(problem.first, config.first, target), plan_one(problem.rest, config.second, target)
-    weights = dict(zip(problem.packed[1:], problem.rest.packed, strict=True))
-    others = {name: second.alignment[name] for name in second.alignment if name not in ("x", *problem.rest.packed)}
-    return Plan(
-        problem=problem,
-        config=config,
-        target=target,
-        page="",
-        constants={},
-        launches=first.launches + second.launches,
-        fields=(),
-        alignment={
-            "x": first.alignment["x"],
-            "w1": first.alignment["w"],
-            **{ours: second.alignment[theirs] for ours, theirs in weights.items()},
-            **others,
-        },
-        aliases={},
-        parts=(first, second),
+    return ApartPlan(problem, config, target, first, second)
+
+
+def family(plan_one: PlanOne) -> Family:
+    """`plan_one`: plans a problem by a config of any family, which the registry alone can."""
+    return Family(
+        ("conv2d_conv2d", "conv2d_conv2d_conv2d"),
+        Apart,
+        {},
+        partial(plan, plan_one=plan_one),
+        lambda *_: iter(()),
     )
-
-
-def cost(plan: Plan, cost_one: Callable[[Plan], float]) -> float:
-    return sum(cost_one(part) for part in plan.parts)

@@ -53,8 +53,8 @@ MUTANTS = (
     Mutant(
         "apart: the cost of the first alone",
         HERE + "apart.py",
-        "return sum(cost_one(part) for part in plan.parts)",
-        "return max(cost_one(part) for part in plan.parts)",
+        "return sum(part.cost() for part in self.parts)",
+        "return max(part.cost() for part in self.parts)",
         "Two kernels take as long as both.",
         (COST,),
     ),
