@@ -4,7 +4,8 @@
     python bench/suite.py --out bench/results/nvidia-h200 --sentence
 
 The first runs every test marked `gpu`, then those made for the sanitizer under each of its tools, and writes
-suite.json. The second runs nothing: it prints what README says of that record and of the templates that changed since.
+suite.json. The second runs nothing: it prints what docs/performance.md says of that record and of the templates that
+changed since.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def is_green(record: Record) -> bool:
 
 
 def sentence(record: Record) -> str:
-    """What README says of the record. It changes with the templates, so that README cannot claim more than was run."""
+    """What docs/performance.md says of the record. It changes with the templates, so the page claims what was run."""
     tests = record["tests"]
     skipped = sum(tests["skipped"].values())
     clean = [name for name, tool in record["sanitizer"].items() if tool["clean"]]
@@ -123,7 +124,7 @@ def sentence(record: Record) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--sentence", action="store_true", help="print what README says of the record, and run nothing")
+    parser.add_argument("--sentence", action="store_true", help="print what the docs say of it, and run nothing")
     parser.add_argument("--tools", default=",".join(TOOLS), metavar="NAMES", help="default: %(default)s")
     parser.add_argument("--workers", type=int, default=1, help="of pytest; more than one needs pytest-xdist")
     parser.add_argument("--commit", help="what the record says it was run on; default: this checkout's HEAD")

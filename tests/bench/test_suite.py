@@ -1,4 +1,4 @@
-"""The record of the GPU tests: how it is read off pytest and the sanitizer, and that README says of it what is so."""
+"""The record of the GPU tests: how it is read off pytest and the sanitizer, and that the docs say of it what is so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import suite
 
 RECORD = Path(__file__).parents[2] / "bench" / "results" / "nvidia-h200" / suite.NAME
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 
 JUNIT = """<testsuites><testsuite>
 <testcase classname="tests.a" name="good"/>
@@ -82,8 +82,8 @@ def test_templates_of_other_vendors_do_not_count() -> None:
     assert not {"prelude/hip.j2", "prelude/cpu.j2", "mma/mfma.j2", "mma/wmma_gfx11.j2"} & set(names)
 
 
-def test_readme_says_what_was_run_and_what_changed_since(record: dict[str, Any]) -> None:
-    """After a change of the templates, run bench/suite.py on the GPU again, or put its --sentence into README: a reader
-    learns what the GPU has not seen yet."""
-    said = " ".join(README.read_text().split())
+def test_the_page_says_what_was_run_and_what_changed_since(record: dict[str, Any]) -> None:
+    """After a change of the templates, run bench/suite.py on the GPU again, or put its --sentence into the page: a
+    reader learns what the GPU has not seen yet."""
+    said = " ".join(PAGE.read_text().split())
     assert suite.sentence(record) in said

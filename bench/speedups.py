@@ -1,0 +1,186 @@
+"""The speed-ups of the committed suites: the picture of README, and the two tables of docs/performance.md.
+
+    python bench/speedups.py            # draws docs/speedups.svg; needs matplotlib: pip install '.[bench]'
+    python bench/speedups.py --table    # prints the tables
+
+Both are made from the JSON under bench/results alone, and the same JSON gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results" / "nvidia-h200"
+PICTURE = ROOT / "docs" / "speedups.svg"
+DEVICE = "NVIDIA H200"
+
+CUTLASS = "CUTLASS's fastest sm80 kernel (published figures)"
+CUDNN = "the faster of cuDNN 9.19's int8 and fp16"
+CUDNN_FP16 = "cuDNN 9.19 fp16"
+TUNED = "the same layers after 24 trials"
+TWO_KERNELS = "this project's fastest separate kernels, tuned as long"
+
+
+def _over_cutlass(row: Row) -> float:
+    return float(row["cutlass_sm80_us"]) / float(row["time_us"])
+
+
+def _field(name: str) -> Callable[[Row], float]:
+    return lambda row: float(row[name])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Many layers against one peer: how many times as fast each of them is."""
+
+    what: str
+    peer: str
+    suites: tuple[str, ...]
+    ratio: Callable[[Row], float]
+    drawn: str = ""  # the name in the picture; empty: in a table only
+    fused: bool = False  # several convolutions in one kernel
+
+    @property
+    def ratios(self) -> list[float]:
+        rows = [row for suite in self.suites for row in _document(suite)["rows"]]
+        return [self.ratio(row) for row in rows]
+
+    @property
+    def mean(self) -> float:
+        return statistics.geometric_mean(self.ratios)
+
+    @property
+    def table_row(self) -> str:
+        links = ", ".join(f"[{suite}](../bench/results/nvidia-h200/{suite}.json)" for suite in self.suites)
+        ratios = self.ratios
+        return f"| {self.what} | {self.peer} | {len(ratios)} | {self.mean:.2f} | {min(ratios):.2f} | {links} |"
+
+
+def _document(suite: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"{suite}.json").read_text())
+    if found["device"]["name"] != DEVICE:
+        raise ValueError(f"{suite}.json was measured on {found['device']['name']}; the picture shows the {DEVICE}")
+    return found
+
+
+def _fused(what: str, drawn: str, *suites: str) -> tuple[Comparison, Comparison]:
+    return (
+        Comparison(what, CUDNN_FP16, suites, _field("over_best_peer"), drawn, fused=True),
+        Comparison(what, TWO_KERNELS, suites, _field("over_apart"), fused=True),
+    )
+
+
+DENSE = "dense layers of ResNet-50, VGG-16, MobileNet and a U-Net, at most 110 trials per layer"
+UNTUNED = "layers of all kinds, N=32, as `lookup` serves them where nobody tuned their networks"
+COMPARISONS = (
+    Comparison(DENSE, CUTLASS, ("dense",), _over_cutlass, "dense layers, over CUTLASS sm80"),
+    Comparison(DENSE, CUDNN, ("dense",), _field("over_best_peer"), "dense layers, over cuDNN int8 and fp16"),
+    Comparison(
+        "all different depthwise, grouped and first layers of 16 networks, N=32, 24 trials",
+        CUDNN_FP16,
+        ("special",),
+        _field("over_best_peer"),
+        "depthwise, grouped, first layers, over cuDNN fp16",
+    ),
+    Comparison(UNTUNED, CUDNN, ("untuned",), _field("over_best_peer"), "untuned layers, over cuDNN int8 and fp16"),
+    Comparison(UNTUNED, TUNED, ("untuned",), _field("now_over_tuned")),
+    *_fused(
+        "depthwise and 1x1, all different pairs of 16 networks, N=32, 20 trials",
+        "depthwise + 1x1 pairs, over cuDNN fp16",
+        "pairs_dw_pw_n32",
+    ),
+    *_fused("the same, N=128", "", "pairs_dw_pw_n128"),
+    *_fused("the same, N=128, 48 trials", "", "pairs_dw_pw_n128_48_trials"),
+    *_fused(
+        "3x3 and 1x1, all different pairs, N=32, 12 trials",
+        "3x3 + 1x1 pairs, over cuDNN fp16",
+        "pairs_dense_pw_n32",
+        "pairs_dense_pw_n32_rest",
+    ),
+    *_fused("the same, N=128, 27 of the 32", "", "pairs_dense_pw_n128"),
+    *_fused(
+        "inverted residuals of MobileNetV2 and V3, N=32, 12 trials",
+        "inverted residuals, over cuDNN fp16",
+        "blocks_n32",
+    ),
+    *_fused("seven of them, N=1", "", "blocks_n1"),
+)
+DRAWN = tuple(each for each in COMPARISONS if each.drawn)
+
+
+def tables() -> tuple[str, str]:
+    """Single layers, and several convolutions in one kernel."""
+    head = "| what | compared with | rows | geometric mean | least | JSON |\n|---|---|---|---|---|---|"
+    single, fused = ([each.table_row for each in COMPARISONS if each.fused == which] for which in (False, True))
+    return "\n".join([head, *single]), "\n".join([head, *fused])
+
+
+def label(comparison: Comparison) -> str:
+    """The text at a row's right end: the geometric mean of its points."""
+    return f"{comparison.mean:.2f}x"
+
+
+def name(comparison: Comparison) -> str:
+    return f"{len(comparison.ratios)} {comparison.drawn}"
+
+
+def points(at: int) -> str:
+    """The id of a comparison's points in the SVG."""
+    return f"points-{at}"
+
+
+def draw(path: Path) -> None:
+    """One line for each comparison: a point per layer, a bar at the geometric mean."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    # Ids by a fixed salt, text as text, one font: the same rows give the same bytes.
+    settings: Any = {"svg.hashsalt": "qconv", "svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9}
+    with matplotlib.rc_context(settings):
+        from matplotlib import pyplot
+
+        figure, axes = pyplot.subplots(figsize=(9.5, 0.6 + 0.4 * len(DRAWN)), layout="constrained")
+        figure.patch.set_facecolor("white")
+        for at, comparison in enumerate(DRAWN):
+            ratios = comparison.ratios
+            axes.plot(ratios, [at] * len(ratios), "o", gid=points(at), color="tab:blue", alpha=0.35, mew=0, ms=5)
+            axes.plot([comparison.mean], [at], "|", color="black", markersize=15, markeredgewidth=2)
+            axes.text(1.01, at, label(comparison), va="center", transform=axes.get_yaxis_transform())
+        axes.axvline(1, color="tab:red", linewidth=1, zorder=0)
+        axes.set_yticks(range(len(DRAWN)), [name(each) for each in DRAWN])
+        axes.invert_yaxis()
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:g}x"))
+        axes.set_xlabel(f"times as fast, {DEVICE} (right of 1x is faster); bar: geometric mean")
+        axes.grid(axis="x", color="0.9")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Date": None})
+        pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", action="store_true", help="print the tables of docs/performance.md and draw nothing")
+    parser.add_argument("--out", type=Path, default=PICTURE, help="default: %(default)s")
+    options = parser.parse_args()
+    if options.table:
+        print("\n\n".join(tables()))
+        return
+    draw(options.out)
+    print(options.out)
+
+
+if __name__ == "__main__":
+    main()
