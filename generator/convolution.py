@@ -32,7 +32,6 @@ def aliases(problem: Conv2d) -> dict[str, str]:
 class ConvolutionContext(Context):
     quantization: Quantization
     layout: str  # the file with the addresses of this layout
-    seen: str  # arguments of `finish`
     steps: tuple[Step, ...]
     packs: bool
     narrowed: tuple[int, int]  # the range that a finished output is clamped to
@@ -54,7 +53,6 @@ def context(problem: Conv2d) -> ConvolutionContext:
         wants=frozenset(want for step in chosen for want in step.wants),
         quantization=problem.quantization,
         layout=f"layout/{problem.layout}.j2",
-        seen=_what_finish_sees(problem.quantization),
         steps=chosen,
         packs=packs(problem.quantization),
         narrowed=(0, largest) if from_zero else (least, largest),
@@ -74,11 +72,6 @@ def context_of_chain(problem: Chain) -> ChainContext:
     text = f"y = {called}; {between}; the math of each is with it"
     lines = textwrap.wrap(text, 106, initial_indent="  ", subsequent_indent="      ")
     return ChainContext(says=lines, wants=frozenset(), polynomials=_polynomials())
-
-
-def _what_finish_sees(q: Quantization) -> str:
-    """The arguments between the accumulator and the channel."""
-    return "x_sum[i], " * q.w_zero_point + "residual, " * (q.residual != "none")
 
 
 @lru_cache(maxsize=1)

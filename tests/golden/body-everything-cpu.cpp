@@ -193,8 +193,16 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+    int x_sum;  // the sum of its window's inputs
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, int x_sum, const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
+    const int x_sum = inputs.x_sum;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -461,7 +469,9 @@ __device__ __forceinline__ void store(
             Finished finished[VECTOR_N];
 #pragma unroll
             for (int v = 0; v < VECTOR_N; ++v) {
-                finished[v] = finish(acc.product[i][j + v], x_sum[i], channels[v]);
+                Inputs inputs = {acc.product[i][j + v]};
+                inputs.x_sum = x_sum[i];
+                finished[v] = finish(inputs, channels[v]);
             }
             if constexpr (CHANNELS_LAST && K_GROUP % VECTOR_N == 0) {
                 if (k < k_end) write(args.y + output_index(pixel, k), finished);

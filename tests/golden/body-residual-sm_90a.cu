@@ -226,9 +226,16 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+    int residual;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(
-    int acc, int residual, const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
+    const int residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -494,8 +501,9 @@ __device__ __forceinline__ void store(
             Finished finished[VECTOR_N];
 #pragma unroll
             for (int v = 0; v < VECTOR_N; ++v) {
-                const int residual = residuals[i].element[v];
-                finished[v] = finish(acc.product[i][j + v], residual, channels[v]);
+                Inputs inputs = {acc.product[i][j + v]};
+                inputs.residual = residuals[i].element[v];
+                finished[v] = finish(inputs, channels[v]);
             }
             if constexpr (CHANNELS_LAST && K_GROUP % VECTOR_N == 0) {
                 if (k < k_end) write(args.y + output_index(pixel, k), finished);

@@ -203,8 +203,16 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+    int x_sum;  // the sum of its window's inputs
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, int x_sum, const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
+    const int x_sum = inputs.x_sum;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -430,7 +438,9 @@ __device__ __forceinline__ void finish_pixel(
     Finished finished[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) {
-        finished[i] = finish(sums.product[i], sums.x_sum[i], channels[i]);
+        Inputs inputs = {sums.product[i]};
+        inputs.x_sum = sums.x_sum[i];
+        finished[i] = finish(inputs, channels[i]);
     }
     write(args.y + index, finished);
 }

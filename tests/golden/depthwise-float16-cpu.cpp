@@ -197,8 +197,14 @@ __device__ __forceinline__ Channel load_channel(
 
 using Finished = Output;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -394,7 +400,8 @@ __device__ __forceinline__ void finish_pixel(
     Finished finished[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) {
-        finished[i] = finish(sums.product[i], channels[i]);
+        Inputs inputs = {sums.product[i]};
+        finished[i] = finish(inputs, channels[i]);
     }
     write(args.y + index, finished);
 }

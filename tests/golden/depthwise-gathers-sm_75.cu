@@ -224,9 +224,16 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+    int residual;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(
-    int acc, int residual, const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
+    const int residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -460,8 +467,9 @@ __device__ __forceinline__ void finish_pixel(
     Finished finished[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) {
-        const int residual = residuals.element[i];
-        finished[i] = finish(sums.product[i], residual, channels[i]);
+        Inputs inputs = {sums.product[i]};
+        inputs.residual = residuals.element[i];
+        finished[i] = finish(inputs, channels[i]);
     }
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) {

@@ -274,8 +274,16 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+    int x_sum;  // the sum of its window's inputs
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, int x_sum, const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
+    const int x_sum = inputs.x_sum;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -604,7 +612,9 @@ __device__ __forceinline__ void finish_pixels(
 #pragma unroll
         for (int n = 0; n < LANE_K; ++n) {
             const int d = i * 2 + n % 2;
-            finished[n] = finish(sums.product[n / 2][d], sums.x_sum[n / 2][d], channels[n]);
+            Inputs inputs = {sums.product[n / 2][d]};
+            inputs.x_sum = sums.x_sum[n / 2][d];
+            finished[n] = finish(inputs, channels[n]);
         }
         write(first + i * (ROWS_ON * TILE_W + COLUMNS_ON) * Y_PITCH, finished);
     }

@@ -402,8 +402,14 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -683,7 +689,8 @@ __device__ __forceinline__ void finish_pixel(
     Finished finished[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) {
-        finished[i] = finish(sums.product[i], channels[i]);
+        Inputs inputs = {sums.product[i]};
+        finished[i] = finish(inputs, channels[i]);
     }
     sink.put(pixel, k, finished);
 }
@@ -839,8 +846,14 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -1165,8 +1178,8 @@ __device__ __forceinline__ void finish_pixels(
 #pragma unroll
             for (int j = 0; j < LANE_K; ++j) {
                 const int atom = j / LANE_CHANNELS, d = register_of(i, j % LANE_CHANNELS);
-                const int acc = sums.product[n][atom][d];
-                finished[j] = finish(acc, channels[j]);
+                Inputs inputs = {sums.product[n][atom][d]};
+                finished[j] = finish(inputs, channels[j]);
             }
             sink.put(pixel, k, finished);
         }

@@ -312,8 +312,14 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -764,8 +770,8 @@ __device__ __forceinline__ void finish_pixels(
 #pragma unroll
             for (int j = 0; j < LANE_K; ++j) {
                 const int atom = j / LANE_CHANNELS, d = register_of(i, j % LANE_CHANNELS);
-                const int acc = sums.product[n][atom][d];
-                finished[j] = finish(acc, channels[j]);
+                Inputs inputs = {sums.product[n][atom][d]};
+                finished[j] = finish(inputs, channels[j]);
             }
             sink.put(pixel, k, finished);
         }
@@ -897,9 +903,18 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+    int x_sum;  // the sum of its window's inputs
+    int residual;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(
-    int acc, int x_sum, int residual, const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
+    const int x_sum = inputs.x_sum;
+    const int residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -1354,9 +1369,10 @@ __device__ __forceinline__ void finish_pixels(
 #pragma unroll
             for (int j = 0; j < LANE_K; ++j) {
                 const int atom = j / LANE_CHANNELS, d = register_of(i, j % LANE_CHANNELS);
-                const int residual = residuals.element[j];
-                const int acc = sums.product[n][atom][d];
-                finished[j] = finish(acc, sums.x_sum[n][atom][d], residual, channels[j]);
+                Inputs inputs = {sums.product[n][atom][d]};
+                inputs.x_sum = sums.x_sum[n][atom][d];
+                inputs.residual = residuals.element[j];
+                finished[j] = finish(inputs, channels[j]);
             }
             sink.put(pixel, k, finished);
         }

@@ -408,8 +408,14 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -684,7 +690,8 @@ __device__ __forceinline__ void finish_pixel(
     Finished finished[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) {
-        finished[i] = finish(sums.product[i], channels[i]);
+        Inputs inputs = {sums.product[i]};
+        finished[i] = finish(inputs, channels[i]);
     }
     sink.put(pixel, k, finished);
 }
@@ -857,8 +864,14 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -1143,8 +1156,8 @@ __device__ __forceinline__ void finish_pixels(
         Finished finished[LANE_K];
 #pragma unroll
         for (int j = 0; j < LANE_K; ++j) {
-            const int acc = sums.product[j / 2][i * 2 + j % 2];
-            finished[j] = finish(acc, channels[j]);
+            Inputs inputs = {sums.product[j / 2][i * 2 + j % 2]};
+            finished[j] = finish(inputs, channels[j]);
         }
         sink.put(pixel, k, finished);
     }

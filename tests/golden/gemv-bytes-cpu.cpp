@@ -199,9 +199,16 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+    int residual;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(
-    int acc, int residual, const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
+    const int residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -287,7 +294,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     const bool finishes = tile::thread() < OUTPUTS && out_k < K && first_pixel + out_row < PIXELS;
     const Channel channel = load_channel(args, finishes ? out_k : 0);
     const int index = finishes ? (first_pixel + out_row) * K + out_k : 0;
-    const int residual = tile::load(args.residual + index);
+    Inputs inputs = {};
+    inputs.residual = tile::load(args.residual + index);
 
     const X* window[ROWS];
     const W* filter[CHANNELS];
@@ -327,10 +335,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     }
     tile::barrier();
     if (!finishes) return;
-    int sum = 0;
 #pragma unroll
-    for (int i = 0; i < LANES; ++i) sum += shared.product[tile::thread()][i];
-    args.y[index] = narrow(finish(sum, residual, channel));
+    for (int i = 0; i < LANES; ++i) inputs.acc += shared.product[tile::thread()][i];
+    args.y[index] = narrow(finish(inputs, channel));
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:

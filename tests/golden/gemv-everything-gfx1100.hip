@@ -184,8 +184,16 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+    int x_sum;  // the sum of its window's inputs
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, int x_sum, const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
+    const int x_sum = inputs.x_sum;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -264,6 +272,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     const bool finishes = tile::thread() < OUTPUTS && out_k < K && first_pixel + out_row < PIXELS;
     const Channel channel = load_channel(args, finishes ? out_k : 0);
     const int index = finishes ? (first_pixel + out_row) * K + out_k : 0;
+    Inputs inputs = {};
 
     const X* window[ROWS];
     const W* filter[CHANNELS];
@@ -306,13 +315,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     }
     tile::barrier();
     if (!finishes) return;
-    int sum = 0;
-    int window_sum = 0;
 #pragma unroll
-    for (int i = 0; i < LANES; ++i) sum += shared.product[tile::thread()][i];
+    for (int i = 0; i < LANES; ++i) inputs.acc += shared.product[tile::thread()][i];
 #pragma unroll
-    for (int i = 0; i < LANES; ++i) window_sum += shared.x_sum[out_row][i];
-    args.y[index] = narrow(finish(sum, window_sum, channel));
+    for (int i = 0; i < LANES; ++i) inputs.x_sum += shared.x_sum[out_row][i];
+    args.y[index] = narrow(finish(inputs, channel));
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:

@@ -194,8 +194,14 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -272,6 +278,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     const bool finishes = tile::thread() < OUTPUTS && out_k < K && first_pixel + out_row < PIXELS;
     const Channel channel = load_channel(args, finishes ? out_k : 0);
     const int index = finishes ? (first_pixel + out_row) * K + out_k : 0;
+    Inputs inputs = {};
 
     const X* window[ROWS];
     const W* filter[CHANNELS];
@@ -311,8 +318,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     }
     tile::barrier();
     if (!finishes) return;
-    int sum = 0;
 #pragma unroll
-    for (int i = 0; i < LANES; ++i) sum += shared.product[tile::thread()][i];
-    args.y[index] = narrow(finish(sum, channel));
+    for (int i = 0; i < LANES; ++i) inputs.acc += shared.product[tile::thread()][i];
+    args.y[index] = narrow(finish(inputs, channel));
 }

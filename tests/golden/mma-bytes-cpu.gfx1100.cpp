@@ -187,8 +187,14 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -802,11 +808,13 @@ __device__ __forceinline__ int channel_of(int v) {
 }
 
 __device__ __forceinline__ FinishedVector finish_vector(
-    const Sums& sums, const Channels& channels) {
+    const Sums& sums,
+    const Channels& channels) {
     FinishedVector outputs;
 #pragma unroll
     for (int i = 0; i < VECTOR_N; ++i) {
-        outputs.element[i] = finish(sums.product[i], channels.channel[i]);
+        Inputs inputs = {sums.product[i]};
+        outputs.element[i] = finish(inputs, channels.channel[i]);
     }
     return outputs;
 }

@@ -235,9 +235,16 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+    int residual;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(
-    int acc, int residual, const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
+    const int residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -784,11 +791,15 @@ __device__ __forceinline__ ResidualVector residual_at(const Arguments& args, int
 }
 
 __device__ __forceinline__ FinishedVector finish_vector(
-    const Sums& sums, const ResidualVector& residuals, const Channels& channels) {
+    const Sums& sums,
+    const ResidualVector& residuals,
+    const Channels& channels) {
     FinishedVector outputs;
 #pragma unroll
     for (int i = 0; i < VECTOR_N; ++i) {
-        outputs.element[i] = finish(sums.product[i], residuals.element[i], channels.channel[i]);
+        Inputs inputs = {sums.product[i]};
+        inputs.residual = residuals.element[i];
+        outputs.element[i] = finish(inputs, channels.channel[i]);
     }
     return outputs;
 }

@@ -173,8 +173,14 @@ __device__ __forceinline__ Channel load_channel(
 
 using Finished = Output;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -391,7 +397,8 @@ __device__ __forceinline__ void store(
             Finished finished[VECTOR_N];
 #pragma unroll
             for (int v = 0; v < VECTOR_N; ++v) {
-                finished[v] = finish(acc.product[i][j + v], channels[v]);
+                Inputs inputs = {acc.product[i][j + v]};
+                finished[v] = finish(inputs, channels[v]);
             }
             if constexpr (CHANNELS_LAST && K_GROUP % VECTOR_N == 0) {
                 if (k < k_end) write(args.y + output_index(pixel, k), finished);

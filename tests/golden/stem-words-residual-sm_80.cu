@@ -217,9 +217,16 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+    int residual;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(
-    int acc, int residual, const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
+    const int residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -448,8 +455,9 @@ __device__ __forceinline__ void finish_pixels(
 #pragma unroll
         for (int n = 0; n < LANE_K; ++n) {
             const int d = i * 2 + n % 2;
-            const int residual = k + n < K ? tile::load(args.residual + index + n) : 0;
-            finished[n] = finish(sums.product[n / 2][d], residual, channels[n]);
+            Inputs inputs = {sums.product[n / 2][d]};
+            inputs.residual = k + n < K ? tile::load(args.residual + index + n) : 0;
+            finished[n] = finish(inputs, channels[n]);
         }
         if constexpr (K % LANE_K == 0) {
             write(args.y + index, finished);

@@ -203,8 +203,14 @@ __device__ __forceinline__ Channel load_channel(
 // What `narrow` makes an output element of.
 using Finished = float;
 
+// What an output element is made of, beside what is known of its channel.
+struct Inputs {
+    int acc;
+};
+
 // From the accumulator to the output element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Finished finish(int acc, [[maybe_unused]] const Channel& channel) {
+__device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
+    int acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -447,7 +453,8 @@ __device__ __forceinline__ void finish_pixels(
 #pragma unroll
         for (int n = 0; n < LANE_K; ++n) {
             const int d = i * 2 + n % 2;
-            finished[n] = finish(sums.product[n / 2][d], channels[n]);
+            Inputs inputs = {sums.product[n / 2][d]};
+            finished[n] = finish(inputs, channels[n]);
         }
         if constexpr (K % LANE_K == 0) {
             write(args.y + index, finished);
