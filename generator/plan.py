@@ -49,6 +49,11 @@ class Constant(NamedTuple):
     def text(self) -> str:
         return str(self.value).lower()
 
+    @property
+    def declaration(self) -> str:
+        says = f"  // {self.says}" if self.says else ""
+        return f"constexpr {self.ctype} {self.name} = {self.text};{says}"
+
 
 @dataclass(frozen=True)
 class Field:

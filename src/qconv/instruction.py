@@ -31,6 +31,10 @@ class Digit:
     axis: Axis
     stride: int
 
+    def along(self, axis: str) -> int:
+        """How far each count moves along an axis; 0 along the others."""
+        return self.stride if axis == self.axis else 0
+
     def __post_init__(self) -> None:
         if self.size < 2:
             raise ValueError(f"digit size {self.size} along {self.axis!r}: a digit counts to 2 or more; leave it out")

@@ -505,7 +505,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-//   offset[k] = count * x_zero * w_zero - x_zero * sum(w[k])
+//   offset[k] = -x_zero * sum(w[k])
+//               + count * x_zero * w_zero
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
     int partial[FOLD_THREADS];

@@ -160,7 +160,7 @@ __device__ __forceinline__ void wait_for_cluster() {
 struct Inbox {
     unsigned long long state;
 
-    // By one thread, before the blocks meet.
+    // By one thread, before others wait for them or send them.
     __device__ __forceinline__ void expect(int bytes) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(this)) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -177,7 +177,7 @@ struct Inbox {
             "l"(from), "r"(bytes), "r"(shared_address(this))
             : "memory");
     }
-    // By one thread, when all of it is there, before the blocks meet again.
+    // By one thread, when all of the last is there, before others send the next.
     __device__ __forceinline__ void expect_next(int bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
                      "r"(bytes)
@@ -401,6 +401,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // What `narrow` makes an output element of.
 using Finished = float;
+using Packed = Output;
 
 // What an output element is made of, beside what is known of its channel.
 struct Inputs {
@@ -420,7 +421,8 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::round_small(tile::clamp(finished, -128.0f, 127.0f)));
+    constexpr float LEAST = -128.0f, LARGEST = 127.0f;
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -434,7 +436,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
                 const Finished* const four = &finished[i + 4 * j];
-                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+                words.word[j] = tile::pack<Packed>(four[0], four[1], tile::pack<Packed>(four[2], four[3], 0));
             }
             *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
         }
@@ -845,6 +847,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // What `narrow` makes an output element of.
 using Finished = float;
+using Packed = Output;
 
 // What an output element is made of, beside what is known of its channel.
 struct Inputs {
@@ -865,7 +868,8 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::round_small(tile::clamp(finished, -128.0f, 127.0f)));
+    constexpr float LEAST = -128.0f, LARGEST = 127.0f;
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -879,7 +883,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
                 const Finished* const four = &finished[i + 4 * j];
-                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+                words.word[j] = tile::pack<Packed>(four[0], four[1], tile::pack<Packed>(four[2], four[3], 0));
             }
             *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
         }

@@ -148,7 +148,7 @@ struct Copies {
 struct Inbox {
     unsigned long long state;
 
-    // By one thread, before the threads meet.
+    // By one thread, before others wait for them or send them.
     __device__ __forceinline__ void expect(int bytes) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(this)) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -165,18 +165,19 @@ struct Inbox {
             "l"(from), "r"(bytes), "r"(shared_address(this))
             : "memory");
     }
-    // Until all of it is there.
-    __device__ __forceinline__ void wait() {
+    __device__ __forceinline__ void wait() { wait_for_turn(0); }
+    // Until all of it is there; `turn` counts what is expected one after the other.
+    __device__ __forceinline__ void wait_for_turn(int turn) {
         unsigned is_there;
         do {
             asm volatile(
                 "{\n"
                 ".reg .pred p;\n"
-                "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], 0;\n"
+                "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
                 "selp.u32 %0, 1, 0, p;\n"
                 "}"
                 : "=r"(is_there)
-                : "r"(shared_address(this))
+                : "r"(shared_address(this)), "r"(turn % 2)
                 : "memory");
         } while (!is_there);
     }
@@ -333,6 +334,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // What `narrow` makes an output element of.
 using Finished = float;
+using Packed = Output;
 
 // What an output element is made of, beside what is known of its channel.
 struct Inputs {
@@ -352,7 +354,8 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::round_small(tile::clamp(finished, -128.0f, 127.0f)));
+    constexpr float LEAST = -128.0f, LARGEST = 127.0f;
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -366,7 +369,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
                 const Finished* const four = &finished[i + 4 * j];
-                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+                words.word[j] = tile::pack<Packed>(four[0], four[1], tile::pack<Packed>(four[2], four[3], 0));
             }
             *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
         }
@@ -762,6 +765,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // What `narrow` makes an output element of.
 using Finished = float;
+using Packed = Output;
 
 // What an output element is made of, beside what is known of its channel.
 struct Inputs {
@@ -785,7 +789,8 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::round_small(tile::clamp(finished, -128.0f, 127.0f)));
+    constexpr float LEAST = -128.0f, LARGEST = 127.0f;
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -799,7 +804,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
                 const Finished* const four = &finished[i + 4 * j];
-                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+                words.word[j] = tile::pack<Packed>(four[0], four[1], tile::pack<Packed>(four[2], four[3], 0));
             }
             *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
         }

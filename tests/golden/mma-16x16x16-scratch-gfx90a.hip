@@ -261,10 +261,12 @@ __device__ __forceinline__ int place(int row, int low, int chunk) {
     return (row + low) * TILE_K + (chunk ^ (low / (8 / CHUNKS) % CHUNKS)) * 16;
 }
 
-// mfma_i32_16x16x16i8: A is 16 channels, B is 16 pixels, each by 16 bytes of the reduction.
+// mfma_i32_16x16x16i8: A is 16 channels, B is 16 pixels,
+// each by 16 bytes of the reduction.
 [[maybe_unused]] constexpr bool A_SIGNED = true, B_SIGNED = true;
 static_assert(X_SIGNED && W_SIGNED, "the instruction multiplies signed bytes only");
-constexpr int A_REGISTERS = 1, B_REGISTERS = A_REGISTERS, D_REGISTERS = 4;
+constexpr int A_REGISTERS = 1, B_REGISTERS = A_REGISTERS;
+constexpr int D_REGISTERS = 4;
 constexpr int ATOM_ROWS = 16;
 
 // D += A * B, by one wavefront.
@@ -351,8 +353,7 @@ struct Share {
     int pixel_tile, k_tile, k_end, group;
 
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
-    __device__ __forceinline__ Share(unsigned tile, int begin, int end)
-        : tile(tile), begin(begin), end(end) {
+    __device__ __forceinline__ Share(unsigned tile, int begin, int end) : tile(tile), begin(begin), end(end) {
         const unsigned in_group = tile % (TILES_M * TILES_N);
         const unsigned m = in_group / TILES_N, n = in_group % TILES_N;
         group = tile / (TILES_M * TILES_N);
@@ -548,9 +549,8 @@ struct Loader {
     unsigned padding;  // which pieces of x are padding
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a share, and what is known of its channels.
-    __device__ __forceinline__ void fill(
-        Pipeline& pipeline, Known& known, const Share& share) {
+    // The first step of a share.
+    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
         left = share.end - share.begin;
         stage = 0;
         const int begin = share.begin * TILE_K;
@@ -565,6 +565,10 @@ struct Loader {
         tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XPieces::byte()));
         fetch();
         put(pipeline);
+    }
+
+    // What is known of the share's channels.
+    __device__ __forceinline__ void load_known(Known& known, const Share& share) const {
 #pragma unroll
         for (int i = 0; i < (TILE_N + THREADS - 1) / THREADS; ++i) {
             const int n = tile::thread() + i * THREADS;
@@ -574,6 +578,7 @@ struct Loader {
             known.bias[n] = tile::load(args.bias + k);
         }
     }
+
     __device__ __forceinline__ void wait() {}
 
     // Asks for the step behind the one that was put down last.
@@ -677,9 +682,10 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
     [[maybe_unused]] const Share& share, [[maybe_unused]] int n) {
+    const Known& known = shared.known;
     Channel channel;
-    channel.offset = shared.known.offset[n];
-    channel.bias = shared.known.bias[n];
+    channel.offset = known.offset[n];
+    channel.bias = known.bias[n];
     channel.multiplier = args.multiplier;
     return channel;
 }
@@ -751,8 +757,8 @@ __device__ __forceinline__ void write_tile(
         const Channels channels = channels_at(args, shared, share, n);
 #pragma unroll
         for (int i = 0; i < PIXELS_OF_LANE; ++i) {
-            write_vector(args, share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end,
-                         finish_vector(sums_of(acc, i, v), channels));
+            const FinishedVector outputs = finish_vector(sums_of(acc, i, v), channels);
+            write_vector(args, share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end, outputs);
         }
     }
 }
@@ -823,14 +829,15 @@ conv2d_mma(const Arguments args) {
     const unsigned block = tile::block_x(), part = block % SPLIT;
     const Share share(block / SPLIT, first_step(part), first_step(part + 1));
     Loader loader(args);
-    loader.fill(shared.pipeline, shared.known, share);
+    loader.fill(shared.pipeline, share);
+    loader.load_known(shared.known, share);
     Accumulators acc = {};
     accumulate(shared.pipeline, loader, share, acc);
     finish_share(args, shared, share, acc);
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-//   offset[k] = - x_zero * sum(w[k])
+//   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
     int partial[FOLD_THREADS];

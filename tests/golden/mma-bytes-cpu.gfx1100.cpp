@@ -186,6 +186,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // What `narrow` makes an output element of.
 using Finished = float;
+using Packed = Output;
 
 // What an output element is made of, beside what is known of its channel.
 struct Inputs {
@@ -204,7 +205,8 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::round_small(tile::clamp(finished, -128.0f, 127.0f)));
+    constexpr float LEAST = -128.0f, LARGEST = 127.0f;
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -218,7 +220,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
                 const Finished* const four = &finished[i + 4 * j];
-                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+                words.word[j] = tile::pack<Packed>(four[0], four[1], tile::pack<Packed>(four[2], four[3], 0));
             }
             *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
         }
@@ -248,7 +250,8 @@ constexpr int ATOM_ROWS = 16;
 // The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
 // operands that lie elsewhere than the hardware has them give wrong sums.
 static_assert(WARP_SIZE == 32, "the lanes that execute the instruction together");
-static_assert(A_REGISTERS == 4 && B_REGISTERS == 4, "what a lane holds of the factors");
+static_assert(A_REGISTERS == 4, "what a lane holds of A");
+static_assert(B_REGISTERS == 4, "what a lane holds of B");
 static_assert(D_REGISTERS == 8, "what a lane holds of the sums");
 
 namespace emulated {
@@ -446,8 +449,7 @@ struct Share {
     int pixel_tile, k_tile, k_end, group;
 
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
-    __device__ __forceinline__ Share(unsigned tile, int begin, int end)
-        : tile(tile), begin(begin), end(end) {
+    __device__ __forceinline__ Share(unsigned tile, int begin, int end) : tile(tile), begin(begin), end(end) {
         const unsigned in_group = tile % (TILES_M * TILES_N);
         const unsigned m = in_group / TILES_N, n = in_group % TILES_N;
         group = tile / (TILES_M * TILES_N);
@@ -665,9 +667,8 @@ struct Loader {
     Cargo<WPieces> w;
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a share, and what is known of its channels.
-    __device__ __forceinline__ void fill(
-        Pipeline& pipeline, const Share& share) {
+    // The first step of a share.
+    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
         left = share.end - share.begin;
         stage = 0;
         const int begin = share.begin * TILE_K;
@@ -683,6 +684,7 @@ struct Loader {
         fetch();
         put(pipeline);
     }
+
     __device__ __forceinline__ void wait() {}
 
     // Asks for the step behind the one that was put down last.
@@ -841,8 +843,8 @@ __device__ __forceinline__ void write_tile(
         const Channels channels = channels_at(args, shared, share, n);
 #pragma unroll
         for (int i = 0; i < PIXELS_OF_LANE; ++i) {
-            write_vector(args, share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end,
-                         finish_vector(sums_of(acc, i, v), channels));
+            const FinishedVector outputs = finish_vector(sums_of(acc, i, v), channels);
+            write_vector(args, share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end, outputs);
         }
     }
 }

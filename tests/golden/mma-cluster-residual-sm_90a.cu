@@ -209,7 +209,7 @@ __device__ __forceinline__ void wait_for_cluster() {
 struct Inbox {
     unsigned long long state;
 
-    // By one thread, before the blocks meet.
+    // By one thread, before others wait for them or send them.
     __device__ __forceinline__ void expect(int bytes) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(this)) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -217,18 +217,19 @@ struct Inbox {
                      "r"(bytes)
                      : "memory");
     }
-    // Until all of it is there.
-    __device__ __forceinline__ void wait() {
+    __device__ __forceinline__ void wait() { wait_for_turn(0); }
+    // Until all of it is there; `turn` counts what is expected one after the other.
+    __device__ __forceinline__ void wait_for_turn(int turn) {
         unsigned is_there;
         do {
             asm volatile(
                 "{\n"
                 ".reg .pred p;\n"
-                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
                 "selp.u32 %0, 1, 0, p;\n"
                 "}"
                 : "=r"(is_there)
-                : "r"(shared_address(this))
+                : "r"(shared_address(this)), "r"(turn % 2)
                 : "memory");
         } while (!is_there);
     }
@@ -348,6 +349,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // What `narrow` makes an output element of.
 using Finished = float;
+using Packed = Output;
 
 // What an output element is made of, beside what is known of its channel.
 struct Inputs {
@@ -374,7 +376,8 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::round_small(tile::clamp(finished, 0.0f, 255.0f)));
+    constexpr float LEAST = 0.0f, LARGEST = 255.0f;
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -388,7 +391,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
                 const Finished* const four = &finished[i + 4 * j];
-                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+                words.word[j] = tile::pack<Packed>(four[0], four[1], tile::pack<Packed>(four[2], four[3], 0));
             }
             *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
         }
@@ -498,8 +501,7 @@ struct Share {
     int pixel_tile, k_tile, k_end, group;
 
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
-    __device__ __forceinline__ Share(unsigned tile, int begin, int end)
-        : tile(tile), begin(begin), end(end) {
+    __device__ __forceinline__ Share(unsigned tile, int begin, int end) : tile(tile), begin(begin), end(end) {
         const unsigned in_group = tile % (TILES_M * TILES_N);
         const unsigned m = in_group / TILES_N, n = in_group % TILES_N;
         group = tile / (TILES_M * TILES_N);
@@ -667,7 +669,7 @@ struct alignas(16) Known {
 // Brings the tiles of one step after the other to shared memory, by copies that need no registers.
 struct Loader {
     const Arguments& args;
-    const X* const padding;  // what is copied where a window reaches beyond the image
+    const X* const padding = padding_of_thread(args);  // copied where a window reaches beyond the image
     tile::Copies copies;
     XRows rows;
     Tap tap;  // of the thread's column of x
@@ -676,12 +678,10 @@ struct Loader {
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
 
-    __device__ __forceinline__ explicit Loader(const Arguments& args)
-        : args(args), padding(padding_of_thread(args)) {}
+    __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
     // The first steps of a share. The weights come first: they do not depend on the launch before.
-    __device__ __forceinline__ void fill(
-        Pipeline& pipeline, Known& known, const Share& share) {
+    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
         left = share.end - share.begin;
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(share, i);
@@ -700,12 +700,11 @@ struct Loader {
         }
         left -= STAGES - 1;
         stage = STAGES - 1;
-        copy_known(known, share);
     }
 
     // What is known of the channels belongs to the group of the step that is begun next, so that the first
     // products do not wait for it.
-    __device__ __forceinline__ void copy_known(Known& known, const Share& share) {
+    __device__ __forceinline__ void load_known(Known& known, const Share& share) {
 #pragma unroll
         for (int i = 0; i < (TILE_N + THREADS - 1) / THREADS; ++i) {
             const int n = tile::thread() + i * THREADS;
@@ -825,10 +824,11 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
     [[maybe_unused]] const Share& share, [[maybe_unused]] int n) {
+    const Known& known = shared.known;
     Channel channel;
-    channel.offset = shared.known.offset[n];
-    channel.scale = shared.known.scale[n];
-    channel.bias = shared.known.bias[n];
+    channel.offset = known.offset[n];
+    channel.scale = known.scale[n];
+    channel.bias = known.bias[n];
     channel.residual_scale = args.residual_scale;
     channel.residual_zero = args.residual_zero;
     channel.inverse = args.inverse;
@@ -926,8 +926,8 @@ __device__ __forceinline__ void write_tile(
         }
 #pragma unroll
         for (int i = 0; i < PIXELS_OF_LANE; ++i) {
-            write_vector(args, share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end,
-                         finish_vector(sums_of(acc, i, v), residuals[i], channels));
+            const FinishedVector outputs = finish_vector(sums_of(acc, i, v), residuals[i], channels);
+            write_vector(args, share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end, outputs);
         }
     }
 }
@@ -983,9 +983,8 @@ __device__ __forceinline__ void finish_share(
         const int n = channel_of(unit % VECTORS);
         const int pixel = share.pixel_tile + pixel_of(unit / VECTORS);
         const ResidualVector residuals = residual_at(args, pixel, share.k_tile + n, share.k_end);
-        const Channels channels = channels_at(args, shared, share, n);
-        write_vector(args, pixel, share.k_tile + n, share.k_end,
-                     finish_vector(sums, residuals, channels));
+        const FinishedVector outputs = finish_vector(sums, residuals, channels_at(args, shared, share, n));
+        write_vector(args, pixel, share.k_tile + n, share.k_end, outputs);
     }
 }
 
@@ -1041,14 +1040,15 @@ conv2d_mma(const Arguments args) {
     const Share share(block / SPLIT, first_step(part), first_step(part + 1));
     open_inbox(shared);
     Loader loader(args);
-    loader.fill(shared.pipeline, shared.known, share);
+    loader.fill(shared.pipeline, share);
+    loader.load_known(shared.known, share);
     Accumulators acc = {};
     accumulate(shared.pipeline, loader, share, acc);
     finish_share(args, shared, share, acc);
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-//   offset[k] = - x_zero * sum(w[k])
+//   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
     int partial[FOLD_THREADS];

@@ -221,6 +221,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // What `narrow` makes an output element of.
 using Finished = float;
+using Packed = Output;
 
 // What an output element is made of, beside what is known of its channel.
 struct Inputs {
@@ -244,7 +245,8 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::round_small(tile::clamp(finished, 0.0f, 255.0f)));
+    constexpr float LEAST = 0.0f, LARGEST = 255.0f;
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -258,7 +260,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
                 const Finished* const four = &finished[i + 4 * j];
-                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+                words.word[j] = tile::pack<Packed>(four[0], four[1], tile::pack<Packed>(four[2], four[3], 0));
             }
             *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
         }
@@ -382,8 +384,7 @@ struct Share {
     int pixel_tile, k_tile, k_end, group;
 
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
-    __device__ __forceinline__ Share(unsigned tile, int begin, int end)
-        : tile(tile), begin(begin), end(end) {
+    __device__ __forceinline__ Share(unsigned tile, int begin, int end) : tile(tile), begin(begin), end(end) {
         const unsigned in_group = tile % (TILES_M * TILES_N);
         const unsigned m = in_group / TILES_N, n = in_group % TILES_N;
         group = tile / (TILES_M * TILES_N);
@@ -571,9 +572,8 @@ struct Loader {
     unsigned padding;  // which pieces of x are padding
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a share, and what is known of its channels.
-    __device__ __forceinline__ void fill(
-        Pipeline& pipeline, Known& known, const Share& share) {
+    // The first step of a share.
+    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
         left = share.end - share.begin;
         stage = 0;
         const int begin = share.begin * TILE_K;
@@ -588,6 +588,10 @@ struct Loader {
         tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XPieces::byte()));
         fetch();
         put(pipeline);
+    }
+
+    // What is known of the share's channels.
+    __device__ __forceinline__ void load_known(Known& known, const Share& share) const {
 #pragma unroll
         for (int i = 0; i < (TILE_N + THREADS - 1) / THREADS; ++i) {
             const int n = tile::thread() + i * THREADS;
@@ -598,6 +602,7 @@ struct Loader {
             known.multiplier[n] = tile::load(args.multiplier + k);
         }
     }
+
     __device__ __forceinline__ void wait() {}
 
     // Asks for the step behind the one that was put down last.
@@ -707,10 +712,11 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
     [[maybe_unused]] const Share& share, [[maybe_unused]] int n) {
+    const Known& known = shared.known;
     Channel channel;
-    channel.offset = shared.known.offset[n];
-    channel.w_zero = shared.known.w_zero[n];
-    channel.multiplier = shared.known.multiplier[n];
+    channel.offset = known.offset[n];
+    channel.w_zero = known.w_zero[n];
+    channel.multiplier = known.multiplier[n];
     channel.top = args.top;
     channel.y_zero = args.y_zero;
     return channel;
@@ -785,8 +791,8 @@ __device__ __forceinline__ void write_tile(
         const Channels channels = channels_at(args, shared, share, n);
 #pragma unroll
         for (int i = 0; i < PIXELS_OF_LANE; ++i) {
-            write_vector(args, share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end,
-                         finish_vector(sums_of(acc, i, v), channels));
+            const FinishedVector outputs = finish_vector(sums_of(acc, i, v), channels);
+            write_vector(args, share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end, outputs);
         }
     }
 }
@@ -826,14 +832,17 @@ conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     const Share share(tile::block_x(), 0, STEPS);
     Loader loader(args);
-    loader.fill(shared.pipeline, shared.known, share);
+    loader.fill(shared.pipeline, share);
+    loader.load_known(shared.known, share);
     Accumulators acc = {};
     accumulate(shared.pipeline, loader, share, acc);
     finish_share(args, shared, share, acc);
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-//   offset[k] = bias[k] + count * x_zero * w_zero - x_zero * sum(w[k])
+//   offset[k] = -x_zero * sum(w[k])
+//               + count * x_zero * w_zero
+//               + bias[k]
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
     int partial[FOLD_THREADS];

@@ -255,6 +255,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // What `narrow` makes an output element of.
 using Finished = float;
+using Packed = Output;
 
 // What an output element is made of, beside what is known of its channel.
 struct Inputs {
@@ -275,7 +276,8 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::round_small(tile::clamp(finished, -128.0f, 127.0f)));
+    constexpr float LEAST = -128.0f, LARGEST = 127.0f;
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -289,7 +291,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
                 const Finished* const four = &finished[i + 4 * j];
-                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+                words.word[j] = tile::pack<Packed>(four[0], four[1], tile::pack<Packed>(four[2], four[3], 0));
             }
             *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
         }
@@ -556,12 +558,10 @@ struct Loader {
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
 
-    __device__ __forceinline__ explicit Loader(const Arguments& args)
-        : args(args) {}
+    __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
     // The first steps of a share. The weights come first: they do not depend on the launch before.
-    __device__ __forceinline__ void fill(
-        Pipeline& pipeline, Known& known, const Share& share) {
+    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
         left = share.end - share.begin;
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(share, i);
@@ -580,12 +580,11 @@ struct Loader {
         }
         left -= STAGES - 1;
         stage = STAGES - 1;
-        copy_known(known, share);
     }
 
     // What is known of the channels belongs to the group of the step that is begun next, so that the first
     // products do not wait for it.
-    __device__ __forceinline__ void copy_known(Known& known, const Share& share) {
+    __device__ __forceinline__ void load_known(Known& known, const Share& share) {
 #pragma unroll
         for (int i = 0; i < (TILE_N + THREADS - 1) / THREADS; ++i) {
             const int n = tile::thread() + i * THREADS;
@@ -681,7 +680,7 @@ struct Sums {
 struct Staged { alignas(16) unsigned char row[TILE_M][TILE_N * sizeof(Output) + 16]; };
 
 struct Shared {
-    Known known[2];
+    Known known[2];  // for this tile and the next
     Staged staged;
     union alignas(16) {
         Pipeline pipeline;
@@ -692,9 +691,10 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
     [[maybe_unused]] const Share& share, [[maybe_unused]] int n) {
+    const Known& known = shared.known[share.turn % 2];
     Channel channel;
-    channel.offset = shared.known[share.turn % 2].offset[n];
-    channel.multiplier = shared.known[share.turn % 2].multiplier[n];
+    channel.offset = known.offset[n];
+    channel.multiplier = known.multiplier[n];
     return channel;
 }
 
@@ -767,8 +767,7 @@ __device__ __forceinline__ void write_tile(
 #pragma unroll
         for (int i = 0; i < PIXELS_OF_LANE; ++i) {
             unsigned char* const to = shared.staged.row[pixel_of(i)] + n * sizeof(Output);
-            const FinishedVector outputs =
-                finish_vector(sums_of(acc, i, v), channels);
+            const FinishedVector outputs = finish_vector(sums_of(acc, i, v), channels);
             write(reinterpret_cast<Output*>(to), outputs.element);
         }
     }
@@ -849,7 +848,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments
     Work work;
     Share share = work.share();
     Loader loader(args);
-    loader.fill(shared.pipeline, shared.known[0], share);
+    loader.fill(shared.pipeline, share);
+    loader.load_known(shared.known[0], share);
     for (;;) {
         Accumulators acc = {};
         accumulate(shared.pipeline, loader, share, acc);
@@ -860,7 +860,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments
         }
         const Share next = work.share();
         tile::barrier();  // everybody has multiplied the last step
-        loader.fill(shared.pipeline, shared.known[next.turn % 2], next);
+        loader.fill(shared.pipeline, next);
+        loader.load_known(shared.known[next.turn % 2], next);
         finish_share(args, shared, share, acc);
         share = next;
     }

@@ -391,8 +391,7 @@ struct Share {
     int pixel_tile, k_tile, k_end, group;
 
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
-    __device__ __forceinline__ Share(unsigned tile, int begin, int end)
-        : tile(tile), begin(begin), end(end) {
+    __device__ __forceinline__ Share(unsigned tile, int begin, int end) : tile(tile), begin(begin), end(end) {
         const unsigned in_group = tile % (TILES_M * TILES_N);
         const unsigned m = in_group / TILES_N, n = in_group % TILES_N;
         group = tile / (TILES_M * TILES_N);
@@ -559,7 +558,7 @@ struct alignas(16) Known {
 // Brings the tiles of one step after the other to shared memory, by copies that need no registers.
 struct Loader {
     const Arguments& args;
-    const X* const padding;  // what is copied where a window reaches beyond the image
+    const X* const padding = padding_of_thread(args);  // copied where a window reaches beyond the image
     tile::Copies copies;
     XRows rows;
     Tap tap;  // of the thread's column of x
@@ -568,12 +567,10 @@ struct Loader {
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
 
-    __device__ __forceinline__ explicit Loader(const Arguments& args)
-        : args(args), padding(padding_of_thread(args)) {}
+    __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
     // The first steps of a share. The weights come first: they do not depend on the launch before.
-    __device__ __forceinline__ void fill(
-        Pipeline& pipeline, Known& known, const Share& share) {
+    __device__ __forceinline__ void fill(Pipeline& pipeline, const Share& share) {
         left = share.end - share.begin;
 #pragma unroll
         for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(share, i);
@@ -591,12 +588,11 @@ struct Loader {
         }
         left -= STAGES - 1;
         stage = STAGES - 1;
-        copy_known(known, share);
     }
 
     // What is known of the channels belongs to the group of the step that is begun next, so that the first
     // products do not wait for it.
-    __device__ __forceinline__ void copy_known(Known& known, const Share& share) {
+    __device__ __forceinline__ void load_known(Known& known, const Share& share) {
 #pragma unroll
         for (int i = 0; i < (TILE_N + THREADS - 1) / THREADS; ++i) {
             const int n = tile::thread() + i * THREADS;
@@ -702,9 +698,10 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
     [[maybe_unused]] const Share& share, [[maybe_unused]] int n) {
+    const Known& known = shared.known;
     Channel channel;
-    channel.offset = shared.known.offset[n];
-    channel.bias = shared.known.bias[n];
+    channel.offset = known.offset[n];
+    channel.bias = known.bias[n];
     channel.multiplier = args.multiplier;
     return channel;
 }
@@ -776,8 +773,8 @@ __device__ __forceinline__ void write_tile(
         const Channels channels = channels_at(args, shared, share, n);
 #pragma unroll
         for (int i = 0; i < PIXELS_OF_LANE; ++i) {
-            write_vector(args, share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end,
-                         finish_vector(sums_of(acc, i, v), channels));
+            const FinishedVector outputs = finish_vector(sums_of(acc, i, v), channels);
+            write_vector(args, share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end, outputs);
         }
     }
 }
@@ -848,14 +845,15 @@ conv2d_mma(const Arguments args) {
     const unsigned block = tile::block_x(), part = block % SPLIT;
     const Share share(block / SPLIT, first_step(part), first_step(part + 1));
     Loader loader(args);
-    loader.fill(shared.pipeline, shared.known, share);
+    loader.fill(shared.pipeline, share);
+    loader.load_known(shared.known, share);
     Accumulators acc = {};
     accumulate(shared.pipeline, loader, share, acc);
     finish_share(args, shared, share, acc);
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-//   offset[k] = - x_zero * sum(w[k])
+//   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
     int partial[FOLD_THREADS];

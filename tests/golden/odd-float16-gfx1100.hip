@@ -458,7 +458,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-//   offset[k] = - x_zero * sum(w[k])
+//   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
     int partial[FOLD_THREADS];

@@ -201,6 +201,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // What `narrow` makes an output element of.
 using Finished = float;
+using Packed = Output;
 
 // What an output element is made of, beside what is known of its channel.
 struct Inputs {
@@ -224,7 +225,8 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::round_small(tile::clamp(finished, 0.0f, 255.0f)));
+    constexpr float LEAST = 0.0f, LARGEST = 255.0f;
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -238,7 +240,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
                 const Finished* const four = &finished[i + 4 * j];
-                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+                words.word[j] = tile::pack<Packed>(four[0], four[1], tile::pack<Packed>(four[2], four[3], 0));
             }
             *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
         }
@@ -264,7 +266,8 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 // The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
 // operands that lie elsewhere than the hardware has them give wrong sums.
 static_assert(WARP_SIZE == 32, "the lanes that execute the instruction together");
-static_assert(A_REGISTERS == 4 && B_REGISTERS == 2, "what a lane holds of the factors");
+static_assert(A_REGISTERS == 4, "what a lane holds of A");
+static_assert(B_REGISTERS == 2, "what a lane holds of B");
 static_assert(D_REGISTERS == 4, "what a lane holds of the sums");
 
 namespace emulated {
@@ -642,7 +645,9 @@ extern "C" __global__ void __launch_bounds__(128) conv2d_spread(const Arguments 
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-//   offset[k] = bias[k] + count * x_zero * w_zero - x_zero * sum(w[k])
+//   offset[k] = -x_zero * sum(w[k])
+//               + count * x_zero * w_zero
+//               + bias[k]
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
     int partial[FOLD_THREADS];

@@ -216,6 +216,7 @@ __device__ __forceinline__ Channel load_channel(
 
 // What `narrow` makes an output element of.
 using Finished = float;
+using Packed = Output;
 
 // What an output element is made of, beside what is known of its channel.
 struct Inputs {
@@ -242,7 +243,8 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
 
 // Rounded half to even, clamped to the range of the type.
 __device__ __forceinline__ Output narrow(Finished finished) {
-    return static_cast<Output>(tile::round_small(tile::clamp(finished, 0.0f, 255.0f)));
+    constexpr float LEAST = 0.0f, LARGEST = 255.0f;
+    return static_cast<Output>(tile::round_small(tile::clamp(finished, LEAST, LARGEST)));
 }
 
 // Neighbouring output elements; the address is aligned to the power of two that divides their size, or to 16.
@@ -256,7 +258,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
                 const Finished* const four = &finished[i + 4 * j];
-                words.word[j] = tile::pack<Output>(four[0], four[1], tile::pack<Output>(four[2], four[3], 0));
+                words.word[j] = tile::pack<Packed>(four[0], four[1], tile::pack<Packed>(four[2], four[3], 0));
             }
             *reinterpret_cast<tile::Words<WORDS>*>(to + i) = words;
         }
@@ -526,7 +528,7 @@ extern "C" __global__ void __launch_bounds__(128) conv2d_spread(const Arguments 
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:
-//   offset[k] = - x_zero * sum(w[k])
+//   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
     int partial[FOLD_THREADS];

@@ -113,8 +113,8 @@ MUTANTS = (
     Mutant(
         "epilogue: a narrow output is not clamped above",
         EPILOGUE,
-        "${ narrowed[0] }.0f, ${ narrowed[1] }.0f)",
-        "${ narrowed[0] }.0f, 2.0f * ${ narrowed[1] }.0f)",
+        "LARGEST = ${ narrowed[1] }.0f;",
+        "LARGEST = 2.0f * ${ narrowed[1] }.0f;",
         "An output beyond the type's range is its end, and does not wrap.",
         (simt("bytes, in place"), *simt_random(0, 5)),
     ),
@@ -144,9 +144,9 @@ MUTANTS = (
     ),
     Mutant(
         "constants: each is one more",
-        "templates/constants.j2",
-        "${ constant.name } = ${ constant.text };",
-        "${ constant.name } = ${ 1 if constant.name == 'STRIDE_H' else constant.text };",
+        "generator/plan.py",
+        "{self.name} = {self.text};{says}",
+        "{self.name} = {1 if self.name == 'STRIDE_H' else self.text};{says}",
         "What a template computes with is what the plan says.",
         simt_random(0),
     ),

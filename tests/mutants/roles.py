@@ -296,8 +296,8 @@ SCHEDULES = (
     Mutant(
         "persist: parameters of every tile in one place",
         PERSIST,
-        'loader.fill(shared.pipeline, ${ "shared.known[next.turn % 2], "',
-        'loader.fill(shared.pipeline, ${ "shared.known[0], "',
+        "loader.load_known(shared.known[next.turn % 2], next);",
+        "loader.load_known(shared.known[0], next);",
         "The next tile's channel parameters come over those that are in use.",
         ("tests/test_matrix_roles.py::test_a_block_goes_on_to_other_channels",),
     ),

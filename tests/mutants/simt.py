@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "simt: the first pixel's residual for all",
         PAGE,
-        "const int residual = residuals[i].element[v];",
-        "const int residual = residuals[0].element[v];",
+        "inputs.residual = residuals[i].element[v];",
+        "inputs.residual = residuals[0].element[v];",
         "A residual belongs to its own pixel.",
         (simt("bytes, a residual"),),
     ),
