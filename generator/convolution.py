@@ -35,7 +35,7 @@ class ConvolutionContext(Context):
     steps: tuple[Step, ...]
     packs: bool
     narrowed: tuple[int, int]  # the range that a finished output is clamped to
-    packed: str  # the type whose range packing clamps to
+    packs_below_zero: bool  # outputs are clamped to the range of unsigned bytes, though theirs begins below zero
     epilogue_arguments: list[Argument]
     polynomials: dict[str, str]
 
@@ -56,7 +56,7 @@ def context(problem: Conv2d) -> ConvolutionContext:
         steps=chosen,
         packs=packs(problem.quantization),
         narrowed=(0, largest) if from_zero else (least, largest),
-        packed="Packed" if from_zero and least else "Output",
+        packs_below_zero=from_zero and least < 0,
         epilogue_arguments=[argument for step in chosen for argument in step.arguments],
         polynomials=_polynomials(),
     )

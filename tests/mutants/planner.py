@@ -59,6 +59,14 @@ MUTANTS = (
         (COST,),
     ),
     Mutant(
+        "family: the likely choices are all choices",
+        HERE + "family.py",
+        "choices = self.choices | (self.likely if likely else {})",
+        "choices = self.choices",
+        "A cold default looks at few configs, and at the others only where none of these serves.",
+        ("tests/generator/test_plan.py::test_the_default_is_a_likely_one_where_any_of_them_serves",),
+    ),
+    Mutant(
         "atom: half of the words of a lane",
         HERE + "atom.py",
         "self.instruction.b.registers if self.is_nvidia else 4",
