@@ -16,7 +16,6 @@ from qconv.generator import (
     direct,
     elementwise,
     fused,
-    fused_space,
     gemv,
     mma,
     mma_space,
@@ -55,24 +54,8 @@ FAMILIES: dict[str, Family] = {
     "direct": direct.FAMILY,
     "stem": stem.FAMILY,
     "gemv": gemv.FAMILY,
-    "fused": Family(
-        ("conv2d_conv2d",),
-        fused_space.Fused,
-        fused_space.CHOICES,
-        fused.plan,
-        fused_space.configs,
-        likely=fused_space.LIKELY,
-        structure=fused_space.structure,
-    ),
-    "block": Family(
-        ("conv2d_conv2d_conv2d",),
-        fused_space.Block,
-        fused_space.BLOCK_CHOICES,
-        fused.plan,
-        fused_space.configs,
-        likely=fused_space.BLOCK_LIKELY,
-        structure=fused_space.structure,
-    ),
+    "fused": fused.FAMILY,
+    "block": fused.BLOCK_FAMILY,
     "apart": apart.family(lambda problem, config, target: plan(problem, config, target)),
     "elementwise": elementwise.FAMILY,
     "choosing": choosing.FAMILY,
@@ -81,8 +64,6 @@ FAMILIES: dict[str, Family] = {
 
 COSTS: dict[str, Callable[[Any], float]] = {
     "mma": mma.cost,
-    "fused": fused.cost,
-    "block": fused.cost,
 }
 
 

@@ -24,7 +24,9 @@ from qconv.generator.share import (
     plane,
     row_places,
 )
-from qconv.generator.stage_cost import work
+from qconv.generator.stage import InKernel
+from qconv.generator.stage_cost import Work
+from qconv.generator.stages import stage_plan
 from qconv.generator.tiles import check_residents
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -174,10 +176,11 @@ def _cheapest(
     problem: Conv2d, share: Share, threads: int, pieces: tuple[_Piece, ...], target: Target, most: int
 ) -> tuple[_Piece, ...]:
     """Of the pieces that serve, those that issue least, and those whose longest warp has least to do."""
-    works: dict[_Piece, tuple[float, float]] = {}
+    works: dict[_Piece, Work] = {}
+    alone = InKernel(threads)
     for m, n in pieces:
         with suppress(Infeasible):
-            works[m, n] = work(problem, replace(share, m=m, n=n), target, False, threads)
+            works[m, n] = stage_plan(problem, replace(share, m=m, n=n), target, alone).work
     either = (sorted(works, key=lambda piece: works[piece][cost])[:most] for cost in (0, 1))
     return tuple(dict.fromkeys(itertools.chain(*either)))
 

@@ -216,7 +216,7 @@ def test_what_warpgroups_read_was_shown_to_their_engines() -> None:
         _, kernel = generator.render(plan).text.rsplit("conv2d_conv2d_conv2d(const Arguments args)", 1)
         for before, stage in (("args", "first"), ("first::run", "second"), ("second::run", "third")):
             between = kernel[kernel.index(before) : kernel.index(f"{stage}::run")]
-            assert ("show_to_engines" in between) >= (stage in plan.roles["wide"]), (stage, str(plan.config))
+            assert ("show_to_engines" in between) >= (stage in plan.weights.groups), (stage, str(plan.config))
 
 
 def test_all_ways_of_three_compete(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 from exactness import check_all
@@ -17,6 +18,7 @@ from test_sanitizers import check
 from qconv import generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
+from qconv.generator.fused_plan import FusedPlan
 from qconv.target import TARGETS
 
 FAST, LONG, CHUNK = 4, int(os.environ.get("QCONV_CLUSTER_PLANS", "16")), 4
@@ -54,12 +56,10 @@ def fused_in_cluster(rng: random.Random) -> Plan | None:
     for _ in range(40):
         values = {name: rng.choice(choices) for name, choices in family.choices.items()}
         values |= {"shares": rng.choice((2, 4)), "teams": 1, "warps": 4, "first_n": rng.choice((1, 2)), "second_n": 1}
-        try:
+        with suppress(Infeasible):
             plan = generator.plan(problem, family.config(**values), SM_90A)
-        except Infeasible:
-            continue
-        if plan.roles["clusters"]:
-            return plan
+            if isinstance(plan, FusedPlan) and plan.clusters:
+                return plan
     return None
 
 
@@ -75,11 +75,17 @@ def test_nothing_is_found_in_random_clusters(first: int) -> None:
         check(plan_of(2, index), ("address", "thread")[index // 4 % 2], seed=index + index // 8)
 
 
+def kind_of(plan: Plan) -> str:
+    if isinstance(plan, FusedPlan):
+        return "cluster" if plan.clusters else "none"
+    return str(plan.roles["combine"])  # type: ignore[index]
+
+
 @pytest.mark.slow
 def test_the_many_are_of_all_kinds() -> None:
     chosen = [plan_of(2, index) for index in range(60)]
     launches = [plan.main for plan in chosen]
     assert {launch.cluster for launch in launches} == {1, 2, 4, 8}
-    seen = Counter((plan.config.family, plan.roles.get("combine", "cluster")) for plan in chosen)
+    seen = Counter((plan.config.family, kind_of(plan)) for plan in chosen)
     assert seen.keys() == {("mma", "cluster"), ("mma", "scratch"), ("fused", "cluster")}
-    assert {plan.roles["stays"] for plan in chosen if plan.config.family == "fused"} == {False, True}
+    assert {plan.stays for plan in chosen if isinstance(plan, FusedPlan)} == {False, True}

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from exactness import check_all
 from random_fused import KINDS, fused_plan, fused_problems, kind_of
-from random_matrix import constants
 from wanted import Wanted, granted
 
 from qconv.fused import Chain, FusedBlock
 from qconv.generator import FAMILIES, Plan
+from qconv.generator.fused_plan import FusedPlan
 from qconv.target import TARGETS
 
 CHUNK = 20
@@ -77,14 +77,15 @@ def test_many_random_configs_of_three(name: str, first: int) -> None:
 
 
 def features(plan: Plan) -> set[Feature]:
-    known, divided = constants(plan), [stage for stage in plan.stages.values() if stage.roles["divided"]]
-    ragged = [stage.roles["kind"] for stage in divided if stage.problem.k % stage.roles["block_k"]]  # type: ignore[attr-defined]
+    assert isinstance(plan, FusedPlan)
+    divided = [stage for stage in plan.stages.values() if stage.divided]
+    ragged = [stage.kind for stage in divided if stage.problem.k % stage.block_k]
     return {
-        *problem_features(plan.problem),  # type: ignore[arg-type]
+        *problem_features(plan.problem),
         *((name, getattr(plan.config, name)) for name in FAMILIES["fused"].choices),
-        *((f"{name} {role}", value) for name, stage in plan.stages.items() for role, value in stage.roles.items()
+        *((f"{name} {role}", value) for name, stage in plan.stages.items() for role, value in vars(stage.roles).items()
           if isinstance(value, bool)),
-        ("fewer tiles than places", known["TILES"] < known["PLACES"]),
+        ("fewer tiles than places", plan.tiles < plan.places),
         *((f"ragged share of {kind}", True) for kind in ragged),
     }  # fmt: skip
 
@@ -168,9 +169,9 @@ def test_the_many_of_three_have_every_kind() -> None:
     wanted |= {(f"{stage} kind", kind) for stage in FusedBlock.STAGES for kind in ("depthwise", "matrix", "warpgroup")}
     seen: set[tuple[str, Any]] = set()
     for plan in every:
-        assert isinstance(plan.problem, FusedBlock)
+        assert isinstance(plan, FusedPlan)
         seen |= {(name, getattr(plan.config, name)) for name in of_chain}
         kinds = [kind_of(one) for one in plan.problem.stages.values()]
         seen |= {(f"{at} kinds", both) for at, both in enumerate(itertools.pairwise(kinds))}
-        seen |= {(f"{name} kind", stage.roles["kind"]) for name, stage in plan.stages.items()}
+        seen |= {(f"{name} kind", stage.kind) for name, stage in plan.stages.items()}
     assert not (missing := wanted - seen), f"{missing} never occur"

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from random_fused import TILE, fused_plan, fused_problems
-from random_matrix import constants
 from test_sanitizers_mma import EARLY, LATE, OVERFLOW, RACE, READ, WRITE, WRONG, Planted, check, check_planted
 
 from qconv import Conv2d, Quantization, generator
 from qconv.fused import chain_of
-from qconv.generator import Plan
+from qconv.generator.fused_plan import FusedPlan
 from qconv.generator.fused_space import Block
 from qconv.target import TARGETS
 
@@ -27,7 +26,7 @@ def conv(kind: str, c: int, k: int, q: Quantization, side: int = 9) -> Conv2d:
     return Conv2d(2, side, side, c, c if kind == "dw" else k, r, r, stride, pad=r // 2, groups=groups, quantization=q)
 
 
-def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, side: int = 9, **config: int) -> Plan:
+def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, side: int = 9, **config: int) -> FusedPlan:
     *givers, taker = kinds.split()
     # Warpgroups do not add up the windows.
     gives, takes = (replace(q, w_zero_point=q.w_zero_point and not config.get("wide")) for q in (GIVES, TAKES))
@@ -35,7 +34,9 @@ def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, side: int = 9, **
     for kind, channels, q in [*((kind, 32, gives) for kind in givers[1:]), (taker, k, takes)]:
         chain.append(replace(conv(kind, chain[-1].k, channels, q), h=chain[-1].oh, w=chain[-1].ow))
     tile = TILE if len(chain) == 2 else Block(**vars(TILE), third_m=1, third_n=2)
-    return generator.plan(chain_of(chain), replace(tile, **config), TARGETS[target])
+    made = generator.plan(chain_of(chain), replace(tile, **config), TARGETS[target])
+    assert isinstance(made, FusedPlan)
+    return made
 
 
 UNDEFINED = "undefined behaviour"
@@ -105,21 +106,21 @@ def test_nothing_is_found_in_random_problems(name: str) -> None:
 
 
 # What some plan of the list must have: a bug that is planted there shows nowhere else.
-HAS: dict[str, Callable[[Plan], bool]] = {
-    "more tiles than places": lambda plan: constants(plan)["TILES"] > constants(plan)["PLACES"],
-    "fewer tiles than places": lambda plan: constants(plan)["TILES"] < constants(plan)["PLACES"],
-    "as many tiles as places": lambda plan: constants(plan)["TILES"] == constants(plan)["PLACES"],
+HAS: dict[str, Callable[[FusedPlan], bool]] = {
+    "more tiles than places": lambda plan: plan.tiles > plan.places,
+    "fewer tiles than places": lambda plan: plan.tiles < plan.places,
+    "as many tiles as places": lambda plan: plan.tiles == plan.places,
     "a ragged share of a depthwise layer": lambda plan: any(
-        stage.roles["kind"] == "depthwise" and stage.roles["divided"] and one.k % constants(stage)["BLOCK_K"] != 0
-        for stage, one in stages_of(plan)
+        stage.kind == "depthwise" and stage.divided and stage.problem.k % stage.block_k != 0
+        for stage in plan.stages.values()
     ),
     "a ragged share of a matrix": lambda plan: any(
-        stage.roles["kind"] == "matrix" and stage.roles["divided"] and one.k % stage.roles["block_k"] != 0
-        for stage, one in stages_of(plan)
+        stage.kind == "matrix" and stage.divided and stage.problem.k % stage.block_k != 0
+        for stage in plan.stages.values()
     ),
     **{
         f"{kind} {role}": lambda plan, kind=kind, role=role: any(
-            stage.roles["kind"] == kind and stage.roles.get(role) for stage, _ in stages_of(plan)
+            stage.kind == kind and getattr(stage.roles, role) for stage in plan.stages.values()
         )
         for kind, role in (
             *(("depthwise", role) for role in ("two_ways", "early", "fills")),
@@ -128,10 +129,6 @@ HAS: dict[str, Callable[[Plan], bool]] = {
         )
     },
 }
-
-
-def stages_of(plan: Plan) -> Iterable[tuple[Plan, Conv2d]]:
-    return zip(plan.stages.values(), plan.problem.stages.values(), strict=True)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", HAS)

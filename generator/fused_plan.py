@@ -1,0 +1,310 @@
+"""What follows from two or three convolutions, a config and a target, and how long their kernel takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar
+
+from qconv.fused import MIDS, WORDS, Chain
+from qconv.generator.convolution import pads_with_zero_point
+from qconv.generator.fused_space import Fused, Geometry, Weights
+from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, ceil_div
+from qconv.generator.share import chunks
+from qconv.generator.stage import StagePlan
+from qconv.generator.tiles import RESIDENTS_SAYS
+
+# Fitted to 166 configs on an H200.
+LAUNCH = 4100  # clocks of a launch
+EXCHANGE = 1750  # clocks in which the blocks of a tile show each other what lies between
+HOLDING = 130  # bytes of weights to hold that come in a clock
+STREAMING = 11.4  # bytes of the tiles that come in a clock
+HIDING = 1.9  # how much longer instructions take with one warp, for others hide what it waits for
+LACKING = 1.0  # how much longer a stage takes that lacks as many registers as it has
+# The best of 163 chains took about 0.92 of the clocks that this counts; with 0.9 fewer are decided wrongly against two.
+FITTED = 0.9
+
+
+@dataclass(frozen=True)
+class Mid:
+    """What lies between two stages, as the source calls it."""
+
+    name: str
+    type: str
+    beyond: str  # what lies between the next two; empty behind the last
+    where: str
+    chunks: str
+
+
+@dataclass(frozen=True)
+class FusedRoles(Roles):
+    loads_input: bool
+    loads_ahead: bool
+    copies: bool
+    copied: tuple[str, ...]
+    fetched: tuple[str, ...]
+    weights_behind: bool
+    holds: tuple[str, ...]
+    streams: bool
+    wide: tuple[str, ...]
+    mids: tuple[Mid, ...]
+    last: str
+    counted: str
+    spare_bytes: int
+    shares: int
+    teams: bool
+    block_threads: str
+    clusters: bool
+    stays: bool
+    kinds: frozenset[str]
+
+
+@dataclass(frozen=True)
+class FusedPlan(Plan):
+    page: ClassVar[str] = "fused/page.j2"
+
+    problem: Chain
+    config: Fused
+    geometry: Geometry
+    weights: Weights
+    layers: dict[str, StagePlan]
+    cluster: int  # blocks that have a tile together and reach each other's shared memory
+    held_bytes: int  # of the weights in shared memory, with what belongs to them
+    spare_bytes: int  # past the last pixels, which warpgroups read
+    smem_bytes: int
+    tiles_h: int
+    tiles_w: int
+    tiles: int  # of all images
+    blocks: int  # or groups of blocks that have a tile together
+
+    @property
+    def stages(self) -> dict[str, StagePlan]:
+        return self.layers
+
+    @property
+    def first(self) -> StagePlan:
+        return self.layers["first"]
+
+    @property
+    def last(self) -> str:
+        return self.problem.STAGES[-1]
+
+    @property
+    def threads(self) -> int:
+        """Of a team."""
+        return self.config.warps * self.target.warp_size
+
+    @property
+    def block_threads(self) -> int:
+        return self.config.teams * self.threads
+
+    @property
+    def has_teams(self) -> bool:
+        return self.config.teams > 1
+
+    @property
+    def places(self) -> int:
+        """Teams that have tiles in turn."""
+        return self.blocks * self.config.teams
+
+    @property
+    def stays(self) -> bool:
+        """Whether a block has several tiles, one after the other."""
+        return self.has_teams or self.places < self.tiles
+
+    @property
+    def clusters(self) -> bool:
+        return self.cluster > 1
+
+    @property
+    def copied(self) -> tuple[str, ...]:
+        """Whose weights come by asynchronous copies."""
+        return tuple(name for name in self.weights.held if self.layers[name].held_copies)
+
+    @property
+    def fetched(self) -> tuple[str, ...]:
+        """Whose weights come in bulk."""
+        return tuple(name for name in self.weights.held if self.layers[name].fetches)
+
+    @property
+    def loads_input(self) -> bool:
+        return self.first.loads_image
+
+    @property
+    def loads_ahead(self) -> bool:
+        """Whether the input comes by asynchronous copies."""
+        return self.loads_input and self.first.asynchronous
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        grid = (self.blocks * self.config.shares, 1, 1)
+        main = Launch(self.problem.op, grid, self.block_threads, self.smem_bytes, cluster=self.cluster)
+        return (*(launch for stage in self.layers.values() for launch in stage.launches), main)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(field for stage in self.layers.values() for field in stage.fields)
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return {
+            "x": self.first.alignment["x"],
+            **dict.fromkeys(self.problem.packed, 1),
+            **{name: n for name, n in self.layers[self.last].alignment.items() if name != "w"},
+        }
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        wants = {want for stage in self.layers.values() for want in stage.wants}
+        asked = {
+            "cluster": self.clusters,
+            "parts": self.clusters,
+            "turns": self.clusters and self.stays,
+            "bulk": bool(self.fetched),
+            "teams": self.has_teams,
+            "copies": self.loads_ahead or bool(self.copied),
+            "fill": self.loads_ahead and pads_with_zero_point(self.problem.first),
+        }
+        return tuple(sorted(wants | {want for want, is_asked in asked.items() if is_asked}))
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        config, part_chunks = self.config, self.first.block_k // 16
+        in_chunks, in_plane = self.geometry.planes[0]
+        return {
+            "The config.": (
+                Constant("TILE_H", config.tile_h, "output rows of a block"),
+                Constant("TILE_W", config.tile_w, "output columns of a block"),
+                Constant("RESIDENTS", config.residents, RESIDENTS_SAYS),
+                *(Constant("TEAMS", config.teams, "of a block, each with tiles of its own"),) * self.has_teams,
+                *(Constant("SHARES", config.shares, "blocks that have a tile together"),) * (config.shares > 1),
+            ),
+            "What follows.": (
+                Constant("WARP_SIZE", self.target.warp_size),
+                Constant("THREADS", self.threads, "of a team" * self.has_teams),
+                *(Constant("BLOCK_THREADS", self.block_threads),) * self.has_teams,
+                Constant("TILES_H", self.tiles_h),
+                Constant("TILES_W", self.tiles_w),
+                Constant("TILES", self.tiles),
+                Constant("PLACES", self.places, "that have tiles in turn"),
+                *_window_constants(self.problem),
+                *(Constant("IN_CHUNKS", in_chunks), Constant("IN_PLANE", in_plane)) * self.loads_input,
+                *_plane_constants(self.problem, self.geometry),
+                *(Constant("PART_CHUNKS", part_chunks, "of a block of a cluster"),) * self.clusters,
+                *(Constant("SPARE_BYTES", self.spare_bytes, "past the last, that warpgroups read"),)
+                * (self.spare_bytes > 0),
+                Constant("SMEM_BYTES", self.smem_bytes),
+                *self._copies_in_flight,
+            ),
+        }
+
+    @property
+    def _copies_in_flight(self) -> tuple[Constant, ...]:
+        """The CPU device keeps a thread's copies in a queue."""
+        if self.target.vendor != "cpu":
+            return ()
+        loops = (count for name in self.weights.held for count in self.layers[name].held_copies)
+        pieces = sum(ceil_div(count, self.block_threads) for count in loops)
+        if self.loads_ahead:
+            rows, columns = self.first.source_span
+            of_row = columns * ceil_div(self.problem.first.c, self.first.load_bytes)
+            across = min(of_row, self.threads)
+            pieces += ceil_div(of_row, across) * ceil_div(rows, self.threads // across)
+        return (Constant("COPIES_IN_FLIGHT", pieces, "of a thread"),) * (pieces > 0)
+
+    @property
+    def roles(self) -> FusedRoles:
+        return FusedRoles(
+            loads_input=self.loads_input,
+            loads_ahead=self.loads_ahead,
+            copies=self.loads_ahead or bool(self.copied),
+            copied=self.copied,
+            fetched=self.fetched,
+            weights_behind=self.loads_input and self.last in self.copied and not self.has_teams,
+            holds=self.weights.held,
+            streams=self.weights.stream,
+            wide=self.weights.groups,
+            mids=_mids(self.problem, self.geometry),
+            last=self.last,
+            counted=WORDS[len(self.layers)],
+            spare_bytes=self.spare_bytes,
+            shares=self.config.shares,
+            teams=self.has_teams,
+            block_threads=self.first.in_kernel.block_threads,
+            clusters=self.clusters,
+            stays=self.stays,
+            kinds=frozenset(stage.kind for stage in self.layers.values()),
+        )
+
+    def cost(self) -> float:
+        config, target = self.config, self.target
+        works = [stage.work for stage in self.layers.values()]
+        issued, longest = sum(work.issued for work in works), sum(work.longest for work in works)
+        if target.vendor == "cpu":  # one thread after the other
+            return self.tiles * config.shares * issued
+        turns = ceil_div(self.tiles, self.places)
+        held = min(config.residents * config.teams, ceil_div(self.tiles * config.shares, target.processors))
+        lacking = 1 + LACKING * self._lacking
+        issued, longest = issued * lacking * (1 + HIDING / (held * config.warps)), longest * lacking
+        tile_bytes = self.problem.io_bytes / self.tiles / config.shares
+        # What all blocks of a multiprocessor issue, what the longest warp of one waits for, what the memory brings.
+        turn = max(held * issued, longest, held * tile_bytes / STREAMING) + (EXCHANGE if config.shares > 1 else 0)
+        in_chunks, in_plane = self.geometry.planes[0]
+        first_bytes = held * 16 * in_chunks * in_plane  # that all wait for
+        return FITTED * (turns * turn + LAUNCH + first_bytes / STREAMING + config.residents * self.held_bytes / HOLDING)
+
+    @property
+    def _lacking(self) -> float:
+        """Registers of a thread that a stage would need more, by those that it has. Of warpgroups, whose sums may not
+        be spilled, more are asked for than they need."""
+        registers = [stage.registers for stage in self.layers.values() if stage.kind != "warpgroup"]
+        threads = self.config.residents * self.block_threads
+        return max(0.0, max(registers, default=0) * threads / self.target.registers_per_sm - 1)
+
+
+def _window_constants(problem: Chain) -> tuple[Constant, ...]:
+    """Where the windows of each stage begin in what the stage before gives."""
+    return tuple(
+        constant
+        for name, taker in zip(MIDS, problem.STAGES[1:], strict=False)
+        for (stride_h, stride_w), (top, left, *_) in ((problem.stages[taker].stride, problem.stages[taker].pad),)
+        for constant in (
+            Constant(f"{name.upper()}_STRIDE_H", stride_h),
+            Constant(f"{name.upper()}_STRIDE_W", stride_w),
+            Constant(f"{name.upper()}_PAD_TOP", top),
+            Constant(f"{name.upper()}_PAD_LEFT", left),
+        )
+    )
+
+
+def _plane_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
+    return tuple(
+        constant
+        for name, giver, (_, pixels) in zip(MIDS, problem.STAGES, room.planes[1:], strict=False)
+        for constant in (
+            Constant(f"{name.upper()}_CHUNKS", chunks(problem.stages[giver].k), "of 16 channels"),
+            Constant(f"{name.upper()}_PLANE", pixels, "pixels of a chunk"),
+        )
+    )
+
+
+def _mids(problem: Chain, room: Geometry) -> tuple[Mid, ...]:
+    names = MIDS[: len(problem.STAGES) - 1]
+    return tuple(
+        Mid(
+            name,
+            name.capitalize(),
+            beyond,
+            "what lies between the two" if len(names) == 1 else f"from the {giver} to the {taker}",
+            # Warpgroups read two chunks at a time.
+            f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.stages[giver].k)),
+        )
+        for name, beyond, (giver, taker), (count, _) in zip(
+            names, (*names[1:], ""), pairwise(problem.STAGES), room.planes[1:], strict=True
+        )
+    )

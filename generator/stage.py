@@ -1,0 +1,286 @@
+"""One of several convolutions in one kernel, a stage: a plan whose page is a namespace of that kernel's source. The
+first stage finds its inputs in the image, the last leaves its outputs there; between two lies a tile of pixels in
+shared memory."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.dtypes import DATA_TYPES
+from qconv.epilogue import has_offset
+from qconv.fused import MIDS, FusedBlock
+from qconv.generator.convolution import (
+    FOLD_THREADS,
+    SPREAD_THREADS,
+    aliases,
+    argument_fields,
+    fold_constants,
+    input_span,
+    load_bytes,
+    pads_with_zero_point,
+    problem_constants,
+)
+from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, at_most, ceil_div
+from qconv.generator.share import Share, fetches, plane, row_places
+from qconv.generator.stage_cost import Work
+from qconv.problem import Conv2d
+
+# A lane's registers hold no more sums than this.
+MOST_SUMS = 128
+WEIGHTS = "a set of weights"
+STAGES = FusedBlock.STAGES
+
+
+@dataclass(frozen=True)
+class InKernel:
+    """What the kernel around a stage asks of it."""
+
+    threads: int  # of a team
+    fills: bool = False  # its outputs beyond the image, which the next stage reads as padding, are filled with it
+    teams: bool = False  # a block has several
+    holds: bool = False  # its weights lie in shared memory
+
+    @property
+    def member(self) -> str:
+        """A thread's number in its team, as the source spells it."""
+        return "(tile::thread() % THREADS)" if self.teams else "tile::thread()"
+
+    @property
+    def block_threads(self) -> str:
+        """What the source calls the number of a block's threads."""
+        return "BLOCK_THREADS" if self.teams else "THREADS"
+
+
+@dataclass(frozen=True)
+class StageRoles(Roles):
+    stage: str
+    kind: str
+    before: str  # the stage that gives its inputs, and what the source calls what lies between; empty for the first
+    takes: str
+    behind: str  # the stage that takes its outputs; empty for the last
+    gives: str
+    divided: bool  # several blocks have some of its channels each
+    by_turns: bool
+    offset_in_sums: bool
+    holds: bool
+    fetches: bool
+    does: tuple[str, ...]  # with a set of weights
+    sink: str
+    spread_threads: int
+    asynchronous: bool
+    gathers: bool
+    fills_input: bool
+    fills: bool
+    teams: bool
+    member: str
+    block_threads: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagePlan(Plan):
+    page: ClassVar[str] = "fused/stage.j2"
+    kind: ClassVar[str]
+    workspace: ClassVar[str] = "fragments"  # what the source calls the weights as the lanes read them
+
+    problem: Conv2d
+    config: Share
+    in_kernel: InKernel
+    lane_k: int  # neighbouring output channels that a lane or a thread ends up with
+    slab_k: int  # output channels of a warp, a warpgroup or a thread
+    block_k: int  # output channels of a block
+    registers: int  # that a thread needs, about
+    weight_words: int  # of the weights as the lanes read them
+    held_bytes: int = 0  # of the weights in shared memory, with what belongs to them
+    # Copies that bring them there, of all threads: one number for each loop.
+    held_copies: tuple[int, ...] = ()
+    past_bytes: int = 0  # how far it reads past the end of its input in shared memory
+
+    @property
+    @abstractmethod
+    def own_config(self) -> tuple[Constant, ...]:
+        """The constants that the config of a stage of this kind gives."""
+
+    @property
+    @abstractmethod
+    def own_constants(self) -> tuple[Constant, ...]:
+        """The constants that follow for a stage of this kind alone."""
+
+    @abstractmethod
+    def count_work(self) -> Work:
+        """The cost model of a stage of this kind."""
+
+    @cached_property
+    def work(self) -> Work:
+        return self.count_work()
+
+    def cost(self) -> float:
+        return self.work.issued
+
+    @property
+    def is_first(self) -> bool:
+        return self.config.stage == STAGES[0]
+
+    @property
+    def loads_image(self) -> bool:
+        """Whether the kernel brings its input from the image to shared memory. Depthwise stages read the image."""
+        return self.is_first and self.kind != "depthwise"
+
+    @property
+    def source_span(self) -> tuple[int, int]:
+        """Rows and columns of its input that a tile looks at."""
+        return input_span(self.problem, self.config.rows, self.config.columns)
+
+    @property
+    def by_turns(self) -> bool:
+        """Whether the even columns of its input lie before the odd ones."""
+        return self.loads_image and self.problem.stride != (1, 1)
+
+    @property
+    def source_row(self) -> int:
+        """Places of a row of its input in shared memory."""
+        return row_places(self.problem, self.config.columns) if self.by_turns else self.source_span[1]
+
+    @property
+    def load_width(self) -> int:
+        """Bytes of the image that one load brings; 1: they are gathered."""
+        return load_bytes(self.problem.c)
+
+    @property
+    def load_bytes(self) -> int:
+        """Bytes that are written to shared memory at a time."""
+        return max(4, self.load_width)
+
+    @property
+    def asynchronous(self) -> bool:
+        return self.target.async_copies and self.load_width >= 4
+
+    @property
+    def vector_k(self) -> int:
+        """Neighbouring channels that are written at once: a power of two."""
+        of_both = math.gcd(self.lane_k, self.problem.k)
+        return of_both & -of_both
+
+    @property
+    def divided(self) -> bool:
+        return self.config.blocks > 1
+
+    @property
+    def fetches(self) -> bool:
+        return fetches(self.config, self.target)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """What is done with a set of weights."""
+        stage, blocks = self.config.stage, ceil_div(self.weight_words, SPREAD_THREADS)
+        spread = Launch(f"{stage}_spread", (blocks, 1, 1), SPREAD_THREADS, 0, WEIGHTS)
+        if not self.problem.quantization.x_zero_point:
+            return (spread,)
+        fold = Launch(f"{stage}_fold", (self.problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, WEIGHTS)
+        return fold, spread
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        share, says = self.config, "the weights as the lanes read them"
+        own = Field(self.workspace, "int*", "workspace", says, None, self.weight_words)
+        elsewhere = ("x",) * (not self.is_first) + ("y",) * (not share.last)  # in shared memory
+        return tuple(
+            replace(field, stage=share.stage, role=_role(field, share.stage))
+            for field in argument_fields(self.problem, (own,))
+            if field.name not in elsewhere
+        )
+
+    @property
+    def alignment(self) -> dict[str, int]:
+        q, alignment = self.problem.quantization, {"w": 1}
+        if self.is_first:
+            alignment["x"] = self.load_width if self.loads_image else self.lane_k
+        if self.config.last:
+            alignment["y"] = min(16, self.vector_k * DATA_TYPES[q.out_type].bytes)
+            if q.residual != "none":
+                alignment["residual"] = min(16, self.vector_k * DATA_TYPES[q.residual].bytes)
+        return alignment
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return aliases(self.problem)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return ("warp",)
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        share, (source_rows, source_columns) = self.config, self.source_span
+        return {
+            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The config.": self.own_config,
+            "What follows.": (
+                *self.own_constants,
+                Constant("SOURCE_ROWS", source_rows, "of input pixels that a tile looks at"),
+                Constant("SOURCE_COLUMNS", source_columns),
+                *((Constant("SOURCE_ROW", self.source_row, "places of a row"),) * self.by_turns),
+                *self._plane_constants,
+                Constant("GRID_ROWS", share.rows, "of output pixels of a tile"),
+                Constant("GRID_COLUMNS", share.columns),
+                Constant("GRID_PIXELS", share.pixels),
+                *((Constant("WIDTH", self.load_bytes, "bytes of the input at a time"),) * self.loads_image),
+                Constant("K_TAIL", self.problem.k % self.slab_k != 0, "some channels that are computed do not exist"),
+                *((Constant("VECTOR_K", self.vector_k, "channels that are written at once"),) * share.last),
+                *fold_constants(self.problem),
+            ),
+        }
+
+    @property
+    def _plane_constants(self) -> tuple[Constant, ...]:
+        if self.kind == "depthwise":
+            return ()
+        return (Constant("SOURCE_PLANE", plane(self.source_span[0] * self.source_row)),)
+
+    @property
+    def roles(self) -> StageRoles:
+        share, q, at = self.config, self.problem.quantization, STAGES.index(self.config.stage)
+        return StageRoles(
+            stage=share.stage,
+            kind=self.kind,
+            before="" if self.is_first else STAGES[at - 1],
+            takes="" if self.is_first else MIDS[at - 1],
+            behind="" if share.last else STAGES[at + 1],
+            gives="" if share.last else MIDS[at],
+            divided=self.divided,
+            by_turns=self.by_turns,
+            offset_in_sums=self.kind != "matrix" and has_offset(q),
+            holds=self.in_kernel.holds,
+            fetches=self.fetches,
+            does=("spread", "fold") if q.x_zero_point else ("spread",),
+            sink=f"fused/into_{'image' if share.last else 'tile'}.j2",
+            spread_threads=SPREAD_THREADS,
+            asynchronous=self.asynchronous,
+            gathers=self.load_width == 1,
+            fills_input=pads_with_zero_point(self.problem),
+            fills=self.in_kernel.fills,
+            teams=self.in_kernel.teams,
+            member=self.in_kernel.member,
+            block_threads=self.in_kernel.block_threads,
+        )
+
+
+def _role(field: Field, stage: str) -> str:
+    return f"w{STAGES.index(stage) + 1}" if field.role == "w" else field.role
+
+
+def check_piece(problem: Conv2d, share: Share, slab_k: int, pixels: int, sums: int) -> None:
+    """Raises Infeasible where a warp or a warpgroup has more at a time than there is, or than its registers hold."""
+    if share.n > 1:
+        at_most(slab_k, 2 * problem.k - 1, f"output channels at a time (the problem has {problem.k})")
+    if share.m > 1:
+        at_most(pixels, 2 * share.pixels - 1, f"pixels at a time (a tile has {share.pixels})")
+    at_most(sums, MOST_SUMS, f"sums of a lane of the {share.stage} convolution")
+
+
+def check_blocks(share: Share, slabs: int, block_slabs: int) -> None:
+    """Raises Infeasible where some blocks would have no slab."""
+    at_most(share.blocks, ceil_div(slabs, block_slabs), f"shares (the {share.stage} convolution has {slabs} slabs)")

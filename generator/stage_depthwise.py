@@ -1,0 +1,138 @@
+"""A depthwise stage, on dot products over the taps of a filter row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator.convolution import input_span
+from qconv.generator.depthwise import MOST_WORDS, held_words
+from qconv.generator.measure import of_activation
+from qconv.generator.plan import Constant, at_most, ceil_div
+from qconv.generator.share import Share, chunks
+from qconv.generator.stage import InKernel, StagePlan, StageRoles
+from qconv.generator.stage_cost import Work
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+# Words of pixels of the image that a thread asks for together, before its filters.
+MOST_EARLY = 32
+COLUMNS = 2  # of output pixels of a thread
+# Fitted with the rest of the model (see `FusedPlan.cost`): clocks of an instruction of a warp that is alone and waits
+# for pixels of the image, and clocks until the first of them come.
+ALONE_WAITING, FIRST = 5, 1170
+# Instructions of a thread and what they wait for: for four channels of a pixel, which are loaded and transposed; for an
+# output beside its products; for a place; and for a channel's filter.
+OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 5.4, 4, 27, 6, 1.03
+
+
+@dataclass(frozen=True)
+class DepthwiseRoles(StageRoles):
+    two_ways: bool
+    early: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthwiseStage(StagePlan):
+    kind: ClassVar[str] = "depthwise"
+    workspace: ClassVar[str] = "taps"
+
+    run: int  # neighbouring outputs that share the words of the first
+    two_ways: bool  # places whose pixels all lie in the image have a loop of their own
+    early_rows: int  # of a place, asked for before the filters
+
+    @property
+    def vector(self) -> int:
+        """Channels of a thread."""
+        return 4 * self.config.n
+
+    @property
+    def row_words(self) -> int:
+        """Words of four taps in a filter row."""
+        return ceil_div(self.problem.s, 4)
+
+    @property
+    def own_config(self) -> tuple[Constant, ...]:
+        return (
+            Constant("ROWS", self.config.m, "of output pixels of a thread"),
+            Constant("COLUMNS", COLUMNS),
+            Constant("VECTOR", self.vector, "channels of a thread"),
+            Constant("RUN", self.run, "neighbouring outputs that share the words of the first"),
+        )
+
+    @property
+    def own_constants(self) -> tuple[Constant, ...]:
+        early = Constant("EARLY_ROWS", self.early_rows, "of a place, asked for before the filters")
+        return (
+            Constant("WORDS", self.row_words, "of four taps in a filter row"),
+            Constant("VECTORS", self.problem.k // self.vector, "of channels"),
+            *(early,) * (self.early_rows > 0),
+            *(Constant("BLOCK_K", self.block_k, "channels of a block"),) * self.divided,
+        )
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        # Pixels of the image: lines are asked for, and most places are inside.
+        return ("bytes", *("near",) * self.is_first, *("agreed",) * self.two_ways, *super().wants)
+
+    @property
+    def roles(self) -> DepthwiseRoles:
+        return DepthwiseRoles(**vars(super().roles), two_ways=self.two_ways, early=self.early_rows > 0)
+
+    def count_work(self) -> Work:
+        problem, share, threads = self.problem, self.config, self.in_kernel.threads
+        sums = 1 + problem.quantization.w_zero_point
+        places = ceil_div(share.rows, share.m) * ceil_div(share.columns, COLUMNS)
+        outputs, quads = share.m * COLUMNS * self.vector, self.vector // 4
+        vectors = (self.block_k if self.divided else problem.k) // self.vector
+        across = min(vectors, threads)
+        sets, turns = ceil_div(vectors, across), ceil_div(places, threads // across)
+        pixels = math.prod(input_span(problem, share.m, COLUMNS))
+        of_outputs = outputs * (problem.r * self.row_words * sums + OF_OUTPUT + of_activation(problem))
+        of_place = pixels * quads * OF_PIXEL + of_outputs + OF_PLACE
+        longest = sets * (turns * of_place * WAITS + self.vector * OF_FILTER + 60)
+        return Work(longest * (threads // self.target.warp_size) / 4, ALONE_WAITING * longest + FIRST)
+
+
+def depthwise_stage(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> DepthwiseStage:
+    vector, rows, row_words = 4 * share.n, share.m, ceil_div(problem.s, 4)
+    if 16 % vector or problem.c % vector:
+        raise Infeasible(f"{vector} channels of a thread do not divide {problem.c}, or 16; 4 does for any")
+    at_most(rows, max(1, 2 * share.rows - 1), f"rows of a thread (a tile has {share.rows})")
+    taken = problem.s + problem.stride[1]
+    run = 2 if problem.dilation[1] == 1 and taken <= 4 * row_words else 1
+    held = held_words(problem, rows, COLUMNS, vector, run)
+    at_most(held, MOST_WORDS, "registers for filters, pixels and sums")
+    block_chunks = ceil_div(chunks(problem.c), share.blocks)
+    at_most(share.blocks, ceil_div(chunks(problem.c), block_chunks), "shares (each has 16 channels or more)")
+    two_ways = share.stage == "first" and _inside(problem, rows, COLUMNS) >= 0.5
+    # A second way would have to be chosen before the filters come: of two, none asks early.
+    asks_early = share.stage == "first" and not two_ways
+    height, width = input_span(problem, rows, COLUMNS)
+    return DepthwiseStage(
+        problem=problem,
+        config=share,
+        target=target,
+        in_kernel=in_kernel,
+        lane_k=vector,
+        slab_k=vector,
+        block_k=16 * block_chunks,
+        registers=held + 16,
+        weight_words=problem.r * row_words * problem.k,
+        run=run,
+        two_ways=two_ways,
+        early_rows=min(height, MOST_EARLY // (width * share.n)) * asks_early,
+    )
+
+
+def _inside(problem: Conv2d, rows: int, columns: int) -> float:
+    """How many of the places of so many outputs look at pixels of the image alone."""
+    sides = []
+    for axis, size in enumerate((rows, columns)):
+        span = input_span(problem, rows, columns)[axis]
+        firsts = range(0, (problem.oh, problem.ow)[axis], size)
+        starts = [first * problem.stride[axis] - problem.pad[axis] for first in firsts]
+        sides.append(sum(0 <= at <= (problem.h, problem.w)[axis] - span for at in starts) / len(starts))
+    return sides[0] * sides[1]

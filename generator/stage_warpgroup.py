@@ -1,0 +1,165 @@
+"""A stage on the matrix instructions of warpgroups, whose factors both lie in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qconv.epilogue import steps as epilogue_steps
+from qconv.errors import Infeasible
+from qconv.generator.measure import of_activation
+from qconv.generator.plan import Constant, at_most, ceil_div
+from qconv.generator.share import (
+    INBOX_BYTES,
+    RUN_PIXELS,
+    Share,
+    chunks,
+    fetches,
+    is_wide,
+    ring,
+    ring_bytes,
+    row_places,
+)
+from qconv.generator.stage import InKernel, StagePlan, StageRoles, check_blocks, check_piece
+from qconv.generator.stage_cost import ALONE, Work
+from qconv.instruction import SHORT_TYPES
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+# Steps of a loop that is written out. Warpgroups load nothing into registers, so that many are.
+MOST_UNROLLED = 36
+GROUP_WARPS = 4
+
+
+@dataclass(frozen=True)
+class WarpgroupRoles(StageRoles):
+    atoms: int
+    types: str
+    rolled: bool
+    streams: bool
+    held_copies: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarpgroupStage(StagePlan):
+    kind: ClassVar[str] = "warpgroup"
+
+    slabs: int
+    block_slabs: int
+    buffers: int  # of slabs that are there or on their way; 0: all weights are held
+    of_slab: int  # warpgroups that multiply a slab together, where slabs come in turn
+    pairs: int  # of chunks of 16 input channels
+    positions: int  # of pixels of the input where windows begin
+    eights_apart: int  # pixels
+
+    @property
+    def taps(self) -> int:
+        return self.problem.r * self.problem.s
+
+    @property
+    def own_config(self) -> tuple[Constant, ...]:
+        return (Constant("ATOMS", self.config.n, "eights of channels, of a warpgroup"),)
+
+    @property
+    def own_constants(self) -> tuple[Constant, ...]:
+        of_buffers = (
+            Constant("BUFFERS", self.buffers, "of slabs that are there or on their way"),
+            Constant("OF_SLAB", self.of_slab, "warpgroups that multiply a slab together"),
+        )
+        return (
+            Constant("RUN", RUN_PIXELS, "pixels of one instruction"),
+            Constant("SLAB_K", self.slab_k, "output channels of a warpgroup"),
+            Constant("ALL_SLABS", self.slabs),
+            Constant("BLOCK_SLABS", self.block_slabs, "of a block"),
+            *of_buffers * (self.buffers > 0),
+            Constant("TAPS", self.taps),
+            Constant("CHUNKS", 2 * self.pairs, "of 16 input channels, and of zeros"),
+            Constant("UNITS", self.taps * 2 * self.pairs, "chunks of the reduction"),
+            Constant("POSITIONS", self.positions, "of pixels of the input where windows begin"),
+            Constant("EIGHTS_APART", self.eights_apart, "pixels"),
+        )
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return ("warpgroup", *("stream",) * (self.buffers > 0), *super().wants)
+
+    @property
+    def roles(self) -> WarpgroupRoles:
+        q = self.problem.quantization
+        return WarpgroupRoles(
+            **vars(super().roles),
+            atoms=self.config.n,
+            types=f"{SHORT_TYPES[q.x_type]}.{SHORT_TYPES[q.w_type]}",
+            rolled=self.taps * self.pairs > MOST_UNROLLED,
+            streams=self.buffers > 0,
+            held_copies=self.held_copies,
+        )
+
+    def count_work(self) -> Work:
+        of_curve, groups = of_activation(self.problem), self.in_kernel.threads // self.target.warp_size // GROUP_WARPS
+        items = ceil_div(self.positions, RUN_PIXELS) * self.block_slabs
+        # Of a multiprocessor: products, or bytes of both factors on their way.
+        of_products = self.taps * self.pairs * 1.5 * max(self.slab_k / 2, 16 + self.slab_k / 4)
+        of_warp = RUN_PIXELS / 4 * self.slab_k / 32 * (4.5 + of_curve) + 84
+        return Work(items * (of_products + of_warp), ALONE * ceil_div(items, groups) * of_warp + of_products + 80)
+
+
+def warpgroup_stage(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> WarpgroupStage:
+    _check_served(problem, share, target)
+    lane_k, slab_k, sums = 2 * share.n, 8 * share.n, 4 * share.n
+    check_piece(problem, share, slab_k, RUN_PIXELS, sums)
+    slabs = ceil_div(problem.k, slab_k)
+    block_slabs = ceil_div(slabs, share.blocks)
+    check_blocks(share, slabs, block_slabs)
+    columns, pairs = row_places(problem, share.columns), ceil_div(chunks(problem.c), 2)
+    without_gap = share.columns in (8, columns)
+    positions = share.pixels if without_gap else (share.rows - 1) * columns + share.columns
+    runs = ceil_div(positions, RUN_PIXELS)
+    of_slab, buffers = ring(share, runs, slabs, block_slabs)
+    slab_bytes = problem.r * problem.s * 2 * pairs * slab_k * 16
+    weight_words = block_slabs * slab_bytes // 4 * share.blocks
+    at_most(weight_words, 2**28, "words of weights")
+    weight_bytes, fetched = (buffers or block_slabs) * slab_bytes, fetches(share, target)
+    # What the epilogue knows of each channel is held as well.
+    per_channel = sum(a.per_channel for step in epilogue_steps(problem.quantization) for a in step.arguments)
+    channel_bytes = per_channel * block_slabs * 4 * (lane_k + 4) * 4
+    inbox_bytes = ring_bytes(buffers) if buffers else INBOX_BYTES * fetched
+    apart = problem.stride[0] * columns if share.columns == 8 else 8
+    return WarpgroupStage(
+        problem=problem,
+        config=share,
+        target=target,
+        in_kernel=in_kernel,
+        lane_k=lane_k,
+        slab_k=slab_k,
+        block_k=block_slabs * slab_k,
+        registers=3 * (sums + 2 * lane_k + 16) // 2,  # none of these sums can be spilled
+        weight_words=weight_words,
+        held_bytes=weight_bytes + channel_bytes + inbox_bytes,
+        held_copies=(*(weight_bytes // 16,) * (not fetched), *(block_slabs * slab_k,) * per_channel),
+        past_bytes=16 * (runs * RUN_PIXELS - positions) * apart // 8,
+        slabs=slabs,
+        block_slabs=block_slabs,
+        buffers=buffers,
+        of_slab=of_slab,
+        pairs=pairs,
+        positions=positions,
+        eights_apart=apart,
+    )
+
+
+def _check_served(problem: Conv2d, share: Share, target: Target) -> None:
+    if not is_wide(problem, target):
+        raise Infeasible(
+            f"wide: warpgroups of {target.name} do not multiply the {share.stage} convolution: it must have one group, "
+            f"more than 4 output channels and no w_zero_point; leave it to warps"
+        )
+    if problem.stride != (1, 1) and (share.stage != "first" or share.columns != 8):
+        raise Infeasible(
+            f"wide: warpgroups multiply a convolution of stride {problem.stride[0]}x{problem.stride[1]} if it is the "
+            f"first, on {share.stage} tiles 8 pixels across (here {share.columns}); leave it to warps"
+        )
+    if share.n % 2 and share.n > 3:
+        raise Infeasible(f"{share.stage}_n={share.n}: warpgroups multiply by 8, 16, 24 or a multiple of 16 channels")
+    if share.m > 1:
+        raise Infeasible(f"{share.stage}_m={share.m}: a warpgroup has {RUN_PIXELS} pixels at a time; 1 serves it")
