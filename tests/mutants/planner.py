@@ -267,12 +267,12 @@ MUTANTS = (
         (SOURCE + "::test_the_digest_is_of_the_text", "tests/test_cache.py"),
     ),
     Mutant(
-        "stage: channels that do not divide a pixel's are written at once",
+        "stage: folded where the weights have a zero point",
         HERE + "stage.py",
-        "of_both = math.gcd(self.lane_k, self.problem.k)",
-        "of_both = self.lane_k",
-        "What is written at once lies in one pixel.",
-        (fused_random("sm_80"), fused_random("sm_90a"), fused_random("sm_75")),
+        "if not self.problem.quantization.x_zero_point:",
+        "if not self.problem.quantization.w_zero_point:",
+        "What is folded into the bias is the input's zero point.",
+        (fused_exact("pw, dense, warpgroups"),),
     ),
     Mutant(
         "stage cost: the bank that is asked least",
