@@ -92,7 +92,7 @@ class FusedPlan(Plan):
 
     @property
     def threads(self) -> int:
-        """Of a team."""
+        """Threads of a team."""
         return self.config.warps * self.target.warp_size
 
     @property

@@ -74,7 +74,7 @@ class DepthwiseStage(StagePlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        # Pixels of the image: lines are asked for, and most places are inside.
+        # The first stage reads the image: it asks for lines ahead, and most of its places are inside.
         return ("bytes", *("near",) * self.is_first, *("agreed",) * self.two_ways, *super().wants)
 
     @property

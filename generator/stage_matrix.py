@@ -109,7 +109,7 @@ class MatrixStage(StagePlan):
         sums, of_curve = 1 + problem.quantization.w_zero_point, of_activation(problem)
         run = share.m * self.atom.pixels
         items = ceil_div(share.pixels, run) * self.block_slabs
-        # Of a partition: products, or fragments of them on their way.
+        # A partition multiplies, or waits for the fragments of its factors.
         steps: float = self.steps * self.step_chunks * 16 * run * self.slab_k * sums / 570
         of_step = share.m * (4 + share.n) + share.n * (8 if self.in_kernel.holds else 11) + 8
         # Shared memory brings a partition 32 bytes a clock, of pixels that lie on different banks.

@@ -98,7 +98,7 @@ class WarpgroupStage(StagePlan):
     def count_work(self) -> Work:
         of_curve, groups = of_activation(self.problem), self.in_kernel.threads // self.target.warp_size // GROUP_WARPS
         items = ceil_div(self.positions, RUN_PIXELS) * self.block_slabs
-        # Of a multiprocessor: products, or bytes of both factors on their way.
+        # A multiprocessor multiplies, or waits for the bytes of both factors.
         of_products = self.taps * self.pairs * 1.5 * max(self.slab_k / 2, 16 + self.slab_k / 4)
         of_warp = RUN_PIXELS / 4 * self.slab_k / 32 * (4.5 + of_curve) + 84
         return Work(items * (of_products + of_warp), ALONE * ceil_div(items, groups) * of_warp + of_products + 80)

@@ -16,12 +16,12 @@ from qconv.target import Target
 
 @lru_cache(maxsize=4096)
 def stage_plan(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> StagePlan:
-    """Many configs have the same, and many kernels ask different things of the same."""
+    """Cached twice, because many configs have the same stage, and kernels ask different things of the same stage."""
     return replace(_any_stage(problem, share, target), in_kernel=in_kernel)
 
 
 @lru_cache(maxsize=1024)
 def _any_stage(problem: Conv2d, share: Share, target: Target) -> StagePlan:
-    """Of a kernel that asks nothing of it."""
+    """The stage as if its kernel asked nothing of it."""
     make = depthwise_stage if is_depthwise(problem) else warpgroup_stage if share.wide else matrix_stage
     return make(problem, share, target, InKernel(threads=target.warp_size))
