@@ -87,10 +87,10 @@ def disassemble(code: bytes, kernel: str) -> list[Instruction]:
         file.flush()
         command = ["llvm-objdump-19", "-d", f"--disassemble-symbols={kernel}", file.name]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    code = read_listing(text)
-    if not code:
+    found = read_listing(text)
+    if not found:
         raise ValueError(f"no kernel {kernel!r} in the code object; llvm-objdump-19 -d lists its symbols")
-    return code
+    return found
 
 
 def read_listing(text: str) -> list[Instruction]:

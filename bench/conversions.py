@@ -90,7 +90,8 @@ def is_right(problem: Conversion, arrays: list[Any], outputs: tuple[Any, ...]) -
     some = min(extent, 64 if axis < 2 else 64 * ROW)
     for begin in (0, extent // 2, extent - some):
         field = ("outer", "channels", "inner")[axis]
-        part = replace(problem, **{field: some})
+        changed: dict[str, Any] = {field: some}
+        part = replace(problem, **changed)
 
         def cut(array: Any, shape: tuple[int, ...], begin: int = begin) -> Any:
             if len(shape) == 3:
@@ -158,7 +159,7 @@ def _torch_median(call: Callable[[], Any]) -> float:
     import torch
 
     call()
-    times = []
+    times: list[float] = []
     for _ in range(REPEATS):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
@@ -202,7 +203,7 @@ def main() -> None:
         torch_time = torch_us(problem, arrays, device)
         if torch_time is not None:
             peers["torch"] = torch_time
-        row = {
+        row: dict[str, Any] = {
             "name": name,
             "problem": str(problem),
             "time_us": time_us,

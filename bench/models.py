@@ -28,8 +28,8 @@ from workload import Layer, distinct, read
 
 from qconv import Conv2d, Quantization, sample
 from qconv.device import Device, open_device
-from qconv.instances.instance import Instance
 from qconv.instances.lookup import load
+from qconv.instances.pair import Chosen
 from qconv.sample import Sample
 from qconv.tuner.protocol import TimingProtocol, protocol_for
 from qconv.tuner.workload import POISONS
@@ -56,7 +56,7 @@ def deployed(layer: Layer) -> Layer:
     return replace(layer, problem=replace(layer.problem, quantization=q))
 
 
-def differing(instance: Instance, drawn: Sample) -> str | None:
+def differing(instance: Chosen, drawn: Sample) -> str | None:
     """None where all outputs are the reference's, else how many are not. Everything stays on the device."""
     problem, device = instance.problem, instance.device
     assert isinstance(problem, Conv2d)

@@ -70,11 +70,11 @@ def problem_of(rows: list[Line], batch: int | None) -> Chain:
     inverted residual what was added to it."""
 
     def conv(row: Line, i: int, n: int, h: int, w: int, c: int, activation: str) -> Conv2d:
-        k, r, s, stride, pad, dilation, groups = (
+        k, r, s, step, pad, apart, groups = (
             int(row[f"{name}{i}"]) for name in ("K", "R", "S", "stride", "pad", "dil", "groups")
         )
         q = Quantization(per_channel=True, bias="int32", activation=activation)
-        return Conv2d(n, h, w, c, k, r, s, stride, dilation, pad, groups, quantization=q)
+        return Conv2d(n, h, w, c, k, r, s, (step, step), (apart, apart), (pad, pad, pad, pad), groups, quantization=q)
 
     n, c, h, w = batch or int(rows[0]["N"]), *(int(rows[0][name]) for name in ("C", "H", "W"))
     chain = [conv(rows[0], 1, n, h, w, c, ACTIVATIONS[rows[0]["act1"]])]

@@ -53,9 +53,9 @@ def draw(document: dict[str, Any], folder: Path) -> list[Path]:
         shown = [(value, place) for value, place in zip(values, at, strict=True) if value is not None]
         size = {"floor": 11, "ours": 9}.get(name, 5)
         # A ring, so that a peer in the same place is seen in it.
-        ring = {"fillstyle": "none", "markeredgewidth": 1.8, "zorder": 3} if name == "ours" else {}
+        ring: dict[str, Any] = {"fillstyle": "none", "markeredgewidth": 1.8, "zorder": 3} if name == "ours" else {}
         label = f"{name} (another run)" if name in ELSEWHERE else name
-        line = {"marker": marker, "color": colour, "markersize": size, "label": label, "linestyle": ""}
+        line: dict[str, Any] = {"marker": marker, "color": colour, "markersize": size, "label": label, "linestyle": ""}
         axes.plot(*zip(*shown, strict=True), **(line | ring))
     axes.set_yticks(at, [row["name"] for row in rows], fontsize=8)
     axes.invert_yaxis()

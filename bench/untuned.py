@@ -112,7 +112,7 @@ def prepare(key: str, place: Place, hidden: frozenset[str], before: Choice | Non
     now = choice_without(problem, place, hidden)
     failed: dict[str, str] = {}
     winner = winner_of(problem, place)
-    configs = {NOW: now.config, BEFORE: before and before.config, TUNED: winner}
+    configs: dict[str, Config | None] = {NOW: now.config, BEFORE: before.config if before else None, TUNED: winner}
     for name, config in configs.items():
         if config is not None:
             try:

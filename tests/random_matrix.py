@@ -34,8 +34,8 @@ GROUPS = (1, 1, 1, 1, 1, 2, 3, 4, "depthwise")
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20))
 # Large enough for tiles that are worked on in bands, which small weights do not need: with a last band as wide as the
 # others, and with a narrow one.
-BANDS = Conv2d(2, 16, 16, 256, 256, 3, 3, pad=1)
-RAGGED = Conv2d(2, 16, 17, 256, 256, 3, 3, pad=1)
+BANDS = Conv2d(2, 16, 16, 256, 256, 3, 3, pad=(1, 1, 1, 1))
+RAGGED = Conv2d(2, 16, 17, 256, 256, 3, 3, pad=(1, 1, 1, 1))
 # Plans of one problem that are looked at for a feature, of those whose configs may bring it.
 MOST_TRIED = 8
 
@@ -79,7 +79,7 @@ def _problem(rng: random.Random, decks: Decks, target: Target) -> Conv2d:
         s=s,
         stride=stride,
         dilation=dilation,
-        pad=pad,  # type: ignore[arg-type]
+        pad=pad,
         groups=groups,
         layout=decks.deal("layout", ("nhwc", "nhwc", "nhwc", "nchw")),
         quantization=q,

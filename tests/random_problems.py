@@ -71,7 +71,7 @@ def _problem(rng: random.Random, decks: Decks) -> Conv2d:
             s=s,
             stride=stride,
             dilation=dilation,
-            pad=pad,  # type: ignore[arg-type]
+            pad=pad,
             groups=groups,
             layout=layout,
             quantization=chosen,

@@ -71,7 +71,7 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         s=s,
         stride=stride,
         dilation=dilation,
-        pad=pad,  # type: ignore[arg-type]
+        pad=pad,
         groups=groups,
         quantization=quantization(decks),
     )
@@ -84,7 +84,7 @@ def _few_pixels(decks: Decks, c: int, k: int) -> Conv2d:
     n = decks.deal("n", (1, 1, 2, 3, 9, 20))
     stride = 1 if whole else decks.deal("stride", (1, 1, 2))
     r, s = (h, w) if whole else (1, 1)
-    return Conv2d(n, h, w, c, k, r, s, stride=stride, quantization=quantization(decks))
+    return Conv2d(n, h, w, c, k, r, s, stride=(stride, stride), quantization=quantization(decks))
 
 
 def special_plan(family: str, problem: Conv2d, target: Target, seed: object) -> Plan:

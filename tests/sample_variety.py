@@ -53,7 +53,7 @@ def problems_of(kind: str, seed: int, count: int) -> list[Any]:
         return fused_problems(seed, count, TARGET, 2 if kind == "two" else 3)
     if kind == "matrix":
         return matrix_problems(seed, count, TARGET)
-    return {"problems": problems, "conversions": conversions}[kind](seed, count)
+    return conversions(seed, count) if kind == "conversions" else problems(seed, count)
 
 
 def _in_modes(seed: int, count: int) -> Iterator[Conv2d]:

@@ -11,6 +11,7 @@ from wanted import Wanted, granted
 
 from qconv.generator import Plan
 from qconv.generator.mma_space import CHOICES
+from qconv.problem import Conv2d
 from qconv.target import TARGETS, Target
 
 # What a plan is made of, beside its choices.
@@ -23,18 +24,20 @@ Feature = tuple[str, Any]
 
 
 def features(plan: Plan) -> set[Feature]:
-    known, q = constants(plan), plan.problem.quantization
+    problem = plan.problem
+    assert isinstance(problem, Conv2d)
+    known, q = constants(plan), problem.quantization
     return {
         *((name, getattr(plan.config, name)) for name in CHOICES),
         *((f"role {name}", plan.roles[name]) for name in ROLES),
         *((name, known[name]) for name in WIDTHS),
         (f"types of {plan.roles['atom']}", (q.x_type, q.w_type)),
-        ("layout", plan.problem.layout),
+        ("layout", problem.layout),
         ("output", q.out_type),
         ("residual", q.residual),
         ("zero points", (q.x_zero_point, q.w_zero_point)),
-        ("depthwise", plan.problem.c_group == 1),
-        ("groups", plan.problem.groups > 1),
+        ("depthwise", problem.c_group == 1),
+        ("groups", problem.groups > 1),
     }
 
 
