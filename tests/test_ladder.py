@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -57,11 +59,10 @@ LADDER: tuple[tuple[str, ...], ...] = (
     ("qconv.instances",),
     ("qconv.tuner",),
     # The faces: they may use everything, and nothing below uses them.
-    ("qconv.cli", "qconv.onnx", "qconv.torch"),
+    ("qconv.cli", "qconv.onnx"),
 )
 # The root package only names where things are; it imports them when they are used.
 FACE = "qconv"
-FIRST_RUNG = 0
 
 # Heavy packages, and the only place that may import each.
 HOMES = {
@@ -72,9 +73,10 @@ HOMES = {
     "jinja2": "qconv.generator",
     "click": "qconv.cli",
     "onnx": "qconv.onnx",
-    "torch": "qconv.torch",
     "ml_dtypes": "qconv.dtypes",
 }
+# What no module imports: callers bring its arrays, and the package takes them by protocol.
+NOWHERE = ("torch",)
 
 
 def module_of(path: Path) -> str:
@@ -86,33 +88,65 @@ def module_of(path: Path) -> str:
     return ".".join([package, *(part for part in parts if part != "__init__")])
 
 
+@dataclass(frozen=True)
+class Import:
+    line: int
+    module: str
+
+
 @lru_cache(maxsize=1)
 def modules() -> dict[str, Path]:
     return {module_of(path): path for folder in FOLDERS.values() for path in folder.rglob("*.py")}
 
 
-def statements(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and module of every import, wherever it stands: `from qconv import sample` imports qconv.sample."""
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+@lru_cache(maxsize=1)
+def imports() -> dict[str, tuple[Import, ...]]:
+    """What every module imports, wherever in it that stands."""
+    return {module: read_imports(path.read_text(), module) for module, path in modules().items()}
+
+
+def read_imports(text: str, module: str) -> tuple[Import, ...]:
+    """`from qconv import sample` imports qconv.sample."""
+    found: list[Import] = []
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            for name in node.names:
-                yield node.lineno, name.name
+            found += [Import(node.lineno, name.name) for name in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            assert node.level == 0, f"{module}:{node.lineno}: imports must be absolute"
             for name in node.names:
                 whole = f"{node.module}.{name.name}"
-                yield node.lineno, whole if whole in modules() else str(node.module)
+                found.append(Import(node.lineno, whole if whole in modules() else str(node.module)))
+    return tuple(found)
 
 
 def is_in(module: str, package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
 
 
-def rung_of(module: str) -> int:
-    for number, names in enumerate(LADDER):
-        if any(is_in(module, name) for name in names):
-            return number
-    pytest.fail(f"{module} stands on no rung: give it one in tests/test_ladder.py")
+def rung_of(module: str) -> int | None:
+    return next((number for number, names in enumerate(LADDER) if any(is_in(module, name) for name in names)), None)
+
+
+def upward(module: str, found: tuple[Import, ...]) -> list[str]:
+    """What is wrong with a module's imports of this package, one sentence each."""
+    own, wrong = rung_of(module), []
+    for one in found:
+        place, rung = f"{module}:{one.line} imports {one.module}", rung_of(one.module)
+        if one.module == FACE:
+            # `from qconv import x`, where x is no module: it would load what stands higher.
+            wrong.append(f"{place}, the root package; import the module itself")
+        elif is_in(one.module, FACE) and rung is not None and own is not None and rung > own:
+            wrong.append(f"{place}, which stands higher")
+    return wrong
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle, the first of them again at the end; empty where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def test_every_module_is_read() -> None:
@@ -120,36 +154,51 @@ def test_every_module_is_read() -> None:
     assert Path(str(qconv.__file__)) == modules()["qconv"] or "site-packages" in str(qconv.__file__)
 
 
-@pytest.mark.parametrize("module", sorted(set(modules()) - {FACE}))
-def test_it_imports_from_below_only(module: str) -> None:
-    own = rung_of(module)
-    for line, imported in statements(modules()[module]):
-        if imported == FACE:
-            # `from qconv import x`, where x is no module: it would load what stands higher.
-            pytest.fail(f"{modules()[module]}:{line} imports from the root package; import the module itself")
-        if is_in(imported, "qconv"):
-            assert rung_of(imported) <= own, f"{modules()[module]}:{line} imports {imported}, which stands higher"
+def test_every_named_module_exists() -> None:
+    named = {*(name for names in LADDER for name in names), *HOMES.values()}
+    assert not (gone := sorted(named - set(modules()))), f"tests/test_ladder.py names modules that do not exist: {gone}"
 
 
-def test_no_circle_within_the_first_rung() -> None:
-    graph = {
-        name: {imported for _, imported in statements(modules()[name]) if imported in LADDER[FIRST_RUNG]}
-        for name in LADDER[FIRST_RUNG]
-    }
-    while graph:
-        free = [name for name, needs in graph.items() if not needs & set(graph)]
-        assert free, f"these import each other in a circle: {sorted(graph)}"
-        for name in free:
-            del graph[name]
+def test_every_module_stands_on_one_rung() -> None:
+    for module in set(modules()) - {FACE}:
+        # A package on one rung may not have a module of its own on another.
+        rungs = {number for number, names in enumerate(LADDER) if any(is_in(module, name) for name in names)}
+        assert len(rungs) == 1, f"{module} stands on {len(rungs)} rungs: give it one in tests/test_ladder.py"
 
 
-@pytest.mark.parametrize("module", sorted(modules()))
-def test_heavy_packages_are_imported_at_home_only(module: str) -> None:
-    for line, imported in statements(modules()[module]):
-        home = HOMES.get(imported.split(".")[0])
-        assert home is None or is_in(module, home), (
-            f"{modules()[module]}:{line} imports {imported}, which only {home} may"
-        )
+def test_modules_import_from_below_only() -> None:
+    wrong = [said for module, found in imports().items() if module != FACE for said in upward(module, found)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_import_of_a_higher_rung_is_seen() -> None:
+    text = "def f():\n    from qconv.tuner.tune import tune\n    from qconv import sample, lookup\n"
+    assert upward("qconv.instances.lookup", read_imports(text, "qconv.instances.lookup")) == [
+        "qconv.instances.lookup:2 imports qconv.tuner.tune, which stands higher",
+        "qconv.instances.lookup:3 imports qconv, the root package; import the module itself",
+    ]
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """On any rung: within one package as well."""
+    own = set(modules())
+    found = circle({module: {one.module for one in every} & own for module, every in imports().items()})
+    assert not found, f"these import each other in a circle: {' -> '.join(found)}"
+
+
+def test_a_circle_is_seen() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"b"}})) == {"b", "c"}
+
+
+def test_heavy_packages_are_imported_at_home_only() -> None:
+    for module, found in imports().items():
+        for one in found:
+            package = one.module.split(".")[0]
+            place = f"{modules()[module]}:{one.line} imports {one.module}"
+            assert package not in NOWHERE, f"{place}, which no module may"
+            home = HOMES.get(package)
+            assert home is None or is_in(module, home), f"{place}, which only {home} may"
 
 
 def test_the_root_package_imports_nothing_when_it_is_loaded() -> None:
