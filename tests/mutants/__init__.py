@@ -8,6 +8,7 @@ from mutants import (
     devices,
     fused,
     gpu,
+    house,
     mma,
     nouns,
     planner,
@@ -38,5 +39,6 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "nouns": nouns.MUTANTS,
     "samples": samples.MUTANTS,
     "devices": devices.MUTANTS,
+    "house": house.MUTANTS,
     "gpu": gpu.MUTANTS,
 }
