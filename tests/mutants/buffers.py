@@ -72,8 +72,8 @@ MUTANTS = (
         (PADDED, COPIES),
     ),
     Mutant(
-        "buffers: parameters of the tile's first channel",
-        BUFFERS,
+        "loaders: parameters of the tile's first channel",
+        "templates/loader/channel_parameters.j2",
         "const int k = existing_channel(share, n);",
         "const int k = existing_channel(share, 0);",
         "Scales and biases are per channel.",

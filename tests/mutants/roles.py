@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 from mutants.named import block_random, fused_random, mma, mma_random
 
 ASYNC, REGISTERS = "templates/loader/async.j2", "templates/loader/registers.j2"
+CHANNELS = "templates/loader/channel_parameters.j2"
 TAP, NCHW, NHWC = "templates/layout/tap.j2", "templates/layout/tap_nchw.j2", "templates/layout/tap_nhwc.j2"
 ATOM, FRAGMENTS, INSTRUCTION = "templates/mma/", "templates/fragments/", "templates/instruction/"
 SCRATCH, CLUSTER = "templates/combine/scratch.j2", "templates/combine/cluster.j2"
@@ -43,8 +44,8 @@ LOADERS = (
         ("tests/test_matrix_roles.py::test_many_copies_come_in_parts",),
     ),
     Mutant(
-        "async: channel parameters of the first threads alone",
-        ASYNC,
+        "loaders: channel parameters of the first threads alone",
+        CHANNELS,
         "i < (TILE_N + THREADS - 1) / THREADS; ++i",
         "i < 1; ++i",
         "Where a tile has more channels than the block threads, the last ones have no parameters.",
@@ -68,8 +69,8 @@ LOADERS = (
         ("tests/test_matrix_roles.py::test_vectors_through_registers_end_with_the_reduction",),
     ),
     Mutant(
-        "registers: parameters of the first tile's channels",
-        REGISTERS,
+        "loaders: parameters of the first tile's channels",
+        CHANNELS,
         "const int k = existing_channel(share, n);",
         "const int k = n < K ? n : 0;",
         "Tiles further on have parameters of their own channels.",
