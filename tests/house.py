@@ -121,9 +121,17 @@ def definitions(root: Path) -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunct
     return tuple(
         (path, node)
         for path, text in files(root, ".py").items()
-        for node in ast.walk(ast.parse(text))
+        for node in statements(ast.parse(text))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """However deep; no expression has a function that is named, and most of a tree is expressions."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield node
+            yield from statements(node)
 
 
 def functions_too_long(root: Path) -> Iterator[Found]:
