@@ -13,18 +13,30 @@ from qconv.target import Target
 
 
 @dataclass(frozen=True)
+class InstructionFiles:
+    """Which instruction a page uses, and the files that spell it: a family's roles have these fields."""
+
+    instruction: MatrixInstruction
+    spelled: str  # in PTX
+    atom: str
+    operation: str
+    sums_may_sink: bool  # into branches of some lanes only; see instruction/wmma.j2
+    fragments: str
+
+
+@dataclass(frozen=True)
 class Atom:
     instruction: MatrixInstruction
 
-    @property
+    @cached_property
     def is_nvidia(self) -> bool:
         return self.instruction.name.startswith("mma_")
 
-    @property
+    @cached_property
     def pixels(self) -> int:
         return self.instruction.m if self.is_nvidia else self.instruction.n
 
-    @property
+    @cached_property
     def channels(self) -> int:
         return self.instruction.n if self.is_nvidia else self.instruction.m
 
@@ -46,17 +58,20 @@ class Atom:
         """Of the weights, that a lane reads for a fragment."""
         return self.instruction.b.registers if self.is_nvidia else 4
 
-    def roles(self, q: Quantization, target: Target, operands: str) -> dict[str, Any]:
+    def files(self, q: Quantization, target: Target, operands: str) -> InstructionFiles:
         """`operands`: what the lanes read, `tiles` or `windows`."""
         name = self.instruction.name
         # One file an instruction of NVIDIA's; AMD's share what their layouts have in common.
         atom = name if self.is_nvidia else "mfma" if name.startswith("mfma") else f"wmma_{name.rpartition('_')[2]}"
         operation = "emulated" if target.vendor == "cpu" else atom if self.is_nvidia else atom.partition("_")[0]
-        return {
-            "instruction": self.instruction,
-            "spelled": self.instruction.spell(q.x_type, q.w_type),
-            "atom": atom,
-            "operation": f"instruction/{operation}.j2",
-            "sums_may_sink": operation == "wmma",  # into branches of some lanes only; see instruction/wmma.j2
-            "fragments": f"fragments/{'ldmatrix' if self.is_nvidia else 'rows'}_of_{operands}.j2",
-        }
+        return InstructionFiles(
+            instruction=self.instruction,
+            spelled=self.instruction.spell(q.x_type, q.w_type),
+            atom=atom,
+            operation=f"instruction/{operation}.j2",
+            sums_may_sink=operation == "wmma",
+            fragments=f"fragments/{'ldmatrix' if self.is_nvidia else 'rows'}_of_{operands}.j2",
+        )
+
+    def roles(self, q: Quantization, target: Target, operands: str) -> dict[str, Any]:
+        return vars(self.files(q, target, operands))
