@@ -90,47 +90,70 @@ class Shape:
     atom: Atom
     warps: int
     threads: int
-    x_bytes: int
+    x_bytes: int  # one copy of x; 1: byte by byte
     w_bytes: int
+    x_pieces: int  # copies of x that a thread has in flight, of a step
+    w_pieces: int
     tiles_m: int
-    tiles_n: int
+    tiles_n: int  # along the channels of a group
     tiles: int  # of all groups
     steps: int
 
 
 def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int, int], warp: tuple[int, int]) -> Shape:
+    """Raises Infeasible, with the reason, where this tile cannot serve the problem."""
+    atom = _atom(problem, target, number)
+    _check_warps(problem, target, atom, tile, warp)
+    _check_tile(problem, atom, tile)
+    return _divided(problem, target, atom, tile, warp)
+
+
+def _atom(problem: Conv2d, target: Target, number: int) -> Atom:
+    """Raises Infeasible where the target's instruction of this number does not serve the problem."""
     q = problem.quantization
     if number >= len(target.instructions):
         has = f"{len(target.instructions)} matrix instructions" if target.instructions else "no matrix instruction"
         raise Infeasible(f"instruction={number}, but {target.name} has {has}: the family simt serves it")
     atom = Atom(target.instructions[number])
-    name = atom.instruction.name
-    tile_m, tile_n, tile_k = tile
-    warp_m, warp_n = warp
     if problem.r + problem.s > MOST_ROWS_AND_COLUMNS and any(problem.pad):
         raise Infeasible(
             f"a padded filter of {problem.r}x{problem.s}: rows and columns together may be {MOST_ROWS_AND_COLUMNS}; "
             "the family simt serves larger ones"
         )
     if not atom.instruction.accepts(q.x_type, q.w_type):
-        raise Infeasible(f"{name} does not multiply {q.x_type} by {q.w_type}: the family simt does")
+        raise Infeasible(f"{atom.instruction.name} does not multiply {q.x_type} by {q.w_type}: the family simt does")
+    return atom
+
+
+def _check_warps(
+    problem: Conv2d, target: Target, atom: Atom, tile: tuple[int, int, int], warp: tuple[int, int]
+) -> None:
+    """Raises Infeasible where the instruction does not divide the warps' tiles, nor they the block's."""
+    (tile_m, tile_n, tile_k), (warp_m, warp_n), name = tile, warp, atom.instruction.name
     for axis, whole, part, of_atom in (("m", tile_m, warp_m, atom.pixels), ("n", tile_n, warp_n, atom.channels)):
-        if whole % part or part % of_atom:
+        if not _divides(whole, part, of_atom):
             raise Infeasible(
                 f"tile_{axis}={whole} must be a multiple of warp_{axis}={part}, and that of {of_atom}, the size of "
                 f"{name}"
             )
     if tile_k % atom.block_k:
         raise Infeasible(f"tile_k={tile_k} must be a multiple of {atom.block_k}, which {name} reads at a time")
-    warps = (tile_m // warp_m) * (tile_n // warp_n)
-    at_most(warps, MOST_WARPS, "warps of a block")
+    at_most((tile_m // warp_m) * (tile_n // warp_n), MOST_WARPS, "warps of a block")
     # With weights' zero points, windows are added up as well, for an atom of channels.
-    summed_n = warp_n + atom.channels * q.w_zero_point
+    summed_n = warp_n + atom.channels * problem.quantization.w_zero_point
     at_most(warp_m * summed_n // target.warp_size, MOST_SUMS, "sums of a lane")
     at_most(max(warp_m, warp_n) // min(warp_m, warp_n), 4, "the longer side of a warp's tile over the shorter")
-    threads = warps * target.warp_size
 
-    # Tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly narrow.
+
+def _divides(whole: int, part: int, of_atom: int) -> bool:
+    """Whether warps divide one side of a block's tile, and the instruction theirs."""
+    return whole % part == 0 and part % of_atom == 0
+
+
+def _check_tile(problem: Conv2d, atom: Atom, tile: tuple[int, int, int]) -> None:
+    """Refuses tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly
+    narrow."""
+    tile_m, tile_n, tile_k = tile
     sizes = (("tile_m", tile_m, problem.pixels), ("tile_n", tile_n, problem.k_group))
     for field, side, size in (*sizes, ("tile_k", tile_k, problem.reduction)):
         least = max(min(CHOICES[field]), atom.pixels, atom.block_k)
@@ -146,15 +169,23 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
         )
     if tile_k == min(CHOICES["tile_k"]) and problem.c_group % (2 * tile_k) == 0:
         raise Infeasible(f"tile_k={tile_k} halves the work between barriers; {problem.c_group} channels allow more")
+
+
+def _divided(problem: Conv2d, target: Target, atom: Atom, tile: tuple[int, int, int], warp: tuple[int, int]) -> Shape:
+    """The shape of a checked tile and warps. Raises Infeasible where there are too few threads for it."""
+    (tile_m, tile_n, tile_k), (warp_m, warp_n) = tile, warp
+    warps = (tile_m // warp_m) * (tile_n // warp_n)
     if tile_m * tile_n >= 64 * 64 and (warps < 4 or warp_m * warp_n < 32 * 32):
         raise Infeasible(
             f"{warps} warps of {warp_m}x{warp_n}: a tile of {tile_m}x{tile_n} takes at least 4, of at least 32x32"
         )
-    nhwc = problem.layout == "nhwc"
-    x_bytes = load_bytes(problem.c_group) if nhwc else 1
+    threads = warps * target.warp_size
+    x_bytes = load_bytes(problem.c_group) if problem.layout == "nhwc" else 1
     w_bytes = load_bytes(problem.reduction)
-    for name, rows, width in (("x", tile_m, x_bytes), ("w", tile_n, w_bytes)):
-        pieces = ceil_div(rows * tile_k, max(width, 4) * threads)
+    x_pieces, w_pieces = (
+        ceil_div(rows * tile_k, max(width, 4) * threads) for rows, width in ((tile_m, x_bytes), (tile_n, w_bytes))
+    )
+    for name, pieces, width in (("x", x_pieces, x_bytes), ("w", w_pieces, w_bytes)):
         at_most(pieces, 16, f"loads of {name} a thread has in flight at {width} bytes each")
     tiles_m, tiles_n = ceil_div(problem.pixels, tile_m), ceil_div(problem.k_group, tile_n)
     return Shape(
@@ -165,6 +196,8 @@ def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int,
         threads=threads,
         x_bytes=x_bytes,
         w_bytes=w_bytes,
+        x_pieces=x_pieces,
+        w_pieces=w_pieces,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         tiles=tiles_m * tiles_n * problem.groups,
@@ -205,21 +238,47 @@ def checked(problem: Conv2d, config: Mma, target: Target) -> Shape:
 
 def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Mma]:
     """What may be feasible: tiles that are not are left out with all that could be done with them."""
-    warps = tuple(itertools.product(choices["warp_m"], choices["warp_n"]))
-    numbers = [number for number in choices["instruction"] if number < len(target.instructions)]
+    atoms = list(_atoms(problem, target, choices["instruction"]))
     for tile in itertools.product(choices["tile_m"], choices["tile_n"], choices["tile_k"]):
-        for number, warp in itertools.product(numbers, warps):
-            try:
-                shape = shape_of(problem, target, number, tile, warp)
-            except Infeasible:
-                continue
-            left = [[v for v in choices[name] if not _why_not(problem, target, shape, name, v)] for name in REST]
-            # Likely is only to fetch ahead, which not every kernel can.
-            left[REST.index("ahead")] = left[REST.index("ahead")] or [0]
-            for rest in itertools.product(*left):
-                config = Mma(number, *tile, *warp, *rest)
-                if not _contradiction(target, shape, config):
-                    yield config
+        for number, atom in atoms:
+            for warp, shape in _shapes(problem, target, atom, tile, choices):
+                left = [[v for v in choices[name] if not _why_not(problem, target, shape, name, v)] for name in REST]
+                # Likely is only to fetch ahead, which not every kernel can.
+                left[REST.index("ahead")] = left[REST.index("ahead")] or [0]
+                for rest in itertools.product(*left):
+                    config = Mma(number, *tile, *warp, *rest)
+                    if not _contradiction(target, shape, config):
+                        yield config
+
+
+def _atoms(problem: Conv2d, target: Target, numbers: tuple[int, ...]) -> Iterator[tuple[int, Atom]]:
+    """Those of the target's instructions that serve the problem."""
+    for number in numbers:
+        try:
+            atom = _atom(problem, target, number)
+        except Infeasible:
+            continue
+        yield number, atom
+
+
+def _shapes(
+    problem: Conv2d, target: Target, atom: Atom, tile: tuple[int, int, int], choices: dict[str, tuple[int, ...]]
+) -> Iterator[tuple[tuple[int, int], Shape]]:
+    """The feasible ways to divide a tile among warps. Most tiles serve no problem, and most warps no tile: both are
+    seen early, for users wait for it."""
+    try:
+        _check_tile(problem, atom, tile)
+    except Infeasible:
+        return
+    of_m = [part for part in choices["warp_m"] if _divides(tile[0], part, atom.pixels)]
+    of_n = [part for part in choices["warp_n"] if _divides(tile[1], part, atom.channels)]
+    for warp in itertools.product(of_m, of_n):
+        try:
+            _check_warps(problem, target, atom, tile, warp)
+            shape = _divided(problem, target, atom, tile, warp)
+        except Infeasible:
+            continue
+        yield warp, shape
 
 
 def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: int) -> str | None:
