@@ -18,7 +18,6 @@ from qconv.generator import (
     fused,
     gemv,
     mma,
-    mma_space,
     simt,
     stem,
 )
@@ -49,7 +48,7 @@ __all__ = [
 
 FAMILIES: dict[str, Family] = {
     "simt": simt.FAMILY,
-    "mma": Family(("conv2d",), mma_space.Mma, mma_space.CHOICES, mma.plan, mma_space.configs, likely=mma_space.LIKELY),
+    "mma": mma.FAMILY,
     "depthwise": depthwise.FAMILY,
     "direct": direct.FAMILY,
     "stem": stem.FAMILY,
@@ -59,11 +58,6 @@ FAMILIES: dict[str, Family] = {
     "apart": apart.family(lambda problem, config, target: plan(problem, config, target)),
     "elementwise": elementwise.FAMILY,
     "choosing": choosing.FAMILY,
-}
-
-
-COSTS: dict[str, Callable[[Any], float]] = {
-    "mma": mma.cost,
 }
 
 

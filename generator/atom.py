@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from qconv.instruction import MatrixInstruction
 from qconv.quantization import Quantization
@@ -72,6 +71,3 @@ class Atom:
             sums_may_sink=operation == "wmma",
             fragments=f"fragments/{'ldmatrix' if self.is_nvidia else 'rows'}_of_{operands}.j2",
         )
-
-    def roles(self, q: Quantization, target: Target, operands: str) -> dict[str, Any]:
-        return vars(self.files(q, target, operands))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from qconv.generator.atom import Atom
 from qconv.generator.measure import LAUNCH, at_once
-from qconv.generator.mma_space import Mma
 from qconv.generator.occupancy import blocks_per_sm
-from qconv.generator.plan import Untyped as Plan
 from qconv.generator.plan import ceil_div
-from qconv.problem import Conv2d
+
+if TYPE_CHECKING:
+    from qconv.generator.mma import MmaPlan
 
 # Clocks of a SIMD for one instruction: of MFMA, four for each pass that LLVM's tables have; of WMMA, what the data
 # sheets' rates leave.
@@ -50,81 +49,84 @@ class Loop(NamedTuple):
         return self.matrix / (self.matrix + self.others)
 
 
-def loop_of(plan: Plan) -> Loop:
-    config, target = _config(plan), plan.target
-    atom = Atom(target.instructions[config.instruction])
+def loop_of(plan: MmaPlan) -> Loop:
+    config, shape = plan.config, plan.shape
+    atom = shape.atom
     atoms_m, atoms_n = config.warp_m // atom.pixels, config.warp_n // atom.channels
     reads = (atoms_m + atoms_n) * (config.tile_k // atom.block_k)
-    return Loop(atoms_m * atoms_n * config.tile_k // atom.instruction.k, STEP + reads + 2 * _pieces(plan))
+    # What a thread loads it stores to shared memory.
+    carried = 2 * (shape.x_pieces + shape.w_pieces)
+    return Loop(atoms_m * atoms_n * config.tile_k // atom.instruction.k, STEP + reads + carried)
 
 
-def registers_of(plan: Plan) -> int:
+def registers_of(plan: MmaPlan) -> int:
     """About how many a lane takes: its sums, what it carries to shared memory, and the fragments that compilers read
     ahead, of a whole step where waves are short. Long waves finish a tile beside the sums of the next."""
-    config, target = _config(plan), plan.target
-    atom = Atom(target.instructions[config.instruction])
+    config, target, shape = plan.config, plan.target, plan.shape
+    atom = shape.atom
     fragment = 4 * (config.warp_m // atom.pixels + config.warp_n // atom.channels)
     blocks = config.tile_k // atom.block_k if target.warp_size == 32 else 1 + config.ahead
     finished = 30 if config.persist and target.warp_size == 64 else 0
-    return config.warp_m * config.warp_n // target.warp_size + 4 * _pieces(plan) + blocks * fragment + finished + 40
+    carried = 4 * (shape.x_pieces + shape.w_pieces)
+    return config.warp_m * config.warp_n // target.warp_size + carried + blocks * fragment + finished + 40
 
 
-def resident(plan: Plan) -> int:
+def resident(plan: MmaPlan) -> int:
     """Blocks that a compute unit has room for; one has, where the compiler spills."""
     most = min(registers_of(plan), plan.target.registers_per_thread)
-    return max(1, blocks_per_sm(plan.target, plan.main.threads, plan.main.smem_bytes, most))
+    return max(1, blocks_per_sm(plan.target, plan.shape.threads, plan.smem_bytes, most))
 
 
-def cost(plan: Plan) -> float:
-    problem, target = plan.problem, plan.target
-    assert isinstance(problem, Conv2d)
-    memory = problem.io_bytes / target.processors / MEMORY[target.warp_size]
+def cost(plan: MmaPlan) -> float:
+    target = plan.target
+    memory = plan.problem.io_bytes / target.processors / MEMORY[target.warp_size]
     # A block that is alone on its compute unit writes its tile while nobody multiplies.
     clocks = at_once(issued(plan), memory, 3 if resident(plan) > 1 else 1)
     spills = registers_of(plan) > target.registers_per_thread - 16
     return MEASURE * clocks * (2 if spills else 1) + LAUNCH
 
 
-def issued(plan: Plan) -> float:
+def issued(plan: MmaPlan) -> float:
     """Clocks of a compute unit for the instructions, and for what they wait for."""
-    config, problem, target = _config(plan), plan.problem, plan.target
-    assert isinstance(problem, Conv2d)
-    constant = {c.name: c.value for c in plan.constants["What follows."]}
-    steps, blocks = constant["STEPS"], plan.main.grid[0]
-    waves = plan.main.threads // target.warp_size
-    tiles = constant["TILES_M"] * constant["TILES_N"] * problem.groups
+    config, target = plan.config, plan.target
+    steps, tiles, blocks, waves = plan.shape.steps, plan.shape.tiles, plan.blocks, plan.shape.warps
     held = min(resident(plan), ceil_div(blocks, target.processors))
-    clocks = 4 if target.warp_size == 64 else 1  # of a vector instruction
-    loop = loop_of(plan)
-    multiply = waves * loop.matrix * CLOCKS[target.instructions[config.instruction].name] / target.simds
-    tile_bytes = (config.tile_m + config.tile_n) * config.tile_k
-    shared = (waves * (config.warp_m + config.warp_n) * config.tile_k + tile_bytes) / SHARED
-    narrow = max(1.0, 4 / min(constant["X_BYTES"], constant["W_BYTES"]))
-    busy = held * max(multiply, shared, tile_bytes / CACHE * narrow)
-    alone = EXPOSED[config.ahead] + clocks * loop.others * ceil_div(waves, target.simds)
-    arrives = LATENCY + tile_bytes / ARRIVING
-    step = at_once(busy + alone / held, arrives, 4)
+    step = _step(plan, held)
     outputs = config.warp_m * config.warp_n // target.warp_size
-    shares = config.split > 1 or config.stream
+    shares = plan.combine != "none"
     instructions = TILE + outputs * (OUTPUT + SHARED_OUTPUT * shares)
-    epilogue = clocks * instructions * ceil_div(waves * held, target.simds)
+    epilogue = _clocks(plan) * instructions * ceil_div(waves * held, target.simds)
     rounds: float = ceil_div(blocks, held * target.processors)
     of_block = steps * tiles / blocks
     if config.tail:
         rounds, of_block = tiles // (held * target.processors) + 1 / config.split, steps
     # The first step of a tile is waited for, but where other blocks multiply meanwhile or the tile before is finished.
-    of_tile = epilogue + (0 if config.persist else arrives / held)
+    of_tile = epilogue + (0 if config.persist else _arrives(plan) / held)
     return rounds * (of_block * step + max(1.0, tiles / blocks) * of_tile) + COMBINING * shares
 
 
-def _pieces(plan: Plan) -> int:
-    """Loads of a thread in one step, and as many stores to shared memory."""
-    config, threads = _config(plan), plan.main.threads
-    constant = {c.name: c.value for c in plan.constants["What follows."]}
-    sides = ((config.tile_m, constant["X_BYTES"]), (config.tile_n, constant["W_BYTES"]))
-    return sum(ceil_div(side * config.tile_k, max(width, 4) * threads) for side, width in sides)
+def _step(plan: MmaPlan, held: int) -> float:
+    """What the busiest unit needs for a step of each block, or until the bytes come."""
+    config, target, shape = plan.config, plan.target, plan.shape
+    waves, loop = shape.warps, loop_of(plan)
+    multiply = waves * loop.matrix * CLOCKS[shape.atom.instruction.name] / target.simds
+    shared = (waves * (config.warp_m + config.warp_n) * config.tile_k + _tile_bytes(plan)) / SHARED
+    narrow = max(1.0, 4 / min(shape.x_bytes, shape.w_bytes))
+    busy = held * max(multiply, shared, _tile_bytes(plan) / CACHE * narrow)
+    alone = EXPOSED[config.ahead] + _clocks(plan) * loop.others * ceil_div(waves, target.simds)
+    return at_once(busy + alone / held, _arrives(plan), 4)
 
 
-def _config(plan: Plan) -> Mma:
-    assert isinstance(plan.config, Mma)
-    return plan.config
+def _arrives(plan: MmaPlan) -> float:
+    """Clocks until the bytes of a step have come."""
+    return LATENCY + _tile_bytes(plan) / ARRIVING
+
+
+def _tile_bytes(plan: MmaPlan) -> int:
+    """What a block fetches for a step."""
+    return (plan.config.tile_m + plan.config.tile_n) * plan.config.tile_k
+
+
+def _clocks(plan: MmaPlan) -> int:
+    """A SIMD is busy so long with a vector instruction of one wave."""
+    return 4 if plan.target.warp_size == 64 else 1

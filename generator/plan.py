@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -226,34 +226,6 @@ class Plan(ABC):
     def argument_bytes(self) -> int:
         """sizeof(Arguments): its end is padded to the alignment of pointers."""
         return 8 * ceil_div(self.offsets[-1] + 4, 8)
-
-
-@dataclass(frozen=True)
-class Untyped:
-    """A plan whose family has no type of its own yet. To be removed with the last of them."""
-
-    problem: Problem
-    config: Config
-    target: Target
-    page: str
-    constants: dict[str, tuple[Constant, ...]]
-    launches: tuple[Launch, ...]
-    fields: tuple[Field, ...]
-    alignment: dict[str, int]
-    aliases: dict[str, str]
-    roles: dict[str, Any] = field(default_factory=dict)
-    wants: tuple[str, ...] = ()
-    overlaps: bool = False
-    stages: dict[str, Any] = field(default_factory=dict)
-    parts: tuple[Any, ...] = ()
-
-    once, each, main, kernels = Plan.once, Plan.each, Plan.main, Plan.kernels
-    scratch, offsets, argument_bytes = Plan.scratch, Plan.offsets, Plan.argument_bytes
-
-    def cost(self) -> float:
-        from qconv import generator
-
-        return generator.COSTS[self.config.family](self)
 
 
 def check_choices(config: Config, choices: dict[str, tuple[int, ...]]) -> None:

@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -80,14 +79,10 @@ def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
             sliced=len(plan.each) > 1,
             cpu=plan.target.vendor == "cpu",
             texts=texts,
-            **roles_of(plan),
+            **vars(plan.roles),
             **vars(context),
         )
     )
-
-
-def roles_of(plan: Plan) -> dict[str, Any]:
-    return plan.roles if isinstance(plan.roles, dict) else vars(plan.roles)
 
 
 def _context_of(problem: Problem) -> Context:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
@@ -88,7 +87,7 @@ class MatrixStage(StagePlan):
 
     @property
     def roles(self) -> MatrixRoles:
-        files: Any = SimpleNamespace(**self.atom.roles(self.problem.quantization, self.target, "windows"))
+        files = self.atom.files(self.problem.quantization, self.target, "windows")
         turns = self.slab_chunks // self.step_chunks if self.whole_taps else self.steps
         return MatrixRoles(
             **vars(super().roles),

@@ -15,7 +15,7 @@ from wanted import Wanted
 
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.generator.mma import plan
+from qconv.generator.mma import MmaPlan, plan
 from qconv.generator.mma_space import CHOICES, configs
 from qconv.problem import Conv2d
 from qconv.target import TARGETS, Target
@@ -103,7 +103,7 @@ def _smaller(problem: Conv2d) -> Conv2d:
     return problem
 
 
-def matrix_plan(problem: Conv2d, target: Target, seed: object, **wanted: int) -> Plan:
+def matrix_plan(problem: Conv2d, target: Target, seed: object, **wanted: int) -> MmaPlan:
     """A feasible one with these values: of the other fields, in random order, one is drawn of the values left."""
     rng = random.Random(f"config {seed} {problem} {target.name}")
     left = list(configs(problem, target, CHOICES | {name: (value,) for name, value in wanted.items()}))
@@ -120,7 +120,7 @@ def matrix_plan(problem: Conv2d, target: Target, seed: object, **wanted: int) ->
     raise Infeasible(f"no config of mma with {wanted} can serve {problem} on {target.name}")
 
 
-def asked_plan(problem: Conv2d, target: Target, seed: object, feature: Wanted) -> Plan:
+def asked_plan(problem: Conv2d, target: Target, seed: object, feature: Wanted) -> MmaPlan:
     """One that has the feature: the first in random order."""
     rng = random.Random(f"asked {seed} {problem} {target.name}")
     choices = {name: tuple(feature.asks.get(name, values)) for name, values in CHOICES.items()}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from exactness import check
-from random_matrix import constants
 
-from qconv import Conv2d, generator
+from qconv import Conv2d
 from qconv.device import open_device
+from qconv.generator import mma
 from qconv.generator.mma_space import Mma
 
 # 17 tiles of 32 pixels are two bands of eight and one of a single tile; the weights are as large as bands want them.
@@ -31,7 +31,7 @@ CONFIG = Mma(
 
 def test_the_last_band_is_as_wide_as_what_is_left() -> None:
     device = open_device("cpu.sm_80")
-    plan = generator.plan(RAGGED, CONFIG, device.target)
-    tiles, band = constants(plan)["TILES_M"], constants(plan)["BAND"]
+    plan = mma.plan(RAGGED, CONFIG, device.target)
+    tiles, band = plan.shape.tiles_m, plan.config.band
     assert tiles % band != 0, f"{tiles} tiles are whole bands of {band}: the last one is as wide as the others"
     check(plan, device, seed=0)

@@ -14,7 +14,7 @@ from test_sanitizers_mma import check as check_sanitized
 from qconv import Conv2d, Quantization
 from qconv.device.cpu import CpuDevice
 from qconv.errors import Infeasible
-from qconv.generator import Plan
+from qconv.generator.mma import MmaPlan
 
 CHANNEL = Quantization(per_channel=True, bias="int32", activation="relu")
 DEEP = Conv2d(1, 7, 7, 128, 32, 3, 3, pad=1)
@@ -24,9 +24,9 @@ ODD = Conv2d(1, 7, 7, 24, 40, 3, 3, pad=1)
 THREE = Conv2d(1, 10, 10, 64, 96, 3, 3, pad=1)
 
 
-def has(plan: Plan, **wanted: Any) -> None:
+def has(plan: MmaPlan, **wanted: Any) -> None:
     """What makes the plan worth a test."""
-    seen = {**plan.roles, **constants(plan)}
+    seen = vars(plan.roles) | constants(plan)
     assert {name: seen[name] for name in wanted} == wanted
 
 
@@ -53,8 +53,7 @@ def test_all_taps_of_some_channels_before_the_next() -> None:
 def test_some_blocks_have_a_step_more() -> None:
     """Of equal shares of the steps of all tiles."""
     plan = plan_of(SM_80, replace(LONG, h=9, w=9), CHANNEL, stages=2, persist=1, stream=1)
-    known = constants(plan)
-    assert known["TILES"] * known["STEPS"] % known["BLOCKS"] != 0, "every block has as many steps"
+    assert plan.shape.tiles * plan.shape.steps % plan.blocks != 0, "every block has as many steps"
     check(plan, CpuDevice(plan.target, seed=3), seed=3)
 
 
@@ -81,8 +80,7 @@ def test_nothing_is_read_behind_it() -> None:
 @pytest.mark.parametrize("target", [SM_80, SM_75])
 def test_a_block_goes_on_to_other_channels(target: str) -> None:
     plan = plan_of(target, THREE, CHANNEL, stages=2, persist=1)
-    known = constants(plan)
-    assert known["BLOCKS"] % known["TILES_N"] != 0, "a block's next tile has the same channels"
+    assert plan.blocks % plan.shape.tiles_n != 0, "a block's next tile has the same channels"
     check(plan, CpuDevice(plan.target, seed=2), seed=2)
 
 

@@ -19,6 +19,7 @@ from qconv import generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.generator.fused_plan import FusedPlan
+from qconv.generator.mma import MmaPlan
 from qconv.target import TARGETS
 
 FAST, LONG, CHUNK = 4, int(os.environ.get("QCONV_CLUSTER_PLANS", "16")), 4
@@ -45,7 +46,7 @@ def split(rng: random.Random, kind: str) -> Plan | None:
         plan = matrix_plan(problem, target, rng.random(), **wanted)
     except Infeasible:
         return None
-    return plan if plan.roles["combine"] == kind else None  # equal shares may be whole tiles
+    return plan if plan.combine == kind else None  # equal shares may be whole tiles
 
 
 def fused_in_cluster(rng: random.Random) -> Plan | None:
@@ -78,7 +79,8 @@ def test_nothing_is_found_in_random_clusters(first: int) -> None:
 def kind_of(plan: Plan) -> str:
     if isinstance(plan, FusedPlan):
         return "cluster" if plan.clusters else "none"
-    return str(plan.roles["combine"])  # type: ignore[index]
+    assert isinstance(plan, MmaPlan)
+    return plan.combine
 
 
 @pytest.mark.slow

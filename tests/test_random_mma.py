@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from exactness import check_all
-from random_matrix import BANDS, EMULATIONS, RAGGED, asked_plan, constants, matrix_plan, matrix_problems, served
+from random_matrix import BANDS, EMULATIONS, RAGGED, asked_plan, matrix_plan, matrix_problems, served
 from random_problems import problems
 from wanted import Wanted
 from wanted_matrix import Feature, Place, asked, asked_of_gpu, wanted
@@ -16,6 +16,7 @@ from wanted_matrix import Feature, Place, asked, asked_of_gpu, wanted
 from qconv import generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan
+from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES
 from qconv.target import TARGETS, Target
 
@@ -61,10 +62,15 @@ def test_many_random_configs(name: str, first: int) -> None:
     check_all(plans(name, LONG_SEED, LONG[name], first, CHUNK), first)
 
 
+def has_a_narrow_band(plan: Plan) -> bool:
+    assert isinstance(plan, MmaPlan)
+    return plan.shape.tiles_m % plan.config.band != 0
+
+
 @pytest.mark.parametrize("name", all_but("cpu.sm_80", EMULATIONS))
 def test_the_last_band_of_tiles_is_narrow(name: str) -> None:
     asks = {"band": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # so many tiles that bands pay
-    narrow = Wanted(lambda plan: constants(plan)["TILES_M"] % constants(plan).get("BAND", 1) != 0, asks)
+    narrow = Wanted(has_a_narrow_band, asks)
     check_all([asked_plan(RAGGED, TARGETS[name], 0, narrow)], 0)
 
 

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import pytest
 from exactness import expected
-from random_matrix import EMULATIONS, constants, matrix_plan, matrix_problems
+from random_matrix import EMULATIONS, matrix_plan, matrix_problems
 from test_sanitizers import ADDED, EVERYTHING, HALF, check
 
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device.cpu_runtime import Sanitizer
-from qconv.generator import Plan
+from qconv.generator import Plan, mma
+from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import Mma
 from qconv.target import TARGETS
 from qconv.tuner.sanitized import run
@@ -45,8 +46,8 @@ BASE = Mma(
 )
 
 
-def plan_of(target: str, problem: Conv2d, quantization: Quantization, **config: int) -> Plan:
-    return generator.plan(replace(problem, quantization=quantization), replace(BASE, **config), TARGETS[target])
+def plan_of(target: str, problem: Conv2d, quantization: Quantization, **config: int) -> MmaPlan:
+    return mma.plan(replace(problem, quantization=quantization), replace(BASE, **config), TARGETS[target])
 
 
 SM_80, SM_75 = "cpu.sm_80", "cpu.sm_75"
@@ -103,8 +104,8 @@ def test_the_plans_have_every_role() -> None:
         "known_is_late": {False, True},
         "atom": {"mma_m8n8k16", "mma_m16n8k32", "mfma", "wmma_gfx11", "wmma_gfx12"},
     }.items():
-        assert {plan.roles[role] for plan in PLANS.values()} == values
-    assert all(constants(plan)["STEPS"] > 1 for plan in PLANS.values())
+        assert {getattr(plan.roles, role) for plan in PLANS.values()} == values
+    assert all(plan.shape.steps > 1 for plan in PLANS.values())
 
 
 @pytest.mark.slow

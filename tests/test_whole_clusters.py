@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from random_matrix import constants
 from test_sanitizers_mma import BASE
 
-from qconv import Conv2d, generator
+from qconv import Conv2d
+from qconv.generator import mma
 from qconv.target import TARGETS
 
 
@@ -17,8 +17,7 @@ def test_the_tiles_that_are_not_split_are_whole_clusters() -> None:
     assert target.processors % 4 != 0, "a round of tiles is whole clusters by itself"
     # A round of tiles, and a few more.
     problem = Conv2d(1, 65, 85, 256, 32, 1, 1)
-    plan = generator.plan(problem, replace(BASE, tail=1, split=4, tile_k=64, stages=2), target)
-    whole, split = constants(plan)["WHOLE"], constants(plan)["SPLIT"]
-    assert plan.roles["combine"] == "cluster"
-    assert whole % split == 0
-    assert plan.main.grid[0] % split == 0
+    plan = mma.plan(problem, replace(BASE, tail=1, split=4, tile_k=64, stages=2), target)
+    assert plan.combine == "cluster"
+    assert plan.whole % plan.config.split == 0
+    assert plan.blocks % plan.config.split == 0

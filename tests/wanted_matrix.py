@@ -10,8 +10,8 @@ from random_matrix import asked_plan, constants, matrix_problems
 from wanted import Wanted, granted
 
 from qconv.generator import Plan
+from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES
-from qconv.problem import Conv2d
 from qconv.target import TARGETS, Target
 
 # What a plan is made of, beside its choices.
@@ -24,20 +24,19 @@ Feature = tuple[str, Any]
 
 
 def features(plan: Plan) -> set[Feature]:
-    problem = plan.problem
-    assert isinstance(problem, Conv2d)
-    known, q = constants(plan), problem.quantization
+    assert isinstance(plan, MmaPlan)
+    known, roles, q = constants(plan), plan.roles, plan.problem.quantization
     return {
         *((name, getattr(plan.config, name)) for name in CHOICES),
-        *((f"role {name}", plan.roles[name]) for name in ROLES),
+        *((f"role {name}", getattr(roles, name)) for name in ROLES),
         *((name, known[name]) for name in WIDTHS),
-        (f"types of {plan.roles['atom']}", (q.x_type, q.w_type)),
-        ("layout", problem.layout),
+        (f"types of {roles.atom}", (q.x_type, q.w_type)),
+        ("layout", plan.problem.layout),
         ("output", q.out_type),
         ("residual", q.residual),
         ("zero points", (q.x_zero_point, q.w_zero_point)),
-        ("depthwise", problem.c_group == 1),
-        ("groups", problem.groups > 1),
+        ("depthwise", plan.problem.c_group == 1),
+        ("groups", plan.problem.groups > 1),
     }
 
 

@@ -23,9 +23,10 @@ from qconv.device.binary import resources
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, Infeasible
 from qconv.fused import Chain
-from qconv.generator import FAMILIES, Plan, config_from_json
+from qconv.generator import Plan, config_from_json
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.fused_space import Fused
+from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.generator.share import is_depthwise
 from qconv.keys import parse
@@ -168,9 +169,9 @@ def test_the_first_of_simt_compiles(target: Target) -> None:
     """What is used where matrix instructions are left alone."""
     if reason := why_not(target):
         pytest.skip(reason)
-    simt, problem = FAMILIES["simt"], TYPICAL["3x3, everything"]
+    problem = TYPICAL["3x3, everything"]
     plans = [plan for plan in generator.space(problem, target)[0] if plan.config.family == "simt"]
-    plan = min(plans, key=simt.cost)
+    plan = min(plans, key=generator.cost)
     accepted = SPILLED_BY_SIMT.get(target.name, 0)
     assert complaint(plan, accepted, reads_code=True) is None, f"{problem} {plan.config}"
 
@@ -205,15 +206,15 @@ def accepted(plan: Plan) -> int:
     return ACCEPTED_OF_MMA[plan.target.vendor][sums > MODERATE_SUMS]
 
 
-def spread(target: Target, turns: int) -> list[Plan]:
+def spread(target: Target, turns: int) -> list[MmaPlan]:
     """A plan for every value of every choice, of several turns' problems."""
-    plans: list[Plan] = []
+    plans: list[MmaPlan] = []
     add_plans(plans, target, [*TYPICAL.values(), *OTHERS.values()], turns)
     add_plans(plans, target, list(BETWEEN.values()), turns)
     return plans
 
 
-def add_plans(plans: list[Plan], target: Target, pool: list[Conv2d], turns: int) -> None:
+def add_plans(plans: list[MmaPlan], target: Target, pool: list[Conv2d], turns: int) -> None:
     """For values that too few have."""
     for name, value in [(name, value) for name, values in CHOICES.items() for value in values] * turns:
         if sum(getattr(plan.config, name) == value for plan in plans) >= turns:
@@ -245,8 +246,8 @@ def test_configs_of_matrix_instructions_compile(target: Target) -> None:
         }
     wanted = {"schedule": {"tile", "persist"}, "store": {"direct", "staged"}, "stream": {False, True}}
     for role, values in wanted.items():
-        assert {plan.roles[role] for plan in plans} == values
-    assert {plan.roles["instruction"] for plan in plans} == set(target.instructions)
+        assert {getattr(plan.roles, role) for plan in plans} == values
+    assert {plan.shape.atom.instruction for plan in plans} == set(target.instructions)
     jobs = {generator.render(p).digest: (target.name, str(p.problem), p.config.as_json()) for p in plans}
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         answers = list(pool.map(_complaint_about, jobs.values()))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from qconv import generator
-from qconv.generator import Plan, mma_amd
+from qconv.generator import mma_amd
+from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import Mma
 from qconv.generator.occupancy import blocks_per_sm
 from qconv.keys import parse
@@ -21,10 +22,12 @@ ROWS: list[dict[str, Any]] = json.loads((RESULTS / "after.json").read_text())["r
 IDS = [f"{row['target']} {row['layer']}" for row in ROWS]
 
 
-def plan_of(row: dict[str, Any]) -> Plan:
+def plan_of(row: dict[str, Any]) -> MmaPlan:
     values = dict(field.split("=") for field in row["config"].split()[1:])
     config = Mma(**{name: int(value) for name, value in values.items()})
-    return generator.plan(parse(row["problem"]), config, target(row["target"]))
+    made = generator.plan(parse(row["problem"]), config, target(row["target"]))
+    assert isinstance(made, MmaPlan)
+    return made
 
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)

@@ -11,6 +11,7 @@ import pytest
 from golden_cases import CASES, plan_of
 
 from qconv import generator
+from qconv.generator.mma import MmaPlan
 from qconv.target import TARGETS
 
 FOLDER = Path(__file__).parent.parent / "golden"
@@ -37,8 +38,8 @@ def test_the_source_is_the_reviewed_one(name: str, request: pytest.FixtureReques
 
 
 def test_between_them_every_matrix_instruction_and_every_role() -> None:
-    plans = [plan for name in CASES if (plan := plan_of(name)).config.family == "mma"]
-    assert {plan.roles["instruction"].name for plan in plans} == {
+    plans = [plan for name in CASES if isinstance(plan := plan_of(name), MmaPlan)]
+    assert {plan.shape.atom.instruction.name for plan in plans} == {
         i.name for t in TARGETS.values() for i in t.instructions
     }
     for role, values in {
@@ -54,7 +55,7 @@ def test_between_them_every_matrix_instruction_and_every_role() -> None:
         "gathers_x": {False, True},
         "gathers_w": {False, True},
     }.items():
-        assert {plan.roles[role] for plan in plans} == values, role
+        assert {getattr(plan.roles, role) for plan in plans} == values, role
     assert {plan.target.vendor for plan in plans} == {"nvidia", "amd", "cpu"}
     assert {plan.problem.layout for plan in plans} == {"nhwc", "nchw"}
 

@@ -15,6 +15,7 @@ from qconv.generator import Plan
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
 from qconv.generator.gemv import Gemv
+from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
@@ -58,8 +59,8 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         assert launch.grid[0] < 2**31
         assert max(launch.grid[1:]) <= target.grid_y_max
     spreads = isinstance(plan.config, (Depthwise, Direct, Stem))  # the filters, over words or matrices
-    if isinstance(plan.config, Mma):
-        check_blocks_of_mma(plan, plan.config)
+    if isinstance(plan, MmaPlan):
+        check_blocks_of_mma(plan)
     elif isinstance(plan.config, Depthwise):
         check_threads_of_depthwise(plan, plan.config)
     elif isinstance(plan.config, (Direct, Stem)):
@@ -132,26 +133,24 @@ def check_blocks_of_tiles(plan: Plan, config: Direct | Stem) -> None:
     assert config.warps % config.slabs == 0
 
 
-def check_blocks_of_mma(plan: Plan, config: Mma) -> None:
+def check_blocks_of_mma(plan: MmaPlan) -> None:
     """Every step of every tile has a block, and every block has some."""
-    problem, known = plan.problem, constants(plan)
-    assert isinstance(problem, Conv2d)
-    assert (known["TILES_M"] - 1) * config.tile_m < problem.pixels <= known["TILES_M"] * config.tile_m
-    assert (known["TILES_N"] - 1) * config.tile_n < problem.k_group <= known["TILES_N"] * config.tile_n
-    assert (known["STEPS"] - 1) * config.tile_k < problem.reduction <= known["STEPS"] * config.tile_k
-    blocks, *others = plan.main.grid
-    assert others == [1, 1]
-    tiles = known["TILES_M"] * known["TILES_N"] * problem.groups
+    problem, config, shape = plan.problem, plan.config, plan.shape
+    assert (shape.tiles_m - 1) * config.tile_m < problem.pixels <= shape.tiles_m * config.tile_m
+    assert (shape.tiles_n - 1) * config.tile_n < problem.k_group <= shape.tiles_n * config.tile_n
+    assert (shape.steps - 1) * config.tile_k < problem.reduction <= shape.steps * config.tile_k
+    assert plan.main.grid == (plan.blocks, 1, 1)
+    tiles = shape.tiles_m * shape.tiles_n * problem.groups
     if config.persist:
-        assert blocks == config.persist * plan.target.processors <= tiles * (known["STEPS"] if config.stream else 1)
+        places = config.persist * plan.target.processors
+        assert plan.blocks == places <= tiles * (shape.steps if config.stream else 1)
     else:
-        whole = known.get("WHOLE", 0)
-        assert blocks == whole + (tiles - whole) * config.split
-        assert config.split <= known["STEPS"]
-        if plan.roles["combine"] == "cluster":
-            assert blocks % config.split == whole % config.split == 0
+        assert plan.blocks == plan.whole + (tiles - plan.whole) * config.split
+        assert config.split <= shape.steps
+        if plan.combine == "cluster":
+            assert plan.blocks % config.split == plan.whole % config.split == 0
     assert plan.main.threads * WARP_SUMS >= config.tile_m * config.tile_n
-    assert bool(plan.scratch) == (plan.roles["combine"] == "scratch")
+    assert bool(plan.scratch) == (plan.combine == "scratch")
 
 
 def test_the_struct_has_what_the_quantization_needs() -> None:

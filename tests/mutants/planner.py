@@ -341,8 +341,8 @@ MUTANTS = (
     Mutant(
         "mma_amd: sums take no registers",
         HERE + "mma_amd.py",
-        "return config.warp_m * config.warp_n // target.warp_size + 4 *",
-        "return 4 *",
+        "return config.warp_m * config.warp_n // target.warp_size + carried",
+        "return carried",
         "Fewer blocks fit a compute unit than the model counts on.",
         ("tests/generator/test_cost_amd.py::test_about_as_many_registers_are_taken_as_the_model_says",),
     ),
@@ -357,10 +357,18 @@ MUTANTS = (
     Mutant(
         "mma_amd: every instruction takes one clock",
         HERE + "mma_amd.py",
-        "CLOCKS[target.instructions[config.instruction].name] / target.simds",
+        "CLOCKS[shape.atom.instruction.name] / target.simds",
         "1 / target.simds",
         "The default is chosen by what instructions take.",
         ("tests/generator/test_cost_amd.py::test_the_defaults_are_those_that_were_read",),
+    ),
+    Mutant(
+        "mma_nvidia: short runs take no longer",
+        HERE + "mma_nvidia.py",
+        "return clocks * SHORT_RUN_FACTOR if short else clocks",
+        "return clocks",
+        "A step that copies a part of a cache line leaves the rest of it to other steps.",
+        ("tests/generator/test_cost.py::test_short_runs_of_long_rows_take_longer",),
     ),
     Mutant(
         "occupancy: registers one by one",
