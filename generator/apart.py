@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from qconv.fused import Chain
@@ -42,7 +42,7 @@ class ApartPlan(Plan):
     def parts(self) -> tuple[Plan, ...]:
         return (self.first, self.second)
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         return self.first.launches + self.second.launches
 
@@ -50,11 +50,11 @@ class ApartPlan(Plan):
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         return {}
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         return ()
 
-    @property
+    @cached_property
     def alignment(self) -> dict[str, int]:
         first, second, rest = self.first.alignment, self.second.alignment, self.problem.rest
         weights = dict(zip(self.problem.packed[1:], rest.packed, strict=True))
@@ -62,7 +62,7 @@ class ApartPlan(Plan):
         ours = {name: second[theirs] for name, theirs in weights.items()}
         return {"x": first["x"], "w1": first["w"], **ours, **others}
 
-    @property
+    @cached_property
     def aliases(self) -> dict[str, str]:
         return {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from qconv.conversion import Choose, Dynamic
@@ -54,7 +55,7 @@ class ChoosingPlan(Plan):
         """What the extremes are found in."""
         return choice_real(self.problem).ctype
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         op, grid = self.problem.op, (self.blocks, 1, 1)
         if self.config.slices == 1:
@@ -66,7 +67,7 @@ class ChoosingPlan(Plan):
     def _launch(self, kernel: str, grid: tuple[int, int, int]) -> Launch:
         return Launch(kernel, grid, self.config.threads, self.smem_bytes)
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         if self.config.slices == 1:
             return argument_fields(self.problem)
@@ -74,13 +75,13 @@ class ChoosingPlan(Plan):
         says = "least and largest of each slice"
         return argument_fields(self.problem, (Field("partials", f"{self.ctype}*", "workspace", says, None, words),))
 
-    @property
+    @cached_property
     def alignment(self) -> dict[str, int]:
         sizes = element_bytes(self.problem)
         in_vectors = ("x", "y") if isinstance(self.problem, Dynamic) else ("x",)
         return sizes | {name: min(16, self.config.vector * sizes[name]) for name in in_vectors}
 
-    @property
+    @cached_property
     def aliases(self) -> dict[str, str]:
         return aliases(self.problem)
 

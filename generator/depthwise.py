@@ -4,6 +4,7 @@ memory to registers and serve all outputs of a thread; four taps are one dot pro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
@@ -96,17 +97,17 @@ class DepthwisePlan(Plan):
         """Words of all filters."""
         return self.problem.r * self.words * self.vectors * self.config.vector
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         main = Launch("conv2d_depthwise", (self.blocks, 1, 1), self.config.threads, 0)
         return (*fold_launches(self.problem), spread_launch(self.taps), main)
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         says = "the filters, four taps of a channel to a word"
         return argument_fields(self.problem, (Field("taps", "int*", "workspace", says, None, self.taps),))
 
-    @property
+    @cached_property
     def alignment(self) -> dict[str, int]:
         q, of_thread = self.problem.quantization, 1 if self.gathers else self.config.vector
         alignment = {"x": of_thread, "w": 1, "y": min(16, of_thread * DATA_TYPES[q.out_type].bytes)}
@@ -114,7 +115,7 @@ class DepthwisePlan(Plan):
             alignment["residual"] = min(16, of_thread * DATA_TYPES[q.residual].bytes)
         return alignment
 
-    @property
+    @cached_property
     def aliases(self) -> dict[str, str]:
         return aliases(self.problem)
 

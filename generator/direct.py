@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
@@ -99,7 +100,7 @@ class DirectPlan(TiledPlan):
         """Whether padding is written by the kernel: a copy fills with zeros alone."""
         return pads_with_zero_point(self.problem)
 
-    @property
+    @cached_property
     def alignment(self) -> dict[str, int]:
         return self._aligned(self.x_bytes, self.vector_k * DATA_TYPES[self.problem.quantization.out_type].bytes)
 

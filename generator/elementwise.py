@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from qconv.conversion import Dequantize, Quantize, Requantize
@@ -39,20 +40,20 @@ class ElementwisePlan(Plan):
     config: Elementwise
     blocks: int
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         return (Launch(self.problem.op, (self.blocks, 1, 1), self.config.threads, 0),)
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         return argument_fields(self.problem)
 
-    @property
+    @cached_property
     def alignment(self) -> dict[str, int]:
         sizes = element_bytes(self.problem)
         return sizes | {name: min(16, self.config.vector * sizes[name]) for name in ("x", "y")}
 
-    @property
+    @cached_property
     def aliases(self) -> dict[str, str]:
         return aliases(self.problem)
 

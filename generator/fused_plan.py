@@ -136,7 +136,7 @@ class FusedPlan(Plan):
         """Whether the input comes by asynchronous copies."""
         return self.loads_input and self.first.asynchronous
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         grid = (self.blocks * self.config.shares, 1, 1)
         main = Launch(self.problem.op, grid, self.block_threads, self.smem_bytes, cluster=self.cluster)
@@ -154,7 +154,7 @@ class FusedPlan(Plan):
             **{name: n for name, n in self.layers[self.last].alignment.items() if name != "w"},
         }
 
-    @property
+    @cached_property
     def aliases(self) -> dict[str, str]:
         return {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
@@ -76,16 +77,16 @@ class GemvPlan(Plan):
     blocks: int
     smem_bytes: int
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         main = Launch("conv2d_gemv", (self.blocks, 1, 1), self.config.threads, self.smem_bytes)
         return (*fold_launches(self.problem), main)
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         return argument_fields(self.problem)
 
-    @property
+    @cached_property
     def alignment(self) -> dict[str, int]:
         q, row_bytes = self.problem.quantization, 1 if self.gathers else 4 * self.words
         alignment = {"x": row_bytes, "w": row_bytes, "y": DATA_TYPES[q.out_type].bytes}
@@ -93,7 +94,7 @@ class GemvPlan(Plan):
             alignment["residual"] = DATA_TYPES[q.residual].bytes
         return alignment
 
-    @property
+    @cached_property
     def aliases(self) -> dict[str, str]:
         return aliases(self.problem)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar, Literal
 
 from qconv.dtypes import DATA_TYPES
@@ -21,7 +21,7 @@ from qconv.generator.convolution import (
     problem_constants,
 )
 from qconv.generator.family import Family
-from qconv.generator.mma_space import CHOICES, LIKELY, Mma, Shape, checked, configs, in_cluster, whole_tiles
+from qconv.generator.mma_space import CHOICES, LIKELY, Combine, Mma, Shape, checked, configs, in_cluster, whole_tiles
 from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, at_most, ceil_div
 from qconv.problem import Conv2d
 from qconv.step import Argument
@@ -31,7 +31,6 @@ from qconv.target import Target
 PADDING_WORDS = 4096
 
 # How the sums of blocks that share a tile become one: in device memory, or in the shared memory of a cluster.
-Combine = Literal["none", "scratch", "cluster"]
 
 
 @dataclass(frozen=True)
@@ -74,13 +73,13 @@ class MmaPlan(Plan):
     blocks: int
     sums: int  # in device memory, for the tiles that blocks share there
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         cluster = self.config.split if self.combine == "cluster" else 1
         main = Launch("conv2d_mma", (self.blocks, 1, 1), self.shape.threads, self.smem_bytes, cluster=cluster)
         return (*fold_launches(self.problem), main)
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         own: list[Field] = []
         if self.reads_padding:
@@ -91,7 +90,7 @@ class MmaPlan(Plan):
             own.append(Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, shared))
         return argument_fields(self.problem, tuple(own))
 
-    @property
+    @cached_property
     def alignment(self) -> dict[str, int]:
         q = self.problem.quantization
         y_bytes = 16 if self.config.staged else self.vector_n * DATA_TYPES[q.out_type].bytes
@@ -100,7 +99,7 @@ class MmaPlan(Plan):
             alignment["residual"] = self.vector_n * DATA_TYPES[q.residual].bytes
         return alignment
 
-    @property
+    @cached_property
     def aliases(self) -> dict[str, str]:
         return aliases(self.problem)
 

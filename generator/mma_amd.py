@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from qconv.generator.measure import LAUNCH, at_once
+from qconv.generator.mma_space import Costed
 from qconv.generator.occupancy import blocks_per_sm
 from qconv.generator.plan import ceil_div
-
-if TYPE_CHECKING:
-    from qconv.generator.mma import MmaPlan
 
 # Clocks of a SIMD for one instruction: of MFMA, four for each pass that LLVM's tables have; of WMMA, what the data
 # sheets' rates leave.
@@ -49,7 +47,7 @@ class Loop(NamedTuple):
         return self.matrix / (self.matrix + self.others)
 
 
-def loop_of(plan: MmaPlan) -> Loop:
+def loop_of(plan: Costed) -> Loop:
     config, shape = plan.config, plan.shape
     atom = shape.atom
     atoms_m, atoms_n = config.warp_m // atom.pixels, config.warp_n // atom.channels
@@ -59,7 +57,7 @@ def loop_of(plan: MmaPlan) -> Loop:
     return Loop(atoms_m * atoms_n * config.tile_k // atom.instruction.k, STEP + reads + carried)
 
 
-def registers_of(plan: MmaPlan) -> int:
+def registers_of(plan: Costed) -> int:
     """About how many a lane takes: its sums, what it carries to shared memory, and the fragments that compilers read
     ahead, of a whole step where waves are short. Long waves finish a tile beside the sums of the next."""
     config, target, shape = plan.config, plan.target, plan.shape
@@ -71,13 +69,13 @@ def registers_of(plan: MmaPlan) -> int:
     return config.warp_m * config.warp_n // target.warp_size + carried + blocks * fragment + finished + 40
 
 
-def resident(plan: MmaPlan) -> int:
+def resident(plan: Costed) -> int:
     """Blocks that a compute unit has room for; one has, where the compiler spills."""
     most = min(registers_of(plan), plan.target.registers_per_thread)
     return max(1, blocks_per_sm(plan.target, plan.shape.threads, plan.smem_bytes, most))
 
 
-def cost(plan: MmaPlan) -> float:
+def cost(plan: Costed) -> float:
     target = plan.target
     memory = plan.problem.io_bytes / target.processors / MEMORY[target.warp_size]
     # A block that is alone on its compute unit writes its tile while nobody multiplies.
@@ -86,7 +84,7 @@ def cost(plan: MmaPlan) -> float:
     return MEASURE * clocks * (2 if spills else 1) + LAUNCH
 
 
-def issued(plan: MmaPlan) -> float:
+def issued(plan: Costed) -> float:
     """Clocks of a compute unit for the instructions, and for what they wait for."""
     config, target = plan.config, plan.target
     steps, tiles, blocks, waves = plan.shape.steps, plan.shape.tiles, plan.blocks, plan.shape.warps
@@ -105,7 +103,7 @@ def issued(plan: MmaPlan) -> float:
     return rounds * (of_block * step + max(1.0, tiles / blocks) * of_tile) + COMBINING * shares
 
 
-def _step(plan: MmaPlan, held: int) -> float:
+def _step(plan: Costed, held: int) -> float:
     """What the busiest unit needs for a step of each block, or until the bytes come."""
     config, target, shape = plan.config, plan.target, plan.shape
     waves, loop = shape.warps, loop_of(plan)
@@ -117,16 +115,16 @@ def _step(plan: MmaPlan, held: int) -> float:
     return at_once(busy + alone / held, _arrives(plan), 4)
 
 
-def _arrives(plan: MmaPlan) -> float:
+def _arrives(plan: Costed) -> float:
     """Clocks until the bytes of a step have come."""
     return LATENCY + _tile_bytes(plan) / ARRIVING
 
 
-def _tile_bytes(plan: MmaPlan) -> int:
+def _tile_bytes(plan: Costed) -> int:
     """What a block fetches for a step."""
     return (plan.config.tile_m + plan.config.tile_n) * plan.config.tile_k
 
 
-def _clocks(plan: MmaPlan) -> int:
+def _clocks(plan: Costed) -> int:
     """A SIMD is busy so long with a vector instruction of one wave."""
     return 4 if plan.target.warp_size == 64 else 1

@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from qconv.generator.measure import at_once, launched, of_activation
+from qconv.generator.mma_space import Costed
 from qconv.generator.plan import ceil_div
-
-if TYPE_CHECKING:
-    from qconv.generator.mma import MmaPlan
 
 # Clocks of a multiprocessor: for a step of a block that is alone, and beside them where it waits for its fragments;
 # until a step's bytes come; for an output that goes to other blocks of a cluster; for a launch in which a block waits
@@ -28,7 +24,7 @@ BLOCK = 140
 MOST_REGISTERS = 255
 
 
-def registers_of(plan: MmaPlan) -> int:
+def registers_of(plan: Costed) -> int:
     """About how many a thread takes."""
     config, target = plan.config, plan.target
     registers = 40 + config.warp_m * config.warp_n * 3 // (2 * target.warp_size)
@@ -37,7 +33,7 @@ def registers_of(plan: MmaPlan) -> int:
     return registers
 
 
-def resident(plan: MmaPlan) -> int:
+def resident(plan: Costed) -> int:
     """Blocks that a multiprocessor has room for; one has, where the compiler spills."""
     target, threads = plan.target, plan.shape.threads
     of_each = (
@@ -48,13 +44,13 @@ def resident(plan: MmaPlan) -> int:
     return max(1, min(of_each))
 
 
-def cost(plan: MmaPlan) -> float:
+def cost(plan: Costed) -> float:
     clocks = launched(plan.problem, plan.target, issued(plan)) + BLOCK * plan.blocks / plan.target.processors
     # What a default spills is never worth it; a search may find otherwise.
     return clocks * (2 if registers_of(plan) > MOST_REGISTERS else 1)
 
 
-def issued(plan: MmaPlan) -> float:
+def issued(plan: Costed) -> float:
     """Clocks of a multiprocessor for the instructions, and for what they wait for."""
     config, problem, target = plan.config, plan.problem, plan.target
     steps, tiles, blocks = plan.shape.steps, plan.shape.tiles, plan.blocks
@@ -72,7 +68,7 @@ def issued(plan: MmaPlan) -> float:
     return clocks
 
 
-def _step(plan: MmaPlan, held: int) -> float:
+def _step(plan: Costed, held: int) -> float:
     """What the busiest unit needs for a step of each block, or until the bytes come that the stages ask for ahead."""
     config, problem, shape = plan.config, plan.problem, plan.shape
     tile_bytes = (config.tile_m + config.tile_n) * config.tile_k

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal, Protocol
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
@@ -15,6 +15,9 @@ from qconv.generator.convolution import load_bytes
 from qconv.generator.plan import Config, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
+
+# How the parts of a tile that several blocks share become one.
+Combine = Literal["none", "scratch", "cluster"]
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,25 @@ def _useful_sides(channels: int) -> tuple[int, ...]:
         for side in CHOICES["tile_n"]
         if side not in others or fewest == _computed(channels, side) < _computed(channels, 1 << side.bit_length())
     )
+
+
+class Costed(Protocol):
+    """A plan as the cost models read it."""
+
+    @property
+    def problem(self) -> Conv2d: ...
+    @property
+    def config(self) -> Mma: ...
+    @property
+    def target(self) -> Target: ...
+    @property
+    def shape(self) -> Shape: ...
+    @property
+    def combine(self) -> Combine: ...
+    @property
+    def smem_bytes(self) -> int: ...
+    @property
+    def blocks(self) -> int: ...
 
 
 def checked(problem: Conv2d, config: Mma, target: Target) -> Shape:

@@ -6,6 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -127,7 +128,7 @@ class Context:
 @dataclass(frozen=True)
 class Plan(ABC):
     """Each family adds, as fields, the numbers that follow; what is below is made of them when it is asked for, for a
-    search looks at many thousands of plans and renders a few."""
+    search looks at many thousands of plans and renders a few. What a launch reads is kept: a host launches often."""
 
     problem: Problem
     config: Config
@@ -190,29 +191,29 @@ class Plan(ABC):
         """The kernels of a problem that takes several, one after the other: each has a source of its own."""
         return ()
 
-    @property
+    @cached_property
     def once(self) -> tuple[Launch, ...]:
         """What is launched ahead, when the weights are packed."""
         return tuple(launch for launch in self.launches if launch.once != EACH)
 
-    @property
+    @cached_property
     def each(self) -> tuple[Launch, ...]:
         return tuple(launch for launch in self.launches if launch.once == EACH)
 
-    @property
+    @cached_property
     def main(self) -> Launch:
         return self.launches[-1]
 
-    @property
+    @cached_property
     def kernels(self) -> tuple[Plan, ...]:
         """Those of its parts, and of theirs, that have a source of their own."""
         return tuple(kernel for part in self.parts for kernel in part.kernels) or (self,)
 
-    @property
+    @cached_property
     def scratch(self) -> tuple[Field, ...]:
         return tuple(field for field in self.fields if field.role == "scratch")
 
-    @property
+    @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Of the fields in the kernel's one argument, as C lays them out: a stage's begin with a pointer."""
         offsets, end = [], 0
@@ -222,7 +223,7 @@ class Plan(ABC):
             end = offsets[-1] + size
         return tuple(offsets)
 
-    @property
+    @cached_property
     def argument_bytes(self) -> int:
         """sizeof(Arguments): its end is padded to the alignment of pointers."""
         return 8 * ceil_div(self.offsets[-1] + 4, 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
@@ -74,16 +75,16 @@ class SimtPlan(Plan):
         """Neighbours among a thread's channels."""
         return min(4, self.config.thread_n)
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         grid = (self.tiles_m, self.tiles_n * self.problem.groups, 1)
         return (*fold_launches(self.problem), Launch("conv2d_simt", grid, self.threads, self.smem_bytes))
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         return argument_fields(self.problem)
 
-    @property
+    @cached_property
     def alignment(self) -> dict[str, int]:
         q = self.problem.quantization
         # What lies as the output is read and written in vectors of channels where all of them exist.
@@ -94,7 +95,7 @@ class SimtPlan(Plan):
             alignment["residual"] = outputs * DATA_TYPES[q.residual].bytes
         return alignment
 
-    @property
+    @cached_property
     def aliases(self) -> dict[str, str]:
         return aliases(self.problem)
 

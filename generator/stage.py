@@ -172,7 +172,7 @@ class StagePlan(Plan):
     def fetches(self) -> bool:
         return fetches(self.config, self.target)
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         """What is done with a set of weights."""
         stage, blocks = self.config.stage, ceil_div(self.weight_words, SPREAD_THREADS)
@@ -182,7 +182,7 @@ class StagePlan(Plan):
         fold = Launch(f"{stage}_fold", (self.problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, WEIGHTS)
         return fold, spread
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         share, says = self.config, "the weights as the lanes read them"
         own = Field(self.workspace, "int*", "workspace", says, None, self.weight_words)
@@ -193,7 +193,7 @@ class StagePlan(Plan):
             if field.name not in elsewhere
         )
 
-    @property
+    @cached_property
     def alignment(self) -> dict[str, int]:
         q, alignment = self.problem.quantization, {"w": 1}
         if self.is_first:
@@ -204,7 +204,7 @@ class StagePlan(Plan):
                 alignment["residual"] = min(16, self.vector_k * DATA_TYPES[q.residual].bytes)
         return alignment
 
-    @property
+    @cached_property
     def aliases(self) -> dict[str, str]:
         return aliases(self.problem)
 

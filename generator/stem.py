@@ -4,6 +4,7 @@ whole rows of taps by channels are the reduction, and the filters stay in regist
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
@@ -87,7 +88,7 @@ class StemPlan(TiledPlan):
     row_words: int  # of a filter row
     quads: bool  # four pixels of a row are read at once, in whole words
 
-    @property
+    @cached_property
     def alignment(self) -> dict[str, int]:
         lane_k, y_bytes = 2 * self.atoms, DATA_TYPES[self.problem.quantization.out_type].bytes
         at_once = lane_k * y_bytes if self.problem.k % lane_k == 0 else y_bytes

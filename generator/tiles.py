@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from qconv.dtypes import DATA_TYPES
@@ -176,19 +177,19 @@ class TiledPlan(Plan):
     def operation(self) -> str:
         return f"instruction/{'emulated' if self.target.vendor == 'cpu' else self.instruction.name}.j2"
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         grid = (self.tiles.places, 1, 1)
         main = Launch(f"conv2d_{self.config.family}", grid, self.tiles.threads, self.smem_bytes)
         return (*fold_launches(self.problem), spread_launch(self.fragment_words), main)
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         says = "the filters as a warp's lanes hold them"
         fragments = Field("fragments", "int*", "workspace", says, None, self.fragment_words)
         return argument_fields(self.problem, (fragments,))
 
-    @property
+    @cached_property
     def aliases(self) -> dict[str, str]:
         return aliases(self.problem)
 

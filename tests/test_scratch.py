@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from altered_plan import altered, with_scratch
 from exactness import expected
 
 from qconv import Conv2d, Instance, Quantization, generator, sample
 from qconv.device import open_device
 from qconv.device.cpu_runtime import Sanitizer
 from qconv.generator import Plan
-from qconv.generator.plan import Field, Launch
+from qconv.generator.plan import Launch
 from qconv.instances.lookup import load
 from qconv.tuner.sanitized import run
 
@@ -25,16 +26,9 @@ ELEMENTS = 5
 DRAWN = sample.draw(PROBLEM, 3)
 
 
-def with_scratch(plan: Plan) -> Plan:
-    """The plan with a pointer to scratch, behind its other pointers."""
-    count = sum(field.is_pointer for field in plan.fields)
-    field = Field("counters", "int*", "scratch", "one a tile", None, ELEMENTS)
-    return replace(plan, fields=(*plan.fields[:count], field, *plan.fields[count:]))
-
-
 CPU = open_device("cpu")
 PLAIN = generator.default(PROBLEM, CPU.target)
-PLAN = with_scratch(PLAIN)
+PLAN = with_scratch(PLAIN, ELEMENTS)
 AT = 8 * [field.name for field in PLAN.fields].index("counters")
 
 
@@ -137,7 +131,7 @@ def test_what_is_left_and_what_is_beyond_is_found(source: str, kind: str, says: 
     assert not outs
 
 
-OVERLAPPING = replace(PLAN, overlaps=True)
+OVERLAPPING = altered(PLAN, overlaps=True)
 
 
 def test_overlapping_is_asked_of_the_main_kernel_alone() -> None:

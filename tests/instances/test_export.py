@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from altered_plan import with_scratch
 
 from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
 from qconv.device import cpu_runtime
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.generator import Plan, Source
-from qconv.generator.plan import Field
 from qconv.instances.export import HEADER, Exported, export
 from qconv.target import target
 from qconv.tune_db.measurement import Measurement
@@ -81,9 +81,7 @@ def test_the_header_is_c_and_agrees_with_the_struct(tmp_path: Path) -> None:
 def test_it_says_what_to_allocate_and_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = winner(PROBLEMS[0], "sm_90a")
     plan = generator.plan(row.problem, row.config, target("sm_90a"))
-    pointers = [field for field in plan.fields if field.is_pointer]
-    fields = (*pointers, Field("counters", "int*", "scratch", "one a tile", None, 5), *plan.fields[len(pointers) :])
-    plan = replace(plan, fields=fields)
+    plan = with_scratch(plan, 5)
     monkeypatch.setattr(generator, "plan", lambda *_: plan)
     export([row], tmp_path)
     entry = json.loads((tmp_path / "manifest.json").read_text())["kernels"][0]
