@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from qconv import generator
 from qconv.device import Device
 from qconv.device.compile import build, compiler_for
-from qconv.generator import Plan, config_from_json
-from qconv.instances.lookup import choose, open_layers
+from qconv.generator import config_from_json
+from qconv.instances.choice import Choice, Origin
+from qconv.instances.lookup import choose
+from qconv.instances.serving import open_layers
 from qconv.keys import parse
 from qconv.op import Problem
 from qconv.target import Target
 from qconv.tuner.ahead import Ahead
-from qconv.tuner.search import Search
+from qconv.tuner.candidate import Candidate
+from qconv.tuner.strategy import DEFAULT, Space, named
 
 
 @dataclass(frozen=True)
@@ -26,14 +29,6 @@ class Place:
 
     name: str
     target: Target
-
-
-@dataclass(frozen=True)
-class Choice:
-    plan: Plan
-    origin: str  # exact, nearest, default: as lookup says it
-    reason: str
-    toolchain: str | None
 
 
 def chosen(problems: Sequence[Problem], device: Device, db: str | None) -> Iterator[Choice | str]:
@@ -60,20 +55,22 @@ def compile_first(key: str, target: Target, trials: int) -> None:
     plans, _ = generator.space(problem, target)
     if not plans:
         return
-    search = Search(plans, [generator.default(problem, target).config], {}, seed=0)
+    search = named(DEFAULT)(Space(problem, plans, [generator.default(problem, target).config]))
     with Ahead(compiler_for(target).toolchain) as ahead:
         for _ in range(trials):
             if (proposed := search.ask()) is None:
                 break
             if ahead.full:
                 ahead.next()
-            ahead.submit(proposed)
+            ahead.submit(Candidate.of(proposed))
         while ahead:
             ahead.next()
 
 
-def _choose(key: str, place: Place, db: str | None) -> tuple[str, str, str, str | None]:
-    with open_layers(db, place) as layers:  # type: ignore[arg-type]
-        plan, origin, reason, toolchain = choose(parse(key), place, layers)  # type: ignore[arg-type]
-    build(plan, toolchain)
-    return plan.config.as_json(), origin, reason, toolchain
+def _choose(key: str, place: Place, db: str | None) -> tuple[str, Origin, str, str | None]:
+    """What crosses to another process: a plan has more than can."""
+    with open_layers(db, place) as layers:
+        choice = choose(parse(key), place, layers)
+    for kernel in choice.plan.kernels:
+        build(generator.render(kernel), kernel, choice.toolchain)
+    return choice.plan.config.as_json(), choice.origin, choice.reason, choice.toolchain

@@ -237,7 +237,7 @@ def of_default(name: str, on: Target) -> Row:
     return measured(
         name,
         on,
-        build(plan).data,
+        build(generator.render(plan), plan).data,
         plan.main.kernel,
         str(config),
         threads=plan.main.threads,

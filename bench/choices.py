@@ -87,8 +87,8 @@ def choice_without(problem: Conv2d, place: Place, hidden: frozenset[str]) -> Cho
         return isinstance(other, Conv2d) and geometry(other) in hidden
 
     layers = Layered([Without(shipped.layer(place.name), is_hidden)])
-    plan, origin, reason, _ = choose(problem, place, layers)  # type: ignore[arg-type]
-    return Choice(plan.config, origin, reason)
+    choice = choose(problem, place, layers)
+    return Choice(choice.plan.config, choice.origin, choice.reason)
 
 
 def write_choices(path: Path, choices: dict[str, Choice], **facts: Any) -> None:

@@ -19,7 +19,7 @@ import qconv
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import Device, open_device
 from qconv.generator import Config
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import TimingProtocol, protocol_for
 from qconv.tuner.verify import mismatch
@@ -54,11 +54,11 @@ def compared(
     for kind, quantization in kinds.items():
         problem = replace(layer, quantization=quantization)
         configs[kind] = qconv.lookup(problem if each_its_own else layer, device.spec, db).plan.config
-        instance = load(generator.plan(problem, configs[kind], device.target), device, "bench", "what is compared")
+        runnable = load(generator.plan(problem, configs[kind], device.target), device)
         drawn = sample.draw(problem, 1)
-        if (said := mismatch(instance, drawn)) is not None:
+        if (said := mismatch(runnable, drawn)) is not None:
             wrong[kind] = said
-        runners[kind] = runner_of(instance, drawn, protocol)
+        runners[kind] = runner_of(runnable, drawn, protocol)
     times = interleaved_us(runners, protocol, ROUNDS)
     base, changed = kinds
     row = {

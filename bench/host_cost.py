@@ -32,7 +32,7 @@ COLD = """
 import json, sys, time
 from qconv.device import open_device
 import qconv
-import qconv.instances.lookup, qconv.tune_db.database, qconv.instances.shipped
+import qconv.instances.serving, qconv.tune_db.database, qconv.instances.shipped
 device = open_device(sys.argv[1]); device.upload(__import__("numpy").zeros(4)); device.synchronize()
 problem = qconv.parse(sys.argv[2])
 begin = time.perf_counter()

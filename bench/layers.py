@@ -57,12 +57,12 @@ def measured(
     qconv.forget()
     instance = qconv.lookup(problem, device.spec, db)
     drawn = sample.draw(problem, 1)
-    wrong = mismatch(instance, drawn)
+    wrong = mismatch(instance.executable, drawn)
     output = instance(*(device.upload(array) for array in drawn.arrays), **drawn.parameters)
     device.synchronize()
     case = peers.Case(problem, drawn, output, device, protocol, db, limit_s)
     ready, missing = peers.prepare(names, case)
-    runners: dict[str, Runner] = {"ours": runner_of(instance, drawn, protocol)}
+    runners: dict[str, Runner] = {"ours": runner_of(instance.executable, drawn, protocol)}
     times = interleaved_us(runners | {name: peer.run for name, peer in ready.items()}, protocol)
     time_us = times.pop("ours")
     others = {name: value for name, value in times.items() if name in peers.OTHERS}

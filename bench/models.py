@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from ahead import Choice, chosen
+from ahead import chosen
 from report import Report
 from roofline import floor_us
 from timing import described, interleaved_us, release, runner_of
@@ -28,8 +28,9 @@ from workload import Layer, distinct, read
 
 from qconv import Conv2d, Quantization, sample
 from qconv.device import Device, open_device
-from qconv.instances.lookup import load
-from qconv.instances.pair import Chosen
+from qconv.instances.choice import Choice
+from qconv.instances.loading import load
+from qconv.instances.pair import Runnable
 from qconv.sample import Sample
 from qconv.tuner.protocol import TimingProtocol, protocol_for
 from qconv.tuner.workload import POISONS
@@ -56,14 +57,14 @@ def deployed(layer: Layer) -> Layer:
     return replace(layer, problem=replace(layer.problem, quantization=q))
 
 
-def differing(instance: Chosen, drawn: Sample) -> str | None:
+def differing(runnable: Runnable, drawn: Sample) -> str | None:
     """None where all outputs are the reference's, else how many are not. Everything stays on the device."""
-    problem, device = instance.problem, instance.device
+    problem, device = runnable.problem, runnable.device
     assert isinstance(problem, Conv2d)
     arrays = [device.upload(array) for array in drawn.arrays]
     y = device.empty(problem.y_shape, problem.quantization.out_type)
     device.fill(y, POISONS[0])
-    instance(*arrays, out=y, **drawn.parameters)
+    runnable(*arrays, out=y, **drawn.parameters)
     device.synchronize()
     x, w, got = (torch.from_dlpack(array) for array in (*arrays, y))
     wrong = got != output(problem, x, w, drawn.parameters)
@@ -82,14 +83,14 @@ def checked(
         return row | {"mismatch": choice}
     row |= {"config": choice.plan.config.as_dict(), "origin": choice.origin}
     try:
-        instance = load(choice.plan, device, choice.origin, choice.reason, choice.toolchain)
+        runnable = load(choice.plan, device, choice.toolchain)
         drawn = sample.draw(problem, seed)
-        wrong = differing(instance, drawn)
-        row |= {"compile_ms": instance.binary.compile_ms, "verified": wrong is None}
+        wrong = differing(runnable, drawn)
+        row |= {"compile_ms": runnable.binary.compile_ms, "verified": wrong is None}
         if wrong is not None:
             row["mismatch"] = wrong
         elif timed:
-            times = interleaved_us({"ours": runner_of(instance, drawn, protocol)}, protocol, rounds=1)
+            times = interleaved_us({"ours": runner_of(runnable, drawn, protocol)}, protocol, rounds=1)
             row |= {"time_us": times["ours"], "tops": problem.operations / times["ours"] / 1e6}
     except Exception as error:  # one layer's failure is its row; the others are still worth knowing
         row |= {"verified": False, "mismatch": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}

@@ -37,7 +37,9 @@ from qconv.device.compile import build
 from qconv.errors import Infeasible
 from qconv.fused import Chain, chain_of
 from qconv.generator import Config
-from qconv.instances.lookup import choose, load, open_layers
+from qconv.instances.loading import load
+from qconv.instances.lookup import choose
+from qconv.instances.serving import open_layers
 from qconv.keys import parse
 from qconv.op import Problem
 from qconv.step import Array
@@ -146,7 +148,8 @@ def verification(key: str, target_name: str, seed: int) -> Verification:
     else:
         unfused = rejected[0].reason if rejected else "no tile of it fits shared memory"
     for plan in plans.values():
-        build(plan)
+        for kernel in plan.kernels:
+            build(generator.render(kernel), kernel)
     drawn = sample.draw(problem, seed)
     configs = {family: plan.config.as_json() for family, plan in plans.items()}
     return Verification(configs, unfused, drawn, reference.compute(problem, drawn))
@@ -161,7 +164,7 @@ def verified(problem: Chain, found: Verification, device: Device) -> Row:
     for family, config in sorted(found.configs.items()):
         plan = generator.plan(problem, generator.config_from_json(config), device.target)
         row["configs"][family] = plan.config.as_dict()
-        wrong = workload.mismatch(load(plan, device, "default", "being verified"))
+        wrong = workload.mismatch(load(plan, device))
         if wrong is not None:
             row["mismatch"][family] = wrong
     return row | {"verified": not row["mismatch"]}
@@ -194,11 +197,11 @@ def measured(
     runners: dict[str, Runner] = {}
     row: Row = {"trials": outcome.measured + outcome.known, "configs": {}, "missing": {}, "mismatch": {}}
     for family, best in fastest(problem, device, db).items():
-        instance = load(generator.plan(problem, best.config, device.target), device, "exact", "tuned")
+        runnable = load(generator.plan(problem, best.config, device.target), device)
         row["configs"][family] = best.config.as_dict()
-        if (wrong := workload.mismatch(instance)) is not None:
+        if (wrong := workload.mismatch(runnable)) is not None:
             row["mismatch"][family] = wrong
-        runners[family] = runner_of(instance, drawn, protocol)
+        runners[family] = runner_of(runnable, drawn, protocol)
     for stage, one in problem.stages.items():
         one = replace(one, quantization=replace(one.quantization, residual="none"))  # no peer adds one here
         case = peers.Case(one, sample.draw(one, 1), None, device, protocol)
@@ -214,7 +217,7 @@ def measured(
     }
     best_peer = min(both, key=both.__getitem__) if both else None
     with open_layers(db, device) as layers:
-        chosen = way_of(choose(problem, device, layers)[0].config)
+        chosen = way_of(choose(problem, device, layers).plan.config)
     ours = times[chosen]
     return row | {
         "verified": not row["mismatch"],

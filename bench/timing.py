@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qconv.device import Device
-from qconv.instances.pair import Chosen
+from qconv.instances.pair import Runnable
 from qconv.sample import Sample
 from qconv.tuner.protocol import TimingProtocol
 from qconv.tuner.workload import MOST_SETS, Workload
@@ -30,9 +30,9 @@ def input_sets(device: Device, drawn: Sample, io_bytes: int, protocol: TimingPro
     return [first, *([np.roll(array, i) for array in first] for i in range(1, count))]
 
 
-def runner_of(instance: Chosen, drawn: Sample, protocol: TimingProtocol) -> Runner:
+def runner_of(runnable: Runnable, drawn: Sample, protocol: TimingProtocol) -> Runner:
     """The tuner's own replay: captured once, however many rounds it runs."""
-    again = Workload(instance.problem, instance.device, drawn, protocol.rotated_bytes).replay(instance)
+    again = Workload(runnable.problem, runnable.device, drawn, protocol.rotated_bytes).replay(runnable)
     again()
     return lambda repeats: tuple(again() for _ in range(repeats))
 

@@ -43,7 +43,7 @@ from qconv.device.compile import build
 from qconv.errors import LaunchError
 from qconv.generator import Config
 from qconv.instances import shipped
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.step import Array
 from qconv.target import target as target_of
 from qconv.tune_db.database import Database
@@ -116,7 +116,8 @@ def prepare(key: str, place: Place, hidden: frozenset[str], before: Choice | Non
     for name, config in configs.items():
         if config is not None:
             try:
-                build(generator.plan(problem, config, place.target))
+                plan = generator.plan(problem, config, place.target)
+                build(generator.render(plan), plan)
             except Exception as error:  # infeasible, or refused by the compiler: the row says so
                 failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     drawn = sample.draw(problem, 1)
@@ -159,11 +160,11 @@ class Bench:
             if config is None or name in failed or config in runners:
                 continue
             try:
-                instance = load(generator.plan(problem, config, device.target), device, "bench", "what is compared")
-                if (wrong := workload.mismatch(instance)) is not None:
+                runnable = load(generator.plan(problem, config, device.target), device)
+                if (wrong := workload.mismatch(runnable)) is not None:
                     failed[name] = wrong
                     continue
-                runners[config] = runner_of(workload.replay(instance))
+                runners[config] = runner_of(workload.replay(runnable))
             except Exception as error:  # whatever a kernel does, the other layers are still timed
                 failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         expected = device.upload(ready.expected[0])

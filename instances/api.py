@@ -9,7 +9,7 @@ import numpy as np
 
 from qconv.device import open_device
 from qconv.instances.arguments import device_of, is_array, is_nonzero, shape_of, type_of
-from qconv.instances.lookup import lookup
+from qconv.instances.serving import lookup
 from qconv.op import check_choice
 from qconv.problem import LAYOUTS, W_LAYOUTS, Conv2d
 from qconv.quantization import Quantization

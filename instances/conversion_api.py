@@ -19,7 +19,7 @@ from qconv.conversion.view import Axis, View, view_of
 from qconv.device import Device, open_device
 from qconv.dtypes import DATA_TYPES, RANGES
 from qconv.instances.arguments import device_of, shape_of, type_of
-from qconv.instances.lookup import lookup
+from qconv.instances.serving import lookup
 
 
 def quantize(

@@ -8,7 +8,7 @@ from typing import Any
 from qconv.fused import MIDS, OF_EACH, WORDS, chain_of
 from qconv.instances.api import conv2d_problem
 from qconv.instances.arguments import device_of
-from qconv.instances.lookup import lookup
+from qconv.instances.serving import lookup
 from qconv.problem import Conv2d
 
 # Of a convolution: what says which kernel it is, and no value of a call.

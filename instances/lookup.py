@@ -1,28 +1,22 @@
-"""problem + device -> the best instance known: tuned for exactly this problem, or else what the cost model thinks best
-of its own proposal and of the winners of neighbours."""
+"""problem + device -> choice: what was tuned for exactly this problem, or else what the cost model thinks best of its
+own proposal and of the winners of neighbours. Policy alone: nothing is compiled, loaded or remembered here."""
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from math import inf, log2
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from qconv import generator
-from qconv.device import Device, folders, open_device
-from qconv.device.compile import build
 from qconv.errors import Infeasible
 from qconv.fused import Chain
 from qconv.generator import Plan
-from qconv.instances.instance import Instance
+from qconv.instances.choice import Choice
 from qconv.instances.kind import kind_of
-from qconv.instances.pair import Chosen, Pair
 from qconv.op import Problem
 from qconv.target import Target
 from qconv.tune_db.measurement import ranked
@@ -51,68 +45,23 @@ TUNE = "run qconv-tune tune for a measured winner"
 # seldom changes more.
 ABOUT_AS_FAST = 1.25
 
-_warm: dict[tuple[Problem, str | None, str | None], Chosen] = {}
+
+class Place(Protocol):
+    """All that choosing asks of a device: it need not be there."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def target(self) -> Target: ...
 
 
-def lookup(problem: Problem, device: str | None = None, database: str | None = None) -> Chosen:
-    """The instance to use, which says where it comes from. The first call opens the database and loads the binary;
-    later ones are one dictionary hit, until `forget()`."""
-    instance = _warm.get((problem, device, database))
-    if instance is None:
-        instance = _warm[problem, device, database] = _cold(problem, open_device(device), database)
-    return instance
-
-
-def forget() -> None:
-    """Make the next lookups see what was tuned in the meantime."""
-    _warm.clear()
-
-
-def default_database() -> str:
-    return os.environ.get("QCONV_DB") or str(folders.cache_root() / "tune.sqlite")
-
-
-def _cold(problem: Problem, device: Device, database: str | None) -> Chosen:
-    with open_layers(database, device) as layers:
-        plan, origin, reason, toolchain = choose(problem, device, layers)
-    log.info("%s on %s: %s", problem, device.name, reason)
-    return load(plan, device, origin, reason, toolchain)
-
-
-def load(plan: Plan, device: Device, origin: str, reason: str, toolchain: str | None = None) -> Chosen:
-    """An `Instance`, or a `Pair` of them where the plan has two parts."""
-    if plan.parts:
-        first, second = (load(part, device, origin, reason, toolchain) for part in plan.parts)
-        assert isinstance(first, Instance)
-        return Pair(plan, first, second, device, origin, reason)
-    binary = build(plan, toolchain)
-    return Instance(plan, binary, device.load(plan, binary), device, origin, reason)
-
-
-@contextmanager
-def open_layers(database: str | None, device: Device) -> Iterator[Layered]:
-    """The user's database, if there is one, over the shipped winners. One that was named must exist."""
-    from qconv.instances import shipped
-    from qconv.tune_db.database import Database
-    from qconv.tune_db.layered import Layered
-
-    over = shipped.layer(device.name)
-    chosen = database or default_database()
-    if database is None and "://" not in chosen and not Path(chosen).exists():
-        yield Layered([over])
-        return
-    with Database.open(chosen, create=False) as rows:
-        yield Layered([rows, over])
-
-
-def choose(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, str, str, str | None]:
-    """The plan, its origin, the origin in words, and the toolchain that the winner was built by."""
+def choose(problem: Problem, device: Place, layers: Layered) -> Choice:
     found = _exact(problem, device, layers)
     if found is not None:
         plan, row, note = found
         reason = f"exact: tuned at {row.median_us:.2f} us on {row.created_at:%Y-%m-%d}{note}"
-        return plan, "exact", reason, row.toolchain
-    return *_untuned(problem, device, layers), None
+        return Choice(plan, "exact", reason, row.toolchain)
+    return _untuned(problem, device, layers)
 
 
 @dataclass(frozen=True)
@@ -127,15 +76,15 @@ class Transfer:
         return f"the winner of {self.row.problem}, {self.apart:.1f} doublings away"
 
 
-def _untuned(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, str, str]:
+def _untuned(problem: Problem, device: Place, layers: Layered) -> Choice:
     """Neighbours' winners and the cost model's best, ranked by the cost model. It is not asked where a neighbour has
     the very same extents (another activation, say), nor of an op whose costs are no times."""
     transfers = list(islice(_transfers(problem, device, layers), NEIGHBOURS))
     if transfers and (transfers[0].apart == 0 or not generator.predicts_time(problem)):
-        return transfers[0].plan, "nearest", f"nearest: {transfers[0]}"
+        return Choice(transfers[0].plan, "nearest", f"nearest: {transfers[0]}")
     own = generator.default(problem, device.target)
     if not transfers:
-        return own, "default", f"default: by the cost model, nothing near of its kind was tuned; {TUNE}"
+        return Choice(own, "default", f"default: by the cost model, nothing near of its kind was tuned; {TUNE}")
     own_us = generator.predicted_us(own)
     times = [(generator.predicted_us(transfer.plan), transfer) for transfer in transfers]
     # Rendering a neighbour's source tells how far it is trusted: only where that may decide. Of equals the nearest,
@@ -144,9 +93,9 @@ def _untuned(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, s
     trusted_us, us, best = min(within or [(us, us, one) for us, one in times], key=lambda one: one[0])
     if trusted_us <= own_us:
         reason = f"nearest: {best}, predicted {us:.1f} us; the cost model's own best {own_us:.1f} us"
-        return best.plan, "nearest", reason
+        return Choice(best.plan, "nearest", reason)
     reason = f"default: the cost model's own best, predicted {own_us:.1f} us; {best}, {us:.1f} us; {TUNE}"
-    return own, "default", reason
+    return Choice(own, "default", reason)
 
 
 def _trust(row: Measurement, target: Target) -> float:
@@ -156,7 +105,7 @@ def _trust(row: Measurement, target: Target) -> float:
     return TRUST if is_of_today else TRUST_OLDER
 
 
-def _transfers(problem: Problem, device: Device, layers: Layered) -> Iterator[Transfer]:
+def _transfers(problem: Problem, device: Place, layers: Layered) -> Iterator[Transfer]:
     """The nearest neighbour first: of each the winner. A larger problem's may be too large a tile for this one; then
     the fastest that fits, if it is about as fast."""
     target = device.target
@@ -170,7 +119,7 @@ def _transfers(problem: Problem, device: Device, layers: Layered) -> Iterator[Tr
                 break
 
 
-def _exact(problem: Problem, device: Device, layers: Layered) -> tuple[Plan, Measurement, str] | None:
+def _exact(problem: Problem, device: Place, layers: Layered) -> tuple[Plan, Measurement, str] | None:
     """The best row; where the templates have changed since, a row of today's before it, if it is about as fast."""
     target = device.target
     best = layers.best(problem, device.name, target.name)

@@ -1,4 +1,4 @@
-"""Two instances in turn, with what the first gives and the second takes: called as one. Of three convolutions the
+"""Two executables in turn, with what the first gives and the second takes: called as one. Of three convolutions the
 second is of two, and may be such a pair itself."""
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from qconv.device import Device
 from qconv.device.cache import Binary
 from qconv.fused import Chain
 from qconv.generator import Plan
-from qconv.instances.instance import Bound, Instance, Packed, arrays_by_name, in_order
+from qconv.instances.executable import Bound, Executable, Packed, arrays_by_name, in_order
 
 
 class PackedPair:
     """The weights of both, packed: see `Packed`."""
 
     def __init__(self, pair: Pair, first: Packed, second: Packed | PackedPair) -> None:
-        self.instance = pair
+        self.executable = pair
         self.first, self.second = first, second
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False) -> Any:
-        with self.instance.device.on(stream):
+        with self.executable.device.on(stream):
             return self.prepare(inputs, out, overlap)(stream)
 
     def beside(self, *weights: Any) -> PackedPair:
-        return PackedPair(self.instance, self.first.beside(weights[0]), self.second.beside(*weights[1:]))
+        return PackedPair(self.executable, self.first.beside(weights[0]), self.second.beside(*weights[1:]))
 
     def bind(self, *inputs: Any, out: Any = None, overlap: bool = False) -> Bound:
         bound = self.prepare(inputs, out, overlap)
-        self.instance.device.synchronize()
+        self.executable.device.synchronize()
         return bound
 
     def prepare(self, inputs: Sequence[Any], out: Any, overlap: bool = False) -> Bound:
-        problem = self.instance.problem
+        problem = self.executable.problem
         if overlap:
             raise ValueError("overlap=True: the second of two launches reads what the first one writes; leave it out")
         if not inputs:
@@ -55,14 +55,12 @@ class PackedPair:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """What `lookup` gives for convolutions that are faster apart than in one kernel."""
+    """Convolutions that are faster apart than in one kernel."""
 
     plan: Plan
-    first: Instance
-    second: Chosen
+    first: Executable
+    second: Runnable
     device: Device
-    origin: str
-    reason: str
 
     @property
     def problem(self) -> Chain:
@@ -101,5 +99,5 @@ class Pair:
         return self.pack(*weights, stream=stream, **named), list(given.values())
 
 
-# What a lookup gives.
-Chosen = Instance | Pair
+# What is launched for a problem: one kernel, or several in turn.
+Runnable = Executable | Pair

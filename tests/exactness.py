@@ -13,7 +13,8 @@ from qconv.device import Device
 from qconv.device.cpu import CpuDevice
 from qconv.generator import Plan
 from qconv.instances.instance import Instance
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
+from qconv.instances.pair import Runnable
 from qconv.problem import Conv2d
 from qconv.tuner.verify import mismatch
 
@@ -33,7 +34,7 @@ def random_plan(problem: Conv2d, device: Device, seed: object) -> Plan:
 def check(plan: Plan, device: Device, seed: int) -> None:
     """The tuner's own check: fails with the first output that differs."""
     drawn = sample.draw(plan.problem, seed)
-    wrong = mismatch(load(plan, device, "test", "chosen by a test"), drawn)
+    wrong = mismatch(load(plan, device), drawn)
     assert wrong is None, f"{wrong}\n{plan.config} on {device.name}, seed {seed}, {plan.problem}"
 
 
@@ -43,13 +44,13 @@ def check_all(plans: list[Plan], first: int) -> None:
         check(plan, CpuDevice(plan.target, seed=index % 6), seed=index)
 
 
-def run(instance: Instance, drawn: sample.Sample) -> NDArray[Any]:
+def run(kernel: Runnable | Instance, drawn: sample.Sample) -> NDArray[Any]:
     """What a call that is not bound writes over a poisoned output."""
-    problem, device = instance.problem, instance.device
+    problem, device = kernel.problem, kernel.device
     (y,) = problem.outputs
     out = device.empty(y.shape, y.dtype)
     device.fill(out, POISON)
-    returned = instance(*(device.upload(array) for array in drawn.arrays), out=out, **drawn.parameters)
+    returned = kernel(*(device.upload(array) for array in drawn.arrays), out=out, **drawn.parameters)
     device.synchronize()
     assert returned is out
     return np.asarray(device.download(out))

@@ -10,7 +10,7 @@ import pytest
 
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import Device, open_device
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.tuner.verify import mismatch
 
 INT_MAX = 2**31 - 1
@@ -39,7 +39,7 @@ def drawn_at_the_end(problem: Conv2d, x_end: int, w_end: int) -> sample.Sample:
 
 
 def check(problem: Conv2d, device: Device) -> None:
-    instance = load(generator.default(problem, device.target), device, "test", "chosen by a test")
+    instance = load(generator.default(problem, device.target), device)
     for x_end in (0, 1):
         for w_end in (0, 1):
             assert mismatch(instance, drawn_at_the_end(problem, x_end, w_end)) is None, (x_end, w_end)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from qconv import Conv2d, Parameters, Quantization, activation, generator, parse, reference, sample
 from qconv.device import Device, open_device
 from qconv.dtypes import DATA_TYPES, RANGES
-from qconv.instances.instance import Instance
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
+from qconv.instances.pair import Runnable
 from qconv.mode import Mode
 from qconv.quantization import ACTIVATIONS, OUT_TYPES, SCALABLE
 from qconv.tuner.verify import mismatch
@@ -88,8 +88,8 @@ def test_there_is_no_nan_and_no_denormal(name: str) -> None:
     assert ((got == 0) | (np.abs(got) >= np.finfo(np.float32).tiny)).all()
 
 
-def instance_of(problem: Conv2d, device: Device) -> Instance:
-    return load(generator.default(problem, device.target), device, "test", "chosen by a test")
+def instance_of(problem: Conv2d, device: Device) -> Runnable:
+    return load(generator.default(problem, device.target), device)
 
 
 def check_against_the_oracle(name: str, out_type: str, device: Device) -> None:

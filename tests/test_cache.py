@@ -39,6 +39,10 @@ def plan() -> Plan:
     return generator.default(PROBLEM, TARGETS["cpu"])
 
 
+def build(plan: Plan, toolchain: str | None = None) -> Binary:
+    return compile.build(generator.render(plan), plan, toolchain)
+
+
 def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(target: object) -> None:
         raise AssertionError("a compiler was asked for")
@@ -47,16 +51,16 @@ def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_hit_needs_no_compiler(root: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = compile.build(plan)
+    built = build(plan)
     forbid_compiling(monkeypatch)
-    assert compile.build(plan) == built
+    assert build(plan) == built
     with pytest.raises(AssertionError, match="a compiler was asked for"):
-        compile.build(generator.default(Conv2d(1, 3, 3, 4, 5, 1, 1), TARGETS["cpu"]))
+        build(generator.default(Conv2d(1, 3, 3, 4, 5, 1, 1), TARGETS["cpu"]))
 
 
 def test_an_entry_is_found_by_the_digest_and_holds_the_source(root: Path, plan: Plan) -> None:
     source = generator.render(plan)
-    built = compile.build(plan)
+    built = build(plan)
     folder = built.path.parent
     assert folder.parent == root / "kernels" / HERE / source.digest
     assert (folder / "kernel.cpp").read_text() == source.text
@@ -96,15 +100,15 @@ def void(_: object) -> None:
 def test_a_damaged_entry_is_built_again(
     root: Path, plan: Plan, damage: Callable[[Binary], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    built = compile.build(plan)
+    built = build(plan)
     damage(built)
     with caplog.at_level(logging.WARNING, "qconv"):
-        again = compile.build(plan)
+        again = build(plan)
     assert again.path == built.path
     assert again.path.read_bytes() == again.data
     assert f"{built.path.parent} is damaged" in caplog.text
     caplog.clear()
-    assert compile.build(plan) == again
+    assert build(plan) == again
     assert caplog.text == ""
 
 
@@ -112,7 +116,7 @@ def test_what_a_killed_build_leaves_is_not_found(root: Path, plan: Plan) -> None
     folder = root / "kernels" / HERE / generator.render(plan).digest / ".building-killed"
     folder.mkdir(parents=True)
     (folder / "build.json").write_text("{}")
-    assert compile.build(plan).path.parent.parent == folder.parent
+    assert build(plan).path.parent.parent == folder.parent
     assert folder.exists()
 
 
@@ -121,7 +125,7 @@ def test_whatever_the_umask_only_the_owner_can_write(root: Path, plan: Plan) -> 
     try:
         with Database.open(root / "tune.sqlite"):
             pass
-        compile.build(plan)
+        build(plan)
         cpu_runtime.build({"kernel.cpp": "int answer = 42;\n"}, ["-c"], ".o", runtime_cache())
     finally:
         os.umask(before)
@@ -142,33 +146,33 @@ PLACES: dict[str, Callable[[Binary], Path]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 def test_what_others_could_have_written_is_refused(root: Path, plan: Plan, place: str) -> None:
-    built = compile.build(plan)
+    built = build(plan)
     root.chmod(0o755)  # where others can come to what lies in it
     path = PLACES[place](built)
     mode = path.stat().st_mode & 0o777
     path.chmod(mode | 0o020)
     with pytest.raises(CacheError) as refused:
-        compile.build(plan)
+        build(plan)
     says = str(refused.value)
     assert says.startswith(f"{path} has mode {mode | 0o020:04o}: others than its owner may write there")
     assert f"chmod go-w {path}" in says
     assert "QCONV_CACHE" in says
     path.chmod(mode)
-    assert compile.build(plan) == built
+    assert build(plan) == built
 
 
 def test_what_another_user_owns_is_refused_and_what_root_owns_is_not(
     root: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built = compile.build(plan)
+    built = build(plan)
     owner = root.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     if owner == 0:
-        assert compile.build(plan) == built
+        assert build(plan) == built
         os.chown(root, 1234, -1)
         owner = 1234
     with pytest.raises(CacheError, match=rf"cache belongs to user {owner}, and this is user .*QCONV_CACHE to a folder"):
-        compile.build(plan)
+        build(plan)
 
 
 def test_a_folder_that_others_can_write_is_refused_before_anything_is_built(
@@ -177,7 +181,7 @@ def test_a_folder_that_others_can_write_is_refused_before_anything_is_built(
     root.mkdir()
     root.chmod(0o777)
     with pytest.raises(CacheError, match="has mode 0777"):
-        compile.build(plan)
+        build(plan)
     with pytest.raises(CacheError, match="has mode 0777"):
         runtime_cache()
     assert list(root.iterdir()) == []
@@ -191,9 +195,9 @@ def test_the_machine_is_named() -> None:
 
 
 def test_another_kind_of_host_builds_its_own(root: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = compile.build(plan)
+    built = build(plan)
     monkeypatch.setattr(folders, "machine", lambda: "linux-s390x-glibc-2.40")
-    other = compile.build(plan)
+    other = build(plan)
     assert other.path.parents[2].name == "cpu-linux-s390x-glibc-2.40"
     assert other.path != built.path
     assert cache.find(generator.render(plan), "cpu") == other
@@ -216,7 +220,7 @@ compile.compiler_for(plan.target)
 Path(sys.argv[2] + ".ready").touch()
 while not Path(sys.argv[3]).exists():
     time.sleep(0.001)
-binary = compile.build(plan)
+binary = compile.build(generator.render(plan), plan)
 assert binary.path.read_bytes() == binary.data
 print(binary.path)
 """
@@ -249,8 +253,8 @@ def test_a_build_by_the_named_toolchain_is_preferred(root: Path, plan: Plan) -> 
     for toolchain in ("g++ 1", "g++ 2", "g++ 3"):
         cache.publish(source, "cpu", ("-O2",), ".so", toolchain.encode(), toolchain, 1.0, {})
     for toolchain in ("g++ 1", "g++ 2", "g++ 3"):
-        assert compile.build(plan, toolchain).data == toolchain.encode()
-    assert compile.build(plan, "g++ 4").toolchain.startswith("g++ ")
+        assert build(plan, toolchain).data == toolchain.encode()
+    assert build(plan, "g++ 4").toolchain.startswith("g++ ")
     assert cache.find(source, "cpu", "g++ 4") is None
     assert cache.find(source, "sm_80") is None
 
@@ -275,7 +279,7 @@ def test_no_compile_names_the_command(root: Path, target: str, device: str, monk
     monkeypatch.setenv("QCONV_NO_COMPILE", "1")
     forbid_compiling(monkeypatch)
     with pytest.raises(KernelMissing) as missing:
-        compile.build(generator.default(PROBLEM, TARGETS[target]))
+        build(generator.default(PROBLEM, TARGETS[target]))
     assert f"qconv-tune lookup '{PROBLEM}' --device {device}" in str(missing.value)
     assert str(root) in str(missing.value)
     assert target in str(missing.value)
@@ -283,9 +287,9 @@ def test_no_compile_names_the_command(root: Path, target: str, device: str, monk
 
 def test_no_compile_uses_what_is_there(root: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QCONV_NO_COMPILE", "0")
-    built = compile.build(plan)
+    built = build(plan)
     monkeypatch.setenv("QCONV_NO_COMPILE", "1")
-    assert compile.build(plan) == built
+    assert build(plan) == built
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_80", "gfx90a"])
@@ -344,6 +348,6 @@ def test_what_is_no_clang_is_said(
     compile.compiler_for.cache_clear()
     try:
         with pytest.raises(CompileError, match=says):
-            compile.build(generator.default(PROBLEM, TARGETS["gfx942"]))
+            build(generator.default(PROBLEM, TARGETS["gfx942"]))
     finally:
         compile.compiler_for.cache_clear()

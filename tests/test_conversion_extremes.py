@@ -9,7 +9,7 @@ from qconv import generator
 from qconv.conversion import Choose, Dequantize, Quantize
 from qconv.device import open_device
 from qconv.generator.choosing import Choosing
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.sample import Sample
 from qconv.tuner.verify import mismatch
 
@@ -24,7 +24,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_they_are_seen_wherever_they_are(name: str) -> None:
     problem, config = CASES[name]
-    instance = load(generator.plan(problem, config, CPU.target), CPU, "test", "chosen by a test")
+    instance = load(generator.plan(problem, config, CPU.target), CPU)
     (tensor,) = problem.inputs
     last = problem.inner - 1
     for at in sorted({0, 1, 63, 64, 127, last // 2, last - 3, last - 2, last - 1, last}):
@@ -43,7 +43,7 @@ def test_every_half_is_read() -> None:
     for scale in (2.0**-26, 1.0):
         (x, scales), shapes = (halves, np.float32(scale)), [tensor.shape for tensor in problem.inputs]
         drawn = Sample((x.reshape(shapes[0]), np.full(shapes[1], scales)))
-        instance = load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
+        instance = load(generator.default(problem, CPU.target), CPU)
         assert mismatch(instance, drawn) is None, scale
 
 
@@ -52,6 +52,6 @@ def test_what_lies_just_beside_a_tie_is_rounded_once() -> None:
     problem = Dequantize(1, 1, 64, x_type="int32", out_type="float16", precision="float64", scale_type="float64")
     x = np.arange(2049, 2049 + 128, 2, dtype=np.int32)
     shapes = [tensor.shape for tensor in problem.inputs]
-    instance = load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
+    instance = load(generator.default(problem, CPU.target), CPU)
     for scale in (1 + 2.0**-40, 1 - 2.0**-40):
         assert mismatch(instance, Sample((x.reshape(shapes[0]), np.full(shapes[1], scale)))) is None, scale

@@ -16,7 +16,7 @@ from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.generator.choosing import Choosing
 from qconv.generator.elementwise import Elementwise
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.target import TARGETS
 from qconv.tuner import sanitized
 from qconv.tuner.verify import mismatch
@@ -31,7 +31,7 @@ def random_plan(problem: Conversion, device: Device, seed: object) -> Plan:
 
 def check(problem: Conversion, device: Device, seed: int) -> None:
     for plan in (generator.default(problem, device.target), random_plan(problem, device, seed)):
-        instance = load(plan, device, "test", "chosen by a test")
+        instance = load(plan, device)
         assert mismatch(instance, sample.draw(problem, seed)) is None, f"{problem} {plan.config}"
 
 

@@ -24,7 +24,7 @@ from qconv.device.cache import Binary, cache_root
 from qconv.device.cpu import CpuDevice, CpuKernel, CpuLaunch, run_overlapped
 from qconv.errors import LaunchError
 from qconv.generator import Plan
-from qconv.instances.instance import Instance
+from qconv.instances.executable import Executable
 
 LATE, EARLY = 2, 3
 SM_90A = "cpu.sm_90a"
@@ -46,18 +46,18 @@ PLANS = {
 }
 
 
-def instance_of(plan: Plan, text: str, seed: int) -> Instance:
+def executable_of(plan: Plan, text: str, seed: int) -> Executable:
     flags = [flag.replace("-O2", "-O0") for flag in cpu_runtime.KERNEL_FLAGS]
     path = cpu_runtime.build({"kernel.cpp": text}, [*flags, "-shared"], ".so", cache_root() / "cpu")
     binary = Binary(b"", path, "g++", 0.0, {})
-    return Instance(plan, binary, CpuKernel(plan, binary, seed), CpuDevice(plan.target, seed), "test", "")
+    return Executable(plan, binary, CpuKernel(plan, binary, seed), CpuDevice(plan.target, seed))
 
 
 def finding(plan: Plan, text: str, seed: int) -> str | None:
     """What a run shows: the runtime's message, or `wrong`."""
     drawn = sample.draw(plan.problem, 1)
     try:
-        y = outputs_of(instance_of(plan, text, seed), drawn)
+        y = outputs_of(executable_of(plan, text, seed), drawn)
     except LaunchError as error:
         return str(error)
     return None if y.tobytes() == expected(plan.problem, drawn).tobytes() else WRONG
@@ -212,7 +212,7 @@ WAIT = "        tile::wait_for_launch_before();\n"
 def overlapped(plan: Plan, text: str, seed: int) -> list[NDArray[Any]]:
     """Three layers, each of which reads what the one before writes; the last writes over what the first has read."""
     drawn = [sample.draw(plan.problem, i) for i in range(3)]
-    instance = instance_of(plan, text, seed)
+    instance = executable_of(plan, text, seed)
     x = drawn[0].arrays[0].copy()
     outs = [np.full_like(x, 0x5A), np.full_like(x, 0x5A), x]
     bounds = [

@@ -16,8 +16,9 @@ from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator, pars
 from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
 from qconv.generator.apart import Apart
-from qconv.instances.lookup import load, lookup
+from qconv.instances.loading import load
 from qconv.instances.pair import Pair
+from qconv.instances.serving import lookup
 from qconv.keys import chained
 from qconv.target import TARGETS
 from qconv.tune_db.database import Database
@@ -100,9 +101,9 @@ def test_in_one_kernel_nothing_between_the_two_is_an_argument() -> None:
 
 def test_apart_is_the_same_bit_for_bit() -> None:
     device, drawn = CpuDevice(TARGET), sample.draw(PROBLEM, 5)
-    pair = load(generator.apart_plan(PROBLEM, TARGET), device, "test", "chosen by a test")
+    pair = load(generator.apart_plan(PROBLEM, TARGET), device)
     assert isinstance(pair, Pair)
-    assert_same(run(pair, drawn), expected(PROBLEM, drawn), "apart")  # type: ignore[arg-type]
+    assert_same(run(pair, drawn), expected(PROBLEM, drawn), "apart")
     x, w1, w2, residual = (device.upload(array) for array in drawn.arrays)
     packed = pair.pack(w1, w2, **drawn.parameters)
     assert_same(packed(x, residual), expected(PROBLEM, drawn), "packed")
@@ -146,7 +147,7 @@ def test_both_compete_and_lookup_gives_the_faster(tmp_path: Path) -> None:
     instance = lookup(PROBLEM, "cpu.sm_80", where)
     assert (instance.origin, instance.plan.config) == ("exact", outcome.best.config)
     drawn = sample.draw(PROBLEM, 7)
-    assert_same(run(instance, drawn), expected(PROBLEM, drawn), "looked up")  # type: ignore[arg-type]
+    assert_same(run(instance, drawn), expected(PROBLEM, drawn), "looked up")
 
 
 def test_the_one_liner_is_conv2d_of_conv2d() -> None:
@@ -200,8 +201,8 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
     three = generator.apart_plan(BLOCK, TARGET, lambda p: best.get(str(p)) or generator.default(p, TARGET).config)
     for plan in (together, pair, three):
         assert generator.config_from_json(plan.config.as_json()) == plan.config
-        made = load(plan, device, "test", "chosen by a test")
-        assert_same(run(made, drawn), x, str(plan.config))  # type: ignore[arg-type]
+        made = load(plan, device)
+        assert_same(run(made, drawn), x, str(plan.config))
         packed = made.pack(*weights, **drawn.parameters)
         assert_same(packed.beside(*weights)(drawn.arrays[0], residual), x, "packed")
         packed.unpack()

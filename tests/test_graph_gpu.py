@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 from exactness import POISON, assert_same, expected
 
-from qconv import Conv2d, Instance, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import Device
 from qconv.device.compile import compile_source
 from qconv.generator import Plan, Source
-from qconv.instances.lookup import load
+from qconv.instances.executable import Executable
+from qconv.instances.loading import load
+from qconv.instances.pair import Runnable
 from qconv.target import Target
 
 pytestmark = pytest.mark.gpu
@@ -53,13 +55,13 @@ def chosen(family: str, target: Target) -> list[Plan]:
     return list({str(plan.config): plan for pick in picks for plan in pick}.values())
 
 
-def instances(kernel: str, gpu: Device, overlap: bool = False) -> list[Instance]:
+def instances(kernel: str, gpu: Device, overlap: bool = False) -> list[Runnable]:
     if kernel == WAITING:
         return [waiting(gpu)]
     plans = [plan for plan in chosen(kernel, gpu.target) if plan.overlaps or not overlap]
     if not plans:
         pytest.skip(f"no {kernel} kernel {'overlaps' if overlap else 'serves the problem'} on {gpu.target.name}")
-    return [load(plan, gpu, "test", "chosen by a test") for plan in plans]
+    return [load(plan, gpu) for plan in plans]
 
 
 def require_hopper(gpu: Device) -> None:
@@ -73,7 +75,7 @@ WAIT = """    asm volatile("griddepcontrol.launch_dependents;");
 
 
 @lru_cache(maxsize=1)
-def waiting(gpu: Device) -> Instance:
+def waiting(gpu: Device) -> Executable:
     """A kernel that keeps the rules of one that overlaps, in the simplest way: the next may begin, and it waits."""
     require_hopper(gpu)
     plan = replace(chosen("simt", gpu.target)[0], overlaps=True)
@@ -83,7 +85,7 @@ def waiting(gpu: Device) -> Instance:
     text = text.replace(begin, WAIT + begin)
     source = Source(text, hashlib.sha256(text.encode()).hexdigest()[:32], ".cu")
     binary = compile_source(source, plan.target, tuple(launch.kernel for launch in plan.launches))
-    return Instance(plan, binary, gpu.load(plan, binary), gpu, "test", "made to wait")
+    return Executable(plan, binary, gpu.load(plan, binary), gpu)
 
 
 def want(index: int, x: Any) -> Any:

@@ -11,9 +11,10 @@ import pytest
 from exactness import expected
 from numpy.typing import NDArray
 
-from qconv import Conv2d, Instance, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import open_device
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
+from qconv.instances.pair import Runnable
 
 Array = NDArray[Any]
 
@@ -24,14 +25,14 @@ FULL = Conv2d(
 PLAIN = Conv2d(1, 6, 5, 16, 12, 3, 3, pad=1)
 
 
-def instance_of(problem: Conv2d) -> Instance:
+def instance_of(problem: Conv2d) -> Runnable:
     device = open_device("cpu")
-    return load(generator.default(problem, device.target), device, "default", "chosen by a test")
+    return load(generator.default(problem, device.target), device)
 
 
 @dataclass
 class Case:
-    instance: Instance
+    instance: Runnable
     x: Array
     w: Array
     parameters: dict[str, Any]

@@ -166,6 +166,40 @@ def test_every_module_stands_on_one_rung() -> None:
         assert len(rungs) == 1, f"{module} stands on {len(rungs)} rungs: give it one in tests/test_ladder.py"
 
 
+def reached_from(module: str) -> set[str]:
+    """What is loaded with a module: by its imports at the top of files, and theirs."""
+    reached, left = set[str](), [module]
+    while left:
+        name = left.pop()
+        if name not in reached:
+            reached.add(name)
+            left += [one.module for one in at_the_top(name) if one.module in modules()]
+    return reached
+
+
+def at_the_top(module: str) -> tuple[Import, ...]:
+    """The imports outside of functions, and without what only a type checker reads."""
+    tree = ast.parse(modules()[module].read_text())
+    tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return read_imports(ast.unparse(tree), module)
+
+
+def test_choosing_needs_nothing_of_loading_nor_loading_of_choosing() -> None:
+    """So that the tuner takes either without the other."""
+    policy, loading = "qconv.instances.lookup", "qconv.instances.loading"
+    instance = "qconv.instances.instance"
+    for module, strangers in ((policy, {loading, instance, "qconv.device"}), (loading, {policy, instance})):
+        assert not reached_from(module) & strangers, module
+    taken = {
+        (module, one.module)
+        for module, found in imports().items()
+        if is_in(module, "qconv.tuner")
+        for one in found
+        if one.module in (policy, loading, instance, "qconv.instances.serving")
+    }
+    assert taken == {("qconv.tuner.tune", policy), ("qconv.tuner.evaluate", loading)}
+
+
 def test_modules_import_from_below_only() -> None:
     wrong = [said for module, found in imports().items() if module != FACE for said in upward(module, found)]
     assert not wrong, "\n".join(wrong)

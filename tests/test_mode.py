@@ -15,8 +15,8 @@ from scalar_requantize import Case, requantize
 
 from qconv import Conv2d, Quantization, generator, parse, reference, sample
 from qconv.device import Device, open_device
-from qconv.instances.instance import Instance
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
+from qconv.instances.pair import Runnable
 from qconv.mode import MODE_VALUES, PRESETS, Mode
 from qconv.quantization import ACTIVATIONS, RESIDUALS, SCALABLE
 from qconv.tuner.verify import mismatch
@@ -43,10 +43,10 @@ def spec_of(case: Case, mode: str) -> Quantization:
 
 
 @lru_cache(maxsize=256)
-def instance_of(quantization: Quantization, device: Device) -> Instance:
+def instance_of(quantization: Quantization, device: Device) -> Runnable:
     """One output of three products: any accumulator of 15 bits is 127 (a + b) + c."""
     problem = Conv2d(1, 1, 1, 3, 1, 1, 1, quantization=quantization)
-    return load(generator.default(problem, device.target), device, "test", "chosen by a test")
+    return load(generator.default(problem, device.target), device)
 
 
 def run(case: Case, quantization: Quantization, device: Device) -> tuple[int, int]:
@@ -138,7 +138,7 @@ def test_padding_reads_as_a_real_zero_or_as_the_stored_value_zero() -> None:
     for padding in MODE_VALUES["padding"]:
         q = Quantization(out_type="int32", x_zero_point=True, mode=Mode(padding=padding))
         problem = Conv2d(1, 1, 1, 1, 1, 1, 3, pad=(0, 1, 0, 1), quantization=q)
-        instance = load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
+        instance = load(generator.default(problem, CPU.target), CPU)
         outputs[padding] = int(instance(x, w, x_zero_point=5).item())
         drawn = sample.Sample((x, w), {"x_zero_point": 5})
         assert mismatch(instance, drawn) is None
@@ -202,7 +202,7 @@ def check_random_modes(seed: int, device: Device) -> None:
         problem = Conv2d(1, 5, 6, rng.choice([3, 8, 16]), 20, 3, 3, pad=(1, 1, 0, 1), quantization=quantization)
         assert parse(str(problem)) == problem
         plan = rng.choice(generator.space(problem, device.target)[0])
-        assert mismatch(load(plan, device, "test", "chosen by a test"), sample.draw(problem, index)) is None, problem
+        assert mismatch(load(plan, device), sample.draw(problem, index)) is None, problem
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -19,7 +19,7 @@ from qconv import Conv2d, Quantization, sample
 from qconv.device import Device
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 
 COUNT, CHUNK, SEED = GPU_COUNT, 10, GPU_SEED
 EVERYTHING = Quantization("int8", "int8", "uint8", True, True, True, True, "int32", "relu6")
@@ -92,7 +92,7 @@ def test_overlapping_launches(seed: int, gpu: Device) -> None:
     if not plan.overlaps:
         pytest.skip(f"no kernel overlaps on {gpu.target.name}")
     drawn = sample.draw(problem, seed)
-    instance = load(plan, gpu, "test", "chosen by a test")
+    instance = load(plan, gpu)
     arrays: list[Any] = [gpu.upload(array) for array in drawn.arrays]
     bounds = [instance.bind(*arrays, overlap=True, **drawn.parameters) for _ in range(2)]
     for bound in bounds:

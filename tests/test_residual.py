@@ -16,7 +16,7 @@ from qconv import Conv2d, Mode, Quantization, generator, parse, reference, sampl
 from qconv.device import open_device
 from qconv.errors import Infeasible
 from qconv.generator.simt import Simt
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.mode import PRESETS
 from qconv.quantization import ACTIVATIONS
 from qconv.target import TARGETS
@@ -100,7 +100,7 @@ def one_output(quantization: Quantization, acc: int, residual: int, **parameters
         np.full((1, 1, 1, 1), residual, "int8"),
     )
     drawn = sample.Sample(arrays, parameters)
-    y = run(load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test"), drawn)
+    y = run(load(generator.default(problem, CPU.target), CPU), drawn)
     assert_same(y, expected(problem, drawn), str(problem))
     return y.item()
 
@@ -128,7 +128,7 @@ def test_it_is_an_array_of_the_call() -> None:
     drawn = sample.draw(problem, 0)
     x, w, residual = drawn.arrays
     want = expected(problem, drawn)
-    instance = load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
+    instance = load(generator.default(problem, CPU.target), CPU)
     packed = instance.pack(w, **drawn.parameters)
     assert packed(x, residual).tobytes() == want.tobytes()
     assert instance(x, w=w, residual=residual, **drawn.parameters).tobytes() == want.tobytes()
@@ -146,7 +146,7 @@ def test_it_may_be_the_output_itself() -> None:
     """A thread reads what it adds before it writes there."""
     problem = Conv2d(1, 9, 9, 8, 24, 3, 3, quantization=Quantization(residual="int8"))
     drawn = sample.draw(problem, 3)
-    instance = load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
+    instance = load(generator.default(problem, CPU.target), CPU)
     out = drawn.arrays[2].copy()
     instance(*drawn.arrays[:2], out, out=out, **drawn.parameters)
     assert out.tobytes() == expected(problem, drawn).tobytes()

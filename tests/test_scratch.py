@@ -13,12 +13,13 @@ import pytest
 from altered_plan import altered, with_scratch
 from exactness import expected
 
-from qconv import Conv2d, Instance, Quantization, generator, sample
+from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import open_device
 from qconv.device.cpu_runtime import Sanitizer
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
-from qconv.instances.lookup import load
+from qconv.instances.executable import Executable
+from qconv.instances.loading import load
 from qconv.tuner.sanitized import run
 
 PROBLEM = Conv2d(1, 6, 5, 16, 12, 3, 3, pad=1, quantization=Quantization(per_channel=True, x_zero_point=True))
@@ -52,9 +53,11 @@ class Recorder:
         return run
 
 
-def recorded(plan: Plan = PLAN) -> tuple[Instance, Recorder]:
+def recorded(plan: Plan = PLAN) -> tuple[Executable, Recorder]:
     kernel = Recorder()
-    return replace(load(PLAIN, CPU, "test", "chosen by a test"), plan=plan, kernel=kernel), kernel
+    loaded = load(PLAIN, CPU)
+    assert isinstance(loaded, Executable)
+    return replace(loaded, plan=plan, kernel=kernel), kernel
 
 
 def test_each_bound_has_zeros_of_its_own() -> None:

@@ -8,7 +8,7 @@ import pytest
 from qconv import generator
 from qconv.conversion import Quantize
 from qconv.device import open_device
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.sample import Sample
 from qconv.tuner.verify import mismatch
 
@@ -18,7 +18,7 @@ CPU = open_device("cpu")
 @pytest.mark.parametrize("scale", [2.0**-130, 3e-39, 1e-38, 1e-30, 1e30, 3e38])
 def test_quotients_are_those_of_a_division(scale: float) -> None:
     problem = Quantize(1, 1, 256)
-    instance = load(generator.default(problem, CPU.target), CPU, "test", "chosen by a test")
+    instance = load(generator.default(problem, CPU.target), CPU)
     divisor = np.float32(scale)
     with np.errstate(over="ignore"):
         x = (np.arange(-128, 128, dtype=np.float32) * np.float32(0.5) * divisor).reshape(1, 1, 256)

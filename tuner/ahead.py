@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from qconv.device.cache import Binary
 from qconv.device.compile import build
 from qconv.errors import CompileError, CompileTimeout
-from qconv.generator import Plan
+from qconv.tuner.candidate import Candidate
 
 # A compiler that is a program is ended at the limit; only what goes on behind it is left to its thread.
 GRACE_S = 1.0
@@ -22,8 +21,8 @@ GRACE_S = 1.0
 
 @dataclass(eq=False)
 class _Job:
-    plan: Plan
-    result: Future[Binary] = field(default_factory=Future)
+    candidate: Candidate
+    result: Future[None] = field(default_factory=Future)
     begun: float | None = None
     given_up: bool = False
 
@@ -66,19 +65,19 @@ class Ahead:
     def full(self) -> bool:
         return len(self._waiting) >= self._most
 
-    def submit(self, plan: Plan) -> None:
-        job = _Job(plan)
+    def submit(self, candidate: Candidate) -> None:
+        job = _Job(candidate)
         self._waiting.append(job)
         self._begin.put(job)
 
-    def next(self) -> tuple[Plan, CompileError | None]:
+    def next(self) -> tuple[Candidate, CompileError | None]:
         """The first that is ready, in the order of their submission, and why it has no binary if it has none."""
         job = self._ended()
         try:
             job.result.result()
         except CompileError as refused:
-            return job.plan, refused
-        return job.plan, None
+            return job.candidate, refused
+        return job.candidate, None
 
     def _ended(self) -> _Job:
         while True:
@@ -115,7 +114,9 @@ class Ahead:
         while (job := self._begin.get()) is not None:
             job.begun = time.monotonic()
             try:
-                settle = partial(job.result.set_result, build(job.plan, self._toolchain, self._limit_s))
+                for source, kernel in zip(job.candidate.sources, job.candidate.plan.kernels, strict=True):
+                    build(source, kernel, self._toolchain, self._limit_s)
+                settle = partial(job.result.set_result, None)
             except BaseException as error:  # for whoever asks for the result
                 settle = partial(job.result.set_exception, error)
             with self._lock:

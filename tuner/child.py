@@ -13,15 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 from qconv.device import Device
 from qconv.errors import DeviceError
-from qconv.generator import Config
-from qconv.op import Problem
 from qconv.tune_db.measurement import Measurement
 from qconv.tune_db.text import from_dict
-from qconv.tuner.evaluate import failure
+from qconv.tuner.candidate import Candidate
 from qconv.tuner.protocol import TimingProtocol
 
 log = logging.getLogger("qconv")
@@ -37,6 +35,18 @@ class Died(Exception):
 
 class TimedOut(Exception):
     """No answer in time; the worker was killed."""
+
+
+class _Allowance:
+    """Seconds for a whole conversation, which run from now on."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self._end - time.monotonic())
 
 
 class Child:
@@ -59,24 +69,24 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def measure(self, problem: Problem, config: Config, best_us: float | None = None) -> Measurement:
+    def measure(self, candidate: Candidate, best_us: float | None = None) -> Measurement:
         """A row in any case: what kills the worker is a row as well."""
         toolchain = self._ready()
         try:
-            return self._rows(problem, [config], best_us=best_us, race=False)[0]
+            return self._rows([candidate], best_us=best_us, race=False)[0]
         except TimedOut:
             reason = f"no answer within {self._timeout_s:g} s, the time allowed for one config"
-            return failure(problem, config, self._device, toolchain, "timeout", reason)
+            return candidate.failed(self._device, toolchain, "timeout", reason)
         except Died as how:
-            return failure(problem, config, self._device, toolchain, "runtime", str(how))
+            return candidate.failed(self._device, toolchain, "runtime", str(how))
 
-    def race(self, problem: Problem, configs: Sequence[Config]) -> list[Measurement]:
-        """Each timed again, in turn with the others; no rows where that kills the worker."""
+    def race(self, candidates: Sequence[Candidate]) -> list[Measurement]:
+        """Each, of one problem, timed again, in turn with the others; no rows where that kills the worker."""
         self._ready()
         try:
-            return self._rows(problem, configs, best_us=None, race=True)
+            return self._rows(candidates, best_us=None, race=True)
         except (TimedOut, Died) as how:
-            log.warning("%s: the fastest were not raced: %s", problem, how)
+            log.warning("%s: the fastest were not raced: %s", candidates[0].problem, how)
             return []
 
     def start(self) -> None:
@@ -97,15 +107,15 @@ class Child:
                 pipe.close()
         self._errors.close()
 
-    def _rows(self, problem: Problem, configs: Sequence[Config], **how: Any) -> list[Measurement]:
+    def _rows(self, candidates: Sequence[Candidate], **how: Any) -> list[Measurement]:
         request = {
-            "problem": str(problem),
-            "configs": [config.as_json() for config in configs],
+            "problem": str(candidates[0].problem),
+            "candidates": [candidate.as_dict() for candidate in candidates],
             "protocol": self._protocol.as_dict(),
             "seed": secrets.randbits(63),
             **how,
         }
-        reply = self._ask(request, self._timeout_s * len(configs))
+        reply = self._ask(request, self._timeout_s * len(candidates))
         rows = [from_dict(row, "the answer of the worker") for row in reply["measurements"]]
         if any(row.outcome == "runtime" for row in rows):
             self.stop()
@@ -122,6 +132,9 @@ class Child:
             stderr=self._errors,
             start_new_session=True,
         )
+        assert self._process.stdin is not None
+        # Sources are longer than what a pipe holds: a worker that does not read must not stop the tuner.
+        os.set_blocking(self._process.stdin.fileno(), False)
 
     def _ready(self) -> str:
         """Waits for the worker's first words; returns the toolchain that it tells."""
@@ -129,7 +142,7 @@ class Child:
         if self._toolchain is not None:
             return self._toolchain
         try:
-            hello = self._read(START_S)
+            hello = self._read(_Allowance(START_S))
         except (TimedOut, Died) as how:
             raise DeviceError(f"the worker for {self._device.spec} did not start: {how}") from None
         if "error" in hello:
@@ -141,31 +154,35 @@ class Child:
     def _ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         assert self._process is not None
         assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise Died(self._epitaph()) from None
-        return self._read(timeout_s)
+        allowance, left = _Allowance(timeout_s), memoryview(json.dumps(request).encode() + b"\n")
+        while left:
+            self._wait(self._process.stdin, selectors.EVENT_WRITE, allowance)
+            try:
+                left = left[os.write(self._process.stdin.fileno(), left) :]
+            except BrokenPipeError:
+                raise Died(self._epitaph()) from None
+        return self._read(allowance)
 
-    def _read(self, timeout_s: float) -> dict[str, Any]:
+    def _read(self, allowance: _Allowance) -> dict[str, Any]:
         assert self._process is not None
         assert self._process.stdout is not None
-        deadline = time.monotonic() + timeout_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
-                left = deadline - time.monotonic()
-                if left <= 0 or not selector.select(left):
-                    self.stop()
-                    raise TimedOut(f"no answer within {timeout_s:g} s")
-                piece = self._process.stdout.read1(65536)  # type: ignore[attr-defined]
-                if not piece:
-                    raise Died(self._epitaph())
-                self._buffer += piece
+        while b"\n" not in self._buffer:
+            self._wait(self._process.stdout, selectors.EVENT_READ, allowance)
+            piece = self._process.stdout.read1(65536)  # type: ignore[attr-defined]
+            if not piece:
+                raise Died(self._epitaph())
+            self._buffer += piece
         line, _, self._buffer = self._buffer.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    def _wait(self, pipe: IO[bytes], event: int, allowance: _Allowance) -> None:
+        """Until the worker is ready to read, or to be read; it is killed where it takes too long."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, event)
+            if not allowance.left_s or not selector.select(allowance.left_s):
+                self.stop()
+                raise TimedOut(f"no answer within {allowance.seconds:g} s")
 
     def _epitaph(self) -> str:
         """How the worker died, with the last line that it printed."""

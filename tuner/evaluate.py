@@ -1,4 +1,4 @@
-"""config -> measurement, in this process: plan, compile, load, verify, time."""
+"""candidate -> measurement, in this process: load, verify, time."""
 
 from __future__ import annotations
 
@@ -7,47 +7,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from qconv import generator
-from qconv.device import Device
 from qconv.device.compile import compiler_for
-from qconv.errors import CompileError, Infeasible, LaunchError
-from qconv.generator import Config
-from qconv.instances.lookup import load
-from qconv.instances.pair import Chosen
-from qconv.op import Problem
+from qconv.errors import CompileError, LaunchError
+from qconv.instances.loading import load
+from qconv.instances.pair import Runnable
 from qconv.tune_db.measurement import Measurement
+from qconv.tuner.candidate import Candidate
 from qconv.tuner.protocol import HOPELESS, NEAR, SCREENING_REPEATS, TimingProtocol
 from qconv.tuner.workload import Workload
-
-
-def failure(problem: Problem, config: Config, device: Device, toolchain: str, outcome: str, reason: str) -> Measurement:
-    """A row that says why a config has no time. A failed config keeps its digest, so that it is not tried again."""
-    try:
-        digest = generator.render(generator.plan(problem, config, device.target)).digest
-    except Infeasible:
-        digest = "no source"
-    return Measurement(
-        problem=problem,
-        config=config,
-        device=device.name,
-        target=device.target.name,
-        toolchain=toolchain,
-        digest=digest,
-        outcome=outcome,
-        reason=reason,
-        created_at=datetime.now(UTC),
-    )
 
 
 @dataclass(frozen=True)
 class Ready:
     """A candidate that computes right, and its launches."""
 
-    instance: Chosen
+    candidate: Candidate
+    runnable: Runnable
     replay: Callable[[], float]
 
     def row(self, times: Sequence[float], protocol: TimingProtocol) -> Measurement:
-        plan, binary, device = self.instance.plan, self.instance.binary, self.instance.device
+        plan, binary, device = self.candidate.plan, self.runnable.binary, self.runnable.device
         needs = binary.resources.get(plan.main.kernel)
         return Measurement(
             problem=plan.problem,
@@ -55,7 +34,7 @@ class Ready:
             device=device.name,
             target=device.target.name,
             toolchain=binary.toolchain,
-            digest=generator.render(plan).digest,
+            digest=self.candidate.digest,
             outcome="correct",
             times_us=tuple(times),
             median_us=statistics.median(times),
@@ -68,10 +47,12 @@ class Ready:
         )
 
 
-def evaluate(config: Config, workload: Workload, protocol: TimingProtocol, best_us: float | None = None) -> Measurement:
+def evaluate(
+    candidate: Candidate, workload: Workload, protocol: TimingProtocol, best_us: float | None = None
+) -> Measurement:
     """Every way to fail is a row with its reason, except for the death of this process: see `Child`. `best_us` is what
     to be compared with: what is far slower is not timed in full."""
-    ready = _prepare(config, workload)
+    ready = _prepare(candidate, workload)
     if isinstance(ready, Measurement):
         return ready
     again = ready.replay
@@ -85,9 +66,9 @@ def evaluate(config: Config, workload: Workload, protocol: TimingProtocol, best_
     return ready.row([again() for _ in range(protocol.repeats)], protocol)
 
 
-def race(configs: Sequence[Config], workload: Workload, protocol: TimingProtocol) -> list[Measurement]:
+def race(candidates: Sequence[Candidate], workload: Workload, protocol: TimingProtocol) -> list[Measurement]:
     """One repeat of each in turn: what slows the device down for a while slows all of them."""
-    prepared = [_prepare(config, workload) for config in configs]
+    prepared = [_prepare(candidate, workload) for candidate in candidates]
     entrants = [ready for ready in prepared if isinstance(ready, Ready)]
     for ready in entrants:
         ready.replay()
@@ -96,25 +77,17 @@ def race(configs: Sequence[Config], workload: Workload, protocol: TimingProtocol
     return rows + [failed for failed in prepared if isinstance(failed, Measurement)]
 
 
-def _prepare(config: Config, workload: Workload) -> Ready | Measurement:
-    problem, device = workload.problem, workload.device
+def _prepare(candidate: Candidate, workload: Workload) -> Ready | Measurement:
+    device = workload.device
     toolchain = compiler_for(device.target).toolchain
-
-    def failed(outcome: str, reason: object) -> Measurement:
-        return failure(problem, config, device, toolchain, outcome, str(reason))
-
     try:
-        plan = generator.plan(problem, config, device.target)
-    except Infeasible as refused:
-        return failed("constraints", refused)
-    try:
-        instance = load(plan, device, "exact", "being measured", toolchain)
+        runnable = load(candidate.plan, device, toolchain, candidate.sources)
     except CompileError as refused:
-        return failed("compile", refused)
+        return candidate.failed(device, toolchain, "compile", str(refused))
     try:
-        wrong = workload.mismatch(instance)
+        wrong = workload.mismatch(runnable)
         if wrong is not None:
-            return failed("correctness", wrong)
-        return Ready(instance, workload.replay(instance))
+            return candidate.failed(device, toolchain, "correctness", wrong)
+        return Ready(candidate, runnable, workload.replay(runnable))
     except LaunchError as broken:
-        return failed("runtime", broken)
+        return candidate.failed(device, toolchain, "runtime", str(broken))

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from qconv.device import Device
-from qconv.instances.pair import Chosen
+from qconv.instances.pair import Runnable
 from qconv.sample import Sample
 from qconv.tune_db.measurement import SCREENED
 from qconv.tuner.workload import Workload
@@ -55,8 +55,8 @@ def protocol_for(device: Device) -> TimingProtocol:
     return WALL_CLOCK if device.target.vendor == "cpu" else COLD_GRAPH
 
 
-def time_us(instance: Chosen, sample: Sample, protocol: TimingProtocol) -> tuple[float, ...]:
+def time_us(runnable: Runnable, sample: Sample, protocol: TimingProtocol) -> tuple[float, ...]:
     """One figure a repeat, in microseconds a launch."""
-    again = Workload(instance.problem, instance.device, sample, protocol.rotated_bytes).replay(instance)
+    again = Workload(runnable.problem, runnable.device, sample, protocol.rotated_bytes).replay(runnable)
     again()
     return tuple(again() for _ in range(protocol.repeats))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from qconv import generator
 from qconv.device import Device
@@ -19,10 +20,10 @@ from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement, best_of, ranked
 from qconv.tuner.ahead import Ahead
+from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
-from qconv.tuner.evaluate import failure
 from qconv.tuner.protocol import protocol_for
-from qconv.tuner.search import Search
+from qconv.tuner.strategy import DEFAULT, Space, Strategy, named
 
 FINALISTS = 4  # how many are raced at a time for the first time
 MOST_TURNS = 5  # of one config in races that others lead
@@ -51,6 +52,7 @@ class Outcome:
     default: Measurement | None
     best: Measurement | None
     of_families: dict[str, Measurement]  # the best of each
+    strategy: str  # the search's, by its name
 
 
 def tune(
@@ -61,6 +63,7 @@ def tune(
     trials: int,
     timeout_s: float = 60.0,
     seed: int = 0,
+    strategy: str = DEFAULT,
     shipped: Layered | None = None,
     child: Child | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
@@ -71,57 +74,31 @@ def tune(
     tuning. A row is written the moment it is known: interrupting loses nothing. `child` is one that goes on to the next
     problem: starting it takes seconds.
     """
+    begin = named(strategy)
     layers = Layered([database, *([shipped] if shipped is not None else [])])
-    start = generator.default(problem, device.target).config
-    toolchain = compiler_for(device.target).toolchain
+    default = generator.default(problem, device.target).config
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
-    with own as child, Ahead(toolchain, timeout_s) as ahead:
+    with own as child:
         child.start()
-        if isinstance(problem, Chain):
-            for one in (problem.first, problem.rest):
-                tune(
-                    one,
-                    device,
-                    database,
-                    trials=trials,
-                    timeout_s=timeout_s,
-                    seed=seed,
-                    shipped=shipped,
-                    child=child,
-                    watch=watch,
-                )
+        alike = partial(tune, trials=trials, timeout_s=timeout_s, seed=seed, strategy=strategy, shipped=shipped)
+        for part in (problem.first, problem.rest) if isinstance(problem, Chain) else ():
+            alike(part, device, database, child=child, watch=watch)
         plans, _ = generator.space(problem, device.target)
         others = _apart(problem, device, layers)
-        rows = _known(problem, [*plans, *others], device, database, toolchain)
-        known = len(rows)
+        run = Run(problem, device, database, child)
+        run.recall([*plans, *others])
+        known = len(run.rows)
         for other in others:
-            if other.config not in rows:
-                rows[other.config] = child.measure(problem, other.config)
-                database.add(rows[other.config])
-        first = [start, choose(problem, device, layers)[0].config, *_hints(problem, device, layers)]
-        search = Search(plans, first, {c: row.median_us for c, row in rows.items()}, seed) if plans else None
-        total = min(trials, len(plans)) + len(others)
-        while True:
-            while search and not ahead.full and len(rows) + len(ahead) < total and (proposed := search.ask()):
-                ahead.submit(proposed)
-            if not search or not ahead:
-                break
-            plan, refused = ahead.next()
-            if refused is not None:
-                outcome = "timeout" if isinstance(refused, CompileTimeout) else "compile"
-                row = failure(problem, plan.config, device, toolchain, outcome, str(refused))
-            else:
-                row = child.measure(problem, plan.config, _best_us(rows))
-            database.add(row)
-            rows[plan.config] = row
-            search.tell(plan.config, row.median_us)
-            watch(Progress(len(rows), total, row, best_of(rows.values())))
-        if len(rows) > known:
-            _race(problem, start, child, database, rows)
-    failures: dict[str, int] = {}
-    for row in rows.values():
-        if row.outcome != "correct":
-            failures[row.outcome] = failures.get(row.outcome, 0) + 1
+            if other.config not in run.rows:
+                run.measure(run.candidate(other), None)
+        first = [default, choose(problem, device, layers).plan.config, *_hints(problem, device, layers)]
+        search = begin(Space(problem, plans, first, seed))
+        for config, row in run.rows.items():
+            search.tell(config, row.median_us)
+        run.search(search, min(trials, len(plans)) + len(others), timeout_s, watch)
+        if len(run.rows) > known:
+            run.race(default)
+    rows = run.rows
     return Outcome(
         problem=problem,
         device=device.name,
@@ -129,12 +106,94 @@ def tune(
         space=len(plans) + len(others),
         measured=len(rows) - known,
         known=known,
-        failures=failures,
-        default=rows.get(start),
+        failures=dict(Counter(row.outcome for row in rows.values() if not row.correct)),
+        default=rows.get(default),
         # Not the database's best: that may have been measured on an older template.
         best=best_of(rows.values()),
         of_families=_of_families(rows),
+        strategy=strategy,
     )
+
+
+class Run:
+    """One problem while it is tuned: its candidates, each rendered once, and its rows, each stored at once."""
+
+    def __init__(self, problem: Problem, device: Device, database: Database, child: Child) -> None:
+        self._problem = problem
+        self._device = device
+        self._database = database
+        self._child = child
+        self._toolchain = compiler_for(device.target).toolchain
+        self._candidates: dict[Config, Candidate] = {}
+        self.rows: dict[Config, Measurement] = {}
+
+    def candidate(self, plan: Plan) -> Candidate:
+        if plan.config not in self._candidates:
+            self._candidates[plan.config] = Candidate.of(plan)
+        return self._candidates[plan.config]
+
+    def recall(self, plans: Sequence[Plan]) -> None:
+        """Rows of an earlier run that still hold: same toolchain, same source. A time-out is tried again."""
+        where = {"device": self._device.name, "target": self._device.target.name}
+        rows = self._database.measurements(problem=self._problem, **where)
+        current = {row.config: row for row in rows if row.toolchain == self._toolchain and row.outcome != "timeout"}
+        for plan in plans:
+            row = current.get(plan.config)
+            if row is not None and self.candidate(plan).digest == row.digest:
+                self.rows[plan.config] = row
+
+    def measure(self, candidate: Candidate, best_us: float | None) -> Measurement:
+        return self._store(self._child.measure(candidate, best_us))
+
+    def search(self, strategy: Strategy, total: int, timeout_s: float, watch: Callable[[Progress], None]) -> None:
+        """Until there are so many rows, or the space is exhausted. The next candidates are compiled meanwhile."""
+        with Ahead(self._toolchain, timeout_s) as ahead:
+            while True:
+                while not ahead.full and len(self.rows) + len(ahead) < total and (proposed := strategy.ask()):
+                    ahead.submit(self.candidate(proposed))
+                if not ahead:
+                    return
+                candidate, refused = ahead.next()
+                if refused is None:
+                    row = self.measure(candidate, self._best_us())
+                else:
+                    outcome = "timeout" if isinstance(refused, CompileTimeout) else "compile"
+                    row = self._store(candidate.failed(self._device, self._toolchain, outcome, str(refused)))
+                strategy.tell(row.config, row.median_us)
+                watch(Progress(len(self.rows), total, row, best_of(self.rows.values())))
+
+    def race(self, default: Config) -> None:
+        """Until the fastest of all rows is one of the last race, which the default took part in: see `protocol`."""
+        turns = Counter[Config]()
+        last: list[Config] = []
+        while True:
+            fastest = sorted((row for row in self.rows.values() if row.correct), key=lambda row: row.median_us or 0.0)
+            order = [row.config for row in fastest]
+            # Ties go to the simpler config, which need not be the first.
+            ahead = [*order[:1], *(row.config for row in [best_of(fastest)] if row is not None)]
+            if len(order) < 2 or all(config in last or turns[config] == MOST_TURNS for config in ahead):
+                return
+            # The best of an earlier race runs again: times of two races say little of each other. So does the default,
+            # that a speed-up is of two times of one race.
+            leader = [config for config in order if config in last][:1]
+            fresh = [config for config in order if not turns[config]][:FINALISTS]
+            last = list(dict.fromkeys([*leader, *(config for config in order if config == default), *ahead, *fresh]))
+            results = self._child.race([self._candidates[config] for config in last])
+            if not results:
+                return
+            for row in results:
+                self._store(row)
+            turns.update(last)
+
+    def _store(self, row: Measurement) -> Measurement:
+        self._database.add(row)
+        self.rows[row.config] = row
+        return row
+
+    def _best_us(self) -> float | None:
+        """The best that was timed in full, which a candidate is compared with."""
+        first = next(iter(ranked(self.rows.values())), None)
+        return None if first is None or first.screened else first.median_us
 
 
 def _of_families(rows: dict[Config, Measurement]) -> dict[str, Measurement]:
@@ -149,54 +208,10 @@ def _apart(problem: Problem, device: Device, layers: Layered) -> list[Plan]:
     """What competes with one kernel for a chain: the winners of the first and of the rest."""
     if not isinstance(problem, Chain):
         return []
-    return [generator.apart_plan(problem, device.target, lambda one: choose(one, device, layers)[0].config)]
-
-
-def _known(
-    problem: Problem, plans: list[Plan], device: Device, database: Database, toolchain: str
-) -> dict[Config, Measurement]:
-    """Rows of an earlier run that still hold: same toolchain, same source. A time-out is tried again."""
-    rows = database.measurements(problem=problem, device=device.name, target=device.target.name)
-    current = {row.config: row for row in rows if row.toolchain == toolchain and row.outcome != "timeout"}
-    return {
-        plan.config: current[plan.config]
-        for plan in plans
-        if plan.config in current and generator.render(plan).digest == current[plan.config].digest
-    }
+    return [generator.apart_plan(problem, device.target, lambda one: choose(one, device, layers).plan.config)]
 
 
 def _hints(problem: Problem, device: Device, layers: Layered) -> list[Config]:
     """What was fastest on older templates, which is likely to be so still."""
     rows = layers.measurements(problem=problem, device=device.name, target=device.target.name)
     return list(dict.fromkeys(row.config for row in ranked(rows)))[:HINTS]
-
-
-def _best_us(rows: dict[Config, Measurement]) -> float | None:
-    """Of what was timed in full, which a candidate is compared with."""
-    first = next(iter(ranked(rows.values())), None)
-    return None if first is None or first.screened else first.median_us
-
-
-def _race(problem: Problem, default: Config, child: Child, database: Database, rows: dict[Config, Measurement]) -> None:
-    """Until the fastest of all rows is one of the last race, which the default took part in: see `protocol`."""
-    turns = Counter[Config]()
-    last: list[Config] = []
-    while True:
-        fastest = sorted((row for row in rows.values() if row.correct), key=lambda row: row.median_us or 0.0)
-        order = [row.config for row in fastest]
-        # Ties go to the simpler config, which need not be the first.
-        ahead = [*order[:1], *(row.config for row in [best_of(fastest)] if row is not None)]
-        if len(order) < 2 or all(config in last or turns[config] == MOST_TURNS for config in ahead):
-            return
-        # The best of an earlier race runs again: times of two races say little of each other. So does the default, that
-        # a speed-up is of two times of one race.
-        leader = [config for config in order if config in last][:1]
-        fresh = [config for config in order if not turns[config]][:FINALISTS]
-        last = list(dict.fromkeys([*leader, *(config for config in order if config == default), *ahead, *fresh]))
-        results = child.race(problem, last)
-        if not results:
-            return
-        for row in results:
-            database.add(row)
-            rows[row.config] = row
-        turns.update(last)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from qconv.instances.pair import Chosen
+from qconv.instances.pair import Runnable
 from qconv.sample import Sample
 from qconv.tuner.workload import Workload
 
 
-def mismatch(instance: Chosen, sample: Sample) -> str | None:
+def mismatch(runnable: Runnable, sample: Sample) -> str | None:
     """None where every bit is right, else what is wrong, in one line."""
-    return Workload(instance.problem, instance.device, sample).mismatch(instance)
+    return Workload(runnable.problem, runnable.device, sample).mismatch(runnable)

@@ -14,9 +14,9 @@ from qconv import sample
 from qconv.device import open_device
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, DeviceError
-from qconv.generator import config_from_json
 from qconv.keys import parse
 from qconv.tune_db.text import as_dict
+from qconv.tuner.candidate import Candidate
 from qconv.tuner.evaluate import evaluate, race
 from qconv.tuner.protocol import TimingProtocol
 from qconv.tuner.workload import Workload
@@ -46,11 +46,11 @@ def main() -> None:
             workload = None  # its arrays make room
             drawn = sample.draw(problem, request["seed"])
             workload = Workload(problem, device, drawn, protocol.rotated_bytes)
-        configs = [config_from_json(config) for config in request["configs"]]
+        candidates = [Candidate.from_dict(values, problem, device.target) for values in request["candidates"]]
         if request["race"]:
-            rows = race(configs, workload, protocol)
+            rows = race(candidates, workload, protocol)
         else:
-            rows = [evaluate(config, workload, protocol, request["best_us"]) for config in configs]
+            rows = [evaluate(candidate, workload, protocol, request["best_us"]) for candidate in candidates]
         answer({"measurements": [as_dict(row) for row in rows]})
         if any(row.outcome == "runtime" for row in rows):
             return

@@ -10,8 +10,8 @@ import numpy as np
 
 from qconv import reference
 from qconv.device import Device
-from qconv.instances.instance import Bound
-from qconv.instances.pair import Chosen
+from qconv.instances.executable import Bound
+from qconv.instances.pair import Runnable
 from qconv.op import Problem
 from qconv.sample import Sample
 from qconv.step import Array
@@ -40,12 +40,12 @@ class Workload:
         self._rotated_bytes = rotated_bytes
         self._known = expected
 
-    def mismatch(self, instance: Chosen) -> str | None:
+    def mismatch(self, runnable: Runnable) -> str | None:
         """Calls into outputs that hold the opposite of what is right: None where every bit of every call is right, else
         what is wrong, in one line. With scratch there are two: the second begins with what the first one left there."""
         arrays, outs = self._first
-        bound = instance.bind(*arrays, out=_one_or_all(outs), **self._sample.parameters)
-        launches = 2 if any(kernel.scratch for kernel in instance.plan.kernels) else 1
+        bound = runnable.bind(*arrays, out=_one_or_all(outs), **self._sample.parameters)
+        launches = 2 if any(kernel.scratch for kernel in runnable.plan.kernels) else 1
         for launch in range(launches):
             for between in bound.between:
                 self.device.fill(between, POISONS[launch])
@@ -60,11 +60,11 @@ class Workload:
             return said if launches == 1 else f"launch {launch + 1} of {launches}: {said}"
         return None
 
-    def replay(self, instance: Chosen) -> Callable[[], float]:
-        """A launch a set, ready to be timed: only what is packed of the weights is the instance's own."""
-        return self.device.replay(self._bound(instance))
+    def replay(self, runnable: Runnable) -> Callable[[], float]:
+        """A launch a set, ready to be timed: only what is packed of the weights is the executable's own."""
+        return self.device.replay(self._bound(runnable))
 
-    def _bound(self, instance: Chosen) -> list[Bound]:
+    def _bound(self, runnable: Runnable) -> list[Bound]:
         names = [tensor.name for tensor in self.problem.inputs]
         bounds: list[Bound] = []
         packed = None
@@ -72,7 +72,7 @@ class Workload:
             given = dict(zip(names, arrays, strict=True))
             weights = [given.pop(name) for name in self.problem.packed]
             if packed is None:
-                packed = instance.pack(*weights, **self._sample.parameters)
+                packed = runnable.pack(*weights, **self._sample.parameters)
             elif weights:
                 packed = packed.beside(*weights)
             bounds.append(packed.prepare(list(given.values()), _one_or_all(outs)))

@@ -9,7 +9,8 @@ from qconv import generator
 from qconv.device import Device
 from qconv.errors import Infeasible
 from qconv.generator import Plan
-from qconv.instances.lookup import load, open_layers
+from qconv.instances.loading import load
+from qconv.instances.serving import open_layers
 from qconv.op import Problem
 from qconv.tuner.workload import POISONS
 
@@ -40,12 +41,12 @@ def known(problem: Problem, device: Device, database: str | None) -> tuple[Plan,
 def prepare(case: Case) -> Peer:
     plan, origin = known(case.problem, case.device, case.database)
     device = case.device
-    instance = load(plan, device, "bench", origin)
+    runnable = load(plan, device)
     y = device.empty(case.problem.y_shape, case.problem.quantization.out_type)
     device.fill(y, POISONS[0])
-    instance(*(device.upload(array) for array in case.drawn.arrays), out=y, **case.drawn.parameters)
+    runnable(*(device.upload(array) for array in case.drawn.arrays), out=y, **case.drawn.parameters)
     device.synchronize()
     if not bool((y == case.expected).all()):
         raise Unavailable("its output is not ours")
     facts = {"config": plan.config.as_dict(), "origin": origin, "equal": 1.0}
-    return Peer(runner_of(instance, case.drawn, case.protocol), facts)
+    return Peer(runner_of(runnable, case.drawn, case.protocol), facts)

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from qconv.fused import FusedBlock, FusedConv2d
     from qconv.instances.api import conv1d, conv2d, conv3d, conv_transpose2d
     from qconv.instances.conversion_api import choose_qparams, dequantize, quantize, quantize_dynamic, requantize
+    from qconv.instances.executable import Bound, Packed
     from qconv.instances.fused_api import conv2d_conv2d
-    from qconv.instances.instance import Bound, Instance, Packed
-    from qconv.instances.lookup import forget, lookup
+    from qconv.instances.instance import Instance
+    from qconv.instances.serving import forget, lookup
     from qconv.keys import parse
     from qconv.mode import Mode
     from qconv.problem import Conv2d
@@ -42,9 +43,10 @@ _HOMES = {
     "qconv.instances.conversion_api": (
         *("choose_qparams", "dequantize", "quantize", "quantize_dynamic", "requantize"),
     ),
+    "qconv.instances.executable": ("Bound", "Packed"),
     "qconv.instances.fused_api": ("conv2d_conv2d",),
-    "qconv.instances.instance": ("Bound", "Instance", "Packed"),
-    "qconv.instances.lookup": ("forget", "lookup"),
+    "qconv.instances.instance": ("Instance",),
+    "qconv.instances.serving": ("forget", "lookup"),
     "qconv.keys": ("parse",),
     "qconv.mode": ("Mode",),
     "qconv.problem": ("Conv2d",),

@@ -28,7 +28,7 @@ def ready_for(problem: Conv2d, device: Device, name: str) -> Any:
     from peers import Case, prepare
 
     instance, drawn = lookup(problem, device.spec), sample.draw(problem, 1)
-    assert mismatch(instance, drawn) is None
+    assert mismatch(instance.executable, drawn) is None
     output = instance(*(device.upload(array) for array in drawn.arrays), **drawn.parameters)
     device.synchronize()
     return prepare([name], Case(problem, drawn, output, device, protocol_for(device)))

@@ -20,7 +20,7 @@ from scales import near_ties, ties
 
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import Device, open_device
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.tuner.workload import Workload
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'qconv-tune[test]'")
@@ -127,7 +127,7 @@ def test_the_oracle(first: int, narrow: bool) -> None:
 def check_kernels(first: int, narrow: bool, device: Device) -> None:
     for index in range(first, first + CHUNK):
         plan = generator.default(PROBLEMS[index], device.target)
-        instance = load(plan, device, "test", "chosen by a test")
+        instance = load(plan, device)
         for drawn in draws(index, narrow):
             workload = Workload(PROBLEMS[index], device, drawn, expected=(infer(PROBLEMS[index], drawn),))
             assert workload.mismatch(instance) is None, f"{plan.config} on {device.name}, {PROBLEMS[index]}"

@@ -7,7 +7,7 @@ import pytest
 from qconv import generator, sample
 from qconv.device import cpu_runtime
 from qconv.device.cpu import CpuDevice
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.problem import Conv2d
 from qconv.target import TARGETS
 
@@ -24,7 +24,5 @@ def test_the_seed_reaches_the_runtime(seed: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cpu_runtime, "run_grid", run_grid)
     device, problem = CpuDevice(TARGETS["cpu"], seed), Conv2d(1, 3, 3, 4, 4, 1, 1)
     drawn = sample.draw(problem, 1)
-    load(generator.default(problem, device.target), device, "test", "chosen by a test")(
-        *drawn.arrays, **drawn.parameters
-    )
+    load(generator.default(problem, device.target), device)(*drawn.arrays, **drawn.parameters)
     assert seen == [seed]

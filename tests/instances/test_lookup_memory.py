@@ -12,8 +12,9 @@ import pytest
 from test_export import winner
 
 from qconv.conversion import Quantize
-from qconv.instances import lookup
+from qconv.instances import serving
 from qconv.instances.export import export
+from qconv.instances.lookup import distance
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
 
@@ -29,22 +30,22 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append(database)
         return object()
 
-    monkeypatch.setattr(lookup, "_cold", cold)
-    monkeypatch.setattr(lookup, "_warm", {})
+    monkeypatch.setattr(serving, "_cold", cold)
+    monkeypatch.setattr(serving, "_warm", {})
     return asked
 
 
 def test_an_answer_is_remembered_until_it_is_forgotten(found: list[Any]) -> None:
-    first = lookup.lookup(PROBLEM, "cpu")
-    assert lookup.lookup(PROBLEM, "cpu") is first
+    first = serving.lookup(PROBLEM, "cpu")
+    assert serving.lookup(PROBLEM, "cpu") is first
     assert len(found) == 1
-    lookup.forget()
-    assert lookup.lookup(PROBLEM, "cpu") is not first
+    serving.forget()
+    assert serving.lookup(PROBLEM, "cpu") is not first
     assert len(found) == 2
 
 
 def test_what_one_database_answered_is_not_another_ones_answer(found: list[Any]) -> None:
-    assert lookup.lookup(PROBLEM, "cpu", "one") is not lookup.lookup(PROBLEM, "cpu", "other")
+    assert serving.lookup(PROBLEM, "cpu", "one") is not serving.lookup(PROBLEM, "cpu", "other")
     assert found == ["one", "other"]
 
 
@@ -57,10 +58,10 @@ def test_types_and_layouts_set_problems_apart() -> None:
         replace(PROBLEM, quantization=Quantization(out_type="float16")),
         replace(PROBLEM, quantization=Quantization(w_zero_point=True)),
     ):
-        assert lookup.distance(PROBLEM, other) == 0.5
-    assert lookup.distance(PROBLEM, replace(PROBLEM, quantization=Quantization(activation="relu"))) == 0
-    assert lookup.distance(PROBLEM, replace(PROBLEM, k=32)) == 1
-    assert lookup.distance(PROBLEM, Quantize(1, 8, 8)) == inf
+        assert distance(PROBLEM, other) == 0.5
+    assert distance(PROBLEM, replace(PROBLEM, quantization=Quantization(activation="relu"))) == 0
+    assert distance(PROBLEM, replace(PROBLEM, k=32)) == 1
+    assert distance(PROBLEM, Quantize(1, 8, 8)) == inf
 
 
 def test_an_export_has_the_winners_of_every_device(tmp_path: Path) -> None:

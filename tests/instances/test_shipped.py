@@ -47,9 +47,9 @@ def test_every_row_is_found_and_feasible(path: Any) -> None:
     for row in rows(path):
         assert path.name == file_name(row.device)
         assert layer(row.device).best(row.problem, row.device, row.target) == row
-        plan, origin, _, _ = choose(row.problem, Named(row), Layered([layer(row.device)]))  # type: ignore[arg-type]
-        assert (plan.config, origin) == (row.config, "exact")
-        assert generator.plan(row.problem, row.config, target(row.target)) == plan
+        choice = choose(row.problem, Named(row), Layered([layer(row.device)]))
+        assert (choice.plan.config, choice.origin, choice.toolchain) == (row.config, "exact", row.toolchain)
+        assert generator.plan(row.problem, row.config, target(row.target)) == choice.plan
 
 
 def test_a_chain_has_the_config_of_a_close_neighbour_only() -> None:
@@ -59,10 +59,9 @@ def test_a_chain_has_the_config_of_a_close_neighbour_only() -> None:
     curved = replace(first, quantization=replace(first.quantization, activation="hardswish"))
     larger = FusedConv2d(replace(first, n=4 * first.n), replace(second, n=4 * second.n))
     device, layers = Named(row), Layered([layer(row.device)])
-    plan, origin, *_ = choose(FusedConv2d(curved, second), device, layers)  # type: ignore[arg-type]
-    assert (plan.config, origin) == (row.config, "nearest")
-    _, origin, *_ = choose(larger, device, layers)  # type: ignore[arg-type]
-    assert origin == "default"
+    choice = choose(FusedConv2d(curved, second), device, layers)
+    assert (choice.plan.config, choice.origin) == (row.config, "nearest")
+    assert choose(larger, device, layers).origin == "default"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

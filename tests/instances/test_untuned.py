@@ -50,9 +50,9 @@ def row(problem: Problem, config: Config, median_us: float = 10.0, digest: str |
 
 def chosen(problem: Problem, *rows: Measurement) -> tuple[Plan, str, str]:
     layers = Layered([TextLayer(dump(list(rows)), "rows.json")])
-    plan, origin, reason, toolchain = choose(problem, H200(), layers)  # type: ignore[arg-type]
-    assert toolchain is None
-    return plan, origin, reason
+    choice = choose(problem, H200(), layers)
+    assert choice.toolchain is None
+    return choice.plan, choice.origin, choice.reason
 
 
 @pytest.fixture(autouse=True)

@@ -15,18 +15,19 @@ from test_child import is_alive
 from qconv import generator
 from qconv.device import compile, open_device
 from qconv.errors import CompileError, CompileTimeout
-from qconv.generator import Config, Plan
-from qconv.op import Problem
+from qconv.generator import Plan, Source
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 from qconv.tuner import ahead
 from qconv.tuner.ahead import Ahead
+from qconv.tuner.candidate import Candidate
 from qconv.tuner.tune import tune
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 CPU = open_device("cpu")
-PLANS = generator.space(PROBLEM, CPU.target)[0][:4]
+CANDIDATES = [Candidate.of(plan) for plan in generator.space(PROBLEM, CPU.target)[0][:4]]
+PLANS = [candidate.plan for candidate in CANDIDATES]
 
 # Answers like g++, and then waits for a child that does not end.
 HANGS = """#!/bin/sh
@@ -53,9 +54,9 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_compiler_that_hangs_is_ended_with_its_children(hanging: Path) -> None:
     with Ahead("g++ 9.9.9", 0.5) as compiling:
-        compiling.submit(PLANS[0])
-        plan, refused = compiling.next()
-    assert plan == PLANS[0]
+        compiling.submit(CANDIDATES[0])
+        candidate, refused = compiling.next()
+    assert candidate == CANDIDATES[0]
     assert isinstance(refused, CompileTimeout)
     assert str(refused) == "g++ did not end within 0.5 s, and was ended"
     deadline = time.monotonic() + 10
@@ -68,18 +69,18 @@ def test_one_that_nothing_can_end_is_left_behind(monkeypatch: pytest.MonkeyPatch
     """As a library that runs in this process: whatever number of them hangs, the others are compiled."""
     forever = threading.Event()
 
-    def build(plan: Plan, *_: object) -> None:
+    def build(source: Source, plan: Plan, *_: object) -> None:
         if plan is not PLANS[-1]:
             forever.wait(60)
 
     monkeypatch.setattr(ahead, "build", build)
     monkeypatch.setattr(ahead, "GRACE_S", 0.0)
     with Ahead("any", 0.1) as compiling:
-        for plan in PLANS:
-            compiling.submit(plan)
+        for candidate in CANDIDATES:
+            compiling.submit(candidate)
         answers = [compiling.next() for _ in PLANS]
     forever.set()
-    said = {id(plan): str(refused) for plan, refused in answers}
+    said = {id(candidate.plan): str(refused) for candidate, refused in answers}
     assert said.pop(id(PLANS[-1])) == "None"
     assert set(said.values()) == {"the compiler did not end within 0.1 s"}
 
@@ -88,7 +89,7 @@ def test_what_is_submitted_first_is_compiled_first_and_leaving_drops_the_rest(mo
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     compiling, built = Ahead("any"), list[Plan]()
 
-    def build(plan: Plan, *_: object) -> None:
+    def build(source: Source, plan: Plan, *_: object) -> None:
         built.append(plan)
         # The third ends when leaving has dropped the fourth.
         while plan is PLANS[2] and not compiling._begin.empty():
@@ -96,24 +97,24 @@ def test_what_is_submitted_first_is_compiled_first_and_leaving_drops_the_rest(mo
 
     monkeypatch.setattr(ahead, "build", build)
     with compiling:
-        for plan in PLANS:
-            compiling.submit(plan)
+        for candidate in CANDIDATES:
+            compiling.submit(candidate)
         assert compiling.full
-        assert [compiling.next() for _ in PLANS[:2]] == [(plan, None) for plan in PLANS[:2]]
+        assert [compiling.next() for _ in PLANS[:2]] == [(candidate, None) for candidate in CANDIDATES[:2]]
     assert built == PLANS[: len(built)]
     assert len(built) < len(PLANS)
 
 
 def test_what_a_build_raises_is_given_back_or_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(plan: Plan, *_: object) -> None:
+    def build(source: Source, plan: Plan, *_: object) -> None:
         raise CompileError("line 7") if plan is PLANS[0] else RuntimeError("a bug")
 
     monkeypatch.setattr(ahead, "build", build)
     with Ahead("any") as compiling:
-        compiling.submit(PLANS[0])
-        plan, refused = compiling.next()
-        assert (plan, str(refused)) == (PLANS[0], "line 7")
-        compiling.submit(PLANS[1])
+        compiling.submit(CANDIDATES[0])
+        candidate, refused = compiling.next()
+        assert (candidate, str(refused)) == (CANDIDATES[0], "line 7")
+        compiling.submit(CANDIDATES[1])
         with pytest.raises(RuntimeError, match="a bug"):
             compiling.next()
 
@@ -123,8 +124,8 @@ class Idle:
 
     def start(self) -> None: ...
 
-    def measure(self, problem: Problem, config: Config, best_us: float | None = None) -> Measurement:
-        raise AssertionError(f"{config} was measured")
+    def measure(self, candidate: Candidate, best_us: float | None = None) -> Measurement:
+        raise AssertionError(f"{candidate.config} was measured")
 
 
 def test_the_row_says_timeout_and_is_tried_again(hanging: Path, tmp_path: Path) -> None:

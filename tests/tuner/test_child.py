@@ -14,12 +14,13 @@ from qconv import generator
 from qconv.device import open_device
 from qconv.errors import DeviceError
 from qconv.problem import Conv2d
+from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import WALL_CLOCK
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1)
 CPU = open_device("cpu")
-CONFIG = generator.default(PROBLEM, CPU.target).config
+CANDIDATE = Candidate.of(generator.default(PROBLEM, CPU.target))
 HELLO = 'print(\'{"toolchain": "g++ 0"}\', flush=True)\n'
 
 
@@ -31,11 +32,11 @@ def child(tmp_path: Path, body: str, timeout_s: float = 5.0) -> Child:
 
 def test_a_worker_measures() -> None:
     with Child(CPU, WALL_CLOCK, 120.0) as worker:
-        row = worker.measure(PROBLEM, CONFIG)
+        row = worker.measure(CANDIDATE)
     assert row.outcome == "correct", row.reason
     assert row.median_us is not None
     assert row.median_us > 0
-    assert row.digest == generator.render(generator.plan(PROBLEM, CONFIG, CPU.target)).digest
+    assert row.digest == CANDIDATE.digest
 
 
 def test_silence_is_a_timeout_and_the_worker_is_killed(tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ def test_silence_is_a_timeout_and_the_worker_is_killed(tmp_path: Path) -> None:
     # Known before the time runs, however busy the machine is.
     body = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n" + HELLO + "time.sleep(60)\n"
     with child(tmp_path, body, timeout_s=1.0) as worker:
-        row = worker.measure(PROBLEM, CONFIG)
+        row = worker.measure(CANDIDATE)
     assert row.outcome == "timeout"
     assert row.reason is not None
     assert "1 s" in row.reason
@@ -55,7 +56,7 @@ def test_the_compiler_that_a_silent_worker_has_started_is_killed_with_it(tmp_pat
     pid = tmp_path / "pid"
     compiling = f"sleep = subprocess.Popen(['sleep', '300'])\nopen({str(pid)!r}, 'w').write(str(sleep.pid))\n"
     with child(tmp_path, "import subprocess\n" + compiling + HELLO + "time.sleep(60)\n", timeout_s=0.5) as worker:
-        assert worker.measure(PROBLEM, CONFIG).outcome == "timeout"
+        assert worker.measure(CANDIDATE).outcome == "timeout"
     deadline = time.monotonic() + 10
     while is_alive(int(pid.read_text())) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -77,7 +78,7 @@ def is_alive(pid: int) -> bool:
 def test_death_is_a_row_and_the_next_config_gets_a_new_worker(tmp_path: Path, dying: str, how: str) -> None:
     with child(tmp_path, HELLO + f"sys.stdin.readline()\n{dying}\n") as worker:
         for _ in range(2):
-            row = worker.measure(PROBLEM, CONFIG)
+            row = worker.measure(CANDIDATE)
             assert row.outcome == "runtime"
             assert row.reason is not None
             assert how in row.reason
@@ -88,6 +89,6 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
         child(tmp_path, 'print(\'{"error": "no such device"}\', flush=True)') as worker,
         pytest.raises(DeviceError, match="no such device"),
     ):
-        worker.measure(PROBLEM, CONFIG)
+        worker.measure(CANDIDATE)
     with child(tmp_path, "sys.exit(7)") as worker, pytest.raises(DeviceError, match="exit code 7"):
-        worker.measure(PROBLEM, CONFIG)
+        worker.measure(CANDIDATE)

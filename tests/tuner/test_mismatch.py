@@ -18,12 +18,13 @@ from qconv.fused import chain_of
 from qconv.generator.mma_space import Mma
 from qconv.generator.simt import Simt
 from qconv.generator.source import Source
-from qconv.instances import lookup
+from qconv.instances.loading import load
 from qconv.op import Problem
 from qconv.sample import Sample
 from qconv.step import Array
 from qconv.target import TARGETS
 from qconv.tuner import sanitized
+from qconv.tuner.candidate import Candidate
 from qconv.tuner.comparison import bits, opposite
 from qconv.tuner.evaluate import evaluate
 from qconv.tuner.protocol import WALL_CLOCK
@@ -258,7 +259,7 @@ def test_a_pair_tells_its_scratch_and_what_lies_between() -> None:
     plan = generator.apart_plan(chain, device.target, lambda one: configs[one])  # type: ignore[index]
     assert [bool(kernel.scratch) for kernel in plan.kernels] == [False, True]
     drawn = sample.draw(chain, 1)
-    bound = lookup.load(plan, device, "test", "chosen by a test").bind(*drawn.arrays, **drawn.parameters)
+    bound = load(plan, device).bind(*drawn.arrays, **drawn.parameters)
     (middle,) = bound.between
     bound()
     (first,) = reference.compute(chain.first, Sample(drawn.arrays[:2], chain.of_stage("first", drawn.parameters)))
@@ -301,18 +302,18 @@ def broken(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
         text = source.text.replace(old, new)
         return replace(source, text=text, digest=hashlib.sha256(text.encode()).hexdigest())
 
-    monkeypatch.setattr("qconv.device.compile.render", render)
+    monkeypatch.setattr(generator, "render", render)
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_kernel_is_not_timed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, problem, old, new, says = BROKEN[name]
     device = open_device(spec)
-    config = SPLIT if problem is PARTS else SIMT
+    plan = generator.plan(problem, SPLIT if problem is PARTS else SIMT, device.target)
     workload = Workload(problem, device, sample.draw(problem, 1))
-    assert evaluate(config, workload, WALL_CLOCK).outcome == "correct"
+    assert evaluate(Candidate.of(plan), workload, WALL_CLOCK).outcome == "correct"
     broken(monkeypatch, old, new)
-    row = evaluate(config, workload, WALL_CLOCK)
+    row = evaluate(Candidate.of(plan), workload, WALL_CLOCK)
     assert (row.outcome, row.median_us) == ("correctness", None)
     assert row.reason is not None
     assert row.reason.startswith(says)

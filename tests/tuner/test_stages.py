@@ -18,13 +18,14 @@ from qconv.device import open_device
 from qconv.device.cache import Binary
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, KernelMissing
-from qconv.generator import Config, Plan
-from qconv.instances.instance import Instance
+from qconv.generator import Config, Plan, Source
+from qconv.instances.pair import Runnable
 from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement, complexity
 from qconv.tuner import ahead, tune
+from qconv.tuner.candidate import Candidate
 from qconv.tuner.evaluate import evaluate, race
 from qconv.tuner.protocol import WALL_CLOCK
 from qconv.tuner.workload import Workload
@@ -32,7 +33,7 @@ from qconv.tuner.workload import Workload
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 MANY = Conv2d(1, 3, 3, 5, 9, 2, 2)  # configs: more than one race has room for
 CPU = open_device("cpu")
-CONFIG = generator.default(PROBLEM, CPU.target).config
+CANDIDATE = Candidate.of(generator.default(PROBLEM, CPU.target))
 
 
 class Told(Workload):
@@ -42,13 +43,13 @@ class Told(Workload):
         super().__init__(PROBLEM, CPU, sample.draw(PROBLEM, 1))
         self.times = list(times)
 
-    def replay(self, instance: Instance) -> Callable[[], float]:
+    def replay(self, runnable: Runnable) -> Callable[[], float]:
         return lambda: self.times.pop(0)
 
 
 def told(*times: float, best_us: float | None) -> Measurement:
     workload = Told(*times)
-    row = evaluate(CONFIG, workload, WALL_CLOCK, best_us)
+    row = evaluate(CANDIDATE, workload, WALL_CLOCK, best_us)
     assert workload.times == []
     assert row.protocol is not None
     assert row.protocol["repeats"] == len(row.times_us)
@@ -74,9 +75,11 @@ def test_what_is_hopeless_is_given_up_after_one_replay() -> None:
 
 
 def test_a_race_takes_turns() -> None:
-    configs = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
-    rows = race(configs, Told(99.0, 99.0, *itertools.chain(*zip(range(1, 10), range(11, 20), strict=True))), WALL_CLOCK)
-    assert [(row.config, row.median_us) for row in rows] == [(configs[0], 5.0), (configs[1], 15.0)]
+    candidates = [Candidate.of(plan) for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
+    rows = race(
+        candidates, Told(99.0, 99.0, *itertools.chain(*zip(range(1, 10), range(11, 20), strict=True))), WALL_CLOCK
+    )
+    assert [(row.config, row.median_us) for row in rows] == [(candidates[0].config, 5.0), (candidates[1].config, 15.0)]
     assert all(row.protocol is not None and row.protocol["stage"] == "raced" for row in rows)
 
 
@@ -98,15 +101,16 @@ class Recorded:
 
     def start(self) -> None: ...
 
-    def measure(self, problem: Problem, config: Config, best_us: float | None = None) -> Measurement:
+    def measure(self, candidate: Candidate, best_us: float | None = None) -> Measurement:
+        config = candidate.config
         self.measured.append(config)
         us = true_us(config)
-        return self._row(problem, config, us * 0.9 if len(str(config)) % 3 == 0 else us, "alone")
+        return self._row(candidate.problem, config, us * 0.9 if len(str(config)) % 3 == 0 else us, "alone")
 
-    def race(self, problem: Problem, configs: Sequence[Config]) -> list[Measurement]:
+    def race(self, candidates: Sequence[Candidate]) -> list[Measurement]:
         slowness = self.slowness[min(self.races, 2)]
         self.races += 1
-        return [self._row(problem, config, true_us(config) * slowness, "raced") for config in configs]
+        return [self._row(c.problem, c.config, true_us(c.config) * slowness, "raced") for c in candidates]
 
     def _row(self, problem: Problem, config: Config, us: float, stage: str) -> Measurement:
         return Measurement(
@@ -212,7 +216,7 @@ def test_rows_of_another_toolchain_source_or_device_are_not_known(
 def test_a_compile_failure_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = generator.space(PROBLEM, CPU.target)[0][1].config
 
-    def build(plan: Plan, *_: object) -> Binary | None:
+    def build(source: Source, plan: Plan, *_: object) -> Binary | None:
         if plan.config == refused:
             raise CompileError("line 7: no")
         return None
@@ -243,7 +247,9 @@ def test_where_compiling_is_forbidden_nothing_is_compiled_ahead(
 def test_a_speed_up_is_of_times_taken_alike(stage: str, says: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     one, other = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
     best, default = Recorded()._row(PROBLEM, one, 80.0, "raced"), Recorded()._row(PROBLEM, other, 100.0, stage)
-    measure._print_outcome(tune.Outcome(PROBLEM, CPU.name, "cpu", 2, 2, 0, {}, default, best, {}), "t.sqlite")
+    measure._print_outcome(
+        tune.Outcome(PROBLEM, CPU.name, "cpu", 2, 2, 0, {}, default, best, {}, "cheapest"), "t.sqlite"
+    )
     shown = capsys.readouterr().out
     assert (says or "the untuned default, which was not raced with it: 100.00 us") in shown
     assert ("x the speed" in shown) == (says is not None)

@@ -7,7 +7,7 @@ import pytest
 
 from qconv import Quantization, generator, reference, sample
 from qconv.device import Device, gpu_specs, open_device
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.problem import Conv2d
 from qconv.sample import Sample
 from qconv.tuner.workload import Workload
@@ -45,7 +45,7 @@ def test_a_device_rolls_and_compares(device: Device) -> None:
 
 def test_every_set_is_another_call_with_its_own_weights(device: Device) -> None:
     drawn = sample.draw(PROBLEM, 7)
-    instance = load(generator.default(PROBLEM, device.target), device, "default", "a test")
+    instance = load(generator.default(PROBLEM, device.target), device)
     workload = Workload(PROBLEM, device, drawn, 3 * PROBLEM.io_bytes)
     assert workload.mismatch(instance) is None
     assert workload.replay(instance)() > 0

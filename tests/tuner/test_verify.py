@@ -6,7 +6,7 @@ import pytest
 
 from qconv import generator, reference, sample
 from qconv.device import open_device
-from qconv.instances.lookup import load
+from qconv.instances.loading import load
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
 from qconv.tuner.verify import mismatch
@@ -16,7 +16,7 @@ PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1, quantization=Quantization(out_type="float3
 
 
 def test_it_says_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    instance = load(generator.default(PROBLEM, CPU.target), CPU, "default", "chosen by a test")
+    instance = load(generator.default(PROBLEM, CPU.target), CPU)
     drawn = sample.draw(PROBLEM, 1)
     assert mismatch(instance, drawn) is None
     honest = reference.compute

@@ -22,7 +22,7 @@ def db() -> None:
 
 
 def _open(database: str | None, *, create: bool = False) -> Database:
-    from qconv.instances.lookup import default_database
+    from qconv.instances.serving import default_database
     from qconv.tune_db.database import Database
 
     return Database.open(database or default_database(), create=create)

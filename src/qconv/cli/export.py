@@ -18,7 +18,7 @@ def export(database: str | None, out: Path, device: str | None, as_json: bool) -
     """Write every winner as a self-contained .cu, .hip or .cpp, with a manifest and a C header."""
     from qconv.instances.export import HEADER, files_of
     from qconv.instances.export import export as write
-    from qconv.instances.lookup import default_database
+    from qconv.instances.serving import default_database
     from qconv.tune_db.database import Database
 
     with Database.open(database or default_database(), create=False) as rows:

@@ -17,7 +17,7 @@ from qconv.op import Problem
 @json_option
 def lookup(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
     """The instance that the library would use, and why; its binary is in the cache afterwards."""
-    from qconv.instances.lookup import lookup as find
+    from qconv.instances.serving import lookup as find
 
     instance = find(problem, device, database)
     needs = instance.binary.resources.get(instance.plan.main.kernel)

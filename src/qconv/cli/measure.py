@@ -14,9 +14,10 @@ import click
 
 from qconv.cli.options import ProblemCommand, database_option, device_option, json_option, print_json, problem_options
 from qconv.op import Problem
+from qconv.tuner import strategy as strategies
 
 if TYPE_CHECKING:
-    from qconv.instances.pair import Chosen
+    from qconv.instances.instance import Instance
     from qconv.tune_db.measurement import Measurement
     from qconv.tuner.tune import Outcome, Progress
 
@@ -36,6 +37,13 @@ def tops(problem: Problem, time_us: float) -> float:
 @click.option("--trials", type=click.IntRange(1), default=100, show_default=True, help="Configs to measure in all.")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="s a config, its compiler included.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search; the data is always fresh.")
+@click.option(
+    "--strategy",
+    type=click.Choice(strategies.names()),
+    default=strategies.DEFAULT,
+    show_default=True,
+    help="What proposes the next config to measure.",
+)
 def tune(
     problem: Problem,
     fixed: dict[str, int],
@@ -45,6 +53,7 @@ def tune(
     trials: int,
     timeout: float,
     seed: int,
+    strategy: str,
 ) -> None:
     """Measure configs of a problem, each verified first, and remember every one.
 
@@ -52,7 +61,7 @@ def tune(
     """
     from qconv.device import open_device
     from qconv.instances import shipped
-    from qconv.instances.lookup import default_database
+    from qconv.instances.serving import default_database
     from qconv.tune_db.database import Database
     from qconv.tune_db.layered import Layered
     from qconv.tuner.tune import tune as run_tuning
@@ -64,7 +73,15 @@ def tune(
     with Database.open(where) as rows, _progress(trials) as watch:
         over = Layered([shipped.layer(opened.name)])
         outcome = run_tuning(
-            problem, opened, rows, trials=trials, timeout_s=timeout, seed=seed, shipped=over, watch=watch
+            problem,
+            opened,
+            rows,
+            trials=trials,
+            timeout_s=timeout,
+            seed=seed,
+            strategy=strategy,
+            shipped=over,
+            watch=watch,
         )
     if as_json:
         print_json(_outcome_document(outcome, where))
@@ -121,6 +138,7 @@ def _outcome_document(outcome: Outcome, database: str) -> dict[str, Any]:
         "problem": str(outcome.problem),
         "device": outcome.device,
         "target": outcome.target,
+        "strategy": outcome.strategy,
         "space": outcome.space,
         "measured": outcome.measured,
         "known": outcome.known,
@@ -158,7 +176,7 @@ def _print_outcome(outcome: Outcome, database: str) -> None:
     click.echo(f"database  {database}")
 
 
-def _describe(instance: Chosen) -> dict[str, Any]:
+def _describe(instance: Instance) -> dict[str, Any]:
     return {
         "problem": str(instance.problem),
         "device": instance.device.name,
@@ -189,7 +207,7 @@ def run(
 ) -> None:
     """Run the instance that lookup would give, once, on random full-range data."""
     from qconv import sample
-    from qconv.instances.lookup import lookup
+    from qconv.instances.serving import lookup
     from qconv.tuner.verify import mismatch
 
     seed = secrets.randbits(32) if seed is None else seed
@@ -207,7 +225,7 @@ def run(
         wrong = sanitized.mismatch(instance.plan, drawn, sanitize)
         document |= {"sanitizer": sanitize, "clean": wrong is None}
     if verify:
-        wrong = wrong or mismatch(instance, drawn)
+        wrong = wrong or mismatch(instance.executable, drawn)
         document |= {"verified": wrong is None}
     if not verify and sanitize is None:
         made = instance(*(instance.device.upload(array) for array in drawn.arrays), **drawn.parameters)
@@ -229,17 +247,17 @@ def run(
 def bench(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
     """Verify and time the instance that lookup would give, by the tuner's protocol."""
     from qconv import sample
-    from qconv.instances.lookup import lookup
+    from qconv.instances.serving import lookup
     from qconv.tuner.protocol import protocol_for, time_us
     from qconv.tuner.verify import mismatch
 
     instance = lookup(problem, device, database)
     drawn = sample.draw(problem, secrets.randbits(32), fixed)
     protocol = protocol_for(instance.device)
-    wrong = mismatch(instance, drawn)
+    wrong = mismatch(instance.executable, drawn)
     document = _describe(instance) | {"verified": wrong is None, "protocol": protocol.as_dict()}
     if wrong is None:
-        times = time_us(instance, drawn, protocol)
+        times = time_us(instance.executable, drawn, protocol)
         median = statistics.median(times)
         document |= {
             "time_us": median,

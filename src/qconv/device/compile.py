@@ -17,7 +17,7 @@ from qconv.device import cache, cpu_runtime, folders, program
 from qconv.device.binary import Resources, resources
 from qconv.device.cache import Binary
 from qconv.errors import CompileError, KernelMissing
-from qconv.generator import Plan, Source, render
+from qconv.generator import Plan, Source
 from qconv.target import Target
 
 # -fmad and -ftz have other defaults in NVRTC and in CuPy: the epilogue's arithmetic must not depend on either.
@@ -44,12 +44,9 @@ class Compiler:
     run: Run
 
 
-def build(plan: Plan, toolchain: str | None = None, limit_s: float | None = None) -> Binary:
-    """The plan's kernel from the cache, or else compiled now. With a toolchain named, a build by it is preferred. Of a
-    plan in parts, each is built; the binary is the last one's."""
-    if plan.parts:
-        return [build(part, toolchain, limit_s) for part in plan.parts][-1]
-    source = render(plan)
+def build(source: Source, plan: Plan, toolchain: str | None = None, limit_s: float | None = None) -> Binary:
+    """The plan's kernel from the cache, or else compiled now. With a toolchain named, a build by it is preferred. A
+    plan in parts has several sources: build those of `plan.kernels`."""
     found = cache.find(source, plan.target.name, toolchain) or cache.find(source, plan.target.name)
     if found is not None:
         return found

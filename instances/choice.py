@@ -1,0 +1,22 @@
+"""The answer of a lookup: the plan that is to serve a problem, and why this one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from qconv.generator import Plan
+
+# Where the plan's config comes from: measured for this very problem, for a neighbour, or the cost model alone.
+Origin = Literal["exact", "nearest", "default"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`reason` says the origin in words, for the user. `toolchain` is the one that built the binary which was measured;
+    None where nothing was measured for this problem, so that any will do."""
+
+    plan: Plan
+    origin: Origin
+    reason: str
+    toolchain: str | None = None

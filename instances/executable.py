@@ -1,0 +1,291 @@
+"""A plan compiled and loaded on a device: it takes arrays, and knows nothing of why its plan was chosen."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from qconv.device import Device, Kernel
+from qconv.device.cache import Binary
+from qconv.generator import Plan
+from qconv.op import Problem, Tensor
+
+Launcher = Callable[[Any], None]
+
+
+class Refolds(Protocol):
+    def refold(self, stream: Any = None) -> None: ...
+
+
+class Bound:
+    """A kernel with its arrays: calling it launches, and writes `y`.
+
+    The parameters and what was folded from the weights are as they were when it was made; `refold()` after writing new
+    weights into the same array.
+
+    Its launches follow each other on one stream, since they share what the kernel keeps its partial sums in: for two at
+    the same time, bind twice. Keep it for as long as a launch of it, or a graph with it, may run.
+    """
+
+    __slots__ = ("_kept", "_packed", "between", "launch", "y")
+
+    def __init__(
+        self, y: Any, launch: Launcher, packed: Refolds, kept: tuple[object, ...], between: tuple[Any, ...] = ()
+    ) -> None:
+        self.y = y
+        self.between = between  # arrays that one of its kernels writes for the next
+        self.launch = launch
+        self._packed = packed
+        self._kept = kept
+
+    def __call__(self, stream: Any = None) -> Any:
+        self.launch(stream)
+        return self.y
+
+    def refold(self, stream: Any = None) -> None:
+        self._packed.refold(stream)
+
+
+class Packed:
+    """A kernel with what stays the same from call to call: the weights, in the layout that the kernel reads, the
+    parameters, and what is folded from both. Pack once, run many."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        weights: dict[str, Any],
+        values: Any,
+        turned: bool,
+        stream: Any,
+        like: Packed | None = None,
+    ) -> None:
+        """`like` was packed with the same parameters: what was uploaded of them is shared."""
+        self.executable = executable
+        self.weights = {name: array for name, (array, _) in weights.items()}
+        self.values = values
+        self.folded: dict[str, Any] = {}  # what the kernel of the weights writes, by its name in the source
+        self._kept: list[Any] = [] if like is None else like._kept
+        self._pieces = self._content({name: address for name, (_, address) in weights.items()}, like)
+        arguments = self._arguments({})
+        self._folds = [executable.kernel.bind(launch, arguments) for launch in executable.plan.once]
+        self._scratch = [(field.path, (field.elements,)) for field in executable.plan.scratch]
+        self._fence = executable.device.empty((1,), "int32") if executable.plan.overlaps else None
+        self.computed = turned or bool(self._folds)  # some of what the kernel reads
+        self.fold(stream)
+
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False) -> Any:
+        """One call on the caller's stream (by default the current one); returns the output. `overlap`: see `bind`."""
+        with self.executable.device.on(stream):
+            return self.launch_once(inputs, out, stream, overlap)
+
+    def launch_once(self, inputs: Sequence[Any], out: Any, stream: Any, overlap: bool = False) -> Any:
+        """The call itself, for who is on the stream already."""
+        # What it allocates goes back to the pool of that stream, whose next user comes after the launch.
+        return self.prepare(inputs, out, overlap)(stream)
+
+    def beside(self, *weights: Any) -> Packed:
+        """Other weights with the same parameters."""
+        names = self.executable.problem.packed
+        tensors = {tensor.name: tensor for tensor in self.executable.problem.inputs}
+        packed = {n: self.executable.array(tensors[n], array) for n, array in zip(names, weights, strict=True)}
+        return Packed(self.executable, packed, self.values, False, None, like=self)
+
+    def bind(self, *inputs: Any, out: Any = None, overlap: bool = False) -> Bound:
+        """What launches with nothing left to do. `overlap`: see `Executable.bind`."""
+        bound = self.prepare(inputs, out, overlap)
+        # What was uploaded, folded and cleared must be there for launches on any stream.
+        self.executable.device.synchronize()
+        return bound
+
+    def refold(self, stream: Any = None) -> None:
+        """After writing new weights into the same array."""
+        self.fold(stream)
+        self.settle(stream)
+
+    def fold(self, stream: Any) -> None:
+        for fold in self._folds:
+            fold(stream)
+
+    def settle(self, stream: Any) -> None:
+        """A launch that overlaps reads weights, and what was folded from them, before the kernel in front of it has
+        ended. It waits for what is no kernel: behind this, the weights are as they were written."""
+        if self._fence is not None:
+            with self.executable.device.on(stream):
+                self.executable.device.fill(self._fence, 0)
+
+    def unpack(self, **layouts: str) -> dict[str, Any]:
+        """The weights, in the layout asked for, and the parameters as they were checked: what pack was given."""
+        relaid = self.executable.problem.relayout(layouts)
+        unpacked = {}
+        for name, array in self.weights.items():
+            axes = relaid.get(name)
+            inverse = None if axes is None else tuple(int(axis) for axis in np.argsort(axes))
+            unpacked[name] = array if inverse is None else self.executable.device.contiguous(array.transpose(inverse))
+        return unpacked | (vars(self.values) if self.values is not None else {})
+
+    def prepare(self, inputs: Sequence[Any], out: Any, overlap: bool = False) -> Bound:
+        """For who synchronizes himself before he launches on another stream."""
+        executable = self.executable
+        problem, plan, device = executable.problem, executable.plan, executable.device
+        if overlap and not plan.overlaps:
+            raise ValueError(
+                f"overlap=True was given, but a {plan.config.family} kernel for {plan.target.name} does not wait by "
+                "itself for what was launched before it: leave it out. NVIDIA targets from sm_90a on have kernels that "
+                "do; instance.plan.overlaps tells"
+            )
+        wanted = [tensor for tensor in problem.inputs if tensor.name not in problem.packed]
+        if len(inputs) != len(wanted):
+            names = ", ".join(tensor.name for tensor in wanted)
+            raise ValueError(f"{len(inputs)} arrays were given; this problem takes {len(wanted)}: {names}")
+        arrays = {t.name: executable.array(t, a) for t, a in zip(wanted, inputs, strict=True)}
+        several = len(problem.outputs) > 1
+        outs = [None] * len(problem.outputs) if out is None else list(out) if several else [out]
+        if len(outs) != len(problem.outputs):
+            raise ValueError(f"out has {len(outs)} arrays; this problem writes {len(problem.outputs)}")
+        for i, tensor in enumerate(problem.outputs):
+            if outs[i] is None:
+                outs[i] = device.empty(tensor.shape, tensor.dtype)
+            shown = Tensor(f"out[{i}]" if several else "out", tensor.shape, tensor.dtype)
+            arrays[tensor.name] = executable.array(shown, outs[i], tensor.name)
+        for name, shape in self._scratch:
+            arrays[name] = device.adopt(name, device.zeros(shape, "int32"))
+        arguments = self._arguments({name: address for name, (_, address) in arrays.items()})
+        launches = [executable.kernel.bind(each, arguments, overlap and each is plan.main) for each in plan.each]
+        return Bound(tuple(outs) if several else outs[0], in_order(launches), self, tuple(arrays.values()))
+
+    def _content(self, addresses: dict[str, int], like: Packed | None) -> list[bytes | str]:
+        """The argument struct in pieces; a name stands for the address of what each call has of its own."""
+        device, problem = self.executable.device, self.executable.problem
+        pieces: list[bytes | str] = []
+        for i, field in enumerate(self.executable.plan.fields):
+            if field.role == "scratch":
+                pieces.append(field.path)
+            elif field.role not in ("workspace", "value"):
+                pieces.append(struct.pack("Q", addresses[field.role]) if field.role in addresses else field.role)
+            elif like is not None and field.argument is not None:
+                pieces.append(like._pieces[i])
+            elif not field.is_pointer:
+                pieces.append(field.value(problem, self.values))
+            else:
+                if field.argument is None:
+                    array = self.folded[field.path] = device.empty((field.elements,), "int32")
+                else:
+                    content = np.frombuffer(field.value(problem, self.values), field.argument.dtype)
+                    array = device.upload(content)
+                    self._kept.append(array)
+                pieces.append(struct.pack("Q", device.adopt(field.path, array)[1]))
+        return pieces
+
+    def _arguments(self, addresses: dict[str, int]) -> bytes:
+        packed = bytearray(self.executable.plan.argument_bytes)
+        for at, piece in zip(self.executable.plan.offsets, self._pieces, strict=True):
+            value = piece if isinstance(piece, bytes) else struct.pack("Q", addresses.get(piece, 0))
+            packed[at : at + len(value)] = value
+        return bytes(packed)
+
+
+def arrays_by_name(problem: Problem, inputs: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of a call, which may be given in order or by name; those are taken out of what is named."""
+    tensors = problem.inputs
+    given = dict(zip((tensor.name for tensor in tensors), inputs, strict=False))
+    given |= {tensor.name: named.pop(tensor.name) for tensor in tensors if tensor.name in named}
+    if len(inputs) > len(tensors) or len(given) != len(tensors):
+        names = ", ".join(tensor.name for tensor in tensors)
+        raise ValueError(f"{max(len(inputs), len(given))} arrays were given; this problem takes {names}")
+    return given
+
+
+def in_order(launches: list[Launcher]) -> Launcher:
+    if len(launches) == 1:
+        return launches[0]
+
+    def launch(stream: Any = None) -> None:
+        for each in launches:
+            each(stream)
+
+    return launch
+
+
+@dataclass(frozen=True, eq=False)
+class Executable:
+    """One kernel with its launches. `Pair` is two in turn."""
+
+    plan: Plan
+    binary: Binary
+    kernel: Kernel
+    device: Device
+
+    @property
+    def problem(self) -> Problem:
+        return self.plan.problem
+
+    def pack(self, *weights: Any, stream: Any = None, **named: Any) -> Packed:
+        """Check the weights and the parameters, and fold what follows from both. What is given in another layout
+        (`w_layout`) is copied; what is not is read where it lies."""
+        with self.device.on(stream):
+            packed = self._pack(weights, named, stream)
+            packed.settle(stream)
+        return packed
+
+    def _pack(self, weights: Sequence[Any], named: dict[str, Any], stream: Any) -> Packed:
+        """For who is on the stream already, and sees to it that nothing overlaps with what this launches."""
+        problem = self.problem
+        relaid = problem.relayout(named)
+        wanted = [tensor for tensor in problem.inputs if tensor.name in problem.packed]
+        weights = (*weights, *(named.pop(tensor.name) for tensor in wanted[len(weights) :] if tensor.name in named))
+        if len(weights) != len(wanted):
+            raise ValueError(f"{len(weights)} arrays were given to pack; it takes {', '.join(problem.packed)}")
+        values = problem.checked({name: self.device.download(value) for name, value in named.items()})
+        packed = {t.name: self.array(t, a, axes=relaid.get(t.name)) for t, a in zip(wanted, weights, strict=True)}
+        return Packed(self, packed, values, bool(relaid), stream)
+
+    def bind(self, *inputs: Any, out: Any = None, overlap: bool = False, **parameters: Any) -> Bound:
+        """See `Instance.bind`, which says what `overlap` asks of the caller."""
+        packed, rest = self._split(inputs, parameters, None)
+        return packed.bind(*rest, out=out, overlap=overlap)
+
+    def __call__(
+        self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False, **parameters: Any
+    ) -> Any:
+        """One call on the caller's stream (by default the current one); returns the output. `overlap`: as for `bind`,
+        but where the call itself folds or turns weights, it waits for that: pack them once."""
+        with self.device.on(stream):
+            packed, rest = self._split(inputs, parameters, stream)
+            if overlap and packed.computed:
+                packed.settle(stream)
+            return packed.launch_once(rest, out, stream, overlap)
+
+    def _split(self, inputs: Sequence[Any], named: dict[str, Any], stream: Any) -> tuple[Packed, list[Any]]:
+        """Arrays may be given in order or by name; the weights among them are packed."""
+        given = arrays_by_name(self.problem, inputs, named)
+        weights = [given.pop(name) for name in self.problem.packed]
+        return self._pack(weights, named, stream), list(given.values())
+
+    def array(
+        self, tensor: Tensor, array: Any, role: str | None = None, axes: tuple[int, ...] | None = None
+    ) -> tuple[Any, int]:
+        """The caller's array as ours, with its address; ValueError where the kernel cannot take it. `axes` is where
+        the kernel's axes lie in it."""
+        name = tensor.name
+        array, address = self.device.adopt(name, array)
+        if str(array.dtype) != tensor.dtype:
+            raise ValueError(
+                f"{name} has type {array.dtype}; this problem takes {tensor.dtype}: convert it or ask for its type"
+            )
+        if axes is not None and len(array.shape) == len(axes):
+            array = self.device.contiguous(array.transpose(axes))
+            array, address = self.device.adopt(name, array)
+        if tuple(array.shape) != tensor.shape:
+            raise ValueError(f"{name} has shape {tuple(array.shape)}; this problem takes {tensor.shape}")
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{name} is not contiguous in the layout {tensor.shape}: copy it with ascontiguousarray")
+        alignment = self.plan.alignment[role or name]
+        if address % alignment:
+            raise ValueError(
+                f"{name} lies at address {address:#x}; this kernel needs {alignment}-byte alignment: copy it"
+            )
+        return array, address

@@ -1,0 +1,64 @@
+"""problem -> instance: a choice out of the databases, loaded; and remembered, so that later calls are one hit."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qconv.device import Device, folders, open_device
+from qconv.instances.instance import Instance
+from qconv.instances.loading import load
+from qconv.instances.lookup import Place, choose
+from qconv.op import Problem
+
+if TYPE_CHECKING:
+    from qconv.tune_db.layered import Layered
+
+log = logging.getLogger("qconv")
+
+_warm: dict[tuple[Problem, str | None, str | None], Instance] = {}
+
+
+def lookup(problem: Problem, device: str | None = None, database: str | None = None) -> Instance:
+    """The instance to use, which says where it comes from. The first call opens the database and loads the binary;
+    later ones are one dictionary hit, until `forget()`."""
+    instance = _warm.get((problem, device, database))
+    if instance is None:
+        instance = _warm[problem, device, database] = _cold(problem, open_device(device), database)
+    return instance
+
+
+def forget() -> None:
+    """Make the next lookups see what was tuned in the meantime."""
+    _warm.clear()
+
+
+def default_database() -> str:
+    return os.environ.get("QCONV_DB") or str(folders.cache_root() / "tune.sqlite")
+
+
+def _cold(problem: Problem, device: Device, database: str | None) -> Instance:
+    with open_layers(database, device) as layers:
+        choice = choose(problem, device, layers)
+    log.info("%s on %s: %s", problem, device.name, choice.reason)
+    return Instance(choice, load(choice.plan, device, choice.toolchain))
+
+
+@contextmanager
+def open_layers(database: str | None, device: Place) -> Iterator[Layered]:
+    """The user's database, if there is one, over the shipped winners. One that was named must exist."""
+    from qconv.instances import shipped
+    from qconv.tune_db.database import Database
+    from qconv.tune_db.layered import Layered
+
+    over = shipped.layer(device.name)
+    chosen = database or default_database()
+    if database is None and "://" not in chosen and not Path(chosen).exists():
+        yield Layered([over])
+        return
+    with Database.open(chosen, create=False) as rows:
+        yield Layered([rows, over])

@@ -1,0 +1,92 @@
+"""A candidate is rendered once, whatever becomes of it: the worker is sent its sources, and its row has its digest."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_child import HELLO, child
+
+from qconv import generator
+from qconv.device import open_device
+from qconv.errors import CompileError
+from qconv.fused import chain_of
+from qconv.generator import Plan, Source
+from qconv.problem import Conv2d
+from qconv.tune_db.database import Database
+from qconv.tuner import ahead
+from qconv.tuner.candidate import Candidate
+from qconv.tuner.child import Child
+from qconv.tuner.protocol import WALL_CLOCK
+from qconv.tuner.tune import tune
+
+PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
+CPU = open_device("cpu")
+# A worker that cannot render: what it launches is what it was sent.
+WORKER = """
+from qconv import generator
+def render(plan):
+    raise AssertionError("a worker has rendered")
+generator.render = render
+from qconv.tuner.worker import main
+main()
+"""
+
+
+@pytest.fixture
+def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many times each config was rendered in this process."""
+    count, honest = Counter[str](), generator.render
+
+    def render(plan: Plan) -> Source:
+        count[plan.config.as_json()] += 1
+        return honest(plan)
+
+    monkeypatch.setattr(generator, "render", render)
+    return count
+
+
+def test_a_trial_renders_once_and_so_does_the_race_behind_it(rendered: Counter[str]) -> None:
+    with Database.open("sqlite://") as database:
+        with Child(CPU, WALL_CLOCK, 120.0, (sys.executable, "-c", WORKER)) as worker:
+            outcome = tune(PROBLEM, CPU, database, trials=3, child=worker)
+        rows = database.measurements()
+    assert (outcome.measured, outcome.failures) == (3, {})
+    assert any(row.protocol is not None and row.protocol["stage"] == "raced" for row in rows)
+    assert rendered == dict.fromkeys((row.config.as_json() for row in rows), 1)
+    assert {row.digest for row in rows} == {
+        generator.render(generator.plan(PROBLEM, row.config, CPU.target)).digest for row in rows
+    }
+
+
+def test_a_failure_renders_no_more(rendered: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*_: object) -> None:
+        raise CompileError("line 7: no")
+
+    monkeypatch.setattr(ahead, "build", build)
+    with Database.open("sqlite://") as database, Child(CPU, WALL_CLOCK, 120.0) as worker:
+        outcome = tune(PROBLEM, CPU, database, trials=3, child=worker)
+        rows = database.measurements()
+    assert outcome.failures == {"compile": 3}
+    assert rendered == dict.fromkeys((row.config.as_json() for row in rows), 1)
+
+
+def test_it_crosses_to_another_process_as_it_is() -> None:
+    chain = chain_of([PROBLEM, Conv2d(1, 2, 2, 4, 8, 1, 1)])
+    for plan in (generator.default(PROBLEM, CPU.target), generator.apart_plan(chain, CPU.target)):
+        sent = Candidate.of(plan)
+        assert [source.digest for source in sent.sources] == [generator.render(k).digest for k in plan.kernels]
+        assert sent.digest == generator.render(plan).digest
+        assert Candidate.from_dict(sent.as_dict(), plan.problem, CPU.target) == sent
+
+
+def test_a_worker_that_does_not_read_is_given_up_in_time(tmp_path: Path) -> None:
+    """However much there is to be sent: a pipe holds less than the sources of a race."""
+    long: Any = Candidate.of(generator.default(PROBLEM, CPU.target))
+    long = Candidate(long.plan, (Source("x" * 1_000_000, "0" * 32, ".cpp"),), "0" * 32)
+    with child(tmp_path, HELLO + "time.sleep(60)\n", timeout_s=0.5) as worker:
+        row = worker.measure(long)
+        assert (row.outcome, row.digest) == ("timeout", "0" * 32)

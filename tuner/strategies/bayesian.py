@@ -1,0 +1,53 @@
+"""What a model of the times learned so far expects to be fastest: an Optuna study with the sampler of this project."""
+
+from __future__ import annotations
+
+import optuna
+from optuna.trial import TrialState
+
+from qconv.generator import Config, Plan, families
+from qconv.tuner.sampler import SpaceSampler, distributions_of, parameters_of
+from qconv.tuner.strategy import Space
+
+
+class Bayesian:
+    def __init__(self, space: Space) -> None:
+        self._families = families(space.problem)
+        self._choices = {name: family.choices for name, family in self._families.items()}
+        self._plans = {plan.config: plan for plan in space.plans}
+        costs = [plan.cost() for plan in space.plans]
+        structures = [self._families[config.family].structure(config) for config in self._plans]
+        sampler = SpaceSampler(list(self._plans), costs, self._choices, structures, space.first, space.seed)
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._study = optuna.create_study(sampler=sampler, direction="minimize")
+        self._asked: dict[Config, optuna.trial.Trial] = {}
+        self._left = len(self._plans)
+
+    def ask(self) -> Plan | None:
+        if not self._left:
+            return None
+        self._left -= 1
+        trial = self._study.ask()
+        name = trial.suggest_categorical("family", tuple(self._families))
+        family = self._families[name]
+        values = {field: trial.suggest_categorical(f"{name}.{field}", c) for field, c in family.choices.items()}
+        config = family.config(**values)
+        self._asked[config] = trial
+        return self._plans[config]
+
+    def tell(self, config: Config, time_us: float | None) -> None:
+        state = TrialState.FAIL if time_us is None else TrialState.COMPLETE
+        if config in self._asked:
+            self._study.tell(self._asked.pop(config), time_us, state=state)
+        elif config in self._plans:
+            self._left -= 1
+            finished = optuna.trial.create_trial(
+                params=parameters_of(config),
+                distributions=distributions_of(config, self._choices),
+                value=time_us,
+                state=state,
+            )
+            self._study.add_trial(finished)
+
+
+STRATEGY = Bayesian
