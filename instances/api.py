@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from qconv.device import open_device
-from qconv.instances.arguments import device_of, is_array, is_nonzero, shape_of, type_of
+from qconv.device import Device
+from qconv.instances.arguments import as_array, in_mode, is_array, is_nonzero, place_of, shape_of, type_of
 from qconv.instances.serving import lookup
-from qconv.op import check_choice
+from qconv.op import Problem, check_choice
 from qconv.problem import LAYOUTS, W_LAYOUTS, Conv2d
 from qconv.quantization import Quantization
 
@@ -64,13 +62,18 @@ def conv2d(
         w_scale=w_scale, x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
         activation=activation, residual=residual, residual_zero_point=residual_zero_point, out_type=out_type, mode=mode,
     )  # fmt: skip
-    instance = lookup(problem, device or device_of(x))
-    arrays = (x, w) if residual is None else (x, w, residual)
-    return instance(
-        *arrays, w_layout=w_layout, out=out, stream=stream, x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
+    return run(
+        problem, (x, w, residual), device, w_layout=w_layout, out=out, stream=stream,
+        x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
         x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
         slope=slope, low=low, high=high, residual_scale=residual_scale, residual_zero_point=residual_zero_point,
     )  # fmt: skip
+
+
+def run(problem: Problem, arrays: Sequence[Any], device: str | None, **values: Any) -> Any:
+    """What is looked up for the problem, called where the first array lies. An array that is None was not given."""
+    given = [array for array in arrays if array is not None]
+    return lookup(problem, place_of(given[0], device).spec)(*given, **values)
 
 
 def conv2d_problem(
@@ -116,7 +119,7 @@ def conv2d_problem(
         "residual": "none" if residual is None else type_of(residual),
         "residual_zero_point": is_nonzero(residual_zero_point),
     }
-    quantization = Quantization(**spec) if mode is None else Quantization.of(mode, **spec)
+    quantization = in_mode(Quantization, mode, spec)
     geometry: dict[str, Any] = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups, "layout": layout}
     return Conv2d(**sizes, **filters, quantization=quantization, **geometry)
 
@@ -145,7 +148,7 @@ def conv1d(
     shape_of("w", w, w_layout)
     (layout, axis), (w_layout, w_axis) = _LAYOUTS_1D[layout], _W_LAYOUTS_1D[w_layout]
     left, right = _numbers("pad", pad, 2)
-    place = device or device_of(x)
+    place = place_of(x, device)
     y = conv2d(
         _lifted("x", x, axis, place),
         _lifted("w", w, w_axis, place),
@@ -155,7 +158,7 @@ def conv1d(
         layout=layout,
         w_layout=w_layout,
         out=None if out is None else _lifted("out", out, axis, place),
-        device=place,
+        device=place.spec,
         **parameters,
     )
     return out if out is not None else y.reshape((*y.shape[:axis], *y.shape[axis + 1 :]))
@@ -178,9 +181,9 @@ def conv_transpose2d(*_: Any, **__: Any) -> Any:
     )
 
 
-def _lifted(name: str, array: Any, axis: int, device: str) -> Any:
+def _lifted(name: str, array: Any, axis: int, device: Device) -> Any:
     """With an extent of 1 at the axis: the same memory, whatever its strides."""
-    adopted, _ = open_device(device).adopt(name, array)
+    adopted, _ = device.adopt(name, array)
     return adopted[(slice(None),) * axis + (None,)]
 
 
@@ -194,5 +197,4 @@ def _numbers(name: str, value: int | Sequence[int], count: int) -> tuple[int, ..
 def _bias(bias: Any) -> str:
     if bias is None:
         return "none"
-    dtype = type_of(bias) if hasattr(bias, "dtype") else str(np.asarray(bias).dtype)
-    return "int32" if "int" in dtype else "float32"
+    return "int32" if "int" in type_of(as_array(bias)) else "float32"

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+
+from qconv.device import Device, open_device
+
+
+class InMode(Protocol):
+    """A value whose arithmetic may be named."""
+
+    def __init__(self, **spec: Any) -> None: ...
+    @classmethod
+    def of(cls, mode: str, **spec: Any) -> Self: ...
+
+
+Kind = TypeVar("Kind", bound=InMode)
+
+
+def in_mode(kind: type[Kind], mode: str | None, spec: Mapping[str, Any]) -> Kind:
+    return kind(**spec) if mode is None else kind.of(mode, **spec)
 
 
 def shape_of(name: str, array: Any, axes: str | None = None) -> tuple[int, ...]:
@@ -21,6 +41,16 @@ def type_of(array: Any) -> str:
     return str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
 
 
+def as_array(value: Any) -> Any:
+    """What lies on the host as NumPy has it, numbers and lists as well; anything else as it is."""
+    return np.asarray(value) if isinstance(value, (int, float, list, tuple, np.ndarray, np.generic)) else value
+
+
+def check_contiguous(name: str, array: Any) -> None:
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name} is not contiguous in its shape {tuple(array.shape)}: copy it with ascontiguousarray")
+
+
 def is_array(value: Any) -> bool:
     shape = getattr(value, "shape", None)
     return isinstance(value, (list, tuple)) or (shape is not None and len(shape) > 0)
@@ -28,6 +58,11 @@ def is_array(value: Any) -> bool:
 
 def is_nonzero(value: Any) -> bool:
     return is_array(value) or bool(value != 0)
+
+
+def place_of(array: Any, device: str | None) -> Device:
+    """The device that is named, else where the array lies."""
+    return open_device(device or device_of(array))
 
 
 def device_of(array: Any) -> str:

@@ -16,9 +16,9 @@ import numpy as np
 
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.view import Axis, View, view_of
-from qconv.device import Device, open_device
+from qconv.device import Device
 from qconv.dtypes import DATA_TYPES, RANGES
-from qconv.instances.arguments import device_of, shape_of, type_of
+from qconv.instances.arguments import as_array, check_contiguous, in_mode, place_of, shape_of, type_of
 from qconv.instances.serving import lookup
 
 
@@ -148,7 +148,7 @@ def _problem(kind: type[Conversion], mode: str | None, spec: dict[str, Any], x: 
             raise ValueError(f"{kind.op} has no {name!r}{hint}")
     chosen = {name: value for name, value in spec.items() if value is not None}
     chosen |= {"x_type": type_of(x), **view.sizes}
-    return kind(**chosen) if mode is None else kind.of(mode, **chosen)
+    return in_mode(kind, mode, chosen)
 
 
 def _convert(
@@ -165,7 +165,7 @@ def _convert(
 ) -> Any:
     """`given`: scales and zero points by name, in the order of the kernel, with the type that a zero point is of."""
     view = view_of(shape_of("x", x), axis, block)
-    place = open_device(device or device_of(x))
+    place = place_of(x, device)
     needed = [entry for entry in given if entry[1] is not None or entry[0].endswith("scale")]
     with place.on(stream):
         arrays = [(name, _given(place, name, value, of)) for name, value, of in needed]
@@ -199,7 +199,7 @@ def _choose(
     device: str | None,
 ) -> list[Any]:
     view = view_of(shape_of("x", x), axis)
-    place = open_device(device or device_of(x))
+    place = place_of(x, device)
     problem = _problem(kind, mode, spec, x, view)
     outputs = lookup(problem, place.spec)(_seen(place, "x", x, view), stream=stream)
     shapes = (view.shape, view.kept, view.kept)[-len(outputs) :]
@@ -208,9 +208,8 @@ def _choose(
 
 def _given(device: Device, name: str, value: Any, zero_of: str | None) -> Any:
     """A scale, or a zero point of that type: from the host as NumPy, else as the device's array, where it lies."""
-    if isinstance(value, (int, float, list, tuple, np.ndarray, np.generic)):
-        value = np.asarray(value)
-    else:
+    value = as_array(value)
+    if not isinstance(value, np.ndarray):
         value, _ = device.adopt(name, value)
     known = ("int64", "uint32", "uint64", *DATA_TYPES)
     integer = str(value.dtype).startswith(("int", "uint"))
@@ -233,7 +232,6 @@ def _seen(device: Device, name: str, array: Any, view: View) -> Any:
     array, _ = device.adopt(name, array)
     if tuple(array.shape) != view.shape:
         raise ValueError(f"{name} has shape {tuple(array.shape)}; it must have that of x, {view.shape}")
-    if not array.flags.c_contiguous:
-        raise ValueError(f"{name} is not contiguous in its shape {view.shape}: copy it with ascontiguousarray")
+    check_contiguous(name, array)
     sizes = view.sizes
     return array.reshape((sizes["outer"], sizes["channels"], sizes["inner"]))

@@ -12,6 +12,7 @@ import numpy as np
 from qconv.device import Device, Kernel
 from qconv.device.cache import Binary
 from qconv.generator import Plan
+from qconv.instances.arguments import check_contiguous
 from qconv.op import Problem, Tensor
 
 Launcher = Callable[[Any], None]
@@ -281,8 +282,7 @@ class Executable:
             array, address = self.device.adopt(name, array)
         if tuple(array.shape) != tensor.shape:
             raise ValueError(f"{name} has shape {tuple(array.shape)}; this problem takes {tensor.shape}")
-        if not array.flags.c_contiguous:
-            raise ValueError(f"{name} is not contiguous in the layout {tensor.shape}: copy it with ascontiguousarray")
+        check_contiguous(name, array)
         alignment = self.plan.alignment[role or name]
         if address % alignment:
             raise ValueError(

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from qconv.fused import MIDS, OF_EACH, WORDS, chain_of
-from qconv.instances.api import conv2d_problem
-from qconv.instances.arguments import device_of
-from qconv.instances.serving import lookup
+from qconv.instances.api import conv2d_problem, run
 from qconv.problem import Conv2d
 
 # Of a convolution: what says which kernel it is, and no value of a call.
@@ -50,14 +48,7 @@ def conv2d_conv2d(
     if w3 is None and (name := next((name for name, value in of_three.items() if value is not None), None)):
         raise ValueError(f"{name} was given without w3: give the third convolution's weights, or leave it out")
     weights = (w1, w2) if w3 is None else (w1, w2, w3)
-    given = {"first": dict(first or {}), "second": dict(second or {}), "third": dict(third or {})}
-    of = dict(list(given.items())[: len(weights)])
-    for name, own in of.items():
-        if unknown := [key for key in own if key not in (*_SHAPE, *OF_EACH)]:
-            raise ValueError(
-                f"{name}={{{unknown[0]!r}: ...}} is not known; each of the {WORDS[len(of)]} takes "
-                f"{', '.join((*_SHAPE, *OF_EACH))}"
-            )
+    of = _checked({"first": first, "second": second, "third": third}, len(weights))
     values = {
         "x_scale": x_scale, "x_zero_point": x_zero_point, "mid_scale": mid_scale, "mid_zero_point": mid_zero_point,
         "y_scale": y_scale, "y_zero_point": y_zero_point,
@@ -79,9 +70,19 @@ def conv2d_conv2d(
     problem = chain_of(problems)
     for stage, own in of.items():
         values |= {problem.names(stage)[name]: own[name] for name in OF_EACH if name in own}
-    instance = lookup(problem, device or device_of(x))
-    arrays = (x, *weights) if residual is None else (x, *weights, residual)
-    return instance(*arrays, out=out, stream=stream, **values)
+    return run(problem, (x, *weights, residual), device, out=out, stream=stream, **values)
+
+
+def _checked(given: Mapping[str, Mapping[str, Any] | None], count: int) -> dict[str, Mapping[str, Any]]:
+    """What was given of each convolution, of so many."""
+    of = {name: own or {} for name, own in list(given.items())[:count]}
+    for name, own in of.items():
+        if unknown := [key for key in own if key not in (*_SHAPE, *OF_EACH)]:
+            raise ValueError(
+                f"{name}={{{unknown[0]!r}: ...}} is not known; each of the {WORDS[count]} takes "
+                f"{', '.join((*_SHAPE, *OF_EACH))}"
+            )
+    return of
 
 
 def _of_problem(given: Mapping[str, Any]) -> dict[str, Any]:

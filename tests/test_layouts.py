@@ -63,7 +63,7 @@ X, W = np.zeros((1, 8, 4, 5), "int8"), np.zeros((2, 8, 3, 3), "int8")
         (X[0], W, {"layout": "nchw"}, r"x must be an array of four dimensions, NCHW; it is ndarray \(8, 4, 5\)"),
         (X, W[0], {"layout": "nchw"}, r"w must be an array of four dimensions, KCRS"),
         (X, W, {"layout": "nchw", "w_layout": "krsc"}, r"w has 3 channels a group, but x has 8"),
-        (X.transpose(0, 2, 3, 1), W, {"w_layout": "kcrs"}, r"x is not contiguous in the layout"),
+        (X.transpose(0, 2, 3, 1), W, {"w_layout": "kcrs"}, r"x is not contiguous in its shape"),
     ],
 )
 def test_what_does_not_fit_is_refused(x: Any, w: Any, given: dict[str, Any], says: str) -> None:
