@@ -3,14 +3,14 @@
 from mutants.mutant import Mutant
 
 HERE = "instances/"
-MEMORY = "tests/instances/test_lookup_memory.py"
+MEMORY, LOADING = "tests/instances/test_lookup_memory.py", "tests/instances/test_loading.py"
 EXPORT, INSTANCE, ONE_LINER = "tests/instances/test_export.py", "tests/test_instance.py", "tests/test_one_liner.py"
 CONVERSION, FUSED, SHIPPED = "tests/test_conversion_api.py", "tests/test_fused.py", "tests/instances/test_shipped.py"
 
 MUTANTS = (
     Mutant(
         "lookup: nothing is forgotten",
-        HERE + "lookup.py",
+        HERE + "serving.py",
         "    _warm.clear()\n",
         "    pass\n",
         "The next lookup does not see what was tuned in the meantime.",
@@ -18,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: nothing is remembered",
-        HERE + "lookup.py",
+        HERE + "serving.py",
         "instance = _warm[problem, device, database] = _cold(",
         "instance = _cold(",
         "Every call opens the database and loads the binary again.",
@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "lookup: one database for all",
-        HERE + "lookup.py",
+        HERE + "serving.py",
         "    instance = _warm.get((problem, device, database))\n",
         "    instance = next((i for (p, d, _), i in _warm.items() if (p, d) == (problem, device)), None)\n",
         "A database that is named is asked.",
@@ -55,6 +55,46 @@ MUTANTS = (
         "if (row.median_us or 0.0) > 0 * worth:",
         "A row of today's templates goes first where it is about as fast.",
         ("tests/instances/test_older_templates.py",),
+    ),
+    Mutant(
+        "lookup: a choice of any toolchain",
+        HERE + "lookup.py",
+        'return Choice(plan, "exact", reason, row.toolchain)',
+        'return Choice(plan, "exact", reason)',
+        "The binary that was measured is the one to run.",
+        ("tests/instances/test_older_templates.py",),
+    ),
+    Mutant(
+        "loading: a binary of any toolchain",
+        HERE + "loading.py",
+        "binary = build(next(sources), plan, toolchain)",
+        "binary = build(next(sources), plan)",
+        "The binary that was measured is the one to run.",
+        (LOADING,),
+    ),
+    Mutant(
+        "loading: sources are rendered again",
+        HERE + "loading.py",
+        "for kernel in plan.kernels] if sources is None else sources",
+        "for kernel in plan.kernels]",
+        "A candidate is rendered once, and verified as it was compiled.",
+        (LOADING,),
+    ),
+    Mutant(
+        "instance: bind allocates",
+        HERE + "instance.py",
+        "return self.executable.bind(*inputs, out=out,",
+        "return self.executable.bind(*inputs, out=None,",
+        "The caller's output stays as it was.",
+        (LOADING,),
+    ),
+    Mutant(
+        "arguments: gaps are read",
+        HERE + "arguments.py",
+        "    if not array.flags.c_contiguous:\n",
+        "    if array.size == 0:\n",
+        "A kernel reads what lies in the gaps.",
+        (INSTANCE, CONVERSION),
     ),
     Mutant(
         "export: one of the devices of a target",
@@ -138,7 +178,7 @@ MUTANTS = (
     ),
     Mutant(
         "instance: an odd address",
-        HERE + "instance.py",
+        HERE + "executable.py",
         "if address % alignment:",
         "if address % 1:",
         "A kernel that reads vectors needs their alignment.",
@@ -146,7 +186,7 @@ MUTANTS = (
     ),
     Mutant(
         "instance: new weights without a fold",
-        HERE + "instance.py",
+        HERE + "executable.py",
         '        """After writing new weights into the same array."""\n        self.fold(stream)\n',
         '        """After writing new weights into the same array."""\n',
         "What follows from the weights is that of the old ones.",
@@ -154,7 +194,7 @@ MUTANTS = (
     ),
     Mutant(
         "instance: an array of another type",
-        HERE + "instance.py",
+        HERE + "executable.py",
         "if str(array.dtype) != tensor.dtype:",
         "if array.dtype.itemsize > 8:",
         "The kernel would read its bytes as another type.",

@@ -3,33 +3,66 @@
 from mutants.mutant import Mutant
 
 HERE = "tuner/"
-STAGES, SEARCH, SAMPLER = "tests/tuner/test_stages.py", "tests/tuner/test_search.py", "tests/tuner/test_sampler.py"
+STAGES, SEARCH, SAMPLER = "tests/tuner/test_stages.py", "tests/tuner/test_strategies.py", "tests/tuner/test_sampler.py"
 KNOWN = STAGES + "::test_rows_of_another_toolchain_source_or_device_are_not_known"
 MISMATCH = "tests/tuner/test_mismatch.py"
+CANDIDATE = "tests/tuner/test_candidate.py"
 CHILD, TUNE, WORKLOAD = "tests/tuner/test_child.py", "tests/tuner/test_tune.py", "tests/tuner/test_tuned_workload.py"
 
 MUTANTS = (
     Mutant(
         "ahead: a failed compilation is a binary",
         HERE + "ahead.py",
-        "            return job.plan, refused\n",
-        "            return job.plan, None\n",
+        "            return job.candidate, refused\n",
+        "            return job.candidate, None\n",
         "The row would say that the kernel failed at run time.",
         ("tests/tuner/test_ahead.py::test_what_a_build_raises_is_given_back_or_raised",),
     ),
     Mutant(
+        "candidate: the digest of the first part",
+        HERE + "candidate.py",
+        "generator.render(plan).digest if plan.parts else sources[0].digest",
+        "sources[0].digest",
+        "Two kernels are what they were measured as only where neither has changed.",
+        (CANDIDATE + "::test_it_crosses_to_another_process_as_it_is",),
+    ),
+    Mutant(
+        "cheapest: what the caller names has no turn of its own",
+        HERE + "strategies/cheapest.py",
+        "self._waiting = first | plans",
+        "self._waiting = plans | first",
+        "The default is measured before its neighbours.",
+        (SEARCH,),
+    ),
+    Mutant(
+        "cheapest: what is known is asked again",
+        HERE + "strategies/cheapest.py",
+        "        self._waiting.pop(config, None)\n",
+        "        assert self._waiting is not None\n",
+        "No config is measured twice.",
+        (SEARCH,),
+    ),
+    Mutant(
+        "child: a write that blocks",
+        HERE + "child.py",
+        "os.set_blocking(self._process.stdin.fileno(), False)",
+        "os.set_blocking(self._process.stdin.fileno(), True)",
+        "A worker that does not read would stop the tuner for good.",
+        (CANDIDATE + "::test_a_worker_that_does_not_read_is_given_up_in_time",),
+    ),
+    Mutant(
         "child: a death is a timeout",
         HERE + "child.py",
-        'return failure(problem, config, self._device, toolchain, "runtime", str(how))',
-        'return failure(problem, config, self._device, toolchain, "timeout", str(how))',
+        'return candidate.failed(self._device, toolchain, "runtime", str(how))',
+        'return candidate.failed(self._device, toolchain, "timeout", str(how))',
         "A kernel that kills the worker is not measured again; one that took too long is.",
         (CHILD,),
     ),
     Mutant(
         "child: a worker that is silent lives on",
         HERE + "child.py",
-        "                    self.stop()\n                    raise TimedOut",
-        "                    raise TimedOut",
+        "                self.stop()\n                raise TimedOut",
+        "                raise TimedOut",
         "The next request would get the last one's answer.",
         ("tests/tuner/test_worker.py",),
     ),
@@ -114,12 +147,36 @@ MUTANTS = (
         ("tests/test_sanitizers_mma.py::test_a_planted_bug_is_found[the scratch keeps its sums]",),
     ),
     Mutant(
-        "search: what is known is left to be asked",
-        HERE + "search.py",
-        "self._left = len(plans) - len(known)",
-        "self._left = len(plans)",
+        "bayesian: what is known is left to be asked",
+        HERE + "strategies/bayesian.py",
+        "            self._left -= 1\n            finished",
+        "            finished",
         "When all is measured there is nothing to ask.",
         (SEARCH,),
+    ),
+    Mutant(
+        "strategy: any name is one",
+        HERE + "strategy.py",
+        "    if name not in names():\n",
+        "    if not name:\n",
+        "Who misspells a strategy is told which there are.",
+        (SEARCH,),
+    ),
+    Mutant(
+        "tune: a race renders again",
+        HERE + "tune.py",
+        "        if plan.config not in self._candidates:\n",
+        "        if plan.config not in self.rows:\n",
+        "A candidate is rendered once, also where an earlier run has measured it with another source.",
+        (CANDIDATE,),
+    ),
+    Mutant(
+        "tune: another strategy than was asked for",
+        HERE + "tune.py",
+        "begin = named(strategy)",
+        "begin = named(DEFAULT)",
+        "The outcome would name a search that did not run.",
+        ("tests/tuner/test_stages.py",),
     ),
     Mutant(
         "tune: a race without its leader",
@@ -132,8 +189,8 @@ MUTANTS = (
     Mutant(
         "tune: one race is enough",
         HERE + "tune.py",
-        "        turns.update(last)\n",
-        "        return\n",
+        "            turns.update(last)\n",
+        "            return\n",
         "A lucky row that was never raced is the fastest.",
         ("tests/tuner/test_races.py",),
     ),
@@ -148,7 +205,7 @@ MUTANTS = (
     Mutant(
         "tune: rows of another toolchain are known",
         HERE + "tune.py",
-        'if row.toolchain == toolchain and row.outcome != "timeout"}',
+        'if row.toolchain == self._toolchain and row.outcome != "timeout"}',
         'if row.outcome != "timeout"}',
         "Another compiler makes another kernel.",
         (KNOWN,),
@@ -156,8 +213,8 @@ MUTANTS = (
     Mutant(
         "tune: rows of another digest are known",
         HERE + "tune.py",
-        "if plan.config in current and generator.render(plan).digest == current[plan.config].digest",
-        "if plan.config in current",
+        "if row is not None and self.candidate(plan).digest == row.digest:",
+        "if row is not None:",
         "Templates have changed since it was measured.",
         (KNOWN,),
     ),
@@ -172,15 +229,15 @@ MUTANTS = (
     Mutant(
         "tune: more trials than were asked for",
         HERE + "tune.py",
-        "len(rows) + len(ahead) < total",
-        "len(rows) < total",
+        "len(self.rows) + len(ahead) < total",
+        "len(self.rows) < total",
         "A search that compiles ahead measures no more than it should.",
         (TUNE + "::test_every_trial_is_a_row_and_the_winner_is_the_fastest",),
     ),
     Mutant(
         "verify: always right",
         HERE + "verify.py",
-        "    return Workload(instance.problem, instance.device, sample).mismatch(instance)\n",
+        "    return Workload(runnable.problem, runnable.device, sample).mismatch(runnable)\n",
         "    return None\n",
         "Every kernel passes.",
         ("tests/tuner/test_verify.py",),
@@ -196,8 +253,8 @@ MUTANTS = (
     Mutant(
         "worker: all of a request by the first config",
         HERE + "worker.py",
-        'configs = [config_from_json(config) for config in request["configs"]]',
-        'configs = [config_from_json(request["configs"][0]) for _ in request["configs"]]',
+        'Candidate.from_dict(values, problem, device.target) for values in request["candidates"]]',
+        'Candidate.from_dict(request["candidates"][0], problem, device.target) for _ in request["candidates"]]',
         "A race is one of different configs.",
         ("tests/tuner/test_worker.py",),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from test_child import HELLO, child
 
 from qconv import generator
 from qconv.device import open_device
+from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.fused import chain_of
 from qconv.generator import Plan, Source
@@ -21,7 +23,7 @@ from qconv.tuner import ahead
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import WALL_CLOCK
-from qconv.tuner.tune import tune
+from qconv.tuner.tune import Run, tune
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 CPU = open_device("cpu")
@@ -74,6 +76,21 @@ def test_a_failure_renders_no_more(rendered: Counter[str], monkeypatch: pytest.M
     assert rendered == dict.fromkeys((row.config.as_json() for row in rows), 1)
 
 
+def test_what_an_older_template_measured_is_rendered_once_as_well(rendered: Counter[str]) -> None:
+    """To see that the source has changed, and to be measured again."""
+    candidate = Candidate.of(generator.default(PROBLEM, CPU.target))
+    older = candidate.failed(CPU, compiler_for(CPU.target).toolchain, "runtime", "a bug of an older template")
+    rendered.clear()
+    nobody: Any = None
+    with Database.open("sqlite://") as database:
+        database.add(replace(older, digest="older"))
+        run = Run(PROBLEM, CPU, database, nobody)
+        run.recall([candidate.plan])
+    assert run.rows == {}
+    assert run.candidate(candidate.plan) == candidate
+    assert rendered == {candidate.config.as_json(): 1}
+
+
 def test_it_crosses_to_another_process_as_it_is() -> None:
     chain = chain_of([PROBLEM, Conv2d(1, 2, 2, 4, 8, 1, 1)])
     for plan in (generator.default(PROBLEM, CPU.target), generator.apart_plan(chain, CPU.target)):
@@ -87,6 +104,6 @@ def test_a_worker_that_does_not_read_is_given_up_in_time(tmp_path: Path) -> None
     """However much there is to be sent: a pipe holds less than the sources of a race."""
     long: Any = Candidate.of(generator.default(PROBLEM, CPU.target))
     long = Candidate(long.plan, (Source("x" * 1_000_000, "0" * 32, ".cpp"),), "0" * 32)
-    with child(tmp_path, HELLO + "time.sleep(60)\n", timeout_s=0.5) as worker:
+    with child(tmp_path, HELLO + "time.sleep(10)\n", timeout_s=0.5) as worker:
         row = worker.measure(long)
         assert (row.outcome, row.digest) == ("timeout", "0" * 32)

@@ -213,6 +213,19 @@ def test_rows_of_another_toolchain_source_or_device_are_not_known(
 
 
 @pytest.mark.usefixtures("recorded")
+def test_the_strategy_that_is_named_proposes(tmp_path: Path) -> None:
+    """Behind the default, which every one of them measures first."""
+    default = generator.default(MANY, CPU.target).config
+    order = [default, *(plan.config for plan in generator.space(MANY, CPU.target)[0] if plan.config != default)]
+    with Database.open(tmp_path / "t.sqlite") as database:
+        outcome = tune.tune(MANY, CPU, database, trials=6, strategy="cheapest")
+        assert {row.config for row in database.measurements()} == set(order[:6])
+        with pytest.raises(ValueError, match="the search strategy 'best' is not known"):
+            tune.tune(MANY, CPU, database, trials=7, strategy="best")
+    assert outcome.strategy == "cheapest"
+
+
+@pytest.mark.usefixtures("recorded")
 def test_a_compile_failure_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = generator.space(PROBLEM, CPU.target)[0][1].config
 

@@ -53,8 +53,9 @@ def test_a_second_run_goes_on_where_the_first_stopped(tuned: tuple[Path, dict[st
     db, _ = tuned
     again = tune(db, 6)
     assert (again["known"], again["measured"]) == (6, 0)
-    more = tune(db, 8)
+    more = tune(db, 8, "--strategy", "cheapest")
     assert (more["known"], more["measured"]) == (6, 2)
+    assert (again["strategy"], more["strategy"]) == ("bayesian", "cheapest")
 
 
 def test_another_process_gets_the_winner_without_compiling(tuned: tuple[Path, dict[str, Any]]) -> None:
