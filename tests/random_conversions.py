@@ -6,7 +6,7 @@ import random
 from dataclasses import fields
 from typing import Any
 
-from qconv.conversion import FLAGS, OPS, Conversion
+from qconv.conversion import CONVERSIONS, FLAGS, Conversion
 from qconv.conversion.problem import CHOICES
 
 # Whole vectors and odd ones, tensors and single elements, rows longer than any team of threads.
@@ -22,7 +22,7 @@ def conversions(seed: int, count: int) -> list[Conversion]:
     rng = random.Random(f"conversions {seed}")
     made: list[Conversion] = []
     while len(made) < count:
-        problem = _draw(rng, list(OPS.values())[len(made) % len(OPS)])
+        problem = _draw(rng, list(CONVERSIONS.values())[len(made) % len(CONVERSIONS)])
         if problem is not None:
             made.append(problem)
     return made

@@ -20,7 +20,7 @@ from random_matrix import EMULATIONS, matrix_problems
 from random_problems import problems
 from random_special import SHAPES, special_problems
 
-from qconv import reference, sample
+from qconv import convolution, reference, sample
 from qconv.conversion import Conversion
 from qconv.fused import Chain
 from qconv.mode import MODE_VALUES, Mode
@@ -85,7 +85,7 @@ def tensors(problem: Problem, drawn: sample.Sample) -> Iterator[NDArray[Any]]:
         assert isinstance(one, Conv2d)
         w, *others = others
         is_last = stage == list(stages)[-1]
-        x = reference.conv2d(one, x, w, getattr(checked, stage) if stage else checked, *(others if is_last else ()))
+        x = convolution.conv2d(one, x, w, getattr(checked, stage) if stage else checked, *(others if is_last else ()))
         last = x if one.layout == "nhwc" else x.transpose(0, 2, 3, 1)
         yield np.ascontiguousarray(last).reshape(-1, one.k)
 

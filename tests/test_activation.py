@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from qconv import Conv2d, Parameters, Quantization, activation, generator, parse, reference, sample
+from qconv import Conv2d, Parameters, Quantization, activation, convolution, generator, parse, sample
 from qconv.device import Device, open_device
 from qconv.dtypes import DATA_TYPES, RANGES
 from qconv.instances.loading import load
@@ -122,7 +122,7 @@ def outputs(name: str, values: list[float], device: Device) -> tuple[NDArray[Any
     x, w = np.zeros(problem.x_shape, np.int8), np.zeros(problem.w_shape, np.int8)
     given: dict[str, Any] = {"bias": np.array(values, np.float32), **GIVEN.get(name, {})}
     got = device.download(instance_of(problem, device)(device.upload(x), device.upload(w), **given))
-    return got, reference.conv2d(problem, x, w, Parameters(**given).checked(q, problem.k))
+    return got, convolution.conv2d(problem, x, w, Parameters(**given).checked(q, problem.k))
 
 
 def check_values(name: str, device: Device) -> None:
@@ -152,8 +152,8 @@ def test_a_requantized_curve_is_within_one_quantum_of_the_real_one(name: str, ou
     problem = Conv2d(1, 8, 8, 16, 24, 3, 3, quantization=q)
     drawn = sample.draw(problem, 11)
     p = problem.checked(drawn.parameters)
-    got = reference.conv2d(problem, *drawn.arrays, p)
-    value = reference.accumulate(problem, *drawn.arrays, p) * float(p.x_scale) * float(p.w_scale)
+    got = convolution.conv2d(problem, *drawn.arrays, p)
+    value = convolution.accumulate(problem, *drawn.arrays, p) * float(p.x_scale) * float(p.w_scale)
     curve = np.vectorize(lambda x: real(name, x))(value + np.asarray(p.bias, np.float64))
     want = np.clip(np.rint(curve / float(p.y_scale)) + int(p.y_zero_point), *RANGES[out_type])
     assert np.abs(got.astype(np.int64) - want).max() <= 1

@@ -11,8 +11,8 @@ import pytest
 from qconv.conversion.presets import SYSTEMS
 from qconv.conversion.problem import (
     CHOICES,
+    CONVERSIONS,
     FLAGS,
-    OPS,
     REALS,
     Choose,
     Conversion,
@@ -29,7 +29,7 @@ SIZE: dict[str, Any] = {"outer": 2, "channels": 6, "inner": 5}
 
 def parse(key: str) -> Conversion:
     op, given = read_key(key, FLAGS)
-    return OPS[op].read(given)
+    return CONVERSIONS[op].read(given)
 
 
 def test_the_key_says_sizes_and_types_and_what_differs() -> None:
@@ -44,6 +44,8 @@ def test_the_key_says_sizes_and_types_and_what_differs() -> None:
         str(Quantize(1, 1, 9, low=-127)) == "quantize:outer=1:channels=1:inner=9:x_type=float32:out_type=int8:low=-127"
     )
     assert parse("dequantize:inner=3:channels=2:outer=1") == Dequantize(1, 2, 3)
+    large = Choose(1, 1, 9, rule="onnx", eps=1e20)  # with a plus sign, which joins nothing
+    assert parse(str(large)) == large
     assert Quantize(1, 1, 9, low=-128) == Quantize(1, 1, 9)
     assert hash(Quantize(1, 1, 9)) != hash(Dequantize(1, 1, 9))
 
@@ -51,7 +53,7 @@ def test_the_key_says_sizes_and_types_and_what_differs() -> None:
 def drawn(rng: random.Random) -> Conversion:
     """Any problem that is accepted."""
     while True:
-        made = OPS[rng.choice(sorted(OPS))]
+        made = CONVERSIONS[rng.choice(sorted(CONVERSIONS))]
         fields = {name for name in made.__dataclass_fields__ if rng.random() < 0.5}
         spec: dict[str, Any] = {"outer": rng.randint(1, 9), "channels": rng.randint(1, 99), "inner": rng.randint(1, 9)}
         spec |= {name: rng.choice(CHOICES[name]) for name in CHOICES if name in fields}
@@ -75,14 +77,14 @@ def test_keys_go_round() -> None:
 
 
 @pytest.mark.parametrize("mode", [mode for mode in SYSTEMS if mode != "ck"])
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", CONVERSIONS)
 def test_presets_go_round_through_their_keys(op: str, mode: str) -> None:
     if op not in SYSTEMS[mode].ops:
         with pytest.raises(ValueError, match="that system has none; use "):
-            OPS[op].of(mode, **SIZE)
+            CONVERSIONS[op].of(mode, **SIZE)
         return
     for flags in ({}, {"zero_point": True} if op in ("quantize", "dequantize") else {}):
-        problem = OPS[op].of(mode, **SIZE, **flags)
+        problem = CONVERSIONS[op].of(mode, **SIZE, **flags)
         assert parse(str(problem)) == problem
 
 

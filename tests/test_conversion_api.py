@@ -7,10 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from conversion_calls import compute
 
 import qconv
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
-from qconv.conversion.reference import compute
 from qconv.device import Device
 
 SHAPE = (3, 4, 5, 6)

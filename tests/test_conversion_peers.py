@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conversion_calls import compute, draw
 
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
-from qconv.conversion.reference import compute, spread
-from qconv.conversion.sample import draw
+from qconv.conversion.reference import spread
 from qconv.dtypes import DATA_TYPES
 
 ONNX_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "float16": 10, "bfloat16": 16}

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scalar_conversion
+from conversion_calls import compute, draw
 
-from qconv.conversion import OPS, REALS, Choose, Dynamic, Quantize
-from qconv.conversion.reference import compute, spread
-from qconv.conversion.sample import draw
+from qconv.conversion import CONVERSIONS, REALS, Choose, Dynamic, Quantize
+from qconv.conversion.reference import spread
 from qconv.conversion.steps import narrow
 from qconv.dtypes import DATA_TYPES
 
@@ -23,7 +23,7 @@ ZEROS = {"quantize": ("zero_point",), "dequantize": ("zero_point",), "requantize
 
 def run(vector: dict[str, Any]) -> Any:
     flags = {**vector["flags"], **dict.fromkeys(ZEROS[vector["op"]], True)}
-    problem = OPS[vector["op"]](outer=1, channels=1, inner=1, **flags)
+    problem = CONVERSIONS[vector["op"]](outer=1, channels=1, inner=1, **flags)
     arrays = []
     for tensor in problem.inputs:
         arrays.append(np.full(tensor.shape, vector["given"][tensor.name]).astype(DATA_TYPES[tensor.dtype].numpy))

@@ -12,14 +12,14 @@ from click.testing import CliRunner
 from exactness import assert_same, expected, run
 
 import qconv
-from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator, parse, reference, sample
+from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, convolution, generator, parse, reference, sample
+from qconv.chain import chained
 from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
 from qconv.generator.apart import Apart
 from qconv.instances.loading import load
 from qconv.instances.pair import Pair
 from qconv.instances.serving import lookup
-from qconv.keys import chained
 from qconv.target import TARGETS
 from qconv.tune_db.database import Database
 from qconv.tuner.tune import tune
@@ -69,8 +69,8 @@ def test_the_oracle_is_both_in_turn() -> None:
     drawn = sample.draw(PROBLEM, 3)
     x, w1, w2, residual = drawn.arrays
     given = PROBLEM.of_stage("first", drawn.parameters), PROBLEM.of_stage("second", drawn.parameters)
-    mid = reference.conv2d(FIRST, x, w1, FIRST.checked(given[0]))
-    y = reference.conv2d(SECOND, mid, w2, SECOND.checked(given[1]), residual)
+    mid = convolution.conv2d(FIRST, x, w1, FIRST.checked(given[0]))
+    y = convolution.conv2d(SECOND, mid, w2, SECOND.checked(given[1]), residual)
     assert_same(reference.compute(PROBLEM, drawn)[0], y, "both in turn")
     assert np.unique(mid).size > 100
     assert np.unique(y).size > 50
@@ -189,7 +189,7 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
     for stage, w in zip(BLOCK.STAGES, weights, strict=True):
         one = BLOCK.stages[stage]
         last = (residual,) if stage == "third" else ()
-        x = reference.conv2d(one, x, w, one.checked(BLOCK.of_stage(stage, drawn.parameters)), *last)
+        x = convolution.conv2d(one, x, w, one.checked(BLOCK.of_stage(stage, drawn.parameters)), *last)
         assert np.unique(x).size > 50
     assert_same(reference.compute(BLOCK, drawn)[0], x, "in turn")
     together = generator.space(BLOCK, TARGET, likely=True)[0][0]
@@ -274,4 +274,4 @@ def test_the_command_takes_two_keys() -> None:
     assert "needs --second" in refused.output
     refused = runner.invoke(commands, ["source", *given, "--n", "3"])
     assert refused.exit_code == 2
-    assert "takes no --n" in refused.output
+    assert "--n does not belong to fused; give --first KEY" in refused.output

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import qconv
-from qconv import reference, sample
+from qconv import convolution, sample
 from qconv.device import Device, open_device
 from qconv.instances.instance import Instance
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.gpu
 QUANTIZATION = qconv.Quantization(per_channel=True, x_zero_point=True, bias="int32")
 PROBLEM = qconv.Conv2d(2, 9, 9, 16, 24, 3, 3, pad=(1, 1, 1, 1), quantization=QUANTIZATION)
 DRAWN = sample.draw(PROBLEM, 3)
-WANT = reference.conv2d(PROBLEM, *DRAWN.arrays, PROBLEM.checked(DRAWN.parameters))
+WANT = convolution.conv2d(PROBLEM, *DRAWN.arrays, PROBLEM.checked(DRAWN.parameters))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_refolded_after_new_weights(instance: Instance) -> None:
     other = sample.draw(PROBLEM, 4).arrays[1]
     w.set(other)
     bound.refold()
-    want = reference.conv2d(PROBLEM, DRAWN.arrays[0], other, PROBLEM.checked(DRAWN.parameters))
+    want = convolution.conv2d(PROBLEM, DRAWN.arrays[0], other, PROBLEM.checked(DRAWN.parameters))
     assert np.array_equal(instance.device.download(bound()), want)
 
 

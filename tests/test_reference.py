@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qconv import Conv2d, Parameters, Quantization, reference, sample
+from qconv import Conv2d, Parameters, Quantization, convolution, reference, sample
 from qconv.quantization import BIASES, OUT_TYPES, X_TYPES
 
 # Those that a fraction can follow; the curves are compared with their real functions in test_activation.py.
@@ -140,7 +140,7 @@ def test_the_oracle_is_the_definition(out_type: str, seed: int) -> None:
     given = vars(problem.checked(drawn.parameters))
     w_zero = [int(zero) for zero in np.broadcast_to(given["w_zero_point"], (problem.k,))]
     sums = accumulators(problem, *drawn.arrays, int(given["x_zero_point"]), w_zero)
-    got = reference.conv2d(problem, *drawn.arrays, problem.checked(drawn.parameters))
+    got = convolution.conv2d(problem, *drawn.arrays, problem.checked(drawn.parameters))
     assert (str(got.dtype), got.shape) == (out_type, problem.y_shape)
     for where, total in sums.items():
         want = finished(problem.quantization, total, given, where[3])
@@ -155,7 +155,7 @@ def outputs(x: list[int], *, x_type: str = "int8", w: int = 1, given: dict[str, 
     parameters = Parameters(**given).checked(problem.quantization, 1)
     activations = np.array(x, x_type).reshape(problem.x_shape)
     result: list[Any] = (
-        reference.conv2d(problem, activations, np.full((1, 1, 1, 1), w, "int8"), parameters).ravel().tolist()
+        convolution.conv2d(problem, activations, np.full((1, 1, 1, 1), w, "int8"), parameters).ravel().tolist()
     )
     return result
 
@@ -261,7 +261,7 @@ def test_padding_is_a_real_zero(x_zero: int) -> None:
     problem = Conv2d(1, 1, 1, 1, 1, 1, 3, pad=(0, 2, 0, 2), quantization=q)
     parameters = Parameters(x_zero_point=x_zero).checked(q, 1)
     x = np.full(problem.x_shape, 3, "int8")
-    got = reference.conv2d(problem, x, np.ones(problem.w_shape, "int8"), parameters)
+    got = convolution.conv2d(problem, x, np.ones(problem.w_shape, "int8"), parameters)
     assert got.ravel().tolist() == [3 - x_zero] * 3
 
 
@@ -269,18 +269,19 @@ def test_zero_points_are_per_channel_where_asked() -> None:
     q = Quantization(w_zero_point=True, per_channel=True, out_type="int32")
     problem = Conv2d(1, 1, 1, 1, 3, 1, 1, quantization=q)
     parameters = Parameters(w_zero_point=[1, -2, 3]).checked(q, 3)
-    got = reference.conv2d(problem, np.full(problem.x_shape, 5, "int8"), np.zeros(problem.w_shape, "int8"), parameters)
+    x, w = np.full(problem.x_shape, 5, "int8"), np.zeros(problem.w_shape, "int8")
+    got = convolution.conv2d(problem, x, w, parameters)
     assert got.ravel().tolist() == [-5, 10, -15]
 
 
 def test_a_batch_is_its_images_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many images are computed a few at a time: here five and at last two."""
-    monkeypatch.setattr(reference, "AT_A_TIME", 2000)
+    monkeypatch.setattr(convolution, "AT_A_TIME", 2000)
     q = Quantization(per_channel=True, bias="int32", activation="relu", residual="int8")
     problem = Conv2d(37, 5, 6, 8, 12, 3, 3, pad=(1, 1, 1, 1), quantization=q)
     drawn = sample.draw(problem, 3)
     parameters = problem.checked(drawn.parameters)
     x, w, residual = drawn.arrays
     one = replace(problem, n=1)
-    singly = [reference.conv2d(one, x[i : i + 1], w, parameters, residual[i : i + 1]) for i in range(37)]
+    singly = [convolution.conv2d(one, x[i : i + 1], w, parameters, residual[i : i + 1]) for i in range(37)]
     assert np.array_equal(reference.compute(problem, drawn)[0], np.concatenate(singly))

@@ -12,7 +12,7 @@ from exactness import assert_same, check, expected, run
 from scalar_requantize import Case, requantize
 
 import qconv
-from qconv import Conv2d, Mode, Quantization, generator, parse, reference, sample
+from qconv import Conv2d, Mode, Quantization, convolution, generator, parse, sample
 from qconv.device import open_device
 from qconv.errors import Infeasible
 from qconv.generator.simt import Simt
@@ -82,7 +82,7 @@ def test_the_oracle_is_rational_arithmetic(order: str, residual_add: str) -> Non
         scales["residual_scale"] = np.float32(scales["y_scale"] * 2.0**-seed)
         drawn = replace(drawn, parameters=drawn.parameters | scales)
         values = problem.checked(drawn.parameters)
-        acc, residual = reference.accumulate(problem, *drawn.arrays[:2], values).ravel(), drawn.arrays[2].ravel()
+        acc, residual = convolution.accumulate(problem, *drawn.arrays[:2], values).ravel(), drawn.arrays[2].ravel()
         zeros = {"y_zero": int(values.y_zero_point), "residual_zero": int(values.residual_zero_point)}
         floats = {name: float(scale) for name, scale in scales.items()}
         want = [

@@ -10,7 +10,7 @@ import pytest
 from random_fused import fused_problems
 from sample_variety import KINDS, TARGET, count, problems_of, tensors
 
-from qconv import Conv2d, FusedBlock, Quantization, draft, reference, sample, window
+from qconv import Conv2d, FusedBlock, Quantization, convolution, draft, reference, sample, window
 from qconv.epilogue import multiplier
 from qconv.fused import Chain
 from qconv.quantization import ACTIVATIONS, Parameters
@@ -148,7 +148,7 @@ def test_a_quarter_of_the_scales_are_powers_of_two_and_make_ties() -> None:
         if (np.log2(factor) != np.rint(np.log2(factor))).any():
             continue
         powers += 1
-        acc = reference.accumulate(problem, *drawn.arrays, checked) + checked.bias
+        acc = convolution.accumulate(problem, *drawn.arrays, checked) + checked.bias
         with_ties += bool((acc * factor % 1 == 0.5).sum() > 3)
     assert 8 <= powers <= 32
     assert with_ties >= powers / 2
@@ -179,7 +179,7 @@ def test_a_large_layer_is_calibrated_on_a_few_of_its_outputs() -> None:
     x, w = drawn.arrays
     rows = window.rows_of(x, "nhwc", seen.reads)
     got = window.sums(seen, window.gathered(seen, rows, 0), w.reshape(small.k, -1))
-    want = reference.accumulate(small, x, w, Parameters()).reshape(-1, small.k)
+    want = convolution.accumulate(small, x, w, Parameters()).reshape(-1, small.k)
     assert np.array_equal(got, want[seen.pixels])
 
 
@@ -203,7 +203,7 @@ def outputs_with(problem: Chain, drawn: Sample, spoiled: str, rng: np.random.Gen
     x, *others = drawn.arrays
     for stage, one in problem.stages.items():
         w, *others = others
-        x = reference.conv2d(one, x, w, getattr(checked, stage), *(others if one is problem.last else ()))
+        x = convolution.conv2d(one, x, w, getattr(checked, stage), *(others if one is problem.last else ()))
         if stage == spoiled:
             # Only what the next stage reads: a stride may pass over the rest.
             flat = x.reshape(-1)

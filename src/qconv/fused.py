@@ -8,11 +8,9 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from qconv.op import Problem, Tensor
+from qconv.op import BETWEEN, Problem, Tensor
 from qconv.problem import Conv2d
 from qconv.quantization import X_TYPES
-
-BETWEEN = "+"  # the keys of the convolutions
 
 # What each has of its own.
 OF_EACH = ("w_scale", "w_zero_point", "bias", "slope", "low", "high")
@@ -111,6 +109,14 @@ class Chain(Problem):
     @property
     def kinds(self) -> tuple[object, ...]:
         return tuple(kind for one in self.stages.values() for kind in one.kinds)
+
+    @property
+    def shape_class(self) -> tuple[object, ...]:
+        return tuple(one.shape_class for one in self.stages.values())
+
+    @property
+    def parts(self) -> tuple[Problem, ...]:
+        return (self.first, self.rest)
 
     @property
     def packed(self) -> tuple[str, ...]:

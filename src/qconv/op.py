@@ -1,15 +1,22 @@
-"""What every problem is: named arrays in, named arrays out, and a key that says it all."""
+"""What every problem is: named arrays in, named arrays out, and a key that says it all; and what an op does with it."""
 
 from __future__ import annotations
 
 import difflib
 import operator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, SupportsIndex, cast
+
+from numpy.typing import NDArray
+
+from qconv.option import Option
 
 INT_MAX = 2**31 - 1
 # Kernels count elements in int32, and look up to one tile past the end.
 LARGEST = INT_MAX - 4096
+# Bytes of the widest load or store.
+WIDEST = 16
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,18 @@ class Problem:
         raise NotImplementedError
 
     @property
+    def shape_class(self) -> tuple[object, ...]:
+        """Everything that decides which families serve a problem, how wide they load and store, and which remainders
+        they compute. Between problems of different classes, a config that is fast for one can be many times too slow
+        for the other, however close their extents are."""
+        return tuple(alignment(extent, WIDEST) for extent in self.extents.values())
+
+    @property
+    def parts(self) -> tuple[Problem, ...]:
+        """The problems that give the same one after the other, where there are such."""
+        return ()
+
+    @property
     def packed(self) -> tuple[str, ...]:
         """The inputs that stay the same from call to call."""
         return ()
@@ -88,6 +107,11 @@ class Problem:
         return isinstance(other, Problem) and self.key == other.key
 
 
+def alignment(extent: int, most: int) -> int:
+    """The largest power of two that divides it, up to `most`."""
+    return min(extent & -extent, most)
+
+
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value in choices:
         return
@@ -109,7 +133,41 @@ def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> i
     return number
 
 
-# The grammar of a key: the op, then `name=value` or the name of a flag, with colons between.
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The arrays of one call in their order, and its parameters by name. `forced` says why the problem cannot have
+    outputs of the variety that is promised, by stage for a chain; mostly it is empty."""
+
+    arrays: tuple[Array, ...]
+    parameters: dict[str, Any] = field(default_factory=dict)
+    forced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Op:
+    """Everything that is known of an operation before there is a kernel. Its module exports one, and `qconv.ops` lists
+    them; which kernels serve its problems the families of the generator say."""
+
+    name: str  # what the command line calls it, and what its keys begin with
+    problems: tuple[type[Problem], ...]
+    read: Callable[[str], Problem]  # from a key
+    # From the command line's options, by name. ValueError where they are no problem.
+    ask: Callable[[dict[str, Any]], Problem]
+    options: tuple[Option, ...]
+    # Data by a seed. The last argument holds the zero points that the caller chose.
+    draw: Callable[[Any, int, dict[str, int]], Sample]
+    compute: Callable[[Any, Sample], tuple[Array, ...]]  # the oracle: exact, in NumPy
+    # What to give in place of an option that it does not have; nothing: it is left out.
+    instead: str = ""
+    # The op whose keys its own are made of, with BETWEEN between them.
+    joins: str = ""
+
+
+# The grammar of a key: the op, then `name=value` or the name of a flag, with colons between; or several keys.
+BETWEEN = "+"
 
 
 def read_key(key: str, flags: tuple[str, ...]) -> tuple[str, dict[str, str | bool]]:

@@ -7,12 +7,25 @@ from typing import Any, ClassVar, SupportsIndex
 
 from qconv.dtypes import DATA_TYPES
 from qconv.mode import Mode
-from qconv.op import INT_MAX, LARGEST, Problem, Tensor, check_choice, checked_size, read_integer, short
+from qconv.op import (
+    INT_MAX,
+    LARGEST,
+    WIDEST,
+    Problem,
+    Tensor,
+    alignment,
+    check_choice,
+    checked_size,
+    read_integer,
+    short,
+)
 from qconv.quantization import Parameters, Quantization
 
 LAYOUTS = ("nhwc", "nchw")
 W_LAYOUTS = ("krsc", "kcrs")
 EXACT_IN_FP32 = 2**24
+# Channels in a step of the reduction: what divides them leaves no remainder.
+WHOLE_STEP = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +205,24 @@ class Conv2d(Problem):
     def kinds(self) -> tuple[object, ...]:
         q = self.quantization
         return self.layout, q.x_type, q.w_type, q.out_type, q.w_zero_point
+
+    @property
+    def shape_class(self) -> tuple[object, ...]:
+        q = self.quantization
+        depthwise = self.c_group == self.k_group == 1 < self.groups
+        if depthwise:  # no reduction over channels: a thread's vectors run across the groups
+            channels: tuple[int, ...] = (alignment(self.c, WIDEST),)
+        else:
+            channels = (alignment(self.c_group, WHOLE_STEP), alignment(self.k_group, WHOLE_STEP))
+        return (
+            self.layout,
+            DATA_TYPES[q.out_type].bytes,
+            q.w_zero_point,
+            self.groups > 1,
+            *channels,
+            self.r * self.s > 1,
+            self.stride,
+        )
 
     @property
     def packed(self) -> tuple[str, ...]:

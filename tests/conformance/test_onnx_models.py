@@ -133,7 +133,7 @@ def test_qlinearconv_is_onnx_runtime(
 @pytest.mark.parametrize("types", [("int8", "uint8", "int8"), ("uint8", "int8", "int8"), ("int8", "int8", "uint8")])
 def test_every_pairing_of_types_is_the_oracle(types: tuple[str, str, str]) -> None:
     """ONNX Runtime lacks some of them."""
-    from qconv import Conv2d, Quantization, reference
+    from qconv import Conv2d, Quantization, convolution
 
     model, inputs = conv_model(np.random.default_rng(2), (1, 4, 6, 6), (4, 4, 3, 3), *types)
     held = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
@@ -145,7 +145,7 @@ def test_every_pairing_of_types_is_the_oracle(types: tuple[str, str, str]) -> No
     problem = Conv2d(1, 6, 6, 4, 4, 3, 3, layout="nchw", quantization=quantization)
     values = problem.checked({names[name]: array for name, array in held.items() if name in names})
     (y,) = qconv.onnx.run_model(model, inputs)
-    assert y.tobytes() == reference.conv2d(problem, inputs["x"], held["w"], values).tobytes()
+    assert y.tobytes() == convolution.conv2d(problem, inputs["x"], held["w"], values).tobytes()
 
 
 def test_convinteger_of_one_axis(device: str) -> None:

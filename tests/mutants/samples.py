@@ -14,7 +14,7 @@ ENDS = SAMPLE + "test_zero_points_at_the_ends_and_saturated_outputs_occur"
 MUTANTS = (
     Mutant(
         "sample: no powers of two",
-        HERE + "sample.py",
+        HERE + "convolution.py",
         "POWERS_OF_TWO, COARSE = 0.25, 0.75",
         "POWERS_OF_TWO, COARSE = 0.0, 0.75",
         "A tie is exact only where scales are powers of two.",
@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "sample: no coarse operands",
-        HERE + "sample.py",
+        HERE + "convolution.py",
         "POWERS_OF_TWO, COARSE = 0.25, 0.75",
         "POWERS_OF_TWO, COARSE = 0.25, 0.0",
         "Ties are rare where operands are anything.",

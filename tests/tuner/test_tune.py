@@ -124,7 +124,7 @@ def test_a_tuner_that_is_stopped_leaves_every_finished_trial(tmp_path: Path, how
 
 def test_a_kernel_that_computes_wrong_is_never_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check can fail: with an oracle that is off by one, every config is refused."""
-    from qconv import generator, reference, sample
+    from qconv import convolution, generator, sample
     from qconv.device import open_device
     from qconv.problem import Conv2d
     from qconv.tuner.candidate import Candidate
@@ -136,8 +136,8 @@ def test_a_kernel_that_computes_wrong_is_never_timed(tmp_path: Path, monkeypatch
     candidate = Candidate.of(generator.default(problem, cpu.target))
     drawn = sample.draw(problem, 1)
     assert evaluate(candidate, Workload(problem, cpu, drawn), WALL_CLOCK).outcome == "correct"
-    honest = reference.conv2d
-    monkeypatch.setattr(reference, "conv2d", lambda *given: honest(*given) ^ 1)
+    honest = convolution.conv2d
+    monkeypatch.setattr(convolution, "conv2d", lambda *given: honest(*given) ^ 1)
     row = evaluate(candidate, Workload(problem, cpu, drawn), WALL_CLOCK)
     assert row.outcome == "correctness"
     assert row.median_us is None

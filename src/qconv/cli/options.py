@@ -6,33 +6,31 @@ import functools
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import click
 
-from qconv.conversion import FLAGS
-from qconv.conversion import OPS as CONVERSIONS
-from qconv.conversion.presets import SYSTEMS
-from qconv.conversion.view import view_of
-from qconv.keys import chained, parse
-from qconv.mode import PRESETS
-from qconv.op import Problem, read_key
-from qconv.problem import LAYOUTS, Conv2d
-from qconv.quantization import ACTIVATIONS, BIASES, RESIDUALS, X_TYPES, Quantization, check_zero_point
+from qconv.keys import parse
+from qconv.op import Op, Problem
+from qconv.ops import OPS
+from qconv.option import Option
 
 Command = Callable[..., Any]
 
-_SIZES = {
-    "n": "images",
-    "h": "input height",
-    "w": "input width",
-    "c": "input channels",
-    "k": "output channels",
-    "r": "filter height",
-    "s": "filter width",
-}
-_ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point")
-_ZERO_POINT_FLAGS = tuple(f"--{name.replace('_', '-')}" for name in _ZERO_POINTS)
+
+def _shared(options: list[Option]) -> Option:
+    """One for all ops that have an option of this name."""
+    first = options[0]
+    assert {option.kind for option in options} == {first.kind}, f"{first.spelled} is of one kind"
+    says = " ".join(dict.fromkeys(option.says for option in options))
+    choices = tuple(dict.fromkeys(choice for option in options for choice in option.choices))
+    return replace(first, says=says, choices=choices)
+
+
+_NAMES = dict.fromkeys(option.name for op in OPS for option in op.options)
+OPTIONS = tuple(_shared([option for op in OPS for option in op.options if option.name == name]) for name in _NAMES)
+_ZERO_POINTS = {option.name: option.spelled for option in OPTIONS if option.kind == "zero_point"}
 
 
 class Extents(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.4
@@ -56,9 +54,9 @@ class ProblemCommand(click.Command):
         spelled: list[str] = []
         for arg in args:
             option, equals, value = arg.partition("=")
-            if not equals and spelled and spelled[-1] in _ZERO_POINT_FLAGS:
+            if not equals and spelled and spelled[-1] in _ZERO_POINTS.values():
                 option, value = spelled[-1], arg
-            if option in _ZERO_POINT_FLAGS and re.fullmatch(r"-\d+", value, re.ASCII):
+            if option in _ZERO_POINTS.values() and re.fullmatch(r"-\d+", value, re.ASCII):
                 if not equals:
                     spelled.pop()
                 spelled.append(f"{option}=({value})")
@@ -71,145 +69,62 @@ def problem_options(command: Command) -> Command:
     """Passes `problem`, and `fixed`: the zero points given with a value, for the data of run and bench."""
 
     def wrapped(op: str, **options: Any) -> Any:
-        names = (*_SIZES, *_GEOMETRY, *_QUANTIZATION_OPTIONS, *_FUSED_OPTIONS, *_CONVERSION_OPTIONS)
-        given = {name: value for name in names if (value := options.pop(name)) not in (None, ())}
+        given = {name: value for name in _NAMES if (value := options.pop(name)) not in (None, ())}
         given |= {name: _zero_point(name, given[name]) for name in _ZERO_POINTS if name in given}
         fixed = {name: given[name] for name in _ZERO_POINTS if given.get(name, True) is not True}
-        return command(problem=_checked(_problem(op, given), fixed), fixed=fixed, **options)
+        return command(problem=_problem(op, given), fixed=fixed, **options)
 
-    decorators: list[Callable[[Command], Command]] = [click.argument("op", metavar="OP|KEY")]
-    decorators += [click.option(f"--{name}", type=int, help=says) for name, says in _SIZES.items()]
-    decorators += [
-        click.option("--stride", type=Extents(), help="One, or vertical,horizontal. Default 1."),
-        click.option("--dilation", type=Extents(), help="One, or vertical,horizontal. Default 1."),
-        click.option("--pad", type=Extents(), help="One, or top,left,bottom,right. Default 0."),
-        click.option("--groups", type=int, help="Default 1; as many as channels for depthwise."),
-        click.option(
-            "--layout", type=click.Choice(LAYOUTS), help="Of activations; weights are KRSC or KCRS. Default nhwc."
-        ),
-        click.option(
-            "--x-type",
-            metavar="TYPE",
-            help="What is read. conv2d: int8 (default), uint8. Conversions: these, int16, uint16 and int32, or floats.",
-        ),
-        click.option("--w-type", type=click.Choice(X_TYPES), help="Weights. Default int8."),
-        click.option(
-            "--out-type",
-            metavar="TYPE",
-            help="What is written. conv2d: int8 (default), uint8, int32, float32, float16, bfloat16.",
-        ),
-        click.option("--per-channel", is_flag=True, default=None, help="Weight scales per output channel."),
-        click.option("--bias", is_flag=False, flag_value="int32", type=click.Choice(BIASES), help="Alone: int32."),
-        click.option(
-            "--mode",
-            type=click.Choice(tuple(dict.fromkeys((*PRESETS, *SYSTEMS)))),
-            help="The system whose arithmetic it is. Default: ort's.",
-        ),
-        click.option("--activation", type=click.Choice(ACTIVATIONS), help="Default none."),
-        click.option("--residual", type=click.Choice(RESIDUALS), help="Added before the activation. Default none."),
-    ]
-    decorators += [
-        click.option("--first", metavar="KEY", help="fused: the key of the first of two or three convolutions."),
-        click.option("--second", metavar="KEY", help="fused: of the second; what it takes follows from the first."),
-        click.option("--third", metavar="KEY", help="fused: of the third, where there are three."),
-    ]
-    decorators += [
-        click.option("--shape", type=Extents(), help="Of the array that is converted: INT,INT,..."),
-        click.option("--axis", help="Whose indices have a scale each: an axis, or token. Default: one scale in all."),
-        click.option("--block", type=int, help="So many neighbours along the axis share a scale."),
-        click.option(
-            "--set",
-            "fields",
-            metavar="NAME[=VALUE]",
-            multiple=True,
-            default=None,
-            help="Any other field of a conversion's key.",
-        ),
-    ]
-    for option in _ZERO_POINT_FLAGS:
-        says = "The layer has one; its value is for the data of run and bench (default: random)."
-        decorators.append(click.option(option, is_flag=False, flag_value="any", metavar="[INT]", help=says))
     made: Command = functools.wraps(command)(wrapped)
-    for decorator in reversed(decorators):
-        made = decorator(made)
-    return made
+    for option in reversed(OPTIONS):
+        made = _clicked(option)(made)
+    return click.argument("op", metavar="OP|KEY")(made)
 
 
-_GEOMETRY = ("stride", "dilation", "pad", "groups", "layout")
-_FUSED_OPTIONS = ("first", "second", "third")
-_CONVERSION_OPTIONS = ("shape", "axis", "block", "fields")
-_QUANTIZATION_OPTIONS = (
-    *("mode", "x_type", "w_type", "out_type", "per_channel", "bias", "activation", "residual"),
-    *_ZERO_POINTS,
-)
+def _clicked(option: Option) -> Callable[[Command], Command]:
+    kinds: dict[str, dict[str, Any]] = {
+        "integer": {"type": int},
+        "extents": {"type": Extents()},
+        "text": {"type": click.Choice(option.choices) if option.choices else None},
+        "texts": {"multiple": True, "default": None},
+        "switch": {"is_flag": True, "default": None},
+        "zero_point": {"is_flag": False, "flag_value": "any", "metavar": "[INT]"},
+    }
+    given = kinds[option.kind]
+    if option.metavar is not None:
+        given["metavar"] = option.metavar
+    if option.alone is not None:
+        given |= {"is_flag": False, "flag_value": option.alone}
+    return click.option(option.spelled, option.name, help=option.says, **given)
 
 
-def _problem(op: str, given: dict[str, Any]) -> Problem:
-    if op in CONVERSIONS:
-        return _conversion(op, given)
-    for name in _CONVERSION_OPTIONS:
-        if name in given:
-            raise click.UsageError(
-                f"--{'set' if name == 'fields' else name} belongs to {', '.join(CONVERSIONS)}: leave it out"
-            )
-    if op == "fused":
-        missing = [f"--{name}" for name in ("first", "second") if name not in given]
-        others = [f"--{name.replace('_', '-')}" for name in given if name not in _FUSED_OPTIONS]
-        if missing or others:
-            what = f"needs {', '.join(missing)}" if missing else f"takes no {', '.join(others)}"
-            raise click.UsageError(
-                f"fused {what}: give --first KEY and --second KEY, of three --third KEY too, which say everything"
-            )
-        return chained(*(given[name] for name in _FUSED_OPTIONS if name in given))
-    if op != "conv2d":
-        if given:
-            name = next(iter(given)).replace("_", "-")
-            raise click.UsageError(
-                f"--{name} was given beside the key {op[:80]!r}: a key says everything, leave it out"
-            )
-        return parse(op)
-    missing = [f"--{name}" for name in _SIZES if name not in given]
-    if missing:
-        raise click.UsageError(f"conv2d needs {', '.join(missing)} (or one canonical key in place of the flags)")
-    quantized = {name: given.pop(name) for name in _QUANTIZATION_OPTIONS if name in given}
-    quantized |= {name: bool(quantized[name]) for name in _ZERO_POINTS if name in quantized}
-    mode = quantized.pop("mode", None)
-    quantization = Quantization(**quantized) if mode is None else Quantization.of(mode, **quantized)
-    return Conv2d(**given, quantization=quantization)
-
-
-def _checked(problem: Problem, fixed: dict[str, int]) -> Problem:
-    """Whoever gives a zero point its value gives it to every command, also to those that draw no data."""
-    if isinstance(problem, Conv2d):
-        q = problem.quantization
-        types = {"x": q.x_type, "w": q.w_type, "y": q.out_type, "residual": q.residual}
-        for name, value in fixed.items():
-            check_zero_point(name, value, types[name.removesuffix("_zero_point")])
-    return problem
-
-
-def _conversion(op: str, given: dict[str, Any]) -> Problem:
-    """The problem of one of the ops beside the convolution."""
-    shape, axis, block = given.pop("shape", None), given.pop("axis", None), given.pop("block", 0)
-    if shape is None:
-        raise click.UsageError(f"{op} needs --shape (or one canonical key in place of the flags)")
-    if axis is not None and axis != "token":
-        axis = [_integer("axis", part) for part in axis.split(",")]
-    view = view_of((shape,) if isinstance(shape, int) else shape, axis, block)
-    mode, fields = given.pop("mode", None), given.pop("fields", ())
-    kind = CONVERSIONS[op]
-    _, told = read_key(":".join((op, *fields)), FLAGS)
-    spec = view.sizes | {name: given.pop(name) for name in ("x_type", "out_type") if name in given} | kind.values(told)
+def _problem(name: str, given: dict[str, Any]) -> Problem:
+    op = next((op for op in OPS if op.name == name), None)
+    if op is not None:
+        _check(op, given)
+        return op.ask(given)
     if given:
-        name = next(iter(given)).replace("_", "-")
-        raise click.UsageError(f"--{name} does not belong to {op}; --set NAME=VALUE sets any field of its key")
-    return kind(**spec) if mode is None else kind.of(mode, **spec)
+        spelled = _option(next(iter(given))).spelled
+        raise click.UsageError(f"{spelled} was given beside the key {name[:80]!r}: a key says everything, leave it out")
+    return parse(name)
 
 
-def _integer(name: str, text: Any) -> int:
-    if not re.fullmatch(r"-?\d{1,10}", str(text), re.ASCII):
-        raise click.UsageError(f"--{name} {text!r} is not an integer")
-    return int(text)
+def _check(op: Op, given: dict[str, Any]) -> None:
+    """Refuses what another op has, and what is missing."""
+    for name in given:
+        owners = [other for other in OPS if any(option.name == name for option in other.options)]
+        if op in owners:
+            continue
+        if op.instead:
+            raise click.UsageError(f"{_option(name).spelled} does not belong to {op.name}; {op.instead}")
+        others = ", ".join(owner.name for owner in owners)
+        raise click.UsageError(f"{_option(name).spelled} belongs to {others}: leave it out")
+    missing = [option.spelled for option in op.options if option.required and option.name not in given]
+    if missing:
+        raise click.UsageError(f"{op.name} needs {', '.join(missing)} (or one canonical key in place of the flags)")
+
+
+def _option(name: str) -> Option:
+    return next(option for option in OPTIONS if option.name == name)
 
 
 def _zero_point(name: str, text: str) -> int | bool:
@@ -217,7 +132,7 @@ def _zero_point(name: str, text: str) -> int | bool:
         return True
     text = text.strip("()")
     if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII):
-        raise click.UsageError(f"--{name.replace('_', '-')} {text!r} is not an integer (or leave the value out)")
+        raise click.UsageError(f"{_ZERO_POINTS[name]} {text!r} is not an integer (or leave the value out)")
     return int(text)
 
 

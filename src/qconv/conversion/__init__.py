@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from qconv.conversion.problem import (
+    CONVERSIONS,
     FLAGS,
-    OPS,
     REALS,
     Choose,
     Conversion,
@@ -16,9 +16,9 @@ from qconv.conversion.problem import (
 from qconv.dtypes import INTEGERS
 
 __all__ = [
+    "CONVERSIONS",
     "FLAGS",
     "INTEGERS",
-    "OPS",
     "REALS",
     "Choose",
     "Conversion",

@@ -359,6 +359,6 @@ class Dynamic(Choose):
         return (Tensor("y", self.shape, self.out_type), *super().outputs)
 
 
-OPS: dict[str, type[Conversion]] = {
+CONVERSIONS: dict[str, type[Conversion]] = {
     problem.op: problem for problem in (Quantize, Dequantize, Requantize, Choose, Dynamic)
 }

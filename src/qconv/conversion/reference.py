@@ -5,21 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from qconv.conversion.choice import choice_real, choice_steps
-from qconv.conversion.problem import Choose, Conversion, Dynamic
+from qconv.conversion.problem import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.steps import Array, Elementwise, Values, prepared, steps
 from qconv.dtypes import DATA_TYPES
+from qconv.op import Sample
 
 
-def compute(problem: Conversion, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The outputs, from the inputs in the order of the problem."""
-    _check(problem, arrays)
+def elementwise(problem: Quantize | Dequantize | Requantize, drawn: Sample) -> tuple[Array, ...]:
+    _check(problem, drawn.arrays)
     with np.errstate(all="ignore"):
-        if isinstance(problem, Dynamic):
-            scale, zero_point = _choose(problem, arrays[0])
-            return (_elementwise(problem.quantize, (arrays[0], scale, zero_point)), scale, zero_point)
-        if isinstance(problem, Choose):
-            return _choose(problem, arrays[0])
-        return (_elementwise(problem, arrays),)  # type: ignore[arg-type]
+        return (_elementwise(problem, drawn.arrays),)
+
+
+def choose(problem: Choose, drawn: Sample) -> tuple[Array, ...]:
+    """The scales and the zero points."""
+    _check(problem, drawn.arrays)
+    with np.errstate(all="ignore"):
+        return _choose(problem, drawn.arrays[0])
+
+
+def dynamic(problem: Dynamic, drawn: Sample) -> tuple[Array, ...]:
+    _check(problem, drawn.arrays)
+    (x,) = drawn.arrays
+    with np.errstate(all="ignore"):
+        scale, zero_point = _choose(problem, x)
+        return (_elementwise(problem.quantize, (x, scale, zero_point)), scale, zero_point)
 
 
 def _check(problem: Conversion, arrays: tuple[Array, ...]) -> None:

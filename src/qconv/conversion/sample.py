@@ -1,5 +1,8 @@
 """Random data for a conversion: outputs that spread over their type with some saturation, and ties built on purpose.
 
+Each function draws the inputs of a call of its op, in order, and says why the outputs cannot have, or are not meant to
+have, the variety of `qconv.variety`. A conversion has no parameters, so nothing of it is fixed by the caller.
+
 A share of the scales are powers of two, and a share of the elements exact k + 1/2 multiples of their scale: random data
 would almost never show the flags of the rounding.
 """
@@ -12,6 +15,7 @@ from qconv.conversion.problem import REALS, Choose, Conversion, Dequantize, Dyna
 from qconv.conversion.reference import spread
 from qconv.conversion.steps import Array
 from qconv.dtypes import DATA_TYPES, RANGES
+from qconv.op import Sample
 from qconv.variety import LEAST_VALUES
 
 SPECIAL = (0.0, -0.0, 1e30, -1e30, np.nan, np.inf, -np.inf, 1e-40)
@@ -21,37 +25,39 @@ FLAT = {4: "all zero", 5: "all alike", 6: "tiny", 9: "infinite"}
 FLAT_ALONE = 0.1
 
 
-def draw(problem: Conversion, seed: int) -> tuple[Array, ...]:
-    """The inputs of a call, in order. Same seed, same sample."""
-    arrays, _ = drawn(problem, seed)
-    return arrays
+def choose(problem: Choose, seed: int, fixed: dict[str, int]) -> Sample:
+    x, flat = _ranges(problem, np.random.default_rng(seed))
+    return Sample((x,), forced=(*flat, *_few_codes(problem), *_one_element(problem)))
 
 
-def drawn(problem: Conversion, seed: int) -> tuple[tuple[Array, ...], tuple[str, ...]]:
-    """The inputs, and why the outputs cannot have, or are not meant to have, the variety of `qconv.variety`."""
+def requantize(problem: Requantize, seed: int, fixed: dict[str, int]) -> Sample:
+    return Sample(_requantized(problem, np.random.default_rng(seed)), forced=_few_codes(problem))
+
+
+def quantize(problem: Quantize, seed: int, fixed: dict[str, int]) -> Sample:
     rng = np.random.default_rng(seed)
-    if isinstance(problem, Choose):
-        x, flat = _ranges(problem, rng)
-        return (x,), (*flat, *_few_codes(problem), *_one_element(problem))
-    if isinstance(problem, Requantize):
-        return _requantized(problem, rng), _few_codes(problem)
-    assert isinstance(problem, Dequantize | Quantize)
     arrays = {"scale": _scales(problem, rng)}
     if problem.zero_point:
-        zeros_of = problem.x_type if isinstance(problem, Dequantize) else problem.out_type
-        arrays["zero_point"] = _zero_points(zeros_of, (problem.scales,), rng)
-        if isinstance(problem, Quantize) and DATA_TYPES[problem.x_type].bytes == 2:
+        zeros = _zero_points(problem.out_type, (problem.scales,), rng)
+        if DATA_TYPES[problem.x_type].bytes == 2:
             # Far from the range, 16 bits could not tell its codes apart.
-            arrays["zero_point"] = np.clip(arrays["zero_point"], problem.low, problem.high).astype(np.int32)
-    if isinstance(problem, Quantize):
-        return (_reals(problem, arrays, rng), *arrays.values()), _few_codes(problem)
+            zeros = np.clip(zeros, problem.low, problem.high).astype(np.int32)
+        arrays["zero_point"] = zeros
+    return Sample((_reals(problem, arrays, rng), *arrays.values()), forced=_few_codes(problem))
+
+
+def dequantize(problem: Dequantize, seed: int, fixed: dict[str, int]) -> Sample:
+    rng = np.random.default_rng(seed)
+    arrays = {"scale": _scales(problem, rng)}
+    if problem.zero_point:
+        arrays["zero_point"] = _zero_points(problem.x_type, (problem.scales,), rng)
     x = rng.integers(*RANGES[problem.x_type], problem.shape, dtype=problem.x_type, endpoint=True)
     if problem.x_type == "int32":
         # Of every magnitude, around the zero point: next to full-range ones, all others are as good as zero.
         around = (x >> rng.integers(0, 24, problem.shape)).astype(np.int64)
         zero = spread(problem, arrays["zero_point"]) if problem.zero_point else 0
         x = np.clip(around + zero, *RANGES["int32"]).astype(np.int32)
-    return (x, *arrays.values()), ()
+    return Sample((x, *arrays.values()))
 
 
 def _few_codes(problem: Conversion) -> tuple[str, ...]:

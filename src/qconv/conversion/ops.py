@@ -1,0 +1,69 @@
+"""The ops `quantize`, `dequantize`, `requantize`, `choose` and `dynamic`: one grammar and the same options for all,
+data and an oracle for each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from qconv.conversion import reference, sample
+from qconv.conversion.presets import SYSTEMS
+from qconv.conversion.problem import FLAGS, Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
+from qconv.conversion.view import Axis, view_of
+from qconv.op import Array, Op, Sample, read_key
+from qconv.option import Option
+
+OPTIONS = (
+    Option("x_type", "Conversions: these, int16, uint16 and int32, or floats.", metavar="TYPE"),
+    Option("out_type", "Conversions: as of --x-type.", metavar="TYPE"),
+    Option("mode", "The system whose arithmetic it is. Default: ort's.", choices=tuple(SYSTEMS)),
+    Option("shape", "Of the array that is converted: INT,INT,...", "extents", required=True),
+    Option("axis", "Whose indices have a scale each: an axis, or token. Default: one scale in all."),
+    Option("block", "So many neighbours along the axis share a scale.", "integer"),
+    Option("set", "Any other field of a conversion's key.", "texts", metavar="NAME[=VALUE]"),
+)
+
+
+def _op(
+    kind: type[Conversion],
+    draw: Callable[[Any, int, dict[str, int]], Sample],
+    compute: Callable[[Any, Sample], tuple[Array, ...]],
+) -> Op:
+    return Op(
+        name=kind.op,
+        problems=(kind,),
+        read=lambda key: kind.read(read_key(key, FLAGS)[1]),
+        ask=lambda given: _asked(kind, given),
+        options=OPTIONS,
+        draw=draw,
+        compute=compute,
+        instead="--set NAME=VALUE sets any field of its key",
+    )
+
+
+def _asked(kind: type[Conversion], given: dict[str, Any]) -> Conversion:
+    shape = given["shape"]
+    view = view_of((shape,) if isinstance(shape, int) else shape, _axis(given.get("axis")), given.get("block", 0))
+    _, told = read_key(":".join((kind.op, *given.get("set", ()))), FLAGS)
+    types = {name: given[name] for name in ("x_type", "out_type") if name in given}
+    spec = view.sizes | types | kind.values(told)
+    return kind.of(given["mode"], **spec) if "mode" in given else kind(**spec)
+
+
+def _axis(text: str | None) -> Axis:
+    if text is None or text == "token":
+        return text
+    for part in text.split(","):
+        if not re.fullmatch(r"-?\d{1,10}", part, re.ASCII):
+            raise ValueError(f"--axis {part!r} is not an integer")
+    return [int(part) for part in text.split(",")]
+
+
+OPS = (
+    _op(Quantize, sample.quantize, reference.elementwise),
+    _op(Dequantize, sample.dequantize, reference.elementwise),
+    _op(Requantize, sample.requantize, reference.elementwise),
+    _op(Choose, sample.choose, reference.choose),
+    _op(Dynamic, sample.choose, reference.dynamic),
+)

@@ -1,0 +1,20 @@
+"""The list of ops: a module that exports one has a row here."""
+
+from __future__ import annotations
+
+from qconv import chain, convolution
+from qconv.conversion import ops as conversion
+from qconv.op import Op, Problem
+
+OPS: tuple[Op, ...] = (
+    convolution.OP,
+    chain.OP,
+    *conversion.OPS,
+)
+
+
+def op_of(problem: Problem) -> Op:
+    for op in OPS:
+        if type(problem) in op.problems:
+            return op
+    raise ValueError(f"{type(problem).__name__} is no problem of an op: give its op a row in qconv.ops")
