@@ -22,14 +22,9 @@ from qconv.conversion.problem import (
     Requantize,
 )
 from qconv.dtypes import INTEGERS
-from qconv.op import read_key
+from qconv.keys import parse
 
 SIZE: dict[str, Any] = {"outer": 2, "channels": 6, "inner": 5}
-
-
-def parse(key: str) -> Conversion:
-    op, given = read_key(key, FLAGS)
-    return CONVERSIONS[op].read(given)
 
 
 def test_the_key_says_sizes_and_types_and_what_differs() -> None:

@@ -235,7 +235,7 @@ SHAPES = (
         'given.get("block", 0)',
         "0",
         "A scale for each block is another problem than one for each channel.",
-        ("tests/test_cli.py",),
+        ("tests/test_cli.py::test_the_conversions",),
     ),
     Mutant(
         "op: the second of two wins",
