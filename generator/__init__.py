@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from qconv.errors import Infeasible
-from qconv.fused import Chain
 from qconv.generator import (
     apart,
     choosing,
@@ -115,7 +114,7 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
 
 def default(problem: Problem, target: Target) -> Plan:
     """What is used where nothing was tuned: the cheapest by the cost model; of the likely, where any of them serves."""
-    plans = [apart_plan(problem, target)] if isinstance(problem, Chain) else []
+    plans = [apart_plan(problem, target)] if problem.parts else []
     for likely in (True, False):
         feasible, rejected = space(problem, target, likely)
         if feasible or plans:
@@ -123,10 +122,11 @@ def default(problem: Problem, target: Target) -> Plan:
     raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
 
 
-def apart_plan(problem: Chain, target: Target, best: Callable[[Problem], Config] | None = None) -> Plan:
+def apart_plan(problem: Problem, target: Target, best: Callable[[Problem], Config] | None = None) -> Plan:
     """The first in a kernel of its own, and the rest: the best that are known, or else the defaults."""
     best = best or (lambda one: default(one, target).config)
-    return plan(problem, apart.Apart(best(problem.first), best(problem.rest)), target)
+    first, rest = problem.parts
+    return plan(problem, apart.Apart(best(first), best(rest)), target)
 
 
 def config_from_json(text: str) -> Config:

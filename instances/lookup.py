@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from qconv import generator
 from qconv.errors import Infeasible
-from qconv.fused import Chain
 from qconv.generator import Plan
 from qconv.instances.choice import Choice
-from qconv.instances.kind import kind_of
 from qconv.op import Problem
 from qconv.target import Target
 from qconv.tune_db.measurement import ranked
@@ -151,9 +149,10 @@ def _planned(problem: Problem, row: Measurement, target: Target) -> Plan | None:
 
 
 def _neighbours(problem: Problem, known: list[Problem]) -> list[tuple[float, Problem]]:
-    kind = kind_of(problem)
-    alike = [(distance(problem, other), other) for other in known if other.op == problem.op and kind_of(other) == kind]
-    farthest = FARTHEST_CHAIN if isinstance(problem, Chain) else FARTHEST
+    kind = problem.shape_class
+    same = (other for other in known if other.op == problem.op and other.shape_class == kind)
+    alike = [(distance(problem, other), other) for other in same]
+    farthest = FARTHEST_CHAIN if problem.parts else FARTHEST
     return sorted((pair for pair in alike if pair[0] <= farthest), key=lambda pair: (pair[0], pair[1].key))
 
 

@@ -12,7 +12,6 @@ from qconv import generator
 from qconv.device import Device
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileTimeout
-from qconv.fused import Chain
 from qconv.generator import Config, Plan
 from qconv.instances.lookup import choose
 from qconv.op import Problem
@@ -81,7 +80,7 @@ def tune(
     with own as child:
         child.start()
         alike = partial(tune, trials=trials, timeout_s=timeout_s, seed=seed, strategy=strategy, shipped=shipped)
-        for part in (problem.first, problem.rest) if isinstance(problem, Chain) else ():
+        for part in problem.parts:
             alike(part, device, database, child=child, watch=watch)
         plans, _ = generator.space(problem, device.target)
         others = _apart(problem, device, layers)
@@ -206,7 +205,7 @@ def _of_families(rows: dict[Config, Measurement]) -> dict[str, Measurement]:
 
 def _apart(problem: Problem, device: Device, layers: Layered) -> list[Plan]:
     """What competes with one kernel for a chain: the winners of the first and of the rest."""
-    if not isinstance(problem, Chain):
+    if not problem.parts:
         return []
     return [generator.apart_plan(problem, device.target, lambda one: choose(one, device, layers).plan.config)]
 

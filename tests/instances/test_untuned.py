@@ -13,7 +13,6 @@ from qconv.conversion import Quantize
 from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d
 from qconv.generator import Config, Plan
-from qconv.instances.kind import kind_of
 from qconv.instances.lookup import ABOUT_AS_FAST, NEIGHBOURS, TRUST, TRUST_OLDER, choose
 from qconv.op import Problem
 from qconv.target import target
@@ -208,16 +207,16 @@ OTHER = [
 
 @pytest.mark.parametrize(("one", "other"), SAME, ids=str)
 def test_these_are_of_one_kind(one: Conv2d, other: Conv2d) -> None:
-    assert kind_of(one) == kind_of(other)
+    assert one.shape_class == other.shape_class
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER, ids=str)
 def test_these_are_of_two_kinds(one: Conv2d, other: Conv2d) -> None:
-    assert kind_of(one) != kind_of(other)
+    assert one.shape_class != other.shape_class
 
 
 def test_chains_are_of_one_kind_where_each_of_them_is() -> None:
     pointwise = Conv2d(4, 28, 28, 64, 128, 1, 1)
     chain = FusedConv2d(PROBLEM, pointwise)
-    assert kind_of(chain) == kind_of(FusedConv2d(NEIGHBOUR, replace(pointwise, n=8)))
-    assert kind_of(chain) != kind_of(FusedConv2d(PROBLEM, replace(pointwise, k=72)))
+    assert chain.shape_class == FusedConv2d(NEIGHBOUR, replace(pointwise, n=8)).shape_class
+    assert chain.shape_class != FusedConv2d(PROBLEM, replace(pointwise, k=72)).shape_class
