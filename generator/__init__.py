@@ -45,17 +45,20 @@ __all__ = [
 
 
 FAMILIES: dict[str, Family] = {
-    "simt": simt.FAMILY,
-    "mma": mma.FAMILY,
-    "depthwise": depthwise.FAMILY,
-    "direct": direct.FAMILY,
-    "stem": stem.FAMILY,
-    "gemv": gemv.FAMILY,
-    "fused": fused.FAMILY,
-    "block": fused.BLOCK_FAMILY,
-    "apart": apart.family(lambda problem, config, target: plan(problem, config, target)),
-    "elementwise": elementwise.FAMILY,
-    "choosing": choosing.FAMILY,
+    family.name: family
+    for family in (
+        simt.FAMILY,
+        mma.FAMILY,
+        depthwise.FAMILY,
+        direct.FAMILY,
+        stem.FAMILY,
+        gemv.FAMILY,
+        fused.FAMILY,
+        fused.BLOCK_FAMILY,
+        apart.family(lambda problem, config, target: plan(problem, config, target)),
+        elementwise.FAMILY,
+        choosing.FAMILY,
+    )
 }
 
 

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from qconv.fused import Chain
+from qconv.generator.convolution import ChainContext, context_of_chain
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Plan
 from qconv.op import Problem
@@ -65,6 +66,10 @@ class ApartPlan(Plan):
     @cached_property
     def aliases(self) -> dict[str, str]:
         return {}
+
+    @property
+    def context(self) -> ChainContext:
+        return context_of_chain(self.problem)
 
     def cost(self) -> float:
         return sum(part.cost() for part in self.parts)

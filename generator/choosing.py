@@ -10,9 +10,9 @@ from qconv.conversion import Choose, Dynamic
 from qconv.conversion.choice import choice_real
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convert import aliases, argument_fields, dimensions, element_bytes
+from qconv.generator.convert import ConversionPlan, argument_fields, dimensions, element_bytes
 from qconv.generator.family import Family
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.target import Target
 
 MOST_BYTES = 256  # of x that a thread has in flight
@@ -39,7 +39,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 @dataclass(frozen=True)
-class ChoosingPlan(Plan):
+class ChoosingPlan(ConversionPlan):
     page: ClassVar[str] = "convert/choose.j2"
 
     problem: Choose
@@ -80,10 +80,6 @@ class ChoosingPlan(Plan):
         sizes = element_bytes(self.problem)
         in_vectors = ("x", "y") if isinstance(self.problem, Dynamic) else ("x",)
         return sizes | {name: min(16, self.config.vector * sizes[name]) for name in in_vectors}
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return aliases(self.problem)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

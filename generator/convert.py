@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.choice import ChoiceStep, choice_real, choice_steps
 from qconv.conversion.steps import Prepared, Real, prepared, steps
 from qconv.dtypes import DATA_TYPES
-from qconv.generator.plan import ROUNDINGS, Constant, Context, Field
+from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Plan
 from qconv.op import Tensor
 from qconv.step import Step
 
@@ -85,6 +86,19 @@ class ChoiceContext(ConversionContext):
 @dataclass(frozen=True, kw_only=True)
 class DynamicContext(ElementContext, ChoiceContext):
     """Both."""
+
+
+@dataclass(frozen=True)
+class ConversionPlan(Plan):
+    problem: Conversion
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        return aliases(self.problem)
+
+    @property
+    def context(self) -> Context:
+        return context(self.problem)
 
 
 def context(problem: Conversion) -> ConversionContext:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from qconv.activation import POLYNOMIALS
 from qconv.dtypes import RANGES
 from qconv.epilogue import packs, packs_from_zero, steps
 from qconv.fused import WORDS, Chain
-from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Launch, ceil_div
+from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Launch, Plan, ceil_div
 from qconv.problem import Conv2d
 from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
 from qconv.step import Argument, Step
@@ -38,6 +38,21 @@ class ConvolutionContext(Context):
     packs_below_zero: bool  # outputs are clamped to the range of unsigned bytes, though theirs begins below zero
     epilogue_arguments: list[Argument]
     polynomials: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ConvolutionPlan(Plan):
+    """The plan of one convolution, by a kernel of its own or as a stage of one."""
+
+    problem: Conv2d
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        return aliases(self.problem)
+
+    @property
+    def context(self) -> ConvolutionContext:
+        return context(self.problem)
 
 
 @dataclass(frozen=True, kw_only=True)

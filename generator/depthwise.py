@@ -11,7 +11,7 @@ from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     SPREAD_THREADS,
-    aliases,
+    ConvolutionPlan,
     argument_fields,
     fold_constants,
     fold_launches,
@@ -21,7 +21,7 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.family import Family
 from qconv.generator.measure import launched, of_activation
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan, Roles, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
 from qconv.op import INT_MAX
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -73,7 +73,7 @@ class DepthwiseRoles(Roles):
 
 
 @dataclass(frozen=True)
-class DepthwisePlan(Plan):
+class DepthwisePlan(ConvolutionPlan):
     page: ClassVar[str] = "conv2d/depthwise.j2"
 
     problem: Conv2d
@@ -114,10 +114,6 @@ class DepthwisePlan(Plan):
         if q.residual != "none":
             alignment["residual"] = min(16, of_thread * DATA_TYPES[q.residual].bytes)
         return alignment
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return aliases(self.problem)
 
     @property
     def roles(self) -> DepthwiseRoles:

@@ -9,9 +9,9 @@ from typing import ClassVar
 from qconv.conversion import Dequantize, Quantize, Requantize
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convert import aliases, argument_fields, dimensions, element_bytes
+from qconv.generator.convert import ConversionPlan, argument_fields, dimensions, element_bytes
 from qconv.generator.family import Family
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.target import Target
 
 MOST_BYTES = 256  # of x that a thread has in flight
@@ -33,7 +33,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 @dataclass(frozen=True)
-class ElementwisePlan(Plan):
+class ElementwisePlan(ConversionPlan):
     page: ClassVar[str] = "convert/elementwise.j2"
 
     problem: Quantize | Dequantize | Requantize
@@ -52,10 +52,6 @@ class ElementwisePlan(Plan):
     def alignment(self) -> dict[str, int]:
         sizes = element_bytes(self.problem)
         return sizes | {name: min(16, self.config.vector * sizes[name]) for name in ("x", "y")}
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return aliases(self.problem)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from qconv.fused import MIDS, WORDS, Chain
-from qconv.generator.convolution import pads_with_zero_point
+from qconv.generator.convolution import ChainContext, context_of_chain, pads_with_zero_point
 from qconv.generator.fused_space import Fused, Geometry, Weights
 from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, ceil_div
 from qconv.generator.share import chunks
@@ -157,6 +157,10 @@ class FusedPlan(Plan):
     @cached_property
     def aliases(self) -> dict[str, str]:
         return {}
+
+    @property
+    def context(self) -> ChainContext:
+        return context_of_chain(self.problem)
 
     @property
     def wants(self) -> tuple[str, ...]:

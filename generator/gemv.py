@@ -10,9 +10,15 @@ from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convolution import aliases, argument_fields, fold_constants, fold_launches, problem_constants
+from qconv.generator.convolution import (
+    ConvolutionPlan,
+    argument_fields,
+    fold_constants,
+    fold_launches,
+    problem_constants,
+)
 from qconv.generator.family import Family
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan, Roles, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -62,7 +68,7 @@ class GemvRoles(Roles):
 
 
 @dataclass(frozen=True)
-class GemvPlan(Plan):
+class GemvPlan(ConvolutionPlan):
     page: ClassVar[str] = "conv2d/gemv.j2"
 
     problem: Conv2d
@@ -93,10 +99,6 @@ class GemvPlan(Plan):
         if q.residual != "none":
             alignment["residual"] = DATA_TYPES[q.residual].bytes
         return alignment
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return aliases(self.problem)
 
     @property
     def roles(self) -> GemvRoles:

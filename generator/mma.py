@@ -13,7 +13,7 @@ from qconv.epilogue import steps as epilogue_steps
 from qconv.generator import mma_amd, mma_nvidia
 from qconv.generator.atom import InstructionFiles
 from qconv.generator.convolution import (
-    aliases,
+    ConvolutionPlan,
     argument_fields,
     fold_constants,
     fold_launches,
@@ -22,7 +22,7 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.family import Family
 from qconv.generator.mma_space import CHOICES, LIKELY, Combine, Mma, Shape, checked, configs, in_cluster, whole_tiles
-from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, at_most, ceil_div
+from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
 from qconv.problem import Conv2d
 from qconv.step import Argument
 from qconv.target import Target
@@ -60,7 +60,7 @@ class MmaRoles(InstructionFiles, Roles):
 
 
 @dataclass(frozen=True)
-class MmaPlan(Plan):
+class MmaPlan(ConvolutionPlan):
     page: ClassVar[str] = "conv2d/mma.j2"
 
     problem: Conv2d
@@ -98,10 +98,6 @@ class MmaPlan(Plan):
         if q.residual != "none":
             alignment["residual"] = self.vector_n * DATA_TYPES[q.residual].bytes
         return alignment
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return aliases(self.problem)
 
     @property
     def overlaps(self) -> bool:

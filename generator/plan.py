@@ -161,6 +161,11 @@ class Plan(ABC):
     def aliases(self) -> dict[str, str]:
         """What the source calls X, W, ... and its type."""
 
+    @property
+    @abstractmethod
+    def context(self) -> Context:
+        """What the page reads of the problem."""
+
     @abstractmethod
     def cost(self) -> float:
         """By the family's cost model: about how long the launches take, in clocks of a multiprocessor."""

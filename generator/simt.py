@@ -8,10 +8,16 @@ from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convolution import aliases, argument_fields, fold_constants, fold_launches, problem_constants
+from qconv.generator.convolution import (
+    ConvolutionPlan,
+    argument_fields,
+    fold_constants,
+    fold_launches,
+    problem_constants,
+)
 from qconv.generator.family import Family
 from qconv.generator.measure import at_once, launched
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -54,7 +60,7 @@ FITTED, LATENCY = 0.46, 1000
 
 
 @dataclass(frozen=True)
-class SimtPlan(Plan):
+class SimtPlan(ConvolutionPlan):
     page: ClassVar[str] = "conv2d/simt.j2"
 
     problem: Conv2d
@@ -94,10 +100,6 @@ class SimtPlan(Plan):
         if q.residual != "none":
             alignment["residual"] = outputs * DATA_TYPES[q.residual].bytes
         return alignment
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return aliases(self.problem)
 
     @property
     def wants(self) -> tuple[str, ...]:

@@ -10,13 +10,8 @@ from functools import lru_cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from qconv.conversion import Conversion
 from qconv.dtypes import DATA_TYPES
-from qconv.fused import Chain
-from qconv.generator import convert, convolution
 from qconv.generator.plan import Context, Plan
-from qconv.op import Problem
-from qconv.problem import Conv2d
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
 SUFFIXES = {"nvidia": ".cu", "amd": ".hip", "cpu": ".cpp"}
@@ -53,8 +48,8 @@ def render(plan: Plan) -> Source:
     """Of a plan in parts, their sources one after the other: to be read and compared, not to be compiled as one."""
     if plan.parts:
         return _source("\n".join(render(part).text for part in plan.parts), plan)
-    of_stages = [(stage, _context_of(stage.problem)) for stage in plan.stages.values()]
-    own = _context_of(plan.problem)
+    of_stages = [(stage, stage.context) for stage in plan.stages.values()]
+    own = plan.context
     wants = own.wants.union(plan.wants, *(context.wants for _, context in of_stages))
     texts = [_page(stage, replace(context, wants=wants)) for stage, context in of_stages]
     return _source(_page(plan, replace(own, wants=wants), texts), plan)
@@ -83,16 +78,6 @@ def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
             **vars(context),
         )
     )
-
-
-def _context_of(problem: Problem) -> Context:
-    """What the page reads of the problem."""
-    if isinstance(problem, Conversion):
-        return convert.context(problem)
-    if isinstance(problem, Chain):
-        return convolution.context_of_chain(problem)
-    assert isinstance(problem, Conv2d)
-    return convolution.context(problem)
 
 
 def _wrapped(key: str) -> list[str]:

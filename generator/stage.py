@@ -16,7 +16,7 @@ from qconv.fused import MIDS, FusedBlock
 from qconv.generator.convolution import (
     FOLD_THREADS,
     SPREAD_THREADS,
-    aliases,
+    ConvolutionPlan,
     argument_fields,
     fold_constants,
     input_span,
@@ -24,7 +24,7 @@ from qconv.generator.convolution import (
     pads_with_zero_point,
     problem_constants,
 )
-from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, at_most, ceil_div
+from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
 from qconv.generator.share import Share, fetches, plane, row_places
 from qconv.generator.stage_cost import Work
 from qconv.problem import Conv2d
@@ -81,7 +81,7 @@ class StageRoles(Roles):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StagePlan(Plan):
+class StagePlan(ConvolutionPlan):
     page: ClassVar[str] = "fused/stage.j2"
     kind: ClassVar[str]
     workspace: ClassVar[str] = "fragments"  # what the source calls the weights as the lanes read them
@@ -203,10 +203,6 @@ class StagePlan(Plan):
             if q.residual != "none":
                 alignment["residual"] = min(16, self.vector_k * DATA_TYPES[q.residual].bytes)
         return alignment
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return aliases(self.problem)
 
     @property
     def wants(self) -> tuple[str, ...]:

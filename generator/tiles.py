@@ -12,14 +12,14 @@ from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     SPREAD_THREADS,
-    aliases,
+    ConvolutionPlan,
     argument_fields,
     fold_constants,
     fold_launches,
     problem_constants,
     spread_launch,
 )
-from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, at_most, ceil_div
+from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
 from qconv.instruction import MatrixInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -150,7 +150,7 @@ class TiledRoles(Roles):
 
 
 @dataclass(frozen=True)
-class TiledPlan(Plan):
+class TiledPlan(ConvolutionPlan):
     """A plan of either family; each adds where its tile's input comes from."""
 
     problem: Conv2d
@@ -188,10 +188,6 @@ class TiledPlan(Plan):
         says = "the filters as a warp's lanes hold them"
         fragments = Field("fragments", "int*", "workspace", says, None, self.fragment_words)
         return argument_fields(self.problem, (fragments,))
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return aliases(self.problem)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

@@ -38,7 +38,7 @@ DUPLICATE_SHARE = 0.5
 DUPLICATE_RUNS = 200
 
 LIMITS = {
-    "functions over 60 lines": 4,
+    "functions over 60 lines": 3,
     "files over 400 lines": 0,
     "dict[str, Any] in generator/": 2,
     "roles[...] in generator/": 0,

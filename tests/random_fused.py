@@ -14,7 +14,8 @@ from wanted import Wanted
 
 from qconv.errors import Infeasible
 from qconv.fused import Chain, chain_of
-from qconv.generator import FAMILIES, Config, Family, Plan
+from qconv.generator import FAMILIES, Config, Plan
+from qconv.generator.family import Family
 from qconv.generator.fused_space import Block, Fused
 from qconv.generator.share import atom_of, is_depthwise
 from qconv.problem import Conv2d

@@ -18,18 +18,7 @@ ROWS = {
     ),
     "generator/__init__.py": (
         ("    add,\n", "    apart,\n"),
-        (
-            '    "add": Family(("add",), add.AddConfig, add.CHOICES, add.plan, add.cost, predicts_time=False),\n',
-            '    "apart": Family(\n',
-        ),
-    ),
-    # Until a plan says itself what its page reads.
-    "generator/source.py": (
-        ("from qconv.generator import add\n", "from qconv.generator import convert, convolution\n"),
-        (
-            "    if isinstance(problem, add.Add):\n        return add.context(problem)\n",
-            "    assert isinstance(problem, Conv2d)\n",
-        ),
+        ("        add.FAMILY,\n", "        simt.FAMILY,\n"),
     ),
 }
 

@@ -35,7 +35,7 @@ def known(problem: Problem, device: Device, database: str | None) -> tuple[Plan,
             continue
     if not feasible:
         raise Unavailable(f"no simt config is feasible on {target.name}")
-    return min(feasible, key=family.cost), "default"
+    return min(feasible, key=generator.cost), "default"
 
 
 def prepare(case: Case) -> Peer:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import ClassVar
 
 from qconv.add import Add
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan, ceil_div, check_choices
+from qconv.generator.family import Family
+from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan, ceil_div, check_choices
 from qconv.target import Target
 
 CHOICES: dict[str, tuple[int, ...]] = {"threads": (64, 128, 256)}
@@ -18,31 +20,52 @@ class AddConfig(Config):
     threads: int
 
 
-def plan(problem: Add, config: AddConfig, target: Target) -> Plan:
-    check_choices(config, CHOICES)
-    return Plan(
-        problem=problem,
-        config=config,
-        target=target,
-        page="add.j2",
-        constants={
-            "The problem.": (Constant("COUNT", problem.count),),
-            "The config.": (Constant("THREADS", config.threads),),
-        },
-        launches=(Launch("add", (ceil_div(problem.count, config.threads), 1, 1), config.threads, 0),),
-        fields=(
+@dataclass(frozen=True)
+class AddPlan(Plan):
+    page: ClassVar[str] = "add.j2"
+
+    problem: Add
+    config: AddConfig
+    blocks: int
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        return (Launch("add", (self.blocks, 1, 1), self.config.threads, 0),)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return (
             Field("a", "const X*", "a", "one array"),
             Field("b", "const X*", "b", "the other"),
             Field("y", "X*", "y", "their sum"),
-        ),
-        alignment={"a": 1, "b": 1, "y": 1},
-        aliases={"X": "int8"},
-    )
+        )
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return {"a": 1, "b": 1, "y": 1}
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        return {"X": "int8"}
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": (Constant("COUNT", self.problem.count),),
+            "The config.": (Constant("THREADS", self.config.threads),),
+        }
+
+    @property
+    def context(self) -> Context:
+        return Context(says=["  y = clamp(a + b, -128, 127)"], wants=frozenset())
+
+    def cost(self) -> float:
+        return 1.0 / self.config.threads
 
 
-def context(problem: Add) -> dict[str, Any]:
-    return {"problem": problem, "says": ["  y = clamp(a + b, -128, 127)"], "wants": set()}
+def plan(problem: Add, config: AddConfig, target: Target) -> AddPlan:
+    check_choices(config, CHOICES)
+    return AddPlan(problem, config, target, ceil_div(problem.count, config.threads))
 
 
-def cost(plan: Plan) -> float:
-    return 1.0 / plan.main.threads
+FAMILY = Family(("add",), AddConfig, CHOICES, plan, predicts_time=False)

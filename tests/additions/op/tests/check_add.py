@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from qconv import generator, parse, reference, sample
 from qconv.add import Add
 from qconv.cli import commands
-from qconv.instances.lookup import lookup
+from qconv.instances.serving import lookup
 from qconv.target import TARGETS
 from qconv.tuner.verify import mismatch
 
