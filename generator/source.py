@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from functools import lru_cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from qconv.dtypes import DATA_TYPES
+from qconv.generator.digest import source_digest
 from qconv.generator.plan import Context, Plan
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
@@ -56,7 +56,8 @@ def render(plan: Plan) -> Source:
 
 
 def _source(text: str, plan: Plan) -> Source:
-    return Source(text, hashlib.sha256(text.encode()).hexdigest()[:32], SUFFIXES[plan.target.vendor])
+    launches = [launch for kernel in plan.kernels for launch in kernel.launches]
+    return Source(text, source_digest(text, launches), SUFFIXES[plan.target.vendor])
 
 
 def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:

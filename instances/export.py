@@ -16,6 +16,7 @@ from qconv.device.compile import command_for
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator import Plan, Source
+from qconv.generator.digest import text_digest
 from qconv.generator.plan import Field
 from qconv.target import target
 
@@ -44,7 +45,8 @@ class Exported:
 
     @property
     def suffix(self) -> str:
-        return self.source.digest[:8]
+        """Of the text: problems that differ in their comments alone have a file, and a struct in the header, each."""
+        return text_digest(self.source.text)[:8]
 
     def symbol(self, kernel: str) -> str:
         return f"{kernel}_{self.suffix}"
@@ -77,10 +79,12 @@ def export(rows: Iterable[Measurement], folder: Path) -> list[Exported]:
                 f"the winner of {row.problem} is not feasible any more ({refused}): tune it again"
             ) from None
         # What is faster apart is a file each, unless it is there as the winner of its own problem.
+        is_of_today = generator.render(plan).digest == row.digest
         for part in plan.kernels:
             source = generator.render(part)
-            one = replace(row, problem=part.problem, config=part.config, digest=source.digest) if plan.parts else row
-            kernels.setdefault((row.device, source.digest), Exported(one, part, source))
+            digest = source.digest if is_of_today else row.digest
+            one = replace(row, problem=part.problem, config=part.config, digest=digest) if plan.parts else row
+            kernels.setdefault((row.device, text_digest(source.text)), Exported(one, part, source))
     if not kernels:
         raise ValueError("the database has no winner to export: run qconv-tune tune first")
     found = list(kernels.values())

@@ -20,6 +20,7 @@ from qconv.device.cache import Binary
 from qconv.device.cpu import runtime_cache
 from qconv.errors import CacheError, CompileError, KernelMissing
 from qconv.generator import Plan, Source
+from qconv.generator.digest import text_digest
 from qconv.target import TARGETS
 from qconv.tune_db.database import Database
 
@@ -58,11 +59,11 @@ def test_a_hit_needs_no_compiler(root: Path, plan: Plan, monkeypatch: pytest.Mon
         build(generator.default(Conv2d(1, 3, 3, 4, 5, 1, 1), TARGETS["cpu"]))
 
 
-def test_an_entry_is_found_by_the_digest_and_holds_the_source(root: Path, plan: Plan) -> None:
+def test_an_entry_is_found_by_the_text_and_holds_it(root: Path, plan: Plan) -> None:
     source = generator.render(plan)
     built = build(plan)
     folder = built.path.parent
-    assert folder.parent == root / "kernels" / HERE / source.digest
+    assert folder.parent == root / "kernels" / HERE / text_digest(source.text)
     assert (folder / "kernel.cpp").read_text() == source.text
     assert built.path.read_bytes() == built.data
     assert json.loads((folder / "build.json").read_text())["toolchain"] == built.toolchain
@@ -113,7 +114,7 @@ def test_a_damaged_entry_is_built_again(
 
 
 def test_what_a_killed_build_leaves_is_not_found(root: Path, plan: Plan) -> None:
-    folder = root / "kernels" / HERE / generator.render(plan).digest / ".building-killed"
+    folder = root / "kernels" / HERE / text_digest(generator.render(plan).text) / ".building-killed"
     folder.mkdir(parents=True)
     (folder / "build.json").write_text("{}")
     assert build(plan).path.parent.parent == folder.parent
@@ -263,7 +264,7 @@ def test_the_same_toolchain_with_other_flags_is_another_entry(root: Path, plan: 
     source = generator.render(plan)
     for flag in ("-O1", "-O2"):
         cache.publish(source, "cpu", (flag,), ".so", flag.encode(), "g++ 1", 1.0, {})
-    assert len(list((root / "kernels" / HERE / source.digest).iterdir())) == 2
+    assert len(list((root / "kernels" / HERE / text_digest(source.text)).iterdir())) == 2
 
 
 def test_the_second_to_publish_gets_what_the_first_published(root: Path, plan: Plan) -> None:

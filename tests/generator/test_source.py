@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
@@ -15,6 +14,7 @@ from random_problems import problems
 
 from qconv import Conv2d, generator
 from qconv.generator import Plan, Source
+from qconv.generator.digest import source_digest
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
 
@@ -35,9 +35,10 @@ def rendered(request: pytest.FixtureRequest) -> list[tuple[Plan, Source]]:
     return [(plan, generator.render(plan)) for plan in drawn(request.param)]
 
 
-def test_the_digest_is_of_the_text(rendered: list[tuple[Plan, Source]]) -> None:
+def test_the_digest_is_of_the_code(rendered: list[tuple[Plan, Source]]) -> None:
     for plan, source in rendered:
-        assert source.digest == hashlib.sha256(source.text.encode()).hexdigest()[: len(source.digest)]
+        launches = [launch for kernel in plan.kernels for launch in kernel.launches]
+        assert source.digest == source_digest(source.text, launches)
         assert len(source.digest) >= 32
         assert source.suffix == {"nvidia": ".cu", "amd": ".hip", "cpu": ".cpp"}[plan.target.vendor]
         assert generator.render(plan) == source

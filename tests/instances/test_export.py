@@ -173,6 +173,25 @@ def test_an_older_template_is_said(tmp_path: Path) -> None:
     assert kernels[0].source.digest != old.digest
 
 
+def test_an_older_template_of_a_pair_apart_is_said_of_each(tmp_path: Path) -> None:
+    pair = FusedConv2d(Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8), Conv2d(1, 6, 6, 8, 16, 1, 1))
+    row = row_of(generator.apart_plan(pair, target("cpu")))
+    for given in (row, replace(row, digest="0" * 32)):
+        export([given], tmp_path)
+        manifest = json.loads((tmp_path / "manifest.json").read_text())
+        assert [kernel["measured_on_this_source"] for kernel in manifest["kernels"]] == [given is row] * 2
+
+
+def test_two_of_one_code_have_a_file_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources that differ in their comments alone have one digest."""
+    rows = [winner(problem, "sm_80") for problem in PROBLEMS[:2]]
+    render = generator.render
+    monkeypatch.setattr(generator, "render", lambda plan: replace(render(plan), digest="d" * 32))
+    kernels = export(rows, tmp_path)
+    assert len({kernel.file for kernel in kernels}) == 2
+    assert all((tmp_path / kernel.file).read_text() == kernel.text for kernel in kernels)
+
+
 def test_nothing_to_export_is_an_error_and_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no winner to export"):
         export([], tmp_path / "out")

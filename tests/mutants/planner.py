@@ -259,14 +259,6 @@ MUTANTS = (
         ("tests/test_layouts.py", *simt_random(0, 5)),
     ),
     Mutant(
-        "source: a digest of the config",
-        HERE + "source.py",
-        "hashlib.sha256(text.encode())",
-        "hashlib.sha256(str(plan.config).encode())",
-        "Sources that differ have digests that differ.",
-        (SOURCE + "::test_the_digest_is_of_the_text", "tests/test_cache.py"),
-    ),
-    Mutant(
         "stage: folded where the weights have a zero point",
         HERE + "stage.py",
         "if not self.problem.quantization.x_zero_point:",

@@ -99,8 +99,8 @@ MUTANTS = (
     Mutant(
         "export: one of the devices of a target",
         HERE + "export.py",
-        "kernels.setdefault((row.device, source.digest), Exported",
-        "kernels.setdefault((row.target, source.digest), Exported",
+        "kernels.setdefault((row.device, text_digest(source.text)), Exported",
+        "kernels.setdefault((row.target, text_digest(source.text)), Exported",
         "Every device has its winners in the manifest.",
         (EXPORT, MEMORY),
     ),

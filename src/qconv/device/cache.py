@@ -1,8 +1,9 @@
 """The content-addressed cache of compiled kernels.
 
-    <root>/kernels/<target>/<source digest>/<toolchain and flags>/{kernel.cu, kernel.cubin, build.json}
+    <root>/kernels/<target>/<digest of the text>/<toolchain and flags>/{kernel.cu, kernel.cubin, build.json}
 
-For the CPU device, whose binaries are of one kind of host, <target> names that as well.
+For the CPU device, whose binaries are of one kind of host, <target> names that as well. The text is the key, comments
+and all, and not the source's digest: an entry holds it for a reader, and a CPU kernel that fails names a line of it.
 
 A build is written to a temporary folder and published by one rename: there are no locks, and the loser of a race uses
 what the winner published. Finding a binary needs no compiler.
@@ -24,6 +25,7 @@ from qconv.device import folders
 from qconv.device.binary import Resources
 from qconv.device.folders import cache_root
 from qconv.generator import Source
+from qconv.generator.digest import text_digest
 from qconv.target import TARGETS
 
 log = logging.getLogger("qconv")
@@ -43,7 +45,7 @@ class Binary:
 def _parts(source: Source, target: str) -> tuple[str, ...]:
     """The folder of a source's builds, below the root."""
     place = f"{target}-{folders.machine()}" if TARGETS[target].vendor == "cpu" else target
-    return "kernels", place, source.digest
+    return "kernels", place, text_digest(source.text)
 
 
 def _slug(toolchain: str, flags: tuple[str, ...]) -> str:
