@@ -21,11 +21,13 @@ def nvdisasm() -> Path:
     return Path(str(found.locate()))
 
 
-def disassembled(cubin: bytes) -> str:
+def disassembled(cubin: bytes, *options: str) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin + bytes(1))  # NVRTC's ends a byte early for nvdisasm
         file.flush()
-        return subprocess.run([nvdisasm(), "-c", file.name], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [nvdisasm(), "-c", *options, file.name], capture_output=True, text=True, check=True
+        ).stdout
 
 
 def unset_addresses(cubin: bytes) -> list[str]:

@@ -29,8 +29,8 @@ SAME = {
     "a comment before a directive": ("#define A 1\nint a;", "/* one */ #define A 1\nint a;"),
     "a directive in a comment": ("int a;", "/*\n#define a b\n*/ int a;"),
     "the layout of a macro's body": ("#define A(b) \\\n    b + 1\nint a;", "#define A(b) \\\n  b  + 1\nint a;"),
-    "a comment behind digits in groups": ("int a = 1'000'000; int b;", "int a = 1'000'000; // it's\n int b;"),
-    "a comment behind a character of a prefix": ("auto a = u8'a', b = L'/';", "auto a = u8'a', /* ' */ b = L'/';"),
+    "a comment behind digits in groups": ("int a = 1'000; int b;", "int a = 1'000; int b; // it's"),
+    "a comment behind a character of a prefix": ("auto a = u8'\"', b = 1;", "auto a = u8'\"', /* \" */ b = 1;"),
 }
 # Two programs that look alike.
 OTHERS = {
@@ -48,7 +48,7 @@ OTHERS = {
     "digits in groups": ("int a = 1'0; // '\nint b;", "int a = 1'1; // '\nint b;"),
     "words that meet": ("int a;", "inta;"),
     "operators that meet": ("a + +b;", "a ++b;"),
-    "a directive's end": ("#define A b\nc;", "#define A b c\n;"),
+    "a directive's end": ("int d;\n#define A b\nc;", "int d;\n#define A b c\n;"),
     "what a directive is": ("#define A\nB", "\n#define A B\n"),
     "arguments of a macro": ("#define A(b) c\n", "#define A (b) c\n"),
     "a line that goes on": ("#define A b \\\n c\nd;", "#define A b\n c\nd;"),

@@ -188,7 +188,7 @@ def test_two_of_one_code_have_a_file_each(tmp_path: Path, monkeypatch: pytest.Mo
     render = generator.render
     monkeypatch.setattr(generator, "render", lambda plan: replace(render(plan), digest="d" * 32))
     kernels = export(rows, tmp_path)
-    assert len({kernel.file for kernel in kernels}) == 2
+    assert len({kernel.suffix for kernel in kernels}) == 2
     assert all((tmp_path / kernel.file).read_text() == kernel.text for kernel in kernels)
 
 

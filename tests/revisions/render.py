@@ -1,0 +1,53 @@
+"""Renders cases by the `qconv` of the revision in a folder: python render.py <folder>. A JSON list of cases comes in,
+and one of answers goes out.
+
+It imports of `qconv` only what revisions have had for long: parse, plan, render.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from alone import check, forget_installed
+
+forget_installed()
+
+from qconv import generator  # noqa: E402
+from qconv.errors import Infeasible  # noqa: E402
+from qconv.target import TARGETS  # noqa: E402
+
+try:
+    from qconv.keys import parse
+except ImportError:  # keys were read there before they had a module
+    from qconv.problem import parse  # type: ignore[attr-defined, no-redef]
+
+
+def answer(case: dict[str, Any]) -> dict[str, Any]:
+    """The case's kernels with their launches, and the digest that the revision gives the whole."""
+    try:
+        config = generator.config_from_json(json.dumps(case["config"]))
+        plan = generator.plan(parse(case["problem"]), config, TARGETS[case["target"]])
+    except (ValueError, KeyError, Infeasible) as error:
+        return {"refused": f"{type(error).__name__}: {error}"}
+    kernels = []
+    for part in getattr(plan, "kernels", (plan,)):
+        source = generator.render(part)
+        # The shape of a launch is as much of a kernel's time as its code.
+        launches = [
+            {"kernel": one.kernel, "shape": [*one.grid, one.threads, one.smem_bytes, getattr(one, "cluster", 1)]}
+            for one in part.launches
+        ]
+        kernels.append({"text": source.text, "suffix": source.suffix, "launches": launches})
+    return {"digest": generator.render(plan).digest, "kernels": kernels}
+
+
+def main() -> None:
+    answers = [answer(case) for case in json.load(sys.stdin)]
+    check(sys.argv[1])
+    json.dump(answers, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
