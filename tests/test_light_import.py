@@ -33,7 +33,7 @@ def test_problems_plans_and_sources() -> None:
         "    print(generator.render(generator.default(problem, target)).digest)\n"
     )
     printed, loaded = loaded_by(program)
-    assert len(set(printed.split())) > 10
+    assert len(printed.split()) > 10
     assert loaded == []
 
 

@@ -1,7 +1,8 @@
 """What a compiler makes of a source, as lines that two sources of the same machine code share.
 
 A line is an instruction with its registers and, of a GPU, its encoding, in which ptxas also says what to wait for.
-First stands what a GPU's kernels need: registers, spills, shared memory, threads. What a rename may change is left out:
+Beside them stands what a GPU's kernels need: registers, spills, shared memory, threads, clusters.
+What a rename may change is left out:
 
 - names of kernels and of the source's own functions: they are numbered, kernels as they are launched;
 - labels and addresses of instructions; a GPU's branch has its distance in its encoding;
@@ -35,7 +36,7 @@ ENCODING = re.compile(r"^\s+/\* (0x[0-9a-f]+) \*/$")
 SECTION = re.compile(r"^\.text\.(\S+):")
 BANK = re.compile(r"\bc\[0x([1-9a-f][0-9a-f]*)\]")
 LABEL = re.compile(r"`?\(?\.L_x_\d+\)?")
-MANGLED = re.compile(r"\$?\b_Z\w+")
+EIFMT_SVAL, EIATTR_EXTERNS = 4, 0x0F  # in .nv.info: with as many bytes as it says; symbols by their numbers
 AMD_KERNEL = re.compile(r"^[0-9a-f]{16} <(\S+)>:")
 AMD = re.compile(r"^\t(.*?)\s*// [0-9A-F]{12}: ([0-9A-F ]+?)(?: <.*)?$")
 DESCRIPTOR, ENTRY = 64, slice(16, 24)  # of a kernel in .rodata; where its code begins
@@ -79,7 +80,21 @@ def _of_cubin(cubin: bytes, kernels: Sequence[str]) -> list[str]:
     banks = sorted({bank for line in listed for bank in BANK.findall(line)})
     data = _sections(cubin)
     read = [f".nv.constant{int(bank, 16)}" for bank in banks] + [".nv.global.init"] * bool(banks)
-    return [*_numbered(listed, kernels), *(f"{name}: {data.get(name, b'').hex()}" for name in read)]
+    said = [f"{at}: {_attributes(data.get(f'.nv.info.{kernel}', b''))}" for at, kernel in enumerate(kernels)]
+    return [*_numbered(listed, kernels), *said, *(f"{name}: {data.get(name, b'').hex()}" for name in read)]
+
+
+def _attributes(info: bytes) -> dict[str, str]:
+    """What a kernel asks of its launch, the size of clusters among it. Those of symbols count what stands before them,
+    used or not."""
+    said, at = {}, 0
+    while at < len(info):
+        form, attribute, size = struct.unpack_from("<BBH", info, at)
+        long = size if form == EIFMT_SVAL else 0
+        if attribute != EIATTR_EXTERNS:
+            said[f"attribute {attribute:#x} at {at}"] = f"{size} {info[at + 4 : at + 4 + long].hex()}"
+        at += 4 + long
+    return said
 
 
 def _of_code_object(code_object: bytes, kernels: Sequence[str]) -> list[str]:

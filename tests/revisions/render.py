@@ -24,6 +24,11 @@ except ImportError:  # keys were read there before they had a module
     from qconv.problem import parse  # type: ignore[attr-defined, no-redef]
 
 
+def kernels_of(plan: Any) -> list[Any]:
+    """Plans with a source of their own: `Plan.kernels`, which older plans in parts do not have."""
+    return [kernel for part in getattr(plan, "parts", ()) for kernel in kernels_of(part)] or [plan]
+
+
 def answer(case: dict[str, Any]) -> dict[str, Any]:
     """The case's kernels with their launches, and the digest that the revision gives the whole."""
     try:
@@ -32,13 +37,10 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
     except (ValueError, KeyError, Infeasible) as error:
         return {"refused": f"{type(error).__name__}: {error}"}
     kernels = []
-    for part in getattr(plan, "kernels", (plan,)):
+    for part in kernels_of(plan):
         source = generator.render(part)
-        # The shape of a launch is as much of a kernel's time as its code.
-        launches = [
-            {"kernel": one.kernel, "shape": [*one.grid, one.threads, one.smem_bytes, getattr(one, "cluster", 1)]}
-            for one in part.launches
-        ]
+        # As much of a kernel's time as its code; the size of clusters is in that.
+        launches = [{"kernel": one.kernel, "shape": [*one.grid, one.threads, one.smem_bytes]} for one in part.launches]
         kernels.append({"text": source.text, "suffix": source.suffix, "launches": launches})
     return {"digest": generator.render(plan).digest, "kernels": kernels}
 
