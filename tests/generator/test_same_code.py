@@ -63,6 +63,8 @@ def test_words_change_nothing_and_arithmetic_does(kernel: tuple[str, dict[str, A
     called = answer["kernels"][0]["launches"][0]["kernel"]
     other_names = changed(changed(answer, called, f"{called}_in_other_words"), function, "a_to_the_nearest")
     assert compare(case, answer, other_names) == Verdict(case, CODE)
+    unused = changed(answer, "\n\nnamespace tile {", "\nconstexpr int UNUSED[] = {1, 2};\n\nnamespace tile {")
+    assert compare(case, answer, unused) == Verdict(case, CODE)
     planted = compare(case, answer, changed(answer, old, new))
     assert planted.kind == DIFFERENT
     assert "  ->  " in planted.says

@@ -36,7 +36,9 @@ ENCODING = re.compile(r"^\s+/\* (0x[0-9a-f]+) \*/$")
 SECTION = re.compile(r"^\.text\.(\S+):")
 BANK = re.compile(r"\bc\[0x([1-9a-f][0-9a-f]*)\]")
 LABEL = re.compile(r"`?\(?\.L_x_\d+\)?")
-EIFMT_SVAL, EIATTR_EXTERNS = 4, 0x0F  # in .nv.info: with as many bytes as it says; symbols by their numbers
+EIFMT_SVAL = 4  # in .nv.info: with as many bytes as it says
+# Symbols by their numbers, which count what stands before them, used or not: so many words are left out.
+SYMBOLS = {0x0A: 1, 0x0F: 0x4000}  # EIATTR_PARAM_CBANK, EIATTR_EXTERNS
 AMD_KERNEL = re.compile(r"^[0-9a-f]{16} <(\S+)>:")
 AMD = re.compile(r"^\t(.*?)\s*// [0-9A-F]{12}: ([0-9A-F ]+?)(?: <.*)?$")
 DESCRIPTOR, ENTRY = 64, slice(16, 24)  # of a kernel in .rodata; where its code begins
@@ -85,14 +87,13 @@ def _of_cubin(cubin: bytes, kernels: Sequence[str]) -> list[str]:
 
 
 def _attributes(info: bytes) -> dict[str, str]:
-    """What a kernel asks of its launch, the size of clusters among it. Those of symbols count what stands before them,
-    used or not."""
+    """What a kernel asks of its launch, the size of clusters among it."""
     said, at = {}, 0
     while at < len(info):
         form, attribute, size = struct.unpack_from("<BBH", info, at)
         long = size if form == EIFMT_SVAL else 0
-        if attribute != EIATTR_EXTERNS:
-            said[f"attribute {attribute:#x} at {at}"] = f"{size} {info[at + 4 : at + 4 + long].hex()}"
+        value = info[at + 4 : at + 4 + long][4 * SYMBOLS.get(attribute, 0) :]
+        said[f"attribute {attribute:#x} at {at}"] = f"{size} {value.hex()}"
         at += 4 + long
     return said
 

@@ -49,7 +49,8 @@ class Revision:
     def _run(self, script: str, text: str, *arguments: str) -> list[Any]:
         """By its own script, which knows its own names; by that of today where it is older than these."""
         own = self.root / "tests/revisions" / script
-        command = [sys.executable, own if own.is_file() else ROOT / "tests/revisions" / script, self.root, *arguments]
+        path = own if own.is_file() else ROOT / "tests/revisions" / script
+        command = [sys.executable, str(path), str(self.root), *arguments]
         environment = os.environ | {"PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(command, cwd=self.root, env=environment, input=text, stdout=subprocess.PIPE, text=True)
         if done.returncode:
