@@ -34,6 +34,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.epilogue",
         "qconv.instruction",
         "qconv.instruction_tables",
+        "qconv.generation",
         "qconv.target",
         "qconv.reference",
         "qconv.calibration",

@@ -302,6 +302,14 @@ SHAPES = (
         (TARGET,),
     ),
     Mutant(
+        "generation: emulated without its features",
+        HERE + "generation.py",
+        'return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dot4="plain")',
+        'return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dot4="plain", features=frozenset())',
+        "The CPU device runs what a generation can do.",
+        ("tests/test_generation.py", TARGET),
+    ),
+    Mutant(
         "errors: every limit is missed by as much",
         HERE + "errors.py",
         "        self.excess = excess\n",
