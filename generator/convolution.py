@@ -8,13 +8,13 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from qconv.activation import POLYNOMIALS
+from qconv.activation import BY_NAME, POLYNOMIALS
 from qconv.dtypes import RANGES
 from qconv.epilogue import packs, packs_from_zero, steps
 from qconv.fused import WORDS, Chain
 from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Launch, Plan, ceil_div
 from qconv.problem import Conv2d
-from qconv.quantization import ACTIVATION_PARAMETERS, Quantization
+from qconv.quantization import Quantization
 from qconv.step import Argument, Step
 
 FOLD_THREADS = 128
@@ -211,7 +211,7 @@ def _what_it_computes(problem: Conv2d) -> list[str]:
         lines += [f"  v   = {value}", f"  r   = {_residual(q)}"]
         value = "r"
     if q.activation != "none":
-        given = "".join(f", {name}" for name in ACTIVATION_PARAMETERS.get(q.activation, ()))
+        given = "".join(f", {name}" for name in BY_NAME[q.activation].parameters)
         value = f"{q.activation}({value}{given})"
     if not q.requantizes:
         return [*lines, f"  y   = {value}, as {q.out_type}"]

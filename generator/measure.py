@@ -3,11 +3,10 @@ numbers are fitted to what an H200 took (bench/results)."""
 
 from __future__ import annotations
 
+from qconv.activation import BY_NAME
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# Instructions of an output, read from binaries of sm_90a; what is not here is one or none.
-OF_ACTIVATION = {"hardswish": 13, "sigmoid": 20, "silu": 24, "tanh": 44, "gelu": 57, "leaky_relu": 8}
 # Of an H200 under such load.
 CLOCK_MHZ = 1755
 # Clocks of a launch, and bytes of device memory that come in one.
@@ -15,7 +14,8 @@ LAUNCH, MEMORY = 2900, 15
 
 
 def of_activation(problem: Conv2d) -> int:
-    return OF_ACTIVATION.get(problem.quantization.activation, 0)
+    """Instructions of an output."""
+    return BY_NAME[problem.quantization.activation].instructions
 
 
 def at_once(a: float, b: float, power: int) -> float:

@@ -1,4 +1,4 @@
-"""The activations: each C++ line beside its NumPy line, bit for bit the same.
+"""The activations, with all that differs between them: each C++ line beside its NumPy line, bit for bit the same.
 
 They use only operations that IEEE 754 rounds correctly, in a fixed order, so that every compiler and NumPy agree; what
 a line calls in `tile::` stands in templates/prelude/activation.j2 under the name of the function here.
@@ -7,12 +7,12 @@ a line calls in `tile::` stands in templates/prelude/activation.j2 under the nam
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from qconv.quantization import Parameters, Quantization
-from qconv.step import Argument, Array, Step, fused
+from qconv.fma import Array, fma
 
 # e**87 and its inverse are neither infinite nor denormal.
 MOST_EXPONENT = np.float32(87)
@@ -57,16 +57,16 @@ def horner(x: Array, name: str) -> Array:
     *rest, last = (np.float32(term) for term in POLYNOMIALS[name])
     total: Array = np.full_like(x, last)
     for term in reversed(rest):
-        total = fused(x, total, term)
+        total = fma(x, total, term)
     return total
 
 
 def exponential(x: Array) -> Array:
     x = np.minimum(np.maximum(x, -MOST_EXPONENT), MOST_EXPONENT)
-    shifted = fused(x, LOG2_E, ONES_LAST)
+    shifted = fma(x, LOG2_E, ONES_LAST)
     whole = shifted - ONES_LAST
-    r = fused(whole, MINUS_LN2_LOW, fused(whole, MINUS_LN2_HIGH, x))
-    e_to_r = fused(r * r, horner(r, "exponential"), r) + np.float32(1)
+    r = fma(whole, MINUS_LN2_LOW, fma(whole, MINUS_LN2_HIGH, x))
+    e_to_r = fma(r * r, horner(r, "exponential"), r) + np.float32(1)
     result: Array = np.ldexp(e_to_r, whole.astype(np.int32))
     return result
 
@@ -86,7 +86,7 @@ def tanh(x: Array) -> Array:
     is_small = magnitude < np.float32(0.625)
     small = np.where(is_small, x, np.float32(0))
     square = small * small
-    near = fused(small * square, horner(square, "tanh"), small)
+    near = fma(small * square, horner(square, "tanh"), small)
     far = np.float32(1) - np.float32(2) / (exponential(np.float32(2) * magnitude) + np.float32(1))
     result: Array = np.where(is_small, near, np.copysign(far, x))
     return result
@@ -101,7 +101,7 @@ def hardswish(x: Array) -> Array:
 def gelu(x: Array) -> Array:
     """x * P(X < x) for X of the normal distribution, as max(x, 0) - |x| * P(X > |x|): no cancellation in the tail."""
     a = np.minimum(np.abs(x), np.float32(16))
-    t = np.float32(1) / fused(np.float32(0.35), a, np.float32(1))
+    t = np.float32(1) / fma(np.float32(0.35), a, np.float32(1))
     tail = flush(a * t * horner(t, "gelu") * exponential(a * a * np.float32(-0.5)))
     return flush(np.where(x > 0, x, np.float32(0)) - tail)
 
@@ -112,58 +112,116 @@ def leaky_relu(x: Array, slope: Any) -> Array:
     return flush(np.where(x < 0, np.maximum(x, np.finfo(x.dtype).min) * slope, x))
 
 
-def _bound(name: str, value: Callable[[Parameters], Any], says: str) -> Argument:
-    """In the units that the activation sees: the output's where the value is multiplied by one number, else real."""
+@dataclass(frozen=True)
+class Number:
+    """A number that an activation reads, in C++ as a field of `channel` and in NumPy by its name."""
 
-    def in_units(quantization: Quantization, parameters: Parameters) -> Array:
-        real = np.asarray(value(parameters), np.float32)
-        in_output_units = quantization.requantizes and quantization.mode.order == "multiply"
-        with np.errstate(over="ignore"):
-            return real / np.float32(parameters.y_scale) if in_output_units else real
-
-    return Argument(name, "float", False, f"{says} in units of the output", in_units)
+    name: str  # of the field, and of the caller's parameter
+    says: str
+    fixed: float | None = None  # for all callers, who then have no such parameter
+    is_value: bool = True  # met by the value, in its units; otherwise a factor, which has none
 
 
-def _curve(name: str, numpy: Callable[[Array], Array], *wants: str) -> Step:
+@dataclass(frozen=True)
+class Inputs:
+    """Where random data puts the values that an activation sees, so that they are on both sides of its bend."""
+
+    spread: tuple[float, float] | None = None  # of real values, where it is a curve or ends at a fixed number
+    center: float = 1.0  # the mean of a channel is at most so many spreads away from zero
+    one_sign: bool = False  # most are positive, because it makes one value of all negative ones
+    one_sided: bool = False  # its outputs have one sign, so that a zero point at an end of the type leaves them room
+
+
+@dataclass(frozen=True)
+class Activation:
+    name: str
+    cxx: str
+    numpy: Callable[[Array, dict[str, Any]], Array]
+    numbers: tuple[Number, ...] = ()
+    wants: tuple[str, ...] = ()  # what the prelude has to bring for the C++ line
+    scales: bool = False  # it commutes with a positive scale: the value may be in any units when it meets it
+    instructions: int = 0  # of an output, read from binaries of sm_90a; 0 where it is one or none
+    inputs: Inputs = Inputs()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """What the caller gives at run time."""
+        return tuple(number.name for number in self.numbers if number.fixed is None)
+
+
+def _curve(
+    name: str,
+    numpy: Callable[[Array], Array],
+    *wants: str,
+    instructions: int,
+    spread: tuple[float, float],
+    center: float = 1.0,
+    one_sided: bool = False,
+) -> Activation:
     def in_blocks(value: Array, _: Any) -> Array:
         flat = value.reshape(-1)
         blocks = [numpy(flat[at : at + BLOCK]) for at in range(0, flat.size, BLOCK)]
         return np.concatenate(blocks).reshape(value.shape)
 
-    return Step(name, f"value = tile::{name}(value);", in_blocks, wants=("activation", name, *wants))
+    return Activation(
+        name,
+        f"value = tile::{name}(value);",
+        in_blocks,
+        wants=("activation", name, *wants),
+        instructions=instructions,
+        inputs=Inputs(spread, center, one_sided=one_sided),
+    )
 
 
 EXPONENTIAL = ("exponential", "fma", "bits")
-ACTIVATIONS = {
-    step.name: step
-    for step in (
-        Step("relu", "value = tile::maximum(value, 0.0f);", lambda value, v: np.maximum(value, np.float32(0))),
-        Step(
+BY_NAME = {
+    each.name: each
+    for each in (
+        Activation("none", "", lambda value, v: value, scales=True),
+        Activation(
+            "relu",
+            "value = tile::maximum(value, 0.0f);",
+            lambda value, v: np.maximum(value, np.float32(0)),
+            scales=True,
+            inputs=Inputs(one_sign=True),
+        ),
+        Activation(
             "relu6",
             "value = tile::minimum(tile::maximum(value, 0.0f), channel.top);",
             lambda value, v: np.minimum(np.maximum(value, np.float32(0)), v["top"]),
-            (_bound("top", lambda p: 6.0, "6"),),
+            (Number("top", "6", fixed=6.0),),
+            scales=True,
+            inputs=Inputs((2.0, 3.5), one_sign=True),
         ),
-        Step(
+        Activation(
             "leaky_relu",
             "value = tile::leaky_relu(value, channel.slope);",
             lambda value, v: leaky_relu(value, v["slope"]),
-            (Argument("slope", "float", False, "of negative values", lambda q, p: p.slope),),
+            (Number("slope", "of negative values", is_value=False),),
             ("activation", "leaky_relu"),
+            scales=True,
+            instructions=8,
         ),
-        Step(
+        Activation(
             "clamp",
             "value = tile::clamp(value, channel.low, channel.high);",
             lambda value, v: np.minimum(np.maximum(value, v["low"]), v["high"]),
-            (
-                _bound("low", lambda p: p.low, "the least value"),
-                _bound("high", lambda p: p.high, "the largest value"),
-            ),
+            (Number("low", "the least value"), Number("high", "the largest value")),
+            scales=True,
         ),
-        _curve("hardswish", hardswish, "fma"),
-        _curve("sigmoid", sigmoid, "reciprocal", *EXPONENTIAL),
-        _curve("silu", silu, "sigmoid", "reciprocal", *EXPONENTIAL),
-        _curve("tanh", tanh, "reciprocal", *EXPONENTIAL),
-        _curve("gelu", gelu, "divide", *EXPONENTIAL),
+        _curve("hardswish", hardswish, "fma", instructions=13, spread=(1.0, 3.0)),
+        _curve(
+            "sigmoid",
+            sigmoid,
+            "reciprocal",
+            *EXPONENTIAL,
+            instructions=20,
+            spread=(1.0, 2.5),
+            center=0.7,
+            one_sided=True,
+        ),
+        _curve("silu", silu, "sigmoid", "reciprocal", *EXPONENTIAL, instructions=24, spread=(1.0, 3.0)),
+        _curve("tanh", tanh, "reciprocal", *EXPONENTIAL, instructions=44, spread=(0.6, 1.5), center=0.7),
+        _curve("gelu", gelu, "divide", *EXPONENTIAL, instructions=57, spread=(0.7, 2.0)),
     )
 }

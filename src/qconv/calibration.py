@@ -12,20 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv.activation import BY_NAME
 from qconv.epilogue import computed
 from qconv.quantization import Parameters, Quantization
 
 Array = NDArray[Any]
 
-# The spread of the real values where the activation is a curve, or ends at a fixed number.
-REAL_SPREADS = {
-    "relu6": (2.0, 3.5),
-    "hardswish": (1.0, 3.0),
-    "silu": (1.0, 3.0),
-    "gelu": (0.7, 2.0),
-    "sigmoid": (1.0, 2.5),
-    "tanh": (0.6, 1.5),
-}
 # Where values of one sign all but fill the range, they are all on one side of the bend: nearer to it they differ more.
 SPREAD_OF_ONE_SIGN = 1.2
 # Pixels from which on a channel's spread is measured, not derived.
@@ -65,9 +57,10 @@ class Sums:
 def side(q: Quantization, y_zero_point: int | None) -> int:
     """The sign that most values before the activation should have, 0 for both alike: behind relu, or with no room on
     one side of the output zero point, those of the other become one value. The zero point is None where it is free."""
-    if q.activation in ("relu", "relu6"):
+    inputs = BY_NAME[q.activation].inputs
+    if inputs.one_sign:
         return 1
-    if q.requantizes and y_zero_point is not None and q.activation != "sigmoid":
+    if q.requantizes and y_zero_point is not None and not inputs.one_sided:
         low, high = q.limits
         if y_zero_point - low < ROOM:
             return 1
@@ -79,7 +72,7 @@ def centers(q: Quantization, towards: int, channels: int, style: Style, rng: np.
     """Where each channel's values should lie around the real zero, in units of their spread."""
     if towards:
         return towards * (rng.uniform(0.35, 1.1, channels) + min(0.6 * style.attempt, 1.8))
-    end = 0.7 if q.activation in ("sigmoid", "tanh") else 1.0
+    end = BY_NAME[q.activation].inputs.center
     return rng.uniform(-end, end, channels)
 
 
@@ -103,8 +96,9 @@ def scales(
     x = snapped(np.exp(rng.uniform(np.log(0.003), np.log(0.3))), style) if x_scale is None else x_scale
     extent = sums.spread if q.bias != "none" else np.hypot(sums.spread, sums.center)
     pooled = float(np.sqrt(np.mean(extent**2)))
-    if q.activation in REAL_SPREADS:
-        real = rng.uniform(*REAL_SPREADS[q.activation])
+    spread = BY_NAME[q.activation].inputs.spread
+    if spread is not None:
+        real = rng.uniform(*spread)
         if q.bias == "none" and np.median(np.abs(sums.center) / sums.spread) > 2:
             real = min(real, SPREAD_OF_ONE_SIGN) if not style.attempt else real * rng.uniform(0.3, 1.5)
         if q.residual != "none":

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from qconv.activation import ACTIVATIONS
 from qconv.dtypes import DATA_TYPES, RANGES
+from qconv.fma import fma
 from qconv.quantization import Parameters, Quantization
-from qconv.step import Argument, Array, Step, Values, fused
+from qconv.step import Argument, Array, Step, Values, activation
 
 
 def _float32(value: Any) -> Array:
@@ -84,7 +84,7 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
     if packs_from_zero(quantization):
         chosen.append(_relu6_top(quantization))
     elif quantization.activation != "none" and not _clamped_anyway(quantization):
-        chosen.append(ACTIVATIONS[quantization.activation])
+        chosen.append(activation(quantization.activation))
     if quantization.to_output_units in TO_OUTPUT_UNITS:
         chosen.append(TO_OUTPUT_UNITS[quantization.to_output_units])
     chosen.append(_store(quantization))
@@ -119,7 +119,7 @@ def packs_from_zero(quantization: Quantization) -> bool:
 
 
 def _relu6_top(quantization: Quantization) -> Step:
-    relu6, largest = ACTIVATIONS["relu6"], np.float32(RANGES[quantization.out_type][1])
+    relu6, largest = activation("relu6"), np.float32(RANGES[quantization.out_type][1])
     (top,) = relu6.arguments
 
     def capped(q: Quantization, parameters: Parameters) -> Array:
@@ -189,7 +189,7 @@ def _scale(quantization: Quantization) -> Iterator[Step]:
         yield Step(
             "float32_bias",
             "value = tile::fma(channel.bias, channel.inverse_scale, value);",
-            lambda value, v: fused(v["bias"], v["inverse_scale"], value),
+            lambda value, v: fma(v["bias"], v["inverse_scale"], value),
             (
                 Argument("bias", "float", True, "the bias, in real units", real_bias),
                 Argument("inverse_scale", "float", quantization.per_channel, "1 / (x_scale * w_scale)", _inverse_scale),
@@ -229,7 +229,7 @@ def _real_scale(quantization: Quantization) -> Iterator[Step]:
         yield Step(
             "scale_and_bias",
             "value = tile::fma(value, channel.scale, channel.bias);",
-            lambda value, v: fused(value, v["scale"], v["bias"]),
+            lambda value, v: fma(value, v["scale"], v["bias"]),
             (scale, bias),
             ("fma",),
         )
@@ -268,7 +268,7 @@ def _residual(quantization: Quantization) -> Step:
         return Step(
             "residual",
             f"{added}value = tile::fma(added, channel.residual_scale, value);",
-            lambda value, v: fused(real(v), v["residual_scale"], value),
+            lambda value, v: fma(real(v), v["residual_scale"], value),
             tuple(arguments),
             ("fma",),
         )

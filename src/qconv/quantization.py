@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv.activation import BY_NAME
 from qconv.dtypes import RANGES
 from qconv.mode import Mode, preset
 from qconv.op import check_choice
@@ -22,10 +23,9 @@ BIASES = ("none", "int32", "float32")
 RESIDUALS = ("none", "int8", "uint8")
 # Above this, a residual's product with it would be infinite.
 LARGEST_RESIDUAL_SCALE = 2.0**119
+ACTIVATIONS = tuple(BY_NAME)
 # These commute with a positive scale, so that the value may be in any units when it meets them.
-SCALABLE = ("none", "relu", "relu6", "leaky_relu", "clamp")
-ACTIVATIONS = (*SCALABLE, "hardswish", "sigmoid", "silu", "tanh", "gelu")
-ACTIVATION_PARAMETERS = {"leaky_relu": ("slope",), "clamp": ("low", "high")}
+SCALABLE = tuple(name for name, activation in BY_NAME.items() if activation.scales)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Quantization:
     @property
     def sees_real(self) -> bool:
         """Whether the activation needs the real value, not a multiple of it."""
-        return self.activation not in SCALABLE
+        return not BY_NAME[self.activation].scales
 
     @property
     def to_output_units(self) -> str:
@@ -326,7 +326,7 @@ def _check_bias(value: Any, kind: str, k: int) -> NDArray[Any] | None:
 
 
 def _check_activation_parameter(name: str, value: Any, activation: str) -> NDArray[Any] | None:
-    used = name in ACTIVATION_PARAMETERS.get(activation, ())
+    used = name in BY_NAME[activation].parameters
     if value is None:
         if used:
             raise ValueError(f"activation={activation!r} needs {name}: give a number at run time")

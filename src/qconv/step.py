@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv.activation import BY_NAME, Number
 from qconv.quantization import Parameters, Quantization
 
 Values = dict[str, Any]
@@ -39,25 +41,23 @@ class Step:
     wants: tuple[str, ...] = ()  # what the prelude has to bring for the C++ line
 
 
-def fused(a: Array | np.float32, b: Array | np.float32, c: Array | np.float32) -> Array:
-    """fp32 a * b + c with one rounding. The product is exact in fp64, and the sum is rounded there first: that shows
-    where it then is half-way between two floats, or below the least normal one."""
-    product = np.multiply(a, b, dtype=np.float64)
-    total = np.asarray(np.add(product, c, dtype=np.float64))
-    half_way = (total.view(np.int64) & (2**29 - 1)) == 2**28
-    doubtful = half_way | (np.abs(total) < np.finfo(np.float32).tiny)
-    if doubtful.any():
-        operands = (np.broadcast_to(each, total.shape)[doubtful] for each in (product, c, total))
-        total[doubtful] = _rounded_to_odd(*operands)
-    return total.astype(np.float32)
+@cache
+def activation(name: str) -> Step:
+    """An activation as a step, with its numbers in the units of the value that meets them."""
+    made = BY_NAME[name]
+    return Step(made.name, made.cxx, made.numpy, tuple(map(_argument, made.numbers)), made.wants)
 
 
-def _rounded_to_odd(product: Array, addend: Array, total: Array) -> Array:
-    """The fp64 sum, inexact as it may be, such that rounding it again is as if it were the only time."""
-    addend = addend.astype(np.float64)
-    back = total - product
-    lost = (product - (total - back)) + (addend - back)
-    bits = total.view(np.int64)
-    away = np.where((lost > 0) == (total > 0), 1, -1)  # from zero, or toward it
-    odd: Array = bits + np.where((lost != 0) & (bits & 1 == 0), away, 0)
-    return odd.view(np.float64)
+def _argument(number: Number) -> Argument:
+    if not number.is_value:
+        return Argument(number.name, "float", False, number.says, lambda q, p: getattr(p, number.name))
+
+    def in_units(quantization: Quantization, parameters: Parameters) -> Array:
+        """Those of the output where the value is multiplied by one number, else real ones."""
+        given = getattr(parameters, number.name) if number.fixed is None else number.fixed
+        real = np.asarray(given, np.float32)
+        in_output_units = quantization.requantizes and quantization.mode.order == "multiply"
+        with np.errstate(over="ignore"):
+            return real / np.float32(parameters.y_scale) if in_output_units else real
+
+    return Argument(number.name, "float", False, f"{number.says} in units of the output", in_units)

@@ -19,8 +19,8 @@ ARITHMETIC = (
         (ACTIVATION,),
     ),
     Mutant(
-        "activation: bounds in real units",
-        HERE + "activation.py",
+        "step: bounds in real units",
+        HERE + "step.py",
         'quantization.requantizes and quantization.mode.order == "multiply"',
         'quantization.requantizes and quantization.mode.order != "multiply"',
         "Where the value is multiplied by one number, it meets its bounds in units of the output.",
@@ -139,12 +139,12 @@ ARITHMETIC = (
         (REFERENCE, "tests/test_residual.py"),
     ),
     Mutant(
-        "step: a sum is rounded twice",
-        HERE + "step.py",
+        "fma: a sum is rounded twice",
+        HERE + "fma.py",
         "    if doubtful.any():\n",
         "    if doubtful.all():\n",
         "Half-way cases are decided by what the first rounding lost.",
-        ("tests/test_step.py",),
+        ("tests/test_fma.py",),
     ),
     Mutant(
         "dtypes: bytes from zero",

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from qconv.conversion.problem import Dequantize, Dynamic, Quantize, Requantize
 from qconv.dtypes import DATA_TYPES
 from qconv.epilogue import ROUNDINGS
-from qconv.step import Step, fused
+from qconv.fma import fma
+from qconv.step import Step
 
 Values = dict[str, Any]
 Array = NDArray[Any]
@@ -257,7 +258,7 @@ def _multiply(real: Real, by: str) -> Step:
 FUSED = Step(
     "multiply_and_add",
     "value = tile::fma(value, granule.inverse, granule.real_zero);",
-    lambda value, v: fused(value, v["inverse"], v["real_zero"]),
+    lambda value, v: fma(value, v["inverse"], v["real_zero"]),
     wants=("fma",),
 )
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from qconv.step import fused
+from qconv.fma import fma
 
 
 def rounded_once(a: np.float32, b: np.float32, c: np.float32) -> np.float32:
@@ -30,4 +30,4 @@ def test_half_way_cases_are_decided_by_what_fp64_lost() -> None:
     triples += [tuple(each) for each in rng.standard_normal((200, 3)).astype(np.float32)]
     a, b, c = (np.array(column, np.float32) for column in zip(*triples, strict=True))
     want = np.array([rounded_once(*each) for each in zip(a, b, c, strict=True)], np.float32)
-    assert np.array_equal(fused(a, b, c), want)
+    assert np.array_equal(fma(a, b, c), want)
