@@ -66,32 +66,42 @@ def test_limits_are_those_of_the_device(gpu: Device) -> None:
         assert entry.smem_bytes == says["sharedMemPerBlockOptin"]
 
 
-@pytest.mark.parametrize(
-    ("capability", "name"),
-    [
-        ((7, 5), "sm_75"),
-        ((8, 0), "sm_80"),
-        ((8, 6), "sm_86"),
-        ((8, 7), "sm_86"),
-        ((8, 9), "sm_89"),
-        ((9, 0), "sm_90a"),
-        ((10, 0), "sm_100a"),
-        ((12, 0), "sm_120"),
-        ((12, 1), "sm_120"),
-    ],
-)
-def test_a_device_gets_the_best_target_that_runs_on_it(capability: tuple[int, int], name: str) -> None:
-    assert target_of_compute_capability(*capability) is TARGETS[name]
+NVIDIA = [entry for entry in TARGETS.values() if entry.vendor == "nvidia"]
 
 
-# 10.3 and 11.0: sm_100a runs on 10.0 only. 7.0: sm_75 is newer than it.
-@pytest.mark.parametrize("capability", [(7, 0), (6, 1), (10, 3), (11, 0), (13, 0)])
-def test_a_device_that_no_target_serves_is_refused(capability: tuple[int, int]) -> None:
-    major, minor = capability
-    with pytest.raises(
-        ValueError, match=rf"compute capability {major}\.{minor} is unknown.*sm_75, .*sm_{major}{minor} to "
-    ):
+def capability_of(entry: Target) -> tuple[int, int]:
+    digits = entry.name.removeprefix("sm_").removesuffix("a")
+    return int(digits[:-1]), int(digits[-1])
+
+
+@pytest.mark.parametrize("entry", NVIDIA, ids=lambda entry: entry.name)
+def test_a_device_gets_the_target_made_for_it(entry: Target) -> None:
+    assert target_of_compute_capability(*capability_of(entry)) is entry
+
+
+@pytest.mark.parametrize("minor", range(11))
+@pytest.mark.parametrize("major", sorted({capability_of(entry)[0] for entry in NVIDIA}))
+def test_code_runs_on_later_revisions_unless_it_is_for_one_alone(major: int, minor: int) -> None:
+    minors = [capability_of(entry)[1] for entry in NVIDIA if entry.name in (f"sm_{major}{m}" for m in range(10))]
+    runs = [f"sm_{major}{before}" for before in minors if before <= minor]
+    if f"sm_{major}{minor}a" in TARGETS:
+        runs.append(f"sm_{major}{minor}a")
+    if runs:
+        assert target_of_compute_capability(major, minor) is TARGETS[runs[-1]]
+    else:
+        assert_refused(major, minor)
+
+
+def assert_refused(major: int, minor: int) -> None:
+    says = rf"compute capability {major}\.{minor} is unknown.*sm_75, .*sm_{major}{minor} to "
+    with pytest.raises(ValueError, match=says):
         target_of_compute_capability(major, minor)
+
+
+# sm_75 is newer than 7.0.
+@pytest.mark.parametrize("capability", [(7, 0), (6, 1), (99, 0)])
+def test_a_device_that_no_target_serves_is_refused(capability: tuple[int, int]) -> None:
+    assert_refused(*capability)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +115,7 @@ def test_an_amd_device_is_known_by_its_arch_without_features(arch: str, name: st
 AMD = ", ".join(entry.name for entry in TARGETS.values() if entry.vendor == "amd")
 
 
-@pytest.mark.parametrize("arch", ["gfx1101", "gfx900:xnack-", "cpu", "cpu.gfx942", "sm_80", ""])
+@pytest.mark.parametrize("arch", ["gfx1fff", "gfx900:xnack-", "cpu", "cpu.gfx942", "sm_80", ""])
 def test_an_unknown_amd_arch_is_refused(arch: str) -> None:
     with pytest.raises(ValueError, match=rf"is unknown: no code of {AMD} runs there"):
         target_of_gcn_arch(arch)

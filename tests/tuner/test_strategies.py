@@ -21,7 +21,7 @@ class TestEvery(StrategyContract):
 def test_they_have_names() -> None:
     assert strategy.DEFAULT in strategy.names()
     assert strategy.named("cheapest") is Cheapest
-    with pytest.raises(ValueError, match="the search strategy 'simulated_annealing' is not known; use bayesian, cheap"):
+    with pytest.raises(ValueError, match=f"'simulated_annealing' is not known; use {', '.join(strategy.names())}$"):
         strategy.named("simulated_annealing")
 
 
