@@ -269,7 +269,7 @@ def placed_weights(problem: Chain, holds: int, wide: int, target: Target) -> Wei
             f"holds={holds}: {len(matrices)} of the {WORDS[len(problem.STAGES)]} convolutions have matrix "
             "instructions; hold no more"
         )
-    if wide and not target.warpgroups:
+    if wide and target.warpgroup is None:
         raise Infeasible(f"wide={wide}: warps of {target.name} do not multiply in groups; 0 serves it")
     if wide > len(for_groups):
         raise Infeasible(

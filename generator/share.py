@@ -10,10 +10,11 @@ from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
 from qconv.generator.convolution import input_span
 from qconv.generator.plan import Config, ceil_div
+from qconv.instruction_tables import WGMMA_M64K32
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-RUN_PIXELS = 64  # of a warpgroup's instruction
+RUN_PIXELS = WGMMA_M64K32.m  # of a warpgroup's instruction
 INBOX_BYTES = 16  # of an mbarrier, aligned as what lies beside it
 
 
@@ -61,8 +62,10 @@ def atom_of(problem: Conv2d, target: Target) -> Atom | None:
 
 def is_wide(problem: Conv2d, target: Target) -> bool:
     """Whether warpgroups may multiply it: outputs look at all channels, and there are more than half of an atom's."""
-    one_sum = problem.groups == 1 and not problem.quantization.w_zero_point
-    return target.warpgroups and one_sum and problem.k > 4 and atom_of(problem, target) is not None
+    q, instruction = problem.quantization, target.warpgroup
+    if instruction is None or not instruction.accepts(q.x_type, q.w_type):
+        return False
+    return problem.groups == 1 and not q.w_zero_point and problem.k > 4
 
 
 def row_places(problem: Conv2d, width: int) -> int:

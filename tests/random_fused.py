@@ -125,7 +125,7 @@ def fused_plan(problem: Chain, target: Target, seed: object, feature: Wanted | N
             values |= {"holds": 0, "teams": 1}
         if rng.random() < 0.2 and len(problem.STAGES) == 2:  # few have slabs for several blocks
             values |= {"teams": 1, "shares": rng.choice((2, 4, 4)), "warps": 4, "first_n": 1, "second_n": 1}
-        if not target.warpgroups:
+        if target.warpgroup is None:
             values["wide"] = 0
         elif rng.random() < 0.5:  # few problems have two that warpgroups multiply
             values |= {"holds": 2, "wide": rng.choice((1, 2, 2)), "shares": 1}

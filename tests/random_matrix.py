@@ -20,9 +20,9 @@ from qconv.generator.mma_space import CHOICES, configs
 from qconv.problem import Conv2d
 from qconv.target import TARGETS, Target
 
-# One architecture for each set of matrix instructions.
+# One architecture for each set of matrix instructions of a warp.
 EMULATIONS = [
-    name for name, target in TARGETS.items() if target.vendor == "cpu" and target.instructions and not target.warpgroups
+    entry.name for entry in TARGETS.values() if entry.vendor == "cpu" and entry.instructions and entry.warpgroup is None
 ]
 MOST_OPERATIONS = 20_000_000
 

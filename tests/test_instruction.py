@@ -16,6 +16,7 @@ import pytest
 from fragments import BY_NAME, INSTRUCTIONS, gather, places, scatter
 
 from qconv.instruction import Digit, Fragment, MatrixInstruction
+from qconv.instruction_tables import WGMMA_M64K32
 
 TYPED = [
     pytest.param(instruction, a_type, b_type, id=f"{instruction.name}-{a_type}-{b_type}")
@@ -114,6 +115,29 @@ def test_layout_is_the_published_one(name: str, operand: str) -> None:
     fragment: Fragment = getattr(BY_NAME[name], operand)
     formula = FORMULAS[name, operand]
     assert places(fragment) == [[formula(lane, i) for i in range(fragment.elements)] for lane in range(fragment.lanes)]
+
+
+@pytest.mark.parametrize("n", WGMMA_M64K32.widths)
+def test_sums_of_a_warpgroup_lie_as_published(n: int) -> None:
+    """PTX ISA manual, "D of wgmma m64nN": the warp is %warpid % 4, the lane that in its warp."""
+    assert places(WGMMA_M64K32.d(n)) == [
+        [
+            (16 * (lane // 32) + lane % 32 // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + lane % 4 * 2 + i % 2)
+            for i in range(n // 2)
+        ]
+        for lane in range(128)
+    ]
+
+
+def test_a_warpgroups_instruction_is_refused_what_it_has_not() -> None:
+    assert WGMMA_M64K32.spell(24, "uint8", "int8") == "wgmma.mma_async.sync.aligned.m64n24k32.s32.u8.s8"
+    for n, b_type in ((40, "int8"), (24, "int32")):
+        with pytest.raises(ValueError, match=rf"wgmma_m64k32: n={n} of uint8 x {b_type}"):
+            WGMMA_M64K32.spell(n, "uint8", b_type)
+    with pytest.raises(ValueError, match=r"n=40: it has 8, 16, 24, 32, 48, .*256; use one"):
+        WGMMA_M64K32.d(40)
+    with pytest.raises(ValueError, match="k=24: factors are whole matrices; give a multiple of 16"):
+        replace(WGMMA_M64K32, k=24)
 
 
 def test_every_fragment_has_a_published_formula() -> None:

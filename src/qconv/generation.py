@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from qconv.instruction import MatrixInstruction
+from qconv.instruction import MatrixInstruction, WarpgroupInstruction
 from qconv.instruction_tables import (
     MFMA_16X16X16,
     MFMA_16X16X32,
@@ -19,13 +19,14 @@ from qconv.instruction_tables import (
     MFMA_32X32X32,
     MMA_M8N8K16,
     MMA_M16N8K32,
+    WGMMA_M64K32,
     WMMA_GFX11,
     WMMA_GFX12,
 )
 
 Vendor = Literal["nvidia", "amd", "cpu"]
 Dot4 = Literal["dp4a", "sdot4", "sudot4", "plain"]
-Feature = Literal["async_copies", "overlaps_launches", "clusters", "bulk_copies", "warpgroups", "packs_floats"]
+Feature = Literal["async_copies", "overlaps_launches", "clusters", "bulk_copies", "packs_floats"]
 
 # The 4-way int8 dot products of each vendor. dp4a and sudot4 mix signs; sdot4 stands for the pair
 # v_dot4_i32_i8 and v_dot4_u32_u8, whose operands have the same sign; plain is written out in C++.
@@ -39,7 +40,6 @@ FEATURES: dict[Feature, str] = {
     "overlaps_launches": "a kernel may start while the one before it in the stream ends",
     "clusters": "blocks may read each other's shared memory",
     "bulk_copies": "one thread asks for any number of bytes, from device or to another block's memory",
-    "warpgroups": "four warps multiply together, both factors in shared memory",
     "packs_floats": "one instruction rounds two floats half to even, clamps them and makes bytes of them",
 }
 
@@ -55,6 +55,7 @@ class Generation:
     registers_per_thread: int  # the most that a thread can address
     registers_per_sm: int  # 32-bit registers, counted per lane
     instructions: tuple[MatrixInstruction, ...] = field(default=(), repr=False)
+    warpgroup: WarpgroupInstruction | None = field(default=None, repr=False)  # of four warps together
     features: frozenset[Feature] = frozenset()
     # The last word of a descriptor of plain bytes, where loads through one find zeros outside of its buffer.
     buffer_word: int | None = None
@@ -120,7 +121,7 @@ _FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {"overlaps_launches", "cluster
 TURING = _nvidia("Turing", MMA_M8N8K16, frozenset())
 AMPERE = _nvidia("Ampere", MMA_M16N8K32, _FROM_AMPERE)
 ADA = _nvidia("Ada", MMA_M16N8K32, _FROM_AMPERE)
-HOPPER = _nvidia("Hopper", MMA_M16N8K32, _FROM_HOPPER | {"warpgroups"})
+HOPPER = replace(_nvidia("Hopper", MMA_M16N8K32, _FROM_HOPPER), warpgroup=WGMMA_M64K32)
 BLACKWELL = _nvidia("Blackwell", MMA_M16N8K32, _FROM_HOPPER)
 
 

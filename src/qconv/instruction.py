@@ -154,11 +154,22 @@ class Fragment:
         return place[self.row_axis], place[self.column_axis]
 
 
+class TakesTypes:
+    """Every pairing of `a_types` with `b_types` is legal."""
+
+    a_types: tuple[str, ...]
+    b_types: tuple[str, ...]
+
+    def accepts(self, a_type: str, b_type: str) -> bool:
+        """Whether the instruction multiplies these two types."""
+        return a_type in self.a_types and b_type in self.b_types
+
+
 @dataclass(frozen=True)
-class MatrixInstruction:
+class MatrixInstruction(TakesTypes):
     """One matrix instruction: its shape, the types it takes and the fragments of its operands.
 
-    Every pairing of `a_types` with `b_types` is legal. C is laid out as D.
+    C is laid out as D.
     `mnemonic` is the PTX instruction or the compiler builtin; where the types are part of the name it has the
     placeholders {a} and {b}, which `spell` fills.
     """
@@ -221,10 +232,6 @@ class MatrixInstruction:
                 f"give element_bits={bits}"
             )
 
-    def accepts(self, a_type: str, b_type: str) -> bool:
-        """Whether the instruction multiplies these two types."""
-        return a_type in self.a_types and b_type in self.b_types
-
     def spell(self, a_type: str, b_type: str) -> str:
         """The mnemonic for these two types: the PTX instruction, or the compiler builtin."""
         if not self.accepts(a_type, b_type):
@@ -233,3 +240,52 @@ class MatrixInstruction:
                 f"{' or '.join(self.b_types)}; use one of these, or the dot4 path"
             )
         return self.mnemonic.format(a=SHORT_TYPES[a_type], b=SHORT_TYPES[b_type])
+
+
+@dataclass(frozen=True)
+class WarpgroupInstruction(TakesTypes):
+    """A matrix instruction that four warps execute together, of one of several widths n.
+
+    Both factors lie in shared memory, k along the bytes of a row, as matrices of `matrix_rows` rows of `matrix_bytes`
+    bytes; only the sums are in registers. `mnemonic` has placeholders for the width and the types, which `spell` fills.
+    """
+
+    name: str
+    m: int
+    k: int
+    widths: tuple[int, ...]
+    lanes: int
+    a_types: tuple[str, ...]
+    b_types: tuple[str, ...]
+    matrix_rows: int
+    matrix_bytes: int
+    mnemonic: str
+
+    def __post_init__(self) -> None:
+        for what, size, whole in (("m", self.m, self.matrix_rows), ("k", self.k, self.matrix_bytes)):
+            if size % whole:
+                raise ValueError(f"{self.name}: {what}={size}: factors are whole matrices; give a multiple of {whole}")
+        for n in self.widths:
+            self.d(n)
+
+    def d(self, n: int) -> Fragment:
+        """The sums of a width: of a warp 16 rows, of a lane two neighbouring columns of each eight and of two rows."""
+        if n not in self.widths:
+            raise ValueError(f"{self.name}: n={n}: it has {', '.join(map(str, self.widths))}; use one of these")
+        eights = (Digit(n // 8, "n", 8),) if n > 8 else ()
+        fragment = Fragment(
+            "m",
+            "n",
+            lane=(Digit(4, "n", 2), Digit(8, "m", 1), Digit(self.lanes // 32, "m", 16)),
+            element=(Digit(2, "n", 1), Digit(2, "m", 8), *eights),
+            element_bits=32,
+        )
+        if fragment.shape != (self.m, n):
+            raise ValueError(f"{self.name}: D is {fragment.shape}, not {(self.m, n)}; correct m or the lanes")
+        return fragment
+
+    def spell(self, n: int, a_type: str, b_type: str) -> str:
+        """The PTX instruction of a width, for these two types."""
+        if n not in self.widths or not self.accepts(a_type, b_type):
+            raise ValueError(f"{self.name}: n={n} of {a_type} x {b_type}: it has none; leave it to warps")
+        return self.mnemonic.format(n=n, a=SHORT_TYPES[a_type], b=SHORT_TYPES[b_type])

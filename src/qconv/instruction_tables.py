@@ -6,7 +6,7 @@ table keeps the order of its document, so that a layout here can be compared wit
 
 from __future__ import annotations
 
-from qconv.instruction import INPUT_TYPES, Digit, Fragment, MatrixInstruction
+from qconv.instruction import INPUT_TYPES, Digit, Fragment, MatrixInstruction, WarpgroupInstruction
 
 SIGNED = ("int8",)
 
@@ -53,6 +53,21 @@ MMA_M16N8K32 = MatrixInstruction(
         element_bits=32,
     ),
     mnemonic="mma.sync.aligned.m16n8k32.row.col.s32.{a}.{b}.s32",
+)
+
+# wgmma follows the PTX ISA manual 9.2, "Asynchronous Warpgroup Level Matrix Instructions": widths of integers in table
+# "wgmma shapes", and "Shared Memory Matrix Layout" without a swizzle, K-major.
+WGMMA_M64K32 = WarpgroupInstruction(
+    name="wgmma_m64k32",
+    m=64,
+    k=32,
+    widths=(8, 16, 24, *range(32, 257, 16)),
+    lanes=128,
+    a_types=INPUT_TYPES,
+    b_types=INPUT_TYPES,
+    matrix_rows=8,
+    matrix_bytes=16,
+    mnemonic="wgmma.mma_async.sync.aligned.m64n{n}k32.s32.{a}.{b}",
 )
 
 

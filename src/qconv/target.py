@@ -29,7 +29,7 @@ from qconv.generation import (
     Generation,
     Vendor,
 )
-from qconv.instruction import MatrixInstruction
+from qconv.instruction import MatrixInstruction, WarpgroupInstruction
 
 NAME_OF_VENDOR = {"nvidia": r"sm_\d{2,3}a?", "amd": r"gfx[0-9a-f]{3,4}"}
 NAME_OF_VENDOR["cpu"] = rf"cpu(\.({NAME_OF_VENDOR['nvidia']}|{NAME_OF_VENDOR['amd']}))?"
@@ -98,6 +98,10 @@ class Target:
         return self.generation.instructions
 
     @property
+    def warpgroup(self) -> WarpgroupInstruction | None:
+        return self.generation.warpgroup
+
+    @property
     def registers_per_thread(self) -> int:
         return self.generation.registers_per_thread
 
@@ -132,10 +136,6 @@ class Target:
     @property
     def bulk_copies(self) -> bool:
         return "bulk_copies" in self.generation.features
-
-    @property
-    def warpgroups(self) -> bool:
-        return "warpgroups" in self.generation.features
 
     @property
     def packs_floats(self) -> bool:

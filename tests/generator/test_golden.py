@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from golden_cases import CASES, plan_of
 
 from qconv import generator
 from qconv.generator.mma import MmaPlan
+from qconv.instruction_tables import WGMMA_M64K32
 from qconv.target import TARGETS
 
 FOLDER = Path(__file__).parent.parent / "golden"
@@ -35,6 +37,15 @@ def test_the_source_is_the_reviewed_one(name: str, request: pytest.FixtureReques
             reviewed.splitlines(), source.text.splitlines(), "reviewed", "generated", n=1, lineterm=""
         )
         pytest.fail("\n".join([f"{name} differs:", *itertools.islice(diff, 40), REMEDY]), pytrace=False)
+
+
+def test_warpgroups_are_told_what_the_table_spells() -> None:
+    w = WGMMA_M64K32
+    table = {w.spell(n, a_type, b_type) for n in w.widths for a_type in w.a_types for b_type in w.b_types}
+    texts = [path.read_text() for path in FOLDER.glob("fused-*.cu")]
+    told = {name for text in texts for name in re.findall(r'"(wgmma\.mma_async\S+) ', text)}
+    assert told
+    assert told <= table
 
 
 def test_between_them_every_matrix_instruction_and_every_role() -> None:

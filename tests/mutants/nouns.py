@@ -294,6 +294,14 @@ SHAPES = (
         (INSTRUCTION, mma("wmma, copies of operands")),
     ),
     Mutant(
+        "instruction: a warpgroup's sums row after row",
+        HERE + "instruction.py",
+        'element=(Digit(2, "n", 1), Digit(2, "m", 8), *eights),',
+        'element=(Digit(2, "m", 8), Digit(2, "n", 1), *eights),',
+        "Neighbouring columns are neighbouring registers of a lane.",
+        (INSTRUCTION,),
+    ),
+    Mutant(
         "target: more shared memory than there is",
         HERE + "target.py",
         "            if getattr(self, per_block) > getattr(self, per_sm):\n",
