@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import ClassVar
 
-from qconv.fused import MIDS, WORDS, Chain
+from qconv.fused import MIDS, Chain
 from qconv.generator.convolution import ChainContext, context_of_chain, pads_with_zero_point
 from qconv.generator.fused_space import Fused, Geometry, Weights
 from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, ceil_div
@@ -27,35 +26,28 @@ FITTED = 0.9
 
 
 @dataclass(frozen=True)
-class Mid:
-    """What lies between two stages, as the source calls it."""
-
-    name: str
-    type: str
-    beyond: str  # what lies between the next two; empty behind the last
-    where: str
-    chunks: str
-
-
-@dataclass(frozen=True)
 class FusedRoles(Roles):
     loads_input: bool
     loads_ahead: bool
     copies: bool
     copied: tuple[str, ...]
     fetched: tuple[str, ...]
-    weights_behind: bool
     holds: tuple[str, ...]
+    holds_first: tuple[str, ...]  # whose weights are asked for before the input,
+    holds_behind: tuple[str, ...]  # and behind it, where a block has one team
+    waits_before_first: bool  # for copies
+    waits_before_second: bool
     streams: bool
     wide: tuple[str, ...]
-    mids: tuple[Mid, ...]
+    pads: tuple[str, ...]  # stages that write the padding of the next
+    mid_chunks: tuple[str, ...]  # of each intermediate tensor, as the source spells them
     last: str
-    counted: str
     spare_bytes: int
     shares: int
     teams: bool
     block_threads: str
     clusters: bool
+    counts_tiles: bool  # mbarriers have a phase for each tile
     stays: bool
     kinds: frozenset[str]
 
@@ -223,24 +215,31 @@ class FusedPlan(Plan):
 
     @property
     def roles(self) -> FusedRoles:
+        copies = self.loads_ahead or bool(self.copied)
+        behind = (self.last,) * (self.loads_input and self.last in self.copied and not self.has_teams)
         return FusedRoles(
             loads_input=self.loads_input,
             loads_ahead=self.loads_ahead,
-            copies=self.loads_ahead or bool(self.copied),
+            copies=copies,
             copied=self.copied,
             fetched=self.fetched,
-            weights_behind=self.loads_input and self.last in self.copied and not self.has_teams,
             holds=self.weights.held,
+            holds_first=tuple(name for name in self.weights.held if name not in behind),
+            holds_behind=behind,
+            # Teams wait for the weights before their first tile.
+            waits_before_first=self.loads_ahead if self.has_teams else copies and self.loads_input,
+            waits_before_second=not self.has_teams and copies and (bool(behind) or not self.loads_input),
             streams=self.weights.stream,
             wide=self.weights.groups,
-            mids=_mids(self.problem, self.geometry),
+            pads=tuple(name for name, stage in self.layers.items() if stage.in_kernel.fills),
+            mid_chunks=_mid_chunks(self.problem, self.geometry),
             last=self.last,
-            counted=WORDS[len(self.layers)],
             spare_bytes=self.spare_bytes,
             shares=self.config.shares,
             teams=self.has_teams,
             block_threads=self.first.in_kernel.block_threads,
             clusters=self.clusters,
+            counts_tiles=self.clusters or self.weights.stream,
             stays=self.stays,
             kinds=frozenset(stage.kind for stage in self.layers.values()),
         )
@@ -297,18 +296,9 @@ def _plane_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
     )
 
 
-def _mids(problem: Chain, room: Geometry) -> tuple[Mid, ...]:
-    names = MIDS[: len(problem.STAGES) - 1]
+def _mid_chunks(problem: Chain, room: Geometry) -> tuple[str, ...]:
+    """Warpgroups read two chunks at a time."""
     return tuple(
-        Mid(
-            name,
-            name.capitalize(),
-            beyond,
-            "what lies between the two" if len(names) == 1 else f"from the {giver} to the {taker}",
-            # Warpgroups read two chunks at a time.
-            f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.stages[giver].k)),
-        )
-        for name, beyond, (giver, taker), (count, _) in zip(
-            names, (*names[1:], ""), pairwise(problem.STAGES), room.planes[1:], strict=True
-        )
+        f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.stages[giver].k))
+        for name, giver, (count, _) in zip(MIDS, problem.STAGES, room.planes[1:], strict=False)
     )

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
-from qconv.epilogue import has_offset
+from qconv.epilogue import has_offset, steps
 from qconv.fused import MIDS, FusedBlock
 from qconv.generator.convolution import (
     FOLD_THREADS,
@@ -28,6 +28,7 @@ from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_d
 from qconv.generator.share import Share, fetches, plane, row_places
 from qconv.generator.stage_cost import Work
 from qconv.problem import Conv2d
+from qconv.step import Argument
 
 # A lane's registers hold no more sums than this.
 MOST_SUMS = 128
@@ -43,11 +44,6 @@ class InKernel:
     fills: bool = False  # its outputs beyond the image, which the next stage reads as padding, are filled with it
     teams: bool = False  # a block has several
     holds: bool = False  # its weights lie in shared memory
-
-    @property
-    def member(self) -> str:
-        """A thread's number in its team, as the source spells it."""
-        return "(tile::thread() % THREADS)" if self.teams else "tile::thread()"
 
     @property
     def block_threads(self) -> str:
@@ -68,6 +64,7 @@ class StageRoles(Roles):
     offset_in_sums: bool
     holds: bool
     fetches: bool
+    streams: bool  # weights come in turn, slab after slab
     does: tuple[str, ...]  # with a set of weights
     sink: str
     spread_threads: int
@@ -75,8 +72,10 @@ class StageRoles(Roles):
     gathers: bool
     fills_input: bool
     fills: bool
-    teams: bool
-    member: str
+    is_padded: bool  # some windows reach beyond its input
+    reads_padding: bool
+    loads_image: bool
+    channel_arguments: tuple[Argument, ...]  # of the epilogue, one value a channel
     block_threads: str
 
 
@@ -159,6 +158,23 @@ class StagePlan(ConvolutionPlan):
         return self.target.async_copies and self.load_width >= 4
 
     @property
+    def is_padded(self) -> bool:
+        return any(self.problem.pad)
+
+    @property
+    def reads_padding(self) -> bool:
+        """Whether the source has to know the byte that padding is."""
+        if not self.is_first:
+            return self.is_padded
+        return not (self.loads_image and self.asynchronous) or pads_with_zero_point(self.problem)
+
+    @property
+    def channel_arguments(self) -> tuple[Argument, ...]:
+        """What the epilogue reads of each channel."""
+        arguments = (argument for step in steps(self.problem.quantization) for argument in step.arguments)
+        return tuple(argument for argument in arguments if argument.per_channel)
+
+    @property
     def vector_k(self) -> int:
         """Neighbouring channels that are written at once: a power of two."""
         of_both = math.gcd(self.lane_k, self.problem.k)
@@ -206,7 +222,8 @@ class StagePlan(ConvolutionPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        return ("warp",)
+        loads_vectors = bool(self.channel_arguments) or self.problem.quantization.residual != "none"
+        return ("warp", *("vectors",) * loads_vectors)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
@@ -251,6 +268,7 @@ class StagePlan(ConvolutionPlan):
             offset_in_sums=self.kind != "matrix" and has_offset(q),
             holds=self.in_kernel.holds,
             fetches=self.fetches,
+            streams=self.config.streams > 0,
             does=("spread", "fold") if q.x_zero_point else ("spread",),
             sink=f"fused/into_{'image' if share.last else 'tile'}.j2",
             spread_threads=SPREAD_THREADS,
@@ -258,8 +276,10 @@ class StagePlan(ConvolutionPlan):
             gathers=self.load_width == 1,
             fills_input=pads_with_zero_point(self.problem),
             fills=self.in_kernel.fills,
-            teams=self.in_kernel.teams,
-            member=self.in_kernel.member,
+            is_padded=self.is_padded,
+            reads_padding=self.reads_padding,
+            loads_image=self.loads_image,
+            channel_arguments=self.channel_arguments,
             block_threads=self.in_kernel.block_threads,
         )
 

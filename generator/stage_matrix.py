@@ -32,7 +32,6 @@ class MatrixRoles(StageRoles):
     whole_taps: bool
     rolled: bool
     unroll: int
-    held_copies: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +99,6 @@ class MatrixStage(StagePlan):
             whole_taps=self.whole_taps,
             rolled=self.steps > MOST_UNROLLED,
             unroll=max(n for n in range(1, MOST_UNROLLED + 1) if turns % n == 0),
-            held_copies=self.held_copies,
         )
 
     def count_work(self) -> Work:

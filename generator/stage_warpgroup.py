@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,9 +36,8 @@ GROUP_WARPS = 4
 class WarpgroupRoles(StageRoles):
     atoms: int
     types: str
+    sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each atom
     rolled: bool
-    streams: bool
-    held_copies: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +90,8 @@ class WarpgroupStage(StagePlan):
             **vars(super().roles),
             atoms=self.config.n,
             types=f"{SHORT_TYPES[q.x_type]}.{SHORT_TYPES[q.w_type]}",
+            sum_registers=tuple(_registers(range(at, at + 4)) for at in range(0, 4 * self.config.n, 4)),
             rolled=self.taps * self.pairs > MOST_UNROLLED,
-            streams=self.buffers > 0,
-            held_copies=self.held_copies,
         )
 
     def count_work(self) -> Work:
@@ -146,6 +145,10 @@ def warpgroup_stage(problem: Conv2d, share: Share, target: Target, in_kernel: In
         positions=positions,
         eights_apart=apart,
     )
+
+
+def _registers(numbers: Iterable[int]) -> str:
+    return ", ".join(f"%{number}" for number in numbers)
 
 
 def _check_served(problem: Conv2d, share: Share, target: Target) -> None:

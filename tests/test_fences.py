@@ -121,8 +121,8 @@ LEFT_OUT = {
     ),
     "the fence before the third of three": LeftOut(
         "pw, dense, pw",
-        "shared.second_weights);\n        tile::show_to_engines();",
-        "shared.second_weights);",
+        "activations.mid, mid2);\n        tile::show_to_engines();",
+        "activations.mid, mid2);",
         WRONG,
     ),
     "the fence of the teams' weights": LeftOut(
@@ -133,8 +133,8 @@ LEFT_OUT = {
     ),
     "the fence of a team's input": LeftOut(
         "dense, pw, teams",
-        "        tile::show_to_engines();\n        tile::barrier_of_team(team);  // the input",
-        "        tile::barrier_of_team(team);  // the input",
+        "        tile::show_to_engines();\n        tile::barrier_of_team(team.number);  // the input",
+        "        tile::barrier_of_team(team.number);  // the input",
         WRONG,
     ),
     "a fence by all but one thread": LeftOut(
@@ -164,11 +164,11 @@ LEFT_OUT = {
         "",
         "ends while bytes are on their way to or from its shared memory",
         LATE,
-        ("wait_for_turn(0);\n    tile::arrive_at_cluster();", "wait_for_turn(0);"),
+        ("wait_for_turn(team.phase);\n    tile::arrive_at_cluster();", "wait_for_turn(team.phase);"),
     ),
     "the wait for the second tile's phase": LeftOut(
         "dw, pw, cluster",
-        "wait_for_turn(index / PLACES)",
+        "wait_for_turn(team.phase)",
         "wait_for_turn(0)",
         "before those of the last phase have come",
     ),
@@ -180,7 +180,7 @@ LEFT_OUT = {
     ),
     "the wait for the weights": LeftOut(
         "dw, pw, fetched",
-        "        if (index == tile::block_x()) shared.second_weights.inbox.wait();  // they came meanwhile\n",
+        "            shared.second_weights.inbox.wait();  // they came meanwhile\n",
         "",
         "ends while bytes are on",
     ),

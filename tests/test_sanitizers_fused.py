@@ -139,8 +139,8 @@ def test_some_plan_has(name: str) -> None:
 PLANTED = {
     "a first tile that does not exist": Planted(
         "dense, pw, teams, one of them idle",
-        "    if (place < TILES) loader.begin(Tile(place));",
-        "    loader.begin(Tile(place));",
+        "    if (team.first_tile() < TILES) {",
+        "    {",
         "address",
         OVERFLOW,
         READ,
@@ -168,7 +168,7 @@ PLANTED = {
     ),
     "no wait for the input": Planted(
         "pw, dw",
-        "        copies.wait<0>();\n",
+        "        team.copies.wait<0>();\n",
         "",
         "address",
         "runtime error",
@@ -176,11 +176,11 @@ PLANTED = {
         (2,),
     ),
     "no wait for the weights": Planted(
-        "dw, pw, shared", "    copies.wait<0>();  // the weights\n", "", "address", WRONG, "", (LATE,)
+        "dw, pw, shared", "    team.copies.wait<0>();  // the weights\n", "", "address", WRONG, "", (LATE,)
     ),
     "no wait for what was fetched": Planted(
         "dw, pw, cluster",
-        "        if (index == place) shared.second_weights.inbox.wait();  // they came meanwhile\n",
+        "            shared.second_weights.inbox.wait();  // they came meanwhile\n",
         "",
         "address",
         "runtime error",
@@ -189,8 +189,8 @@ PLANTED = {
     ),
     "a wait for the second tile's weights": Planted(
         "dw, pw, fetched in turn",
-        "if (index == tile::block_x()) shared",
-        "if (index != tile::block_x()) shared",
+        "if (index == team.first_tile()) {",
+        "if (index != team.first_tile()) {",
         "address",
         WRONG,
         "",
@@ -209,7 +209,7 @@ PLANTED = {
     ),
     "another share's slabs": Planted(
         "dw, pw, streamed in a cluster",
-        "args.fragments + (share * BLOCK_SLABS + index)",
+        "args.fragments + (first_slab(team) + index)",
         "args.fragments + index",
         "address",
         WRONG,
@@ -241,17 +241,21 @@ PLANTED = {
         "wait for bytes at line",
     ),
     "another's part is sent": Planted(
-        "dw, pw, cluster", "first(share * PART_CHUNKS)", "first((1 - share) * PART_CHUNKS)", "address", WRONG
+        "dw, pw, cluster",
+        "first(cluster_block * PART_CHUNKS)",
+        "first((1 - cluster_block) * PART_CHUNKS)",
+        "address",
+        WRONG,
     ),
     "a slab of another share": Planted(
-        "dw, pw, shared", "share * BLOCK_SLABS + of_block;", "of_block;", "address", WRONG
+        "dw, pw, shared", "slab = first_slab(team) + index;", "slab = index;", "address", WRONG
     ),
     "a share past the last": Planted(
         "dw, pw, shared", "if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;", "", "address", OVERFLOW
     ),
     "no barrier of the team": Planted(
         "dw, pw, teams",
-        "        tile::barrier_of_team(team);\n        if (index",
+        "        tile::barrier_of_team(team.number);\n        if (index",
         "        if (index",
         "thread",
         RACE,
@@ -261,7 +265,7 @@ PLANTED = {
         "dw, pw, teams", "    tile::barrier();  // the weights are there\n", "", "thread", RACE, "conv2d_conv2d"
     ),
     "the place of another team": Planted(
-        "dw, pw, teams", "place = tile::block_x() * TEAMS + team;", "place = tile::block_x() * TEAMS;", "address", WRONG
+        "dw, pw, teams", "first(tile::block_x() * TEAMS + number)", "first(tile::block_x() * TEAMS)", "address", WRONG
     ),
     "rows past a tile's last pixel are read": Planted(
         "dense, dw, warpgroups", "if (row >= a.rows) continue;", "", "thread", RACE, "conv2d_conv2d"
@@ -285,22 +289,24 @@ PLANTED = {
     ),
     "columns of stride 2 one after the other": Planted(
         "halved, pw, eights",
-        "return column % STRIDE_W * OF_TURN + column / STRIDE_W;",
-        "return column;",
+        "return i % STRIDE_W * PHASE + i / STRIDE_W;",
+        "return i;",
         "address",
         WRONG,
     ),
     "windows of stride 2 two columns apart": Planted(
         "halved, pw",
-        "column = existing % GRID_COLUMNS;",
-        "column = existing % GRID_COLUMNS * STRIDE_W;",
+        "static constexpr int STEP = 1;",
+        "static constexpr int STEP = STRIDE_W;",
         "address",
         WRONG,
     ),
     "the next input over this one": Planted(
         "pw, dw",
-        "        first::run(args.first",
-        "        if (index + PLACES < TILES) loader.begin(Tile(index + PLACES));\n        first::run(args.first",
+        "        first::run(team, args.first",
+        "        if (index + PLACES < TILES)\n"
+        "            first::load_input(team, args.first, activations.input, Tile(index + PLACES));\n"
+        "        first::run(team, args.first",
         "address",
         WRONG,
         "",
@@ -330,8 +336,8 @@ PLANTED = {
     ),
     "no barrier before the third": Planted(
         "pw, dw, pw",
-        "shared.mid, mid2);\n        tile::barrier();\n",
-        "shared.mid, mid2);\n",
+        "activations.mid, mid2);\n        tile::barrier();\n",
+        "activations.mid, mid2);\n",
         "thread",
         RACE,
         "conv2d_conv2d_conv2d",
@@ -343,7 +349,7 @@ PLANTED = {
         "pw, dw, dense", "third::padding_byte(args.third)", "second::padding_byte(args.second)", "address", WRONG
     ),
     "a word of weights past the last": Planted(
-        "dw, pw", "if (index >= ALL_SLABS * STEPS * STEP_WORDS) return;", "", "address", OVERFLOW
+        "dw, pw", "if (index >= ALL_SLABS * STEPS * SET_WORDS) return;", "", "address", OVERFLOW
     ),
 }
 

@@ -153,6 +153,16 @@ __device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
     return *reinterpret_cast<const Words<WORDS>*>(address);
 }
 
+// Neighbouring elements, which are loaded at once.
+template <class T, int COUNT>
+struct alignas(sizeof(T) * COUNT < 16 ? sizeof(T) * COUNT : 16) Vector {
+    T element[COUNT];
+};
+template <int COUNT, class T>
+__device__ __forceinline__ Vector<T, COUNT> load_vector(const T* address) {
+    return *reinterpret_cast<const Vector<T, COUNT>*>(address);
+}
+
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -207,10 +217,16 @@ struct Planes {
     static_assert(PLANE % 8 == 1, "neighbouring chunks lie on neighbouring banks");
     alignas(16) unsigned char byte[CHUNKS][PLANE][16];
 };
-using Mid = Planes<MID_CHUNKS, MID_PLANE>;  // what lies between the two: never in device memory
+// The intermediate tensor, which is never in device memory.
+using Mid = Planes<MID_CHUNKS, MID_PLANE>;
 
-// A tile of the second's output pixels, and where the pixels of the first begin that it needs: what several
-// tiles need is computed for each of them.
+// What a tile of output pixels needs of every tensor.
+struct Activations {
+    Mid mid;
+};
+
+// A tile of the second convolution's output pixels, and where the pixels begin that it needs of the
+// intermediate: what several tiles need is computed for each of them.
 struct Tile {
     int n, row, column;
 
@@ -221,6 +237,16 @@ struct Tile {
 
     __device__ __forceinline__ int mid_row() const { return row * MID_STRIDE_H - MID_PAD_TOP; }
     __device__ __forceinline__ int mid_column() const { return column * MID_STRIDE_W - MID_PAD_LEFT; }
+};
+
+// The threads that have a tile together: all of a block.
+struct Team {
+
+    // Its tiles are PLACES apart.
+    static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
+    // Numbers within the team.
+    static __device__ __forceinline__ int thread() { return tile::thread(); }
+    static __device__ __forceinline__ int warp() { return tile::warp(); }
 };
 
 //   acc = sum over r, s, c of x * w, in int32
@@ -295,16 +321,6 @@ struct Channel {
     float y_zero;
 };
 
-__device__ __forceinline__ Channel load_channel(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
-    Channel channel;
-    channel.offset = tile::load(args.offset + k);
-    channel.multiplier = tile::load(args.multiplier + k);
-    channel.top = args.top;
-    channel.y_zero = args.y_zero;
-    return channel;
-}
-
 // What `narrow` makes an output element of.
 using Finished = float;
 using Packed = Output;
@@ -360,38 +376,12 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
-template <int COUNT>
-__device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
-    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
-#pragma unroll
-    for (int i = 0; i < COUNT; i += WIDTH) {
-        [[maybe_unused]] const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
-        struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
-        const auto offset =
-            *reinterpret_cast<const Offsets*>(args.offset + first);
-        struct alignas(4 * WIDTH) Multipliers { float of[WIDTH]; };
-        const auto multiplier =
-            *reinterpret_cast<const Multipliers*>(args.multiplier + first);
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            channels[i + j].offset = offset.of[j];
-            channels[i + j].multiplier = multiplier.of[j];
-            channels[i + j].top = args.top;
-            channels[i + j].y_zero = args.y_zero;
-        }
-    }
-}
-
 // What takes the outputs: a tile of pixels in shared memory, as the second convolution reads it.
+using Intermediate = Mid;
 struct Sink {
-    Mid& mid;
-    int row, column;  // of the tile's first pixel in the image
-    int padding;
+    Intermediate& tensor;
 
-    __device__ __forceinline__ Sink(Mid& mid, const Tile& tile, int padding)
-        : mid(mid), row(tile.mid_row()), column(tile.mid_column()), padding(padding) {}
+    __device__ __forceinline__ explicit Sink(Intermediate& tensor) : tensor(tensor) {}
 
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
@@ -400,7 +390,7 @@ struct Sink {
 #pragma unroll
         for (int i = 0; i < COUNT; i += PIECE) {
             if (K_TAIL && k + i >= MID_CHUNKS * 16) continue;
-            Output* const to = reinterpret_cast<Output*>(&mid.byte[(k + i) / 16][pixel][(k + i) % 16]);
+            Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
             write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
         }
     }
@@ -411,6 +401,28 @@ using Source = const Tile;  // the image
 
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
 static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
+
+// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+template <int COUNT>
+__device__ __forceinline__ void load_channels(
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
+    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += WIDTH) {
+        const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
+        const auto offset =
+            tile::load_vector<WIDTH>(args.offset + first);
+        const auto multiplier =
+            tile::load_vector<WIDTH>(args.multiplier + first);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            channels[i + j].offset = offset.element[j];
+            channels[i + j].multiplier = multiplier.element[j];
+            channels[i + j].top = args.top;
+            channels[i + j].y_zero = args.y_zero;
+        }
+    }
+}
 
 // Four neighbouring channels of a pixel are a word; a thread's channels are QUADS of them.
 constexpr int QUADS = VECTOR / 4;
@@ -545,15 +557,15 @@ __device__ __forceinline__ void spread(const Arguments& args) {
 constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 
 // A tile's input comes into the second-level cache.
-__device__ __forceinline__ void bring_near(const Arguments& args, const Tile& tile) {
+__device__ __forceinline__ void bring_near(const Arguments& args, const Tile& out_tile) {
     constexpr int LINE = 128, LINES = (SOURCE_COLUMNS * C + LINE - 1) / LINE + 1;
-    const int first_row = tile.mid_row() * STRIDE_H - PAD_TOP;
-    const int first_byte = (tile.mid_column() * STRIDE_W - PAD_LEFT) * C;
+    const int first_row = out_tile.mid_row() * STRIDE_H - PAD_TOP;
+    const int first_byte = (out_tile.mid_column() * STRIDE_W - PAD_LEFT) * C;
 #pragma unroll 1
-    for (int i = tile::thread(); i < SOURCE_ROWS * LINES; i += THREADS) {
+    for (int i = Team::thread(); i < SOURCE_ROWS * LINES; i += THREADS) {
         const unsigned row = first_row + i / LINES, byte = first_byte + i % LINES * LINE;
         if (row >= IN_H || byte >= IN_W * C) continue;
-        tile::bring_near(args.x + ((tile.n * IN_H + row) * (IN_W * C) + byte));
+        tile::bring_near(args.x + ((out_tile.n * IN_H + row) * (IN_W * C) + byte));
     }
 }
 
@@ -563,10 +575,10 @@ struct Place {
     unsigned padding;
     const X* corner;
 
-    __device__ __forceinline__ Place(const Arguments& args, const Tile& tile, int row, int column, int k)
-        : first_row((tile.mid_row() + row) * STRIDE_H - PAD_TOP),
-          first_column((tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
-          corner(tile::kept(args.x + (((tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
+    __device__ __forceinline__ Place(const Arguments& args, const Tile& out_tile, int row, int column, int k)
+        : first_row((out_tile.mid_row() + row) * STRIDE_H - PAD_TOP),
+          first_column((out_tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
+          corner(tile::kept(args.x + (((out_tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
 
     // Whether all of them are in the image. Most are, and nothing of theirs is looked at one by one.
     __device__ __forceinline__ bool is_inside() const {
@@ -609,8 +621,9 @@ __device__ __forceinline__ void finish_pixel(
 // the last of its rows has come.
 template <bool INSIDE>
 __device__ __forceinline__ void run_down(
-    const Place& from, const Sink& sink, int first_row, int first_column, int k,
-    const Filters& filters, const Channel (&channels)[VECTOR]) {
+    const Place& from,
+    const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
+    const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
 #pragma unroll
     for (auto& row : sums) {
@@ -641,20 +654,20 @@ __device__ __forceinline__ void run_down(
 // The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
 // own while it goes from place to place.
 __device__ __forceinline__ void run(
-    const Arguments& args, const Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
     constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
     constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
     constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
     constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
     constexpr int AT_ONCE = THREADS / ACROSS;
-    if (THREADS % ACROSS != 0 && tile::thread() >= AT_ONCE * ACROSS) return;
+    if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
-    for (int k = first_k + tile::thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
+    for (int k = first_k + team.thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
         const Filters filters = load_filters(args, k);
         Channel channels[VECTOR];
         load_channels(args, k, channels);
 #pragma unroll 1
-        for (int place = tile::thread() / ACROSS; place < ALL_PLACES; place += AT_ONCE) {
+        for (int place = team.thread() / ACROSS; place < ALL_PLACES; place += AT_ONCE) {
             const int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
             const Place from(args, source, row, column, k);
             if (tile::agreed(from.is_inside())) run_down<true>(from, sink, row, column, k, filters, channels);
@@ -724,7 +737,9 @@ static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H +
 static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
 static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C, "the reduction of a slab");
-static_assert(IN_H == first::OUT_H && IN_W == first::OUT_W && C == first::K, "it takes what the first gives");
+static_assert(C == first::K, "C must be the channels that it gives");
+static_assert(IN_H == first::OUT_H, "IN_H must be its rows");
+static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = unsigned char;
 using W = signed char;
@@ -750,16 +765,6 @@ struct Channel {
     float top;
     float y_zero;
 };
-
-__device__ __forceinline__ Channel load_channel(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
-    Channel channel;
-    channel.offset = tile::load(args.offset + k);
-    channel.multiplier = tile::load(args.multiplier + k);
-    channel.top = args.top;
-    channel.y_zero = args.y_zero;
-    return channel;
-}
 
 // What `narrow` makes an output element of.
 using Finished = float;
@@ -812,55 +817,22 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Padding is a real zero, which is stored as the zero point.
-__device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
-}
-
-// A byte of it, as the first convolution would write it.
-__device__ __forceinline__ int padding_byte([[maybe_unused]] const Arguments& args) {
-    return static_cast<X>(padding_word(args) & 0xffu);
-}
-
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
-template <int COUNT>
-__device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
-    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
-#pragma unroll
-    for (int i = 0; i < COUNT; i += WIDTH) {
-        [[maybe_unused]] const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
-        struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
-        const auto offset =
-            *reinterpret_cast<const Offsets*>(args.offset + first);
-        struct alignas(4 * WIDTH) Multipliers { float of[WIDTH]; };
-        const auto multiplier =
-            *reinterpret_cast<const Multipliers*>(args.multiplier + first);
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            channels[i + j].offset = offset.of[j];
-            channels[i + j].multiplier = multiplier.of[j];
-            channels[i + j].top = args.top;
-            channels[i + j].y_zero = args.y_zero;
-        }
-    }
-}
-
 // What takes the outputs: the image in device memory.
 struct Sink {
     const Arguments& args;
-    const Tile& tile;
+    const Tile& out_tile;
 
-    __device__ __forceinline__ Sink(const Arguments& args, const Tile& tile) : args(args), tile(tile) {}
+    __device__ __forceinline__ Sink(const Arguments& args, const Tile& out_tile)
+        : args(args), out_tile(out_tile) {}
 
     __device__ __forceinline__ bool exists(int pixel) const {
-        return (OUT_H % GRID_ROWS == 0 || tile.row + pixel / GRID_COLUMNS < OUT_H) &&
-               (OUT_W % GRID_COLUMNS == 0 || tile.column + pixel % GRID_COLUMNS < OUT_W);
+        return (OUT_H % GRID_ROWS == 0 || out_tile.row + pixel / GRID_COLUMNS < OUT_H) &&
+               (OUT_W % GRID_COLUMNS == 0 || out_tile.column + pixel % GRID_COLUMNS < OUT_W);
     }
 
     __device__ __forceinline__ int index_of(int pixel, int k) const {
-        const int row = tile.row + pixel / GRID_COLUMNS, column = tile.column + pixel % GRID_COLUMNS;
-        return ((tile.n * OUT_H + row) * OUT_W + column) * K + k;
+        const int row = out_tile.row + pixel / GRID_COLUMNS, column = out_tile.column + pixel % GRID_COLUMNS;
+        return ((out_tile.n * OUT_H + row) * OUT_W + column) * K + k;
     }
 
     // Neighbouring channels of a pixel of the tile.
@@ -876,8 +848,42 @@ struct Sink {
     }
 };
 
+// How the columns of an input row lie in shared memory: one behind the other.
+struct Linear {
+    static constexpr int ROW = SOURCE_COLUMNS;  // from a row to the next
+    static constexpr int STEP = STRIDE_W;  // from an output's first column to the next output's
+
+    static constexpr __device__ int column(int i) { return i; }
+};
+using Layout = Linear;
+
+// The first of the block's slabs.
+__device__ __forceinline__ int first_slab(const Team&) { return 0; }
+
 // What holds the inputs.
 using Source = Mid;
+
+// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+template <int COUNT>
+__device__ __forceinline__ void load_channels(
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
+    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += WIDTH) {
+        const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
+        const auto offset =
+            tile::load_vector<WIDTH>(args.offset + first);
+        const auto multiplier =
+            tile::load_vector<WIDTH>(args.multiplier + first);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            channels[i + j].offset = offset.element[j];
+            channels[i + j].multiplier = multiplier.element[j];
+            channels[i + j].top = args.top;
+            channels[i + j].y_zero = args.y_zero;
+        }
+    }
+}
 
 // mma.sync.m16n8k32: A is 16 pixels, B is 8 channels, each by 32 bytes of the reduction. A register of a
 // fragment is an 8-row matrix of 16 bytes; four lanes hold a row of it.
@@ -953,9 +959,11 @@ constexpr __device__ int first_chunk_of([[maybe_unused]] int slab) {
 }
 
 // The weights as lanes hold them: for each slab and step W_GROUPS times so many words of every lane.
-constexpr int SLAB_WORDS = ATOMS * W_WORDS, TWOS = SLAB_WORDS & -SLAB_WORDS;  // a power of two
-constexpr int GROUP_WORDS = TWOS < 4 ? TWOS : 4;
-constexpr int W_GROUPS = SLAB_WORDS / GROUP_WORDS, STEP_WORDS = SLAB_WORDS * WARP_SIZE;
+constexpr int LANE_WORDS = ATOMS * W_WORDS, TWOS = LANE_WORDS & -LANE_WORDS;  // a power of two
+constexpr int GROUP_WORDS = TWOS < 4 ? TWOS : 4, W_GROUPS = LANE_WORDS / GROUP_WORDS;
+constexpr int SET_WORDS = LANE_WORDS * WARP_SIZE;
+constexpr int STEP_WORDS = SET_WORDS;
+constexpr int SLAB_WORDS = STEPS * STEP_WORDS;
 struct Weights {
     WFragment atom[ATOMS];
 };
@@ -979,12 +987,12 @@ struct WeightsAt {
     unsigned index;
 
     __device__ __forceinline__ WeightsAt(const int* words, int slab)
-        : words(words), index(slab * (STEPS * 1 * STEP_WORDS) + tile::lane() * GROUP_WORDS) {}
+        : words(words), index(slab * SLAB_WORDS + tile::lane() * GROUP_WORDS) {}
 
     __device__ __forceinline__ Weights load() {
         Weights weights;
         load_fragments(words + index, weights.atom);
-        index += 1 * STEP_WORDS;
+        index += STEP_WORDS;
         return weights;
     }
 };
@@ -992,10 +1000,10 @@ struct WeightsAt {
 // The weights in that order. Once for a set of weights, a thread for each word.
 __device__ __forceinline__ void spread(const Arguments& args) {
     const int index = tile::block_x() * 128 + tile::thread();
-    if (index >= ALL_SLABS * STEPS * STEP_WORDS) return;
+    if (index >= ALL_SLABS * STEPS * SET_WORDS) return;
     const int lane = index / GROUP_WORDS % WARP_SIZE, group = index / (GROUP_WORDS * WARP_SIZE) % W_GROUPS;
     const int word = group * GROUP_WORDS + index % GROUP_WORDS;
-    const int step = index / STEP_WORDS % STEPS, slab = index / (STEP_WORDS * STEPS);
+    const int step = index / SET_WORDS % STEPS, slab = index / (SET_WORDS * STEPS);
     const int k = channel_of(slab, word / W_WORDS, row_of_lane(lane));
     const int unit = step * STEP_CHUNKS + chunk_of_word(lane, word % W_WORDS);
     const int first = (first_chunk_of(slab) + unit % CHUNKS) * 16 + byte_of_word(lane, word % W_WORDS);
@@ -1017,8 +1025,8 @@ struct Sums {
 constexpr __device__ int offset_of(int unit) {
     const int tap = TAPS > 1 ? unit / CHUNKS : 0, chunk = TAPS > 1 ? unit % CHUNKS : unit;
     if (UNITS % STEP_CHUNKS != 0 && unit >= UNITS) return 0;
-    const int row = tap / S * DILATION_H, column = tap % S * DILATION_W;
-    return (chunk * SOURCE_PLANE + row * SOURCE_COLUMNS + column) * 16;
+    const int row = tap / S * DILATION_H, column = Layout::column(tap % S * DILATION_W);
+    return (chunk * SOURCE_PLANE + row * Layout::ROW + column) * 16;
 }
 
 // Where the windows begin that a lane names: of one pixel of each atom.
@@ -1031,13 +1039,14 @@ struct Windows {
         for (int n = 0; n < BATCH; ++n) {
             constexpr bool APART = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
             if (APART && n > 0) {
-                first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * SOURCE_COLUMNS * 16);
+                first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * Layout::ROW * 16);
                 continue;
             }
             const int pixel = first_pixel + n * ATOM_M + tile::lane() % ATOM_M;
             const int existing = GRID_PIXELS % RUN == 0 || pixel < GRID_PIXELS ? pixel : GRID_PIXELS - 1;
-            const int row = existing / GRID_COLUMNS * STRIDE_H, column = existing % GRID_COLUMNS * STRIDE_W;
-            first[n] = base + (row * SOURCE_COLUMNS + column) * 16;
+            const int row = existing / GRID_COLUMNS * STRIDE_H;
+            const int column = existing % GRID_COLUMNS * Layout::STEP;
+            first[n] = base + (row * Layout::ROW + column) * 16;
         }
     }
 };
@@ -1096,10 +1105,11 @@ __device__ __forceinline__ void finish_pixels(
 
 // The outputs of a tile's pixels: the warps take slabs and runs of pixels in turn.
 __device__ __forceinline__ void run(
-    const Arguments& args, Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, Source& source, const Sink& sink) {
 #pragma unroll 1
-    for (int item = tile::warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
-        const int slab = item / RUNS, first_pixel = item % RUNS * RUN;
+    for (int item = team.warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
+        const int index = item / RUNS, first_pixel = item % RUNS * RUN, slab = first_slab(team) + index;
+        if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
         Sums sums = {};
         multiply(WeightsAt(args.fragments, slab), source, slab, first_pixel, sums);
         Channel channels[LANE_K];
@@ -1141,36 +1151,41 @@ struct Arguments {
 };
 
 struct Shared {
-    Mid mid;
+    Activations activations;
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
-// A block for every place on the multiprocessors, one tile after the other. The first convolution leaves its
-// outputs in shared memory, as bytes, where the second finds its inputs.
+// A block for every place on the multiprocessors, each with one tile after the other.
+// The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.
 // The next tile's input comes meanwhile, into the cache.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENTS)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
-    for (int index = tile::block_x(); index < TILES; index += PLACES) {
-        const Tile tile(index);
-        tile::barrier();  // what lay between the two is read
-        const first::Sink mid(shared.mid, tile, second::padding_byte(args.second));
-        first::run(args.first, tile, mid);
+    Team team;
+    Activations& activations = shared.activations;
+    for (int index = team.first_tile(); index < TILES; index += PLACES) {
+        const Tile out_tile(index);
+        tile::barrier();  // the last intermediate has been read
+        const first::Sink mid(activations.mid);
+        first::run(team, args.first, out_tile, mid);
         tile::barrier();
         if (index + PLACES < TILES) first::bring_near(args.first, Tile(index + PLACES));
-        const second::Sink out(args.second, tile);
-        second::run(args.second, shared.mid, out);
+        const second::Sink out(args.second, out_tile);
+        second::run(team, args.second, activations.mid, out);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) first_spread(const Arguments args) {
-    first::spread(args.first);
+extern "C" __global__ void __launch_bounds__(128)
+first_spread(const Arguments args) {
+    spread(args.first);
 }
 
-extern "C" __global__ void __launch_bounds__(128) second_fold(const Arguments args) {
-    second::fold(args.second);
+extern "C" __global__ void __launch_bounds__(128)
+second_fold(const Arguments args) {
+    fold(args.second);
 }
 
-extern "C" __global__ void __launch_bounds__(128) second_spread(const Arguments args) {
-    second::spread(args.second);
+extern "C" __global__ void __launch_bounds__(128)
+second_spread(const Arguments args) {
+    spread(args.second);
 }

@@ -109,6 +109,16 @@ __device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
     return *reinterpret_cast<const Words<WORDS>*>(address);
 }
 
+// Neighbouring elements, which are loaded at once.
+template <class T, int COUNT>
+struct alignas(sizeof(T) * COUNT < 16 ? sizeof(T) * COUNT : 16) Vector {
+    T element[COUNT];
+};
+template <int COUNT, class T>
+__device__ __forceinline__ Vector<T, COUNT> load_vector(const T* address) {
+    return *reinterpret_cast<const Vector<T, COUNT>*>(address);
+}
+
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -158,10 +168,17 @@ struct Planes {
     alignas(16) unsigned char byte[CHUNKS][PLANE][16];
 };
 using Input = Planes<IN_CHUNKS, IN_PLANE>;
-using Mid = Planes<MID_CHUNKS, MID_PLANE>;  // what lies between the two: never in device memory
+// The intermediate tensor, which is never in device memory.
+using Mid = Planes<MID_CHUNKS, MID_PLANE>;
 
-// A tile of the second's output pixels, and where the pixels of the first begin that it needs: what several
-// tiles need is computed for each of them.
+// What a tile of output pixels needs of every tensor.
+struct Activations {
+    Input input;
+    Mid mid;
+};
+
+// A tile of the second convolution's output pixels, and where the pixels begin that it needs of the
+// intermediate: what several tiles need is computed for each of them.
 struct Tile {
     int n, row, column;
 
@@ -172,6 +189,16 @@ struct Tile {
 
     __device__ __forceinline__ int mid_row() const { return row * MID_STRIDE_H - MID_PAD_TOP; }
     __device__ __forceinline__ int mid_column() const { return column * MID_STRIDE_W - MID_PAD_LEFT; }
+};
+
+// The threads that have a tile together: all of a block.
+struct Team {
+
+    // Its tiles are PLACES apart.
+    static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
+    // Numbers within the team.
+    static __device__ __forceinline__ int thread() { return tile::thread(); }
+    static __device__ __forceinline__ int warp() { return tile::warp(); }
 };
 
 //   acc = sum over r, s, c of x * w, in int32
@@ -252,14 +279,6 @@ struct Channel {
     float multiplier;
 };
 
-__device__ __forceinline__ Channel load_channel(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
-    Channel channel;
-    channel.offset = tile::load(args.offset + k);
-    channel.multiplier = tile::load(args.multiplier + k);
-    return channel;
-}
-
 // What `narrow` makes an output element of.
 using Finished = float;
 using Packed = Output;
@@ -316,36 +335,18 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
-template <int COUNT>
-__device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
-    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
-#pragma unroll
-    for (int i = 0; i < COUNT; i += WIDTH) {
-        [[maybe_unused]] const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
-        struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
-        const auto offset =
-            *reinterpret_cast<const Offsets*>(args.offset + first);
-        struct alignas(4 * WIDTH) Multipliers { float of[WIDTH]; };
-        const auto multiplier =
-            *reinterpret_cast<const Multipliers*>(args.multiplier + first);
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            channels[i + j].offset = offset.of[j];
-            channels[i + j].multiplier = multiplier.of[j];
-        }
-    }
-}
-
 // What takes the outputs: a tile of pixels in shared memory, as the second convolution reads it.
+using Intermediate = Mid;
 struct Sink {
-    Mid& mid;
+    Intermediate& tensor;
     int row, column;  // of the tile's first pixel in the image
     int padding;
 
-    __device__ __forceinline__ Sink(Mid& mid, const Tile& tile, int padding)
-        : mid(mid), row(tile.mid_row()), column(tile.mid_column()), padding(padding) {}
+    __device__ __forceinline__ Sink(Intermediate& tensor, const Tile& out_tile, int padding)
+        : tensor(tensor),
+          row(out_tile.mid_row()),
+          column(out_tile.mid_column()),
+          padding(padding) {}
 
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
@@ -359,57 +360,85 @@ struct Sink {
 #pragma unroll
         for (int i = 0; i < COUNT; i += PIECE) {
             if (K_TAIL && k + i >= MID_CHUNKS * 16) continue;
-            Output* const to = reinterpret_cast<Output*>(&mid.byte[(k + i) / 16][pixel][(k + i) % 16]);
+            Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
             write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
         }
     }
 };
 
+// How the columns of an input row lie in shared memory: one behind the other.
+struct Linear {
+    static constexpr int ROW = SOURCE_COLUMNS;  // from a row to the next
+    static constexpr int STEP = STRIDE_W;  // from an output's first column to the next output's
+
+    static constexpr __device__ int column(int i) { return i; }
+};
+using Layout = Linear;
+
+// The first of the block's slabs.
+__device__ __forceinline__ int first_slab(const Team&) { return 0; }
+
 // What holds the inputs.
 using Source = Input;
 
-// The input of a tile, on its way to shared memory: each byte once. A row of it is one piece of device
-// memory; a thread has the same place in every row that it copies.
-struct Loader {
-    const Arguments& args;
-    Input& input;
-
-    __device__ __forceinline__ Loader(const Arguments& args, Input& input) : args(args), input(input) {}
-
-    __device__ __forceinline__ void begin(const Tile& tile) {
-        constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
-        constexpr int ACROSS = PER_ROW < THREADS ? PER_ROW : THREADS, AT_ONCE = THREADS / ACROSS;
-        const int first_row = tile.mid_row() * STRIDE_H - PAD_TOP;
-        const int first_column = tile.mid_column() * STRIDE_W - PAD_LEFT;
-        if (THREADS % ACROSS != 0 && tile::thread() >= AT_ONCE * ACROSS) return;
-#pragma unroll 1
-        for (int piece = tile::thread() % ACROSS; piece < PER_ROW; piece += ACROSS) {
-            const int pixel = piece / PER_PIXEL, c = piece % PER_PIXEL * WIDTH;
-            const int first = tile::thread() / ACROSS;
-            if (AT_ONCE > SOURCE_ROWS && first >= SOURCE_ROWS) continue;
-            const unsigned column = first_column + pixel;
-            const int at = (tile.n * IN_H + first_row + first) * IN_W + static_cast<int>(column);
-            const X* const from = args.x + (at * C + c);
-            unsigned char* const to = &input.byte[c / 16][first * SOURCE_COLUMNS + pixel][c % 16];
+// A few bytes of the image, or padding.
+__device__ __forceinline__ void load_piece(
+    [[maybe_unused]] Team& team, [[maybe_unused]] const Arguments& args, unsigned char* to, const X* from,
+    [[maybe_unused]] int c, bool is_inside) {
+    tile::Words<WIDTH / 4> words;
 #pragma unroll
-            for (int i = 0; i < SOURCE_ROWS; i += AT_ONCE) {
-                if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;
-                const bool is_inside = static_cast<unsigned>(first_row + first + i) < IN_H && column < IN_W;
-                copy(to + i * (SOURCE_COLUMNS * 16), from + i * (IN_W * C), is_inside, c);
-            }
+    for (unsigned& word : words.word) word = padding_word(args);
+    if (is_inside) words = tile::load_words<WIDTH / 4>(from);
+    *reinterpret_cast<tile::Words<WIDTH / 4>*>(to) = words;
+}
+
+// What a tile looks at comes to shared memory: each byte once. A row of it is one piece of device memory; a
+// thread has the same place in every row that it loads.
+__device__ __forceinline__ void load_input(
+    Team& team, const Arguments& args, Input& input, const Tile& out_tile) {
+    constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
+    constexpr int ACROSS = PER_ROW < THREADS ? PER_ROW : THREADS, AT_ONCE = THREADS / ACROSS;
+    const int first_row = out_tile.mid_row() * STRIDE_H - PAD_TOP;
+    const int first_column = out_tile.mid_column() * STRIDE_W - PAD_LEFT;
+    if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
+#pragma unroll 1
+    for (int piece = team.thread() % ACROSS; piece < PER_ROW; piece += ACROSS) {
+        const int pixel = piece / PER_PIXEL, c = piece % PER_PIXEL * WIDTH;
+        const int first = team.thread() / ACROSS;
+        if (AT_ONCE > SOURCE_ROWS && first >= SOURCE_ROWS) continue;
+        const unsigned column = first_column + pixel;
+        const int at = (out_tile.n * IN_H + first_row + first) * IN_W + static_cast<int>(column);
+        const X* const from = args.x + (at * C + c);
+        const int place = first * Layout::ROW + Layout::column(pixel);
+        unsigned char* const to = &input.byte[c / 16][place][c % 16];
+#pragma unroll
+        for (int i = 0; i < SOURCE_ROWS; i += AT_ONCE) {
+            if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;
+            const bool is_inside = static_cast<unsigned>(first_row + first + i) < IN_H && column < IN_W;
+            load_piece(team, args, to + i * (Layout::ROW * 16), from + i * (IN_W * C), c, is_inside);
         }
     }
+}
 
-private:
-    __device__ __forceinline__ void copy(
-        unsigned char* to, const X* from, bool is_inside, [[maybe_unused]] int c) {
-        tile::Words<WIDTH / 4> words;
+// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+template <int COUNT>
+__device__ __forceinline__ void load_channels(
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
+    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
 #pragma unroll
-        for (unsigned& word : words.word) word = padding_word(args);
-        if (is_inside) words = tile::load_words<WIDTH / 4>(from);
-        *reinterpret_cast<tile::Words<WIDTH / 4>*>(to) = words;
+    for (int i = 0; i < COUNT; i += WIDTH) {
+        const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
+        const auto offset =
+            tile::load_vector<WIDTH>(args.offset + first);
+        const auto multiplier =
+            tile::load_vector<WIDTH>(args.multiplier + first);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            channels[i + j].offset = offset.element[j];
+            channels[i + j].multiplier = multiplier.element[j];
+        }
     }
-};
+}
 
 // mfma_i32_16x16x32_i8: A is 16 channels, B is 16 pixels,
 // each by 32 bytes of the reduction.
@@ -497,9 +526,11 @@ constexpr __device__ int first_chunk_of([[maybe_unused]] int slab) {
 }
 
 // The weights as lanes hold them: for each slab and step W_GROUPS times so many words of every lane.
-constexpr int SLAB_WORDS = ATOMS * W_WORDS, TWOS = SLAB_WORDS & -SLAB_WORDS;  // a power of two
-constexpr int GROUP_WORDS = TWOS < 4 ? TWOS : 4;
-constexpr int W_GROUPS = SLAB_WORDS / GROUP_WORDS, STEP_WORDS = SLAB_WORDS * WARP_SIZE;
+constexpr int LANE_WORDS = ATOMS * W_WORDS, TWOS = LANE_WORDS & -LANE_WORDS;  // a power of two
+constexpr int GROUP_WORDS = TWOS < 4 ? TWOS : 4, W_GROUPS = LANE_WORDS / GROUP_WORDS;
+constexpr int SET_WORDS = LANE_WORDS * WARP_SIZE;
+constexpr int STEP_WORDS = SET_WORDS;
+constexpr int SLAB_WORDS = STEPS * STEP_WORDS;
 struct Weights {
     WFragment atom[ATOMS];
 };
@@ -523,12 +554,12 @@ struct WeightsAt {
     unsigned index;
 
     __device__ __forceinline__ WeightsAt(const int* words, int slab)
-        : words(words), index(slab * (STEPS * 1 * STEP_WORDS) + tile::lane() * GROUP_WORDS) {}
+        : words(words), index(slab * SLAB_WORDS + tile::lane() * GROUP_WORDS) {}
 
     __device__ __forceinline__ Weights load() {
         Weights weights;
         load_fragments(words + index, weights.atom);
-        index += 1 * STEP_WORDS;
+        index += STEP_WORDS;
         return weights;
     }
 };
@@ -536,10 +567,10 @@ struct WeightsAt {
 // The weights in that order. Once for a set of weights, a thread for each word.
 __device__ __forceinline__ void spread(const Arguments& args) {
     const int index = tile::block_x() * 128 + tile::thread();
-    if (index >= ALL_SLABS * STEPS * STEP_WORDS) return;
+    if (index >= ALL_SLABS * STEPS * SET_WORDS) return;
     const int lane = index / GROUP_WORDS % WARP_SIZE, group = index / (GROUP_WORDS * WARP_SIZE) % W_GROUPS;
     const int word = group * GROUP_WORDS + index % GROUP_WORDS;
-    const int step = index / STEP_WORDS % STEPS, slab = index / (STEP_WORDS * STEPS);
+    const int step = index / SET_WORDS % STEPS, slab = index / (SET_WORDS * STEPS);
     const int k = channel_of(slab, word / W_WORDS, row_of_lane(lane));
     const int unit = step * STEP_CHUNKS + chunk_of_word(lane, word % W_WORDS);
     const int first = (first_chunk_of(slab) + unit % CHUNKS) * 16 + byte_of_word(lane, word % W_WORDS);
@@ -561,8 +592,8 @@ struct Sums {
 constexpr __device__ int offset_of(int unit) {
     const int tap = TAPS > 1 ? unit / CHUNKS : 0, chunk = TAPS > 1 ? unit % CHUNKS : unit;
     if (UNITS % STEP_CHUNKS != 0 && unit >= UNITS) return 0;
-    const int row = tap / S * DILATION_H, column = tap % S * DILATION_W;
-    return (chunk * SOURCE_PLANE + row * SOURCE_COLUMNS + column) * 16;
+    const int row = tap / S * DILATION_H, column = Layout::column(tap % S * DILATION_W);
+    return (chunk * SOURCE_PLANE + row * Layout::ROW + column) * 16;
 }
 
 // Where the windows begin that a lane names: of one pixel of each atom.
@@ -575,13 +606,14 @@ struct Windows {
         for (int n = 0; n < BATCH; ++n) {
             constexpr bool APART = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
             if (APART && n > 0) {
-                first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * SOURCE_COLUMNS * 16);
+                first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * Layout::ROW * 16);
                 continue;
             }
             const int pixel = first_pixel + n * ATOM_M + tile::lane() % ATOM_M;
             const int existing = GRID_PIXELS % RUN == 0 || pixel < GRID_PIXELS ? pixel : GRID_PIXELS - 1;
-            const int row = existing / GRID_COLUMNS * STRIDE_H, column = existing % GRID_COLUMNS * STRIDE_W;
-            first[n] = base + (row * SOURCE_COLUMNS + column) * 16;
+            const int row = existing / GRID_COLUMNS * STRIDE_H;
+            const int column = existing % GRID_COLUMNS * Layout::STEP;
+            first[n] = base + (row * Layout::ROW + column) * 16;
         }
     }
 };
@@ -642,10 +674,11 @@ __device__ __forceinline__ void finish_pixels(
 
 // The outputs of a tile's pixels: the warps take slabs and runs of pixels in turn.
 __device__ __forceinline__ void run(
-    const Arguments& args, Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, Source& source, const Sink& sink) {
 #pragma unroll 1
-    for (int item = tile::warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
-        const int slab = item / RUNS, first_pixel = item % RUNS * RUN;
+    for (int item = team.warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
+        const int index = item / RUNS, first_pixel = item % RUNS * RUN, slab = first_slab(team) + index;
+        if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
         Sums sums = {};
         multiply(WeightsAt(args.fragments, slab), source, slab, first_pixel, sums);
         Channel channels[LANE_K];
@@ -705,7 +738,9 @@ static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_C
 static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1, "what a tile looks at");
 static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
-static_assert(IN_H == first::OUT_H && IN_W == first::OUT_W && C == first::K, "it takes what the first gives");
+static_assert(C == first::K, "C must be the channels that it gives");
+static_assert(IN_H == first::OUT_H, "IN_H must be its rows");
+static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = signed char;
 using W = signed char;
@@ -725,14 +760,6 @@ struct Channel {
     int offset;
     float multiplier;
 };
-
-__device__ __forceinline__ Channel load_channel(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
-    Channel channel;
-    channel.offset = tile::load(args.offset + k);
-    channel.multiplier = tile::load(args.multiplier + k);
-    return channel;
-}
 
 // What `narrow` makes an output element of.
 using Finished = float;
@@ -794,43 +821,22 @@ __device__ __forceinline__ int padding_byte([[maybe_unused]] const Arguments& ar
     return static_cast<X>(padding_word(args) & 0xffu);
 }
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
-template <int COUNT>
-__device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
-    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
-#pragma unroll
-    for (int i = 0; i < COUNT; i += WIDTH) {
-        [[maybe_unused]] const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
-        struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
-        const auto offset =
-            *reinterpret_cast<const Offsets*>(args.offset + first);
-        struct alignas(4 * WIDTH) Multipliers { float of[WIDTH]; };
-        const auto multiplier =
-            *reinterpret_cast<const Multipliers*>(args.multiplier + first);
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            channels[i + j].offset = offset.of[j];
-            channels[i + j].multiplier = multiplier.of[j];
-        }
-    }
-}
-
 // What takes the outputs: the image in device memory.
 struct Sink {
     const Arguments& args;
-    const Tile& tile;
+    const Tile& out_tile;
 
-    __device__ __forceinline__ Sink(const Arguments& args, const Tile& tile) : args(args), tile(tile) {}
+    __device__ __forceinline__ Sink(const Arguments& args, const Tile& out_tile)
+        : args(args), out_tile(out_tile) {}
 
     __device__ __forceinline__ bool exists(int pixel) const {
-        return (OUT_H % GRID_ROWS == 0 || tile.row + pixel / GRID_COLUMNS < OUT_H) &&
-               (OUT_W % GRID_COLUMNS == 0 || tile.column + pixel % GRID_COLUMNS < OUT_W);
+        return (OUT_H % GRID_ROWS == 0 || out_tile.row + pixel / GRID_COLUMNS < OUT_H) &&
+               (OUT_W % GRID_COLUMNS == 0 || out_tile.column + pixel % GRID_COLUMNS < OUT_W);
     }
 
     __device__ __forceinline__ int index_of(int pixel, int k) const {
-        const int row = tile.row + pixel / GRID_COLUMNS, column = tile.column + pixel % GRID_COLUMNS;
-        return ((tile.n * OUT_H + row) * OUT_W + column) * K + k;
+        const int row = out_tile.row + pixel / GRID_COLUMNS, column = out_tile.column + pixel % GRID_COLUMNS;
+        return ((out_tile.n * OUT_H + row) * OUT_W + column) * K + k;
     }
 
     // Neighbouring channels of a pixel of the tile.
@@ -851,6 +857,26 @@ using Source = Mid;
 
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
 static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
+
+// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+template <int COUNT>
+__device__ __forceinline__ void load_channels(
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
+    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += WIDTH) {
+        const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
+        const auto offset =
+            tile::load_vector<WIDTH>(args.offset + first);
+        const auto multiplier =
+            tile::load_vector<WIDTH>(args.multiplier + first);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            channels[i + j].offset = offset.element[j];
+            channels[i + j].multiplier = multiplier.element[j];
+        }
+    }
+}
 
 // Four neighbouring channels of a pixel are a word; a thread's channels are QUADS of them.
 constexpr int QUADS = VECTOR / 4;
@@ -1026,8 +1052,9 @@ __device__ __forceinline__ void finish_pixel(
 // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
 // the last of its rows has come.
 __device__ __forceinline__ void run_down(
-    const Place& from, const Sink& sink, int first_row, int first_column, int k,
-    const Filters& filters, const Channel (&channels)[VECTOR]) {
+    const Place& from,
+    const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
+    const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
 #pragma unroll
     for (auto& row : sums) {
@@ -1058,20 +1085,20 @@ __device__ __forceinline__ void run_down(
 // The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
 // own while it goes from place to place.
 __device__ __forceinline__ void run(
-    const Arguments& args, const Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
     constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
     constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
     constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
     constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
     constexpr int AT_ONCE = THREADS / ACROSS;
-    if (THREADS % ACROSS != 0 && tile::thread() >= AT_ONCE * ACROSS) return;
+    if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
-    for (int k = first_k + tile::thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
+    for (int k = first_k + team.thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
         const Filters filters = load_filters(args, k);
         Channel channels[VECTOR];
         load_channels(args, k, channels);
 #pragma unroll 1
-        for (int place = tile::thread() / ACROSS; place < ALL_PLACES; place += AT_ONCE) {
+        for (int place = team.thread() / ACROSS; place < ALL_PLACES; place += AT_ONCE) {
             const int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
             const Place from(args, source, row, column, k);
             run_down(from, sink, row, column, k, filters, channels);
@@ -1087,35 +1114,39 @@ struct Arguments {
 };
 
 struct Shared {
-    Input input;
-    Mid mid;
+    Activations activations;
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
-// A block for every place on the multiprocessors, one tile after the other. The first convolution leaves its
-// outputs in shared memory, as bytes, where the second finds its inputs.
+// A block for every place on the multiprocessors, each with one tile after the other.
+// The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.
 // The next tile's input comes meanwhile.
 extern "C" __global__ void __launch_bounds__(THREADS)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
-    first::Loader loader(args.first, shared.input);
-    loader.begin(Tile(tile::block_x()));
-    for (int index = tile::block_x(); index < TILES; index += PLACES) {
-        const Tile tile(index);
-        tile::barrier();  // the input is there, and what lay between the two is read
-        const first::Sink mid(shared.mid, tile, second::padding_byte(args.second));
-        first::run(args.first, shared.input, mid);
+    Team team;
+    Activations& activations = shared.activations;
+    first::load_input(team, args.first, activations.input, Tile(team.first_tile()));
+    for (int index = team.first_tile(); index < TILES; index += PLACES) {
+        const Tile out_tile(index);
+        tile::barrier();  // the input is there, and the last intermediate has been read
+        const first::Sink mid(activations.mid, out_tile, second::padding_byte(args.second));
+        first::run(team, args.first, activations.input, mid);
         tile::barrier();
-        if (index + PLACES < TILES) loader.begin(Tile(index + PLACES));
-        const second::Sink out(args.second, tile);
-        second::run(args.second, shared.mid, out);
+        if (index + PLACES < TILES) {
+            first::load_input(team, args.first, activations.input, Tile(index + PLACES));
+        }
+        const second::Sink out(args.second, out_tile);
+        second::run(team, args.second, activations.mid, out);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) first_spread(const Arguments args) {
-    first::spread(args.first);
+extern "C" __global__ void __launch_bounds__(128)
+first_spread(const Arguments args) {
+    spread(args.first);
 }
 
-extern "C" __global__ void __launch_bounds__(128) second_spread(const Arguments args) {
-    second::spread(args.second);
+extern "C" __global__ void __launch_bounds__(128)
+second_spread(const Arguments args) {
+    spread(args.second);
 }

@@ -231,6 +231,16 @@ __device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
     return *reinterpret_cast<const Words<WORDS>*>(address);
 }
 
+// Neighbouring elements, which are loaded at once.
+template <class T, int COUNT>
+struct alignas(sizeof(T) * COUNT < 16 ? sizeof(T) * COUNT : 16) Vector {
+    T element[COUNT];
+};
+template <int COUNT, class T>
+__device__ __forceinline__ Vector<T, COUNT> load_vector(const T* address) {
+    return *reinterpret_cast<const Vector<T, COUNT>*>(address);
+}
+
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -309,10 +319,16 @@ struct Planes {
     static_assert(PLANE % 8 == 1, "neighbouring chunks lie on neighbouring banks");
     alignas(16) unsigned char byte[CHUNKS][PLANE][16];
 };
-using Mid = Planes<MID_CHUNKS, MID_PLANE>;  // what lies between the two: never in device memory
+// The intermediate tensor, which is never in device memory.
+using Mid = Planes<MID_CHUNKS, MID_PLANE>;
 
-// A tile of the second's output pixels, and where the pixels of the first begin that it needs: what several
-// tiles need is computed for each of them.
+// What a tile of output pixels needs of every tensor.
+struct Activations {
+    Mid mid;
+};
+
+// A tile of the second convolution's output pixels, and where the pixels begin that it needs of the
+// intermediate: what several tiles need is computed for each of them.
 struct Tile {
     int n, row, column;
 
@@ -323,6 +339,19 @@ struct Tile {
 
     __device__ __forceinline__ int mid_row() const { return row * MID_STRIDE_H - MID_PAD_TOP; }
     __device__ __forceinline__ int mid_column() const { return column * MID_STRIDE_W - MID_PAD_LEFT; }
+};
+
+// The threads that have a tile together: all of a block.
+struct Team {
+    int phase = 0;  // tiles that it had before this one
+    bool is_last = true;  // whether this is its last tile
+    tile::Copies copies;
+
+    // Its tiles are PLACES apart.
+    static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
+    // Numbers within the team.
+    static __device__ __forceinline__ int thread() { return tile::thread(); }
+    static __device__ __forceinline__ int warpgroup() { return tile::warpgroup(); }
 };
 
 //   acc = sum over r, s, c of x * w, in int32
@@ -396,15 +425,6 @@ struct Channel {
     float inverse;
 };
 
-__device__ __forceinline__ Channel load_channel(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
-    Channel channel;
-    channel.offset = tile::load(args.offset + k);
-    channel.multiplier = tile::load(args.multiplier + k);
-    channel.inverse = args.inverse;
-    return channel;
-}
-
 // What `narrow` makes an output element of.
 using Finished = float;
 using Packed = Output;
@@ -461,37 +481,12 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
-template <int COUNT>
-__device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
-    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
-#pragma unroll
-    for (int i = 0; i < COUNT; i += WIDTH) {
-        [[maybe_unused]] const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
-        struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
-        const auto offset =
-            *reinterpret_cast<const Offsets*>(args.offset + first);
-        struct alignas(4 * WIDTH) Multipliers { float of[WIDTH]; };
-        const auto multiplier =
-            *reinterpret_cast<const Multipliers*>(args.multiplier + first);
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            channels[i + j].offset = offset.of[j];
-            channels[i + j].multiplier = multiplier.of[j];
-            channels[i + j].inverse = args.inverse;
-        }
-    }
-}
-
 // What takes the outputs: a tile of pixels in shared memory, as the second convolution reads it.
+using Intermediate = Mid;
 struct Sink {
-    Mid& mid;
-    int row, column;  // of the tile's first pixel in the image
-    int padding;
+    Intermediate& tensor;
 
-    __device__ __forceinline__ Sink(Mid& mid, const Tile& tile, int padding)
-        : mid(mid), row(tile.mid_row()), column(tile.mid_column()), padding(padding) {}
+    __device__ __forceinline__ explicit Sink(Intermediate& tensor) : tensor(tensor) {}
 
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
@@ -500,7 +495,7 @@ struct Sink {
 #pragma unroll
         for (int i = 0; i < COUNT; i += PIECE) {
             if (K_TAIL && k + i >= MID_CHUNKS * 16) continue;
-            Output* const to = reinterpret_cast<Output*>(&mid.byte[(k + i) / 16][pixel][(k + i) % 16]);
+            Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
             write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
         }
     }
@@ -511,6 +506,27 @@ using Source = const Tile;  // the image
 
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
 static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
+
+// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+template <int COUNT>
+__device__ __forceinline__ void load_channels(
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
+    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += WIDTH) {
+        const int first = !K_TAIL || k + i < K ? k + i : K - WIDTH;
+        const auto offset =
+            tile::load_vector<WIDTH>(args.offset + first);
+        const auto multiplier =
+            tile::load_vector<WIDTH>(args.multiplier + first);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            channels[i + j].offset = offset.element[j];
+            channels[i + j].multiplier = multiplier.element[j];
+            channels[i + j].inverse = args.inverse;
+        }
+    }
+}
 
 // Four neighbouring channels of a pixel are a word; a thread's channels are QUADS of them.
 constexpr int QUADS = VECTOR / 4;
@@ -645,15 +661,15 @@ __device__ __forceinline__ void spread(const Arguments& args) {
 constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 
 // A tile's input comes into the second-level cache.
-__device__ __forceinline__ void bring_near(const Arguments& args, const Tile& tile) {
+__device__ __forceinline__ void bring_near(const Arguments& args, const Tile& out_tile) {
     constexpr int LINE = 128, LINES = (SOURCE_COLUMNS * C + LINE - 1) / LINE + 1;
-    const int first_row = tile.mid_row() * STRIDE_H - PAD_TOP;
-    const int first_byte = (tile.mid_column() * STRIDE_W - PAD_LEFT) * C;
+    const int first_row = out_tile.mid_row() * STRIDE_H - PAD_TOP;
+    const int first_byte = (out_tile.mid_column() * STRIDE_W - PAD_LEFT) * C;
 #pragma unroll 1
-    for (int i = tile::thread(); i < SOURCE_ROWS * LINES; i += THREADS) {
+    for (int i = Team::thread(); i < SOURCE_ROWS * LINES; i += THREADS) {
         const unsigned row = first_row + i / LINES, byte = first_byte + i % LINES * LINE;
         if (row >= IN_H || byte >= IN_W * C) continue;
-        tile::bring_near(args.x + ((tile.n * IN_H + row) * (IN_W * C) + byte));
+        tile::bring_near(args.x + ((out_tile.n * IN_H + row) * (IN_W * C) + byte));
     }
 }
 
@@ -663,10 +679,10 @@ struct Place {
     unsigned padding;
     const X* corner;
 
-    __device__ __forceinline__ Place(const Arguments& args, const Tile& tile, int row, int column, int k)
-        : first_row((tile.mid_row() + row) * STRIDE_H - PAD_TOP),
-          first_column((tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
-          corner(tile::kept(args.x + (((tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
+    __device__ __forceinline__ Place(const Arguments& args, const Tile& out_tile, int row, int column, int k)
+        : first_row((out_tile.mid_row() + row) * STRIDE_H - PAD_TOP),
+          first_column((out_tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
+          corner(tile::kept(args.x + (((out_tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
 
     __device__ __forceinline__ Row row(int down) const {
         Row result;
@@ -675,7 +691,7 @@ struct Place {
         for (int i = 0; i < SPAN; ++i) {
 #pragma unroll
             for (unsigned& quad : result.pixel[i].quad) quad = padding;
-            if (!is_row || (static_cast<unsigned>(first_column + i) >= IN_W)) continue;
+            if (!is_row || static_cast<unsigned>(first_column + i) >= IN_W) continue;
             const auto words = tile::load_words<QUADS>(corner + (down * IN_W + i) * C);
 #pragma unroll
             for (int j = 0; j < QUADS; ++j) result.pixel[i].quad[j] = words.word[j];
@@ -715,8 +731,9 @@ struct Pixels {
 // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
 // the last of its rows has come.
 __device__ __forceinline__ void run_down(
-    const Pixels& from, const Sink& sink, int first_row, int first_column, int k,
-    const Filters& filters, const Channel (&channels)[VECTOR]) {
+    const Pixels& from,
+    const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
+    const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
 #pragma unroll
     for (auto& row : sums) {
@@ -747,16 +764,16 @@ __device__ __forceinline__ void run_down(
 // The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
 // own while it goes from place to place.
 __device__ __forceinline__ void run(
-    const Arguments& args, const Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
     constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
     constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
     constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
     constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
     constexpr int AT_ONCE = THREADS / ACROSS;
-    if (THREADS % ACROSS != 0 && tile::thread() >= AT_ONCE * ACROSS) return;
+    if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
-    for (int k = first_k + tile::thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
-        int place = tile::thread() / ACROSS;
+    for (int k = first_k + team.thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
+        int place = team.thread() / ACROSS;
         if (AT_ONCE > ALL_PLACES && place >= ALL_PLACES) return;
         int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
         Pixels pixels(Place(args, source, row, column, k));
@@ -834,7 +851,9 @@ static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H +
 static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
 static_assert(TAPS == R * S && C_GROUP == C && CHUNKS * 16 >= C, "the reduction of a slab");
-static_assert(IN_H == first::OUT_H && IN_W == first::OUT_W && C == first::K, "it takes what the first gives");
+static_assert(C == first::K, "C must be the channels that it gives");
+static_assert(IN_H == first::OUT_H, "IN_H must be its rows");
+static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = signed char;
 using W = signed char;
@@ -854,14 +873,6 @@ struct Channel {
     int offset;
     float multiplier;
 };
-
-__device__ __forceinline__ Channel load_channel(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
-    Channel channel;
-    channel.offset = tile::load(args.offset + k);
-    channel.multiplier = tile::load(args.multiplier + k);
-    return channel;
-}
 
 // What `narrow` makes an output element of.
 using Finished = float;
@@ -913,31 +924,22 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Padding is a real zero, which is stored as the zero point.
-__device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return 0u;
-}
-
-// A byte of it, as the first convolution would write it.
-__device__ __forceinline__ int padding_byte([[maybe_unused]] const Arguments& args) {
-    return static_cast<X>(padding_word(args) & 0xffu);
-}
-
 // What takes the outputs: the image in device memory.
 struct Sink {
     const Arguments& args;
-    const Tile& tile;
+    const Tile& out_tile;
 
-    __device__ __forceinline__ Sink(const Arguments& args, const Tile& tile) : args(args), tile(tile) {}
+    __device__ __forceinline__ Sink(const Arguments& args, const Tile& out_tile)
+        : args(args), out_tile(out_tile) {}
 
     __device__ __forceinline__ bool exists(int pixel) const {
-        return (OUT_H % GRID_ROWS == 0 || tile.row + pixel / GRID_COLUMNS < OUT_H) &&
-               (OUT_W % GRID_COLUMNS == 0 || tile.column + pixel % GRID_COLUMNS < OUT_W);
+        return (OUT_H % GRID_ROWS == 0 || out_tile.row + pixel / GRID_COLUMNS < OUT_H) &&
+               (OUT_W % GRID_COLUMNS == 0 || out_tile.column + pixel % GRID_COLUMNS < OUT_W);
     }
 
     __device__ __forceinline__ int index_of(int pixel, int k) const {
-        const int row = tile.row + pixel / GRID_COLUMNS, column = tile.column + pixel % GRID_COLUMNS;
-        return ((tile.n * OUT_H + row) * OUT_W + column) * K + k;
+        const int row = out_tile.row + pixel / GRID_COLUMNS, column = out_tile.column + pixel % GRID_COLUMNS;
+        return ((out_tile.n * OUT_H + row) * OUT_W + column) * K + k;
     }
 
     // Neighbouring channels of a pixel of the tile.
@@ -953,8 +955,20 @@ struct Sink {
     }
 };
 
+// How the columns of an input row lie in shared memory: one behind the other.
+struct Linear {
+    static constexpr int ROW = SOURCE_COLUMNS;  // from a row to the next
+
+    static constexpr __device__ int column(int i) { return i; }
+};
+using Layout = Linear;
+
+// The first of the block's slabs.
+__device__ __forceinline__ int first_slab(const Team&) { return 0; }
+
 // What holds the inputs.
 using Source = Mid;
+
 // A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
 // chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
 // the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
@@ -976,7 +990,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 // wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8: 64 pixels by SLAB_K channels, each by
 // 32 bytes of the reduction. Both factors lie in shared memory, as matrices of eight rows of 16 bytes, which
 // lie one behind the other. Four warps execute it together and wait for its sums later.
-static_assert(X_SIGNED == true && W_SIGNED == true, "its types");
+static_assert(X_SIGNED && W_SIGNED, "its types");
 struct Operand {
     unsigned long long descriptor;
 
@@ -994,13 +1008,14 @@ struct Operand {
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // D += A * B.
+#define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
 __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, int (&d)[ATOMS][4]) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
         "setp.ne.b32 adds, 1, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
-        "{%0, %1, %2, %3, "
+        "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {"
+        "%0, %1, %2, %3, "
         "%4, %5, %6, %7, "
         "%8, %9, %10, %11, "
         "%12, %13, %14, %15, "
@@ -1008,18 +1023,20 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
         "%20, %21, %22, %23, "
         "%24, %25, %26, %27, "
         "%28, %29, %30, %31}, "
-        "%32, %33, adds;\n"
+        "%32, "
+        "%33, adds;\n"
         "}"
-        : "+r"(d[0][0]), "+r"(d[0][1]), "+r"(d[0][2]), "+r"(d[0][3]),
-          "+r"(d[1][0]), "+r"(d[1][1]), "+r"(d[1][2]), "+r"(d[1][3]),
-          "+r"(d[2][0]), "+r"(d[2][1]), "+r"(d[2][2]), "+r"(d[2][3]),
-          "+r"(d[3][0]), "+r"(d[3][1]), "+r"(d[3][2]), "+r"(d[3][3]),
-          "+r"(d[4][0]), "+r"(d[4][1]), "+r"(d[4][2]), "+r"(d[4][3]),
-          "+r"(d[5][0]), "+r"(d[5][1]), "+r"(d[5][2]), "+r"(d[5][3]),
-          "+r"(d[6][0]), "+r"(d[6][1]), "+r"(d[6][2]), "+r"(d[6][3]),
-          "+r"(d[7][0]), "+r"(d[7][1]), "+r"(d[7][2]), "+r"(d[7][3])
+        : SUMS_OF_ATOM(0),
+          SUMS_OF_ATOM(1),
+          SUMS_OF_ATOM(2),
+          SUMS_OF_ATOM(3),
+          SUMS_OF_ATOM(4),
+          SUMS_OF_ATOM(5),
+          SUMS_OF_ATOM(6),
+          SUMS_OF_ATOM(7)
         : "l"(a.descriptor), "l"(b.descriptor));
 }
+#undef SUMS_OF_ATOM
 
 // Until all sums are there; nobody reads them before.
 __device__ __forceinline__ void end_products() {
@@ -1058,44 +1075,48 @@ struct alignas(16) Held {
     unsigned uses[BUFFERS];  // by warps
 };
 
-constexpr int SLAB_BYTES = sizeof(Held::weights[0]);
-__device__ __forceinline__ const int* slab_of_block(const Arguments& args, int index) {
-    return args.fragments + index * (SLAB_BYTES / 4);
+constexpr int SLAB_WORDS = UNITS * SLAB_K * 4;
+
+__device__ __forceinline__ const int* slab_of_block(const Team& team, const Arguments& args, int index) {
+    return args.fragments + (first_slab(team) + index) * SLAB_WORDS;
 }
 
-__device__ __forceinline__ void hold(
-    const Arguments& args, Held& held, tile::Copies& copies) {
+// Asks for the first slabs, as many as there are buffers.
+__device__ __forceinline__ void hold([[maybe_unused]] Team& team, const Arguments& args, Held& held) {
     const int buffer = tile::thread();
     if (buffer < BUFFERS) {
         held.uses[buffer] = 0;
-        held.inbox[buffer].fetch(held.weights[buffer], slab_of_block(args, buffer), SLAB_BYTES);
+        held.inbox[buffer].fetch(held.weights[buffer], slab_of_block(team, args, buffer), 4 * SLAB_WORDS);
     }
     for (int i = tile::thread(); i < BLOCK_SLABS * SLAB_K; i += THREADS) {
         const int slab = i / SLAB_K, lane = i / LANE_K % 4, of_lane = i % LANE_K;
-        const int any_k = i, k = !K_TAIL || any_k < K ? any_k : K - 1;
-        copies.copy<4>(
-            tile::shared_address(&held.offset[slab][lane][of_lane]), args.offset + k, true);
-        copies.copy<4>(
-            tile::shared_address(&held.multiplier[slab][lane][of_lane]), args.multiplier + k, true);
+        const int any_k = first_slab(team) * SLAB_K + i, k = !K_TAIL || any_k < K ? any_k : K - 1;
+        team.copies.copy<4>(
+            tile::shared_address(&held.offset[slab][lane][of_lane]),
+            args.offset + k,
+            true);
+        team.copies.copy<4>(
+            tile::shared_address(&held.multiplier[slab][lane][of_lane]),
+            args.multiplier + k,
+            true);
     }
 }
 
+// What the epilogue knows of a lane's channels.
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Held& held, [[maybe_unused]] int slab,
     Channel (&channels)[LANE_K]) {
-    constexpr int WIDTH = LANE_K % 4 == 0 ? 4 : 2;
+    constexpr int COUNT = LANE_K, WIDTH = COUNT % 4 == 0 ? 4 : 2;
 #pragma unroll
-    for (int i = 0; i < LANE_K; i += WIDTH) {
-        struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
-        const auto offset = *reinterpret_cast<const Offsets*>(
-            &held.offset[slab][channel_lane()][i]);
-        struct alignas(4 * WIDTH) Multipliers { float of[WIDTH]; };
-        const auto multiplier = *reinterpret_cast<const Multipliers*>(
-            &held.multiplier[slab][channel_lane()][i]);
+    for (int i = 0; i < COUNT; i += WIDTH) {
+        const auto offset =
+            tile::load_vector<WIDTH>(&held.offset[slab][channel_lane()][i]);
+        const auto multiplier =
+            tile::load_vector<WIDTH>(&held.multiplier[slab][channel_lane()][i]);
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
-            channels[i + j].offset = offset.of[j];
-            channels[i + j].multiplier = multiplier.of[j];
+            channels[i + j].offset = offset.element[j];
+            channels[i + j].multiplier = multiplier.element[j];
         }
     }
 }
@@ -1137,7 +1158,8 @@ __device__ __forceinline__ void multiply(
     begin_products();
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
-        const int offset = (tap / S * DILATION_H * SOURCE_COLUMNS + tap % S * DILATION_W) * 16;
+        const int row = tap / S * DILATION_H, column = Layout::column(tap % S * DILATION_W);
+        const int offset = (row * Layout::ROW + column) * 16;
 #pragma unroll
         for (int chunk = 0; chunk < CHUNKS; chunk += 2) {
             const Operand w = of_weights.behind((tap * CHUNKS + chunk) * (SLAB_K * 16));
@@ -1170,29 +1192,29 @@ __device__ __forceinline__ void finish_pixels(
 // A slab's weights have been multiplied by this warp. The last warp to say so asks for what follows in their
 // place: a later slab of this tile, or of the next.
 __device__ __forceinline__ void release(
-    const Arguments& args, Held& held, int index, int buffer, bool is_last) {
+    const Team& team, const Arguments& args, Held& held, int index, int buffer) {
     constexpr int USERS = OF_SLAB * (WARPGROUP_SIZE / WARP_SIZE);
     if (tile::lane() != 0 || tile::count(&held.uses[buffer]) % USERS != USERS - 1) return;
     int next = index + BUFFERS;
     if (next >= BLOCK_SLABS) {
-        if (is_last) return;
+        if (team.is_last) return;
         next -= BLOCK_SLABS;
     }
-    held.inbox[buffer].fetch_next(held.weights[buffer], slab_of_block(args, next), SLAB_BYTES);
+    held.inbox[buffer].fetch_next(held.weights[buffer], slab_of_block(team, args, next), 4 * SLAB_WORDS);
 }
 
 // The outputs of a tile's pixels. OF_SLAB warpgroups have a slab together, each its runs of pixels. In a tile
 // the slabs of one buffer have the same warpgroups, which so miss none of its turns; between tiles all meet.
 __device__ __forceinline__ void run(
-    const Arguments& args, Source& source, const Sink& sink, Held& held, int turn, bool is_last) {
+    const Team& team, const Arguments& args, Held& held, Source& source, const Sink& sink) {
     constexpr int AT_ONCE = THREADS / WARPGROUP_SIZE / OF_SLAB;
     static_assert(AT_ONCE * OF_SLAB * WARPGROUP_SIZE == THREADS && BUFFERS % AT_ONCE == 0, "all have slabs");
     static_assert(BUFFERS < BLOCK_SLABS, "the next tile's slabs follow the last of this");
-    const int group = tile::warpgroup();
+    const int group = team.warpgroup();
 #pragma unroll 1
     for (int index = group / OF_SLAB; index < BLOCK_SLABS; index += AT_ONCE) {
-        const int slab = index;
-        const int number = turn * BLOCK_SLABS + index, buffer = number % BUFFERS;  // of all tiles
+        const int slab = first_slab(team) + index;
+        const int number = team.phase * BLOCK_SLABS + index, buffer = number % BUFFERS;  // of all tiles
         Channel channels[LANE_K];
         load_channels(args, held, index, channels);
         held.inbox[buffer].wait_for(number / BUFFERS);
@@ -1200,7 +1222,7 @@ __device__ __forceinline__ void run(
         for (int run = group % OF_SLAB; run < RUNS; run += OF_SLAB) {
             Sums sums(channels);
             multiply(held.weights[buffer], source, run * RUN, sums);
-            if (run + OF_SLAB >= RUNS) release(args, held, index, buffer, is_last);
+            if (run + OF_SLAB >= RUNS) release(team, args, held, index, buffer);
             finish_pixels(sink, slab, run * RUN, sums, channels);
         }
     }
@@ -1214,35 +1236,37 @@ struct Arguments {
 };
 
 struct Shared {
-    Mid mid;
+    Activations activations;
     second::Held second_weights;
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
-static_assert(PLACES == TILES, "a place for each tile");
-
-// A block has a tile. The first convolution leaves its outputs in shared memory, as bytes, where the second
-// finds its inputs.
+// A block has one tile.
+// The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENTS)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
-    const Tile tile(tile::block_x());
-    tile::Copies copies;
-    second::hold(args.second, shared.second_weights, copies);
-    copies.commit();
-    const first::Sink mid(shared.mid, tile, second::padding_byte(args.second));
-    first::run(args.first, tile, mid);
-    copies.wait<0>();  // the weights
+    Team team;
+    Activations& activations = shared.activations;
+    static_assert(PLACES == TILES, "a block for each tile");
+    const Tile out_tile(team.first_tile());
+    second::hold(team, args.second, shared.second_weights);
+    team.copies.commit();
+    const first::Sink mid(activations.mid);
+    first::run(team, args.first, out_tile, mid);
+    team.copies.wait<0>();  // the weights
     tile::show_to_engines();
     tile::barrier();
-    const second::Sink out(args.second, tile);
-    second::run(args.second, shared.mid, out, shared.second_weights, 0, true);
+    const second::Sink out(args.second, out_tile);
+    second::run(team, args.second, shared.second_weights, activations.mid, out);
 }
 
-extern "C" __global__ void __launch_bounds__(128) first_spread(const Arguments args) {
-    first::spread(args.first);
+extern "C" __global__ void __launch_bounds__(128)
+first_spread(const Arguments args) {
+    spread(args.first);
 }
 
-extern "C" __global__ void __launch_bounds__(128) second_spread(const Arguments args) {
-    second::spread(args.second);
+extern "C" __global__ void __launch_bounds__(128)
+second_spread(const Arguments args) {
+    spread(args.second);
 }

@@ -194,6 +194,16 @@ __device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
     return *reinterpret_cast<const Words<WORDS>*>(address);
 }
 
+// Neighbouring elements, which are loaded at once.
+template <class T, int COUNT>
+struct alignas(sizeof(T) * COUNT < 16 ? sizeof(T) * COUNT : 16) Vector {
+    T element[COUNT];
+};
+template <int COUNT, class T>
+__device__ __forceinline__ Vector<T, COUNT> load_vector(const T* address) {
+    return *reinterpret_cast<const Vector<T, COUNT>*>(address);
+}
+
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -233,10 +243,17 @@ struct Planes {
     alignas(16) unsigned char byte[CHUNKS][PLANE][16];
 };
 using Input = Planes<IN_CHUNKS, IN_PLANE>;
-using Mid = Planes<MID_CHUNKS, MID_PLANE>;  // what lies between the two: never in device memory
+// The intermediate tensor, which is never in device memory.
+using Mid = Planes<MID_CHUNKS, MID_PLANE>;
 
-// A tile of the second's output pixels, and where the pixels of the first begin that it needs: what several
-// tiles need is computed for each of them.
+// What a tile of output pixels needs of every tensor.
+struct Activations {
+    Input input;
+    Mid mid;
+};
+
+// A tile of the second convolution's output pixels, and where the pixels begin that it needs of the
+// intermediate: what several tiles need is computed for each of them.
 struct Tile {
     int n, row, column;
 
@@ -247,6 +264,19 @@ struct Tile {
 
     __device__ __forceinline__ int mid_row() const { return row * MID_STRIDE_H - MID_PAD_TOP; }
     __device__ __forceinline__ int mid_column() const { return column * MID_STRIDE_W - MID_PAD_LEFT; }
+};
+
+// The THREADS threads of a block that have a tile together.
+struct Team {
+    int number;  // in the block
+    int first;  // of its tiles, which are PLACES apart
+    tile::Copies copies;
+
+    __device__ __forceinline__ Team() : number(tile::team()), first(tile::block_x() * TEAMS + number) {}
+    __device__ __forceinline__ int first_tile() const { return first; }
+    // Numbers within the team.
+    static __device__ __forceinline__ int thread() { return tile::thread() % THREADS; }
+    static __device__ __forceinline__ int warpgroup() { return tile::warpgroup() % (THREADS / 128); }
 };
 
 //   acc = sum over r, s, c of x * w, in int32
@@ -324,14 +354,6 @@ struct Channel {
     float multiplier;
 };
 
-__device__ __forceinline__ Channel load_channel(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
-    Channel channel;
-    channel.offset = tile::load(args.offset + k);
-    channel.multiplier = tile::load(args.multiplier + k);
-    return channel;
-}
-
 // What `narrow` makes an output element of.
 using Finished = float;
 using Packed = Output;
@@ -382,19 +404,12 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Padding is a real zero, which is stored as the zero point.
-__device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return 0u;
-}
-
 // What takes the outputs: a tile of pixels in shared memory, as the second convolution reads it.
+using Intermediate = Mid;
 struct Sink {
-    Mid& mid;
-    int row, column;  // of the tile's first pixel in the image
-    int padding;
+    Intermediate& tensor;
 
-    __device__ __forceinline__ Sink(Mid& mid, const Tile& tile, int padding)
-        : mid(mid), row(tile.mid_row()), column(tile.mid_column()), padding(padding) {}
+    __device__ __forceinline__ explicit Sink(Intermediate& tensor) : tensor(tensor) {}
 
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
@@ -403,55 +418,61 @@ struct Sink {
 #pragma unroll
         for (int i = 0; i < COUNT; i += PIECE) {
             if (K_TAIL && k + i >= MID_CHUNKS * 16) continue;
-            Output* const to = reinterpret_cast<Output*>(&mid.byte[(k + i) / 16][pixel][(k + i) % 16]);
+            Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
             write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
         }
     }
 };
 
+// How the columns of an input row lie in shared memory: one behind the other.
+struct Linear {
+    static constexpr int ROW = SOURCE_COLUMNS;  // from a row to the next
+
+    static constexpr __device__ int column(int i) { return i; }
+};
+using Layout = Linear;
+
+// The first of the block's slabs.
+__device__ __forceinline__ int first_slab(const Team&) { return 0; }
+
 // What holds the inputs.
 using Source = Input;
 
-// The input of a tile, on its way to shared memory: each byte once. A row of it is one piece of device
-// memory; a thread has the same place in every row that it copies.
-struct Loader {
-    const Arguments& args;
-    Input& input;
-    tile::Copies& copies;
+// A few bytes of the image, or padding.
+__device__ __forceinline__ void load_piece(
+    [[maybe_unused]] Team& team, [[maybe_unused]] const Arguments& args, unsigned char* to, const X* from,
+    [[maybe_unused]] int c, bool is_inside) {
+    team.copies.copy<WIDTH>(tile::shared_address(to), from, is_inside);
+}
 
-    __device__ __forceinline__ Loader(const Arguments& args, Input& input, tile::Copies& copies)
-        : args(args), input(input), copies(copies) {}
-
-    __device__ __forceinline__ void begin(const Tile& tile) {
-        constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
-        constexpr int ACROSS = PER_ROW < THREADS ? PER_ROW : THREADS, AT_ONCE = THREADS / ACROSS;
-        const int first_row = tile.mid_row() * STRIDE_H - PAD_TOP;
-        const int first_column = tile.mid_column() * STRIDE_W - PAD_LEFT;
-        if (THREADS % ACROSS != 0 && (tile::thread() % THREADS) >= AT_ONCE * ACROSS) return;
+// What a tile looks at comes to shared memory: each byte once. A row of it is one piece of device memory; a
+// thread has the same place in every row that it loads.
+__device__ __forceinline__ void load_input(
+    Team& team, const Arguments& args, Input& input, const Tile& out_tile) {
+    constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
+    constexpr int ACROSS = PER_ROW < THREADS ? PER_ROW : THREADS, AT_ONCE = THREADS / ACROSS;
+    const int first_row = out_tile.mid_row() * STRIDE_H - PAD_TOP;
+    const int first_column = out_tile.mid_column() * STRIDE_W - PAD_LEFT;
+    if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
-        for (int piece = (tile::thread() % THREADS) % ACROSS; piece < PER_ROW; piece += ACROSS) {
-            const int pixel = piece / PER_PIXEL, c = piece % PER_PIXEL * WIDTH;
-            const int first = (tile::thread() % THREADS) / ACROSS;
-            if (AT_ONCE > SOURCE_ROWS && first >= SOURCE_ROWS) continue;
-            const unsigned column = first_column + pixel;
-            const int at = (tile.n * IN_H + first_row + first) * IN_W + static_cast<int>(column);
-            const X* const from = args.x + (at * C + c);
-            unsigned char* const to = &input.byte[c / 16][first * SOURCE_COLUMNS + pixel][c % 16];
+    for (int piece = team.thread() % ACROSS; piece < PER_ROW; piece += ACROSS) {
+        const int pixel = piece / PER_PIXEL, c = piece % PER_PIXEL * WIDTH;
+        const int first = team.thread() / ACROSS;
+        if (AT_ONCE > SOURCE_ROWS && first >= SOURCE_ROWS) continue;
+        const unsigned column = first_column + pixel;
+        const int at = (out_tile.n * IN_H + first_row + first) * IN_W + static_cast<int>(column);
+        const X* const from = args.x + (at * C + c);
+        const int place = first * Layout::ROW + Layout::column(pixel);
+        unsigned char* const to = &input.byte[c / 16][place][c % 16];
 #pragma unroll
-            for (int i = 0; i < SOURCE_ROWS; i += AT_ONCE) {
-                if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;
-                const bool is_inside = static_cast<unsigned>(first_row + first + i) < IN_H && column < IN_W;
-                copy(to + i * (SOURCE_COLUMNS * 16), from + i * (IN_W * C), is_inside, c);
-            }
+        for (int i = 0; i < SOURCE_ROWS; i += AT_ONCE) {
+            if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;
+            const bool is_inside = static_cast<unsigned>(first_row + first + i) < IN_H && column < IN_W;
+            load_piece(team, args, to + i * (Layout::ROW * 16), from + i * (IN_W * C), c, is_inside);
         }
     }
+}
 
-private:
-    __device__ __forceinline__ void copy(
-        unsigned char* to, const X* from, bool is_inside, [[maybe_unused]] int c) {
-        copies.template copy<WIDTH>(tile::shared_address(to), from, is_inside);
-    }
-};
 // A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
 // chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
 // the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
@@ -473,7 +494,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 // wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8: 64 pixels by SLAB_K channels, each by
 // 32 bytes of the reduction. Both factors lie in shared memory, as matrices of eight rows of 16 bytes, which
 // lie one behind the other. Four warps execute it together and wait for its sums later.
-static_assert(X_SIGNED == true && W_SIGNED == true, "its types");
+static_assert(X_SIGNED && W_SIGNED, "its types");
 struct Operand {
     unsigned long long descriptor;
 
@@ -491,24 +512,27 @@ struct Operand {
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // D += A * B.
+#define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
 __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, int (&d)[ATOMS][4]) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
         "setp.ne.b32 adds, 1, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 "
-        "{%0, %1, %2, %3, "
+        "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 {"
+        "%0, %1, %2, %3, "
         "%4, %5, %6, %7, "
         "%8, %9, %10, %11, "
         "%12, %13, %14, %15}, "
-        "%16, %17, adds;\n"
+        "%16, "
+        "%17, adds;\n"
         "}"
-        : "+r"(d[0][0]), "+r"(d[0][1]), "+r"(d[0][2]), "+r"(d[0][3]),
-          "+r"(d[1][0]), "+r"(d[1][1]), "+r"(d[1][2]), "+r"(d[1][3]),
-          "+r"(d[2][0]), "+r"(d[2][1]), "+r"(d[2][2]), "+r"(d[2][3]),
-          "+r"(d[3][0]), "+r"(d[3][1]), "+r"(d[3][2]), "+r"(d[3][3])
+        : SUMS_OF_ATOM(0),
+          SUMS_OF_ATOM(1),
+          SUMS_OF_ATOM(2),
+          SUMS_OF_ATOM(3)
         : "l"(a.descriptor), "l"(b.descriptor));
 }
+#undef SUMS_OF_ATOM
 
 // Until all sums are there; nobody reads them before.
 __device__ __forceinline__ void end_products() {
@@ -545,40 +569,45 @@ struct alignas(16) Held {
     alignas(16) float multiplier[BLOCK_SLABS][4][LANE_K + 4];
 };
 
-__device__ __forceinline__ void hold(
-    const Arguments& args, Held& held, tile::Copies& copies) {
-    constexpr int BYTES = sizeof(Held::weights);
-    const int* const from = args.fragments;
+constexpr int SLAB_WORDS = UNITS * SLAB_K * 4;
+
+// The block's weights, and what the epilogue knows of its channels, on their way to shared memory.
+__device__ __forceinline__ void hold([[maybe_unused]] Team& team, const Arguments& args, Held& held) {
+    constexpr int BYTES = BLOCK_SLABS * SLAB_WORDS * 4;
+    const int* const from = args.fragments + first_slab(team) * SLAB_WORDS;
 #pragma unroll 4
     for (int i = tile::thread() * 16; i < BYTES; i += BLOCK_THREADS * 16) {
-        copies.copy<16>(tile::shared_address(&held.weights[0][0][0][0] + i), from + i / 4, true);
+        team.copies.copy<16>(tile::shared_address(&held.weights[0][0][0][0] + i), from + i / 4, true);
     }
     for (int i = tile::thread(); i < BLOCK_SLABS * SLAB_K; i += BLOCK_THREADS) {
         const int slab = i / SLAB_K, lane = i / LANE_K % 4, of_lane = i % LANE_K;
-        const int any_k = i, k = !K_TAIL || any_k < K ? any_k : K - 1;
-        copies.copy<4>(
-            tile::shared_address(&held.offset[slab][lane][of_lane]), args.offset + k, true);
-        copies.copy<4>(
-            tile::shared_address(&held.multiplier[slab][lane][of_lane]), args.multiplier + k, true);
+        const int any_k = first_slab(team) * SLAB_K + i, k = !K_TAIL || any_k < K ? any_k : K - 1;
+        team.copies.copy<4>(
+            tile::shared_address(&held.offset[slab][lane][of_lane]),
+            args.offset + k,
+            true);
+        team.copies.copy<4>(
+            tile::shared_address(&held.multiplier[slab][lane][of_lane]),
+            args.multiplier + k,
+            true);
     }
 }
 
+// What the epilogue knows of a lane's channels.
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Held& held, [[maybe_unused]] int slab,
     Channel (&channels)[LANE_K]) {
-    constexpr int WIDTH = LANE_K % 4 == 0 ? 4 : 2;
+    constexpr int COUNT = LANE_K, WIDTH = COUNT % 4 == 0 ? 4 : 2;
 #pragma unroll
-    for (int i = 0; i < LANE_K; i += WIDTH) {
-        struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
-        const auto offset = *reinterpret_cast<const Offsets*>(
-            &held.offset[slab][channel_lane()][i]);
-        struct alignas(4 * WIDTH) Multipliers { float of[WIDTH]; };
-        const auto multiplier = *reinterpret_cast<const Multipliers*>(
-            &held.multiplier[slab][channel_lane()][i]);
+    for (int i = 0; i < COUNT; i += WIDTH) {
+        const auto offset =
+            tile::load_vector<WIDTH>(&held.offset[slab][channel_lane()][i]);
+        const auto multiplier =
+            tile::load_vector<WIDTH>(&held.multiplier[slab][channel_lane()][i]);
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
-            channels[i + j].offset = offset.of[j];
-            channels[i + j].multiplier = multiplier.of[j];
+            channels[i + j].offset = offset.element[j];
+            channels[i + j].multiplier = multiplier.element[j];
         }
     }
 }
@@ -620,7 +649,8 @@ __device__ __forceinline__ void multiply(
     begin_products();
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
-        const int offset = (tap / S * DILATION_H * SOURCE_COLUMNS + tap % S * DILATION_W) * 16;
+        const int row = tap / S * DILATION_H, column = Layout::column(tap % S * DILATION_W);
+        const int offset = (row * Layout::ROW + column) * 16;
 #pragma unroll
         for (int chunk = 0; chunk < CHUNKS; chunk += 2) {
             const Operand w = of_weights.behind((tap * CHUNKS + chunk) * (SLAB_K * 16));
@@ -652,13 +682,14 @@ __device__ __forceinline__ void finish_pixels(
 
 // The outputs of a tile's pixels: the warpgroups take slabs in turn, or runs of pixels of a slab.
 __device__ __forceinline__ void run(
-    const Arguments& args, Source& source, const Sink& sink, const Held& held) {
+    const Team& team, const Arguments& args, const Held& held, Source& source, const Sink& sink) {
     constexpr int GROUPS = THREADS / WARPGROUP_SIZE, OF_EACH = GROUPS / BLOCK_SLABS;
     constexpr int OF_SLAB = OF_EACH < 1 ? 1 : OF_EACH < RUNS ? OF_EACH : RUNS;
-    const int group = tile::warpgroup() % GROUPS;
+    const int group = team.warpgroup();
 #pragma unroll 1
     for (int index = group / OF_SLAB; index < BLOCK_SLABS; index += GROUPS / OF_SLAB) {
-        const int slab = index;
+        const int slab = first_slab(team) + index;
+        if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
         Channel channels[LANE_K];
         load_channels(args, held, index, channels);
 #pragma unroll 1
@@ -729,7 +760,9 @@ static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H +
 static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
 static_assert(TAPS == R * S && C_GROUP == C && CHUNKS * 16 >= C, "the reduction of a slab");
-static_assert(IN_H == first::OUT_H && IN_W == first::OUT_W && C == first::K, "it takes what the first gives");
+static_assert(C == first::K, "C must be the channels that it gives");
+static_assert(IN_H == first::OUT_H, "IN_H must be its rows");
+static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = signed char;
 using W = signed char;
@@ -753,15 +786,6 @@ struct Channel {
     float multiplier;
     float residual_scale;
 };
-
-__device__ __forceinline__ Channel load_channel(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
-    Channel channel;
-    channel.offset = tile::load(args.offset + k);
-    channel.multiplier = tile::load(args.multiplier + k);
-    channel.residual_scale = args.residual_scale;
-    return channel;
-}
 
 // What `narrow` makes an output element of.
 using Finished = float;
@@ -817,31 +841,22 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Padding is a real zero, which is stored as the zero point.
-__device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return 0u;
-}
-
-// A byte of it, as the first convolution would write it.
-__device__ __forceinline__ int padding_byte([[maybe_unused]] const Arguments& args) {
-    return static_cast<X>(padding_word(args) & 0xffu);
-}
-
 // What takes the outputs: the image in device memory.
 struct Sink {
     const Arguments& args;
-    const Tile& tile;
+    const Tile& out_tile;
 
-    __device__ __forceinline__ Sink(const Arguments& args, const Tile& tile) : args(args), tile(tile) {}
+    __device__ __forceinline__ Sink(const Arguments& args, const Tile& out_tile)
+        : args(args), out_tile(out_tile) {}
 
     __device__ __forceinline__ bool exists(int pixel) const {
-        return (OUT_H % GRID_ROWS == 0 || tile.row + pixel / GRID_COLUMNS < OUT_H) &&
-               (OUT_W % GRID_COLUMNS == 0 || tile.column + pixel % GRID_COLUMNS < OUT_W);
+        return (OUT_H % GRID_ROWS == 0 || out_tile.row + pixel / GRID_COLUMNS < OUT_H) &&
+               (OUT_W % GRID_COLUMNS == 0 || out_tile.column + pixel % GRID_COLUMNS < OUT_W);
     }
 
     __device__ __forceinline__ int index_of(int pixel, int k) const {
-        const int row = tile.row + pixel / GRID_COLUMNS, column = tile.column + pixel % GRID_COLUMNS;
-        return ((tile.n * OUT_H + row) * OUT_W + column) * K + k;
+        const int row = out_tile.row + pixel / GRID_COLUMNS, column = out_tile.column + pixel % GRID_COLUMNS;
+        return ((out_tile.n * OUT_H + row) * OUT_W + column) * K + k;
     }
 
     template <int COUNT>
@@ -877,8 +892,20 @@ struct Sink {
     }
 };
 
+// How the columns of an input row lie in shared memory: one behind the other.
+struct Linear {
+    static constexpr int ROW = SOURCE_COLUMNS;  // from a row to the next
+
+    static constexpr __device__ int column(int i) { return i; }
+};
+using Layout = Linear;
+
+// The first of the block's slabs.
+__device__ __forceinline__ int first_slab(const Team&) { return 0; }
+
 // What holds the inputs.
 using Source = Mid;
+
 // A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
 // chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
 // the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
@@ -900,7 +927,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 // wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8: 64 pixels by SLAB_K channels, each by
 // 32 bytes of the reduction. Both factors lie in shared memory, as matrices of eight rows of 16 bytes, which
 // lie one behind the other. Four warps execute it together and wait for its sums later.
-static_assert(X_SIGNED == true && W_SIGNED == true, "its types");
+static_assert(X_SIGNED && W_SIGNED, "its types");
 struct Operand {
     unsigned long long descriptor;
 
@@ -918,13 +945,14 @@ struct Operand {
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // D += A * B.
+#define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
 __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, int (&d)[ATOMS][4]) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
         "setp.ne.b32 adds, 1, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
-        "{%0, %1, %2, %3, "
+        "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {"
+        "%0, %1, %2, %3, "
         "%4, %5, %6, %7, "
         "%8, %9, %10, %11, "
         "%12, %13, %14, %15, "
@@ -932,18 +960,20 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
         "%20, %21, %22, %23, "
         "%24, %25, %26, %27, "
         "%28, %29, %30, %31}, "
-        "%32, %33, adds;\n"
+        "%32, "
+        "%33, adds;\n"
         "}"
-        : "+r"(d[0][0]), "+r"(d[0][1]), "+r"(d[0][2]), "+r"(d[0][3]),
-          "+r"(d[1][0]), "+r"(d[1][1]), "+r"(d[1][2]), "+r"(d[1][3]),
-          "+r"(d[2][0]), "+r"(d[2][1]), "+r"(d[2][2]), "+r"(d[2][3]),
-          "+r"(d[3][0]), "+r"(d[3][1]), "+r"(d[3][2]), "+r"(d[3][3]),
-          "+r"(d[4][0]), "+r"(d[4][1]), "+r"(d[4][2]), "+r"(d[4][3]),
-          "+r"(d[5][0]), "+r"(d[5][1]), "+r"(d[5][2]), "+r"(d[5][3]),
-          "+r"(d[6][0]), "+r"(d[6][1]), "+r"(d[6][2]), "+r"(d[6][3]),
-          "+r"(d[7][0]), "+r"(d[7][1]), "+r"(d[7][2]), "+r"(d[7][3])
+        : SUMS_OF_ATOM(0),
+          SUMS_OF_ATOM(1),
+          SUMS_OF_ATOM(2),
+          SUMS_OF_ATOM(3),
+          SUMS_OF_ATOM(4),
+          SUMS_OF_ATOM(5),
+          SUMS_OF_ATOM(6),
+          SUMS_OF_ATOM(7)
         : "l"(a.descriptor), "l"(b.descriptor));
 }
+#undef SUMS_OF_ATOM
 
 // Until all sums are there; nobody reads them before.
 __device__ __forceinline__ void end_products() {
@@ -981,37 +1011,42 @@ struct alignas(16) Held {
     alignas(16) tile::Inbox inbox;
 };
 
-__device__ __forceinline__ void hold(
-    const Arguments& args, Held& held, tile::Copies& copies) {
-    constexpr int BYTES = sizeof(Held::weights);
-    const int* const from = args.fragments;
+constexpr int SLAB_WORDS = UNITS * SLAB_K * 4;
+
+// The block's weights, and what the epilogue knows of its channels, on their way to shared memory.
+__device__ __forceinline__ void hold([[maybe_unused]] Team& team, const Arguments& args, Held& held) {
+    constexpr int BYTES = BLOCK_SLABS * SLAB_WORDS * 4;
+    const int* const from = args.fragments + first_slab(team) * SLAB_WORDS;
     if (tile::thread() == 0) held.inbox.fetch(held.weights, from, BYTES);
     for (int i = tile::thread(); i < BLOCK_SLABS * SLAB_K; i += BLOCK_THREADS) {
         const int slab = i / SLAB_K, lane = i / LANE_K % 4, of_lane = i % LANE_K;
-        const int any_k = i, k = !K_TAIL || any_k < K ? any_k : K - 1;
-        copies.copy<4>(
-            tile::shared_address(&held.offset[slab][lane][of_lane]), args.offset + k, true);
-        copies.copy<4>(
-            tile::shared_address(&held.multiplier[slab][lane][of_lane]), args.multiplier + k, true);
+        const int any_k = first_slab(team) * SLAB_K + i, k = !K_TAIL || any_k < K ? any_k : K - 1;
+        team.copies.copy<4>(
+            tile::shared_address(&held.offset[slab][lane][of_lane]),
+            args.offset + k,
+            true);
+        team.copies.copy<4>(
+            tile::shared_address(&held.multiplier[slab][lane][of_lane]),
+            args.multiplier + k,
+            true);
     }
 }
 
+// What the epilogue knows of a lane's channels.
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Held& held, [[maybe_unused]] int slab,
     Channel (&channels)[LANE_K]) {
-    constexpr int WIDTH = LANE_K % 4 == 0 ? 4 : 2;
+    constexpr int COUNT = LANE_K, WIDTH = COUNT % 4 == 0 ? 4 : 2;
 #pragma unroll
-    for (int i = 0; i < LANE_K; i += WIDTH) {
-        struct alignas(4 * WIDTH) Offsets { int of[WIDTH]; };
-        const auto offset = *reinterpret_cast<const Offsets*>(
-            &held.offset[slab][channel_lane()][i]);
-        struct alignas(4 * WIDTH) Multipliers { float of[WIDTH]; };
-        const auto multiplier = *reinterpret_cast<const Multipliers*>(
-            &held.multiplier[slab][channel_lane()][i]);
+    for (int i = 0; i < COUNT; i += WIDTH) {
+        const auto offset =
+            tile::load_vector<WIDTH>(&held.offset[slab][channel_lane()][i]);
+        const auto multiplier =
+            tile::load_vector<WIDTH>(&held.multiplier[slab][channel_lane()][i]);
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
-            channels[i + j].offset = offset.of[j];
-            channels[i + j].multiplier = multiplier.of[j];
+            channels[i + j].offset = offset.element[j];
+            channels[i + j].multiplier = multiplier.element[j];
             channels[i + j].residual_scale = args.residual_scale;
         }
     }
@@ -1054,7 +1089,8 @@ __device__ __forceinline__ void multiply(
     begin_products();
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
-        const int offset = (tap / S * DILATION_H * SOURCE_COLUMNS + tap % S * DILATION_W) * 16;
+        const int row = tap / S * DILATION_H, column = Layout::column(tap % S * DILATION_W);
+        const int offset = (row * Layout::ROW + column) * 16;
 #pragma unroll
         for (int chunk = 0; chunk < CHUNKS; chunk += 2) {
             const Operand w = of_weights.behind((tap * CHUNKS + chunk) * (SLAB_K * 16));
@@ -1088,13 +1124,14 @@ __device__ __forceinline__ void finish_pixels(
 
 // The outputs of a tile's pixels: the warpgroups take slabs in turn, or runs of pixels of a slab.
 __device__ __forceinline__ void run(
-    const Arguments& args, Source& source, const Sink& sink, const Held& held) {
+    const Team& team, const Arguments& args, const Held& held, Source& source, const Sink& sink) {
     constexpr int GROUPS = THREADS / WARPGROUP_SIZE, OF_EACH = GROUPS / BLOCK_SLABS;
     constexpr int OF_SLAB = OF_EACH < 1 ? 1 : OF_EACH < RUNS ? OF_EACH : RUNS;
-    const int group = tile::warpgroup() % GROUPS;
+    const int group = team.warpgroup();
 #pragma unroll 1
     for (int index = group / OF_SLAB; index < BLOCK_SLABS; index += GROUPS / OF_SLAB) {
-        const int slab = index;
+        const int slab = first_slab(team) + index;
+        if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
         Channel channels[LANE_K];
         load_channels(args, held, index, channels);
 #pragma unroll 1
@@ -1113,58 +1150,58 @@ struct Arguments {
     second::Arguments second;
 };
 
-// Of a team.
-struct Own {
-    Input input;
-    Mid mid;
-};
-
 struct Shared {
-    Own own[TEAMS];
+    Activations activations[TEAMS];
     first::Held first_weights;
     second::Held second_weights;
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
-// A block has TEAMS teams, which share the weights. Each has one tile after the other: the first convolution
-// leaves its outputs in the team's shared memory, as bytes, where the second finds its inputs. The next
-// tile's input comes meanwhile.
+// A block has TEAMS teams, which share the weights. Each has one tile after the other.
+// The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.
+// The next tile's input comes meanwhile.
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, RESIDENTS)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
-    const int team = tile::team(), place = tile::block_x() * TEAMS + team;
-    Own& own = shared.own[team];
-    tile::Copies copies;
-    first::hold(args.first, shared.first_weights, copies);
-    second::hold(args.second, shared.second_weights, copies);
-    copies.commit();
-    first::Loader loader(args.first, own.input, copies);
-    if (place < TILES) loader.begin(Tile(place));
-    copies.commit();
-    copies.wait<1>();
+    Team team;
+    Activations& activations = shared.activations[team.number];
+    first::hold(team, args.first, shared.first_weights);
+    second::hold(team, args.second, shared.second_weights);
+    team.copies.commit();
+    if (team.first_tile() < TILES) {
+        first::load_input(team, args.first, activations.input, Tile(team.first_tile()));
+    }
+    team.copies.commit();
+    team.copies.wait<1>();
     tile::show_to_engines();
     tile::barrier();  // the weights are there, or asked for
-    for (int index = place; index < TILES; index += PLACES) {
-        const Tile tile(index);
-        copies.wait<0>();
+    for (int index = team.first_tile(); index < TILES; index += PLACES) {
+        const Tile out_tile(index);
+        team.copies.wait<0>();
         tile::show_to_engines();
-        tile::barrier_of_team(team);  // the input is there, and what lay between the two is read
-        const first::Sink mid(own.mid, tile, second::padding_byte(args.second));
-        first::run(args.first, own.input, mid, shared.first_weights);
+        tile::barrier_of_team(team.number);  // the input is there, and the last intermediate has been read
+        const first::Sink mid(activations.mid);
+        first::run(team, args.first, shared.first_weights, activations.input, mid);
         tile::show_to_engines();
-        tile::barrier_of_team(team);
-        if (index + PLACES < TILES) loader.begin(Tile(index + PLACES));
-        copies.commit();
-        if (index == place) shared.second_weights.inbox.wait();  // they came meanwhile
-        const second::Sink out(args.second, tile);
-        second::run(args.second, own.mid, out, shared.second_weights);
+        tile::barrier_of_team(team.number);
+        if (index + PLACES < TILES) {
+            first::load_input(team, args.first, activations.input, Tile(index + PLACES));
+        }
+        team.copies.commit();
+        if (index == team.first_tile()) {
+            shared.second_weights.inbox.wait();  // they came meanwhile
+        }
+        const second::Sink out(args.second, out_tile);
+        second::run(team, args.second, shared.second_weights, activations.mid, out);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) first_spread(const Arguments args) {
-    first::spread(args.first);
+extern "C" __global__ void __launch_bounds__(128)
+first_spread(const Arguments args) {
+    spread(args.first);
 }
 
-extern "C" __global__ void __launch_bounds__(128) second_spread(const Arguments args) {
-    second::spread(args.second);
+extern "C" __global__ void __launch_bounds__(128)
+second_spread(const Arguments args) {
+    spread(args.second);
 }

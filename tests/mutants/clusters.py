@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 from mutants.named import fence
 
 CLUSTER, SCRATCH = "templates/combine/cluster.j2", "templates/combine/scratch.j2"
-OF_TILE, TEAMS = "templates/fused/of_tile.j2", "templates/fused/teams.j2"
+OF_TILE, TEAMS = "templates/fused/of_tile.j2", "templates/fused/begin_teams.j2"
 OVERLAPS = "tests/test_fences.py::test_a_launch_waits_for_the_one_before"
 
 MUTANTS = (
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "of tile: nobody waits for the cluster's bytes",
         OF_TILE,
-        '    shared.inbox.wait_for_turn(${ "index / PLACES" if stays else 0 });\n',
+        "    shared.inbox.wait_for_turn(team.phase);\n",
         "",
         "The second convolution begins before its input has come.",
         (fence("dw, pw, cluster"),),
@@ -131,8 +131,8 @@ MUTANTS = (
     Mutant(
         "of tile: fetched weights are read before they are there",
         OF_TILE,
-        "}shared.${ last }_weights.inbox.wait();  // they came meanwhile",
-        "};  // they came meanwhile",
+        "        shared.${ last }_weights.inbox.wait();  // they came meanwhile\n",
+        "",
         "A fetch is waited for before its bytes are read.",
         (fence("dw, pw, fetched"),),
     ),
