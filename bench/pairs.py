@@ -140,7 +140,7 @@ def verification(key: str, target_name: str, seed: int) -> Verification:
     """In a process of its own, for plans, compilers and the oracle take a while."""
     problem = parse(key)
     assert isinstance(problem, Chain)
-    plans = {"apart": generator.apart_plan(problem, target(target_name))}
+    plans = {"apart": generator.unfused_plan(problem, target(target_name))}
     feasible, rejected = generator.space(problem, target(target_name), likely=True)
     unfused = None
     if feasible:
@@ -178,7 +178,7 @@ def fastest(problem: Chain, device: Device, db: str) -> dict[str, Measurement]:
 
 
 def way_of(config: Config) -> str:
-    return "apart" if config.family == "apart" else "fused"
+    return "apart" if config.family == "unfused" else "fused"
 
 
 def parts_of(problem: Problem) -> tuple[Problem, ...]:

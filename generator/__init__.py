@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from qconv.errors import Infeasible
 from qconv.generator import (
-    apart,
     choosing,
     depthwise,
     direct,
@@ -16,11 +15,13 @@ from qconv.generator import (
     fused,
     gemv,
     mma,
+    older_names,
     simt,
     stem,
+    unfused,
 )
+from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.family import Family
-from qconv.generator.measure import CLOCK_MHZ
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Source, render
 from qconv.op import Problem
@@ -31,7 +32,6 @@ __all__ = [
     "Plan",
     "Rejected",
     "Source",
-    "apart_plan",
     "config_from_json",
     "cost",
     "default",
@@ -41,6 +41,7 @@ __all__ = [
     "predicts_time",
     "render",
     "space",
+    "unfused_plan",
 ]
 
 
@@ -55,7 +56,7 @@ FAMILIES: dict[str, Family] = {
         gemv.FAMILY,
         fused.FAMILY,
         fused.BLOCK_FAMILY,
-        apart.family(lambda problem, config, target: plan(problem, config, target)),
+        unfused.family(lambda problem, config, target: plan(problem, config, target)),
         elementwise.FAMILY,
         choosing.FAMILY,
     )
@@ -117,7 +118,7 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
 
 def default(problem: Problem, target: Target) -> Plan:
     """What is used where nothing was tuned: the cheapest by the cost model; of the likely, where any of them serves."""
-    plans = [apart_plan(problem, target)] if problem.parts else []
+    plans = [unfused_plan(problem, target)] if problem.parts else []
     for likely in (True, False):
         feasible, rejected = space(problem, target, likely)
         if feasible or plans:
@@ -125,11 +126,11 @@ def default(problem: Problem, target: Target) -> Plan:
     raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
 
 
-def apart_plan(problem: Problem, target: Target, best: Callable[[Problem], Config] | None = None) -> Plan:
+def unfused_plan(problem: Problem, target: Target, best: Callable[[Problem], Config] | None = None) -> Plan:
     """The first in a kernel of its own, and the rest: the best that are known, or else the defaults."""
     best = best or (lambda one: default(one, target).config)
     first, rest = problem.parts
-    return plan(problem, apart.Apart(best(first), best(rest)), target)
+    return plan(problem, unfused.Unfused(best(first), best(rest)), target)
 
 
 def config_from_json(text: str) -> Config:
@@ -141,9 +142,10 @@ def config_from_json(text: str) -> Config:
         raise ValueError(f"the config {text[:120]!r} is not JSON: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"the config {text[:120]!r} is not a JSON object")
-    name = str(values.pop("family", None))
-    if name == apart.Apart.family:
-        return _apart_from(values, text)
+    name = older_names.family_today(str(values.pop("family", None)))
+    values = older_names.fields_today(name, values)
+    if name == unfused.Unfused.family:
+        return _unfused_from(values, text)
     family = FAMILIES.get(name)
     if family is None:
         raise ValueError(f"the config {text[:120]!r} names no known family ({', '.join(FAMILIES)})")
@@ -156,11 +158,11 @@ def config_from_json(text: str) -> Config:
     return family.config(**values)
 
 
-def _apart_from(values: dict[str, object], text: str) -> Config:
+def _unfused_from(values: dict[str, object], text: str) -> Config:
     """From what stands beside the family's name: its fields are configs, not integers."""
     if set(values) != {"first", "second"}:
         raise ValueError(f"the config {text[:120]!r} must have exactly the fields first, second, each of them a config")
     try:
-        return apart.Apart(*(config_from_json(json.dumps(values[stage])) for stage in ("first", "second")))
+        return unfused.Unfused(*(config_from_json(json.dumps(values[stage])) for stage in ("first", "second")))
     except RecursionError:
         raise ValueError(f"the config {text[:120]!r} nests too deep; a chain has at most three convolutions") from None

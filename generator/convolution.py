@@ -18,7 +18,7 @@ from qconv.quantization import Quantization
 from qconv.step import Argument, Step
 
 FOLD_THREADS = 128
-SPREAD_THREADS = 128
+REPACK_THREADS = 128
 
 
 @lru_cache(maxsize=256)
@@ -142,16 +142,16 @@ def fold_launches(problem: Conv2d) -> tuple[Launch, ...]:
     """What follows from x_zero_point and the weights alone."""
     if not problem.quantization.x_zero_point:
         return ()
-    return (Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "a set of weights"),)
+    return (Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "prepare"),)
 
 
 def fold_constants(problem: Conv2d) -> tuple[Constant, ...]:
     return (Constant("FOLD_THREADS", FOLD_THREADS),) * problem.quantization.x_zero_point
 
 
-def spread_launch(words: int) -> Launch:
+def repack_launch(words: int) -> Launch:
     """The weights in the order in which the main kernel reads them, a thread for each word."""
-    return Launch("conv2d_spread", (ceil_div(words, SPREAD_THREADS), 1, 1), SPREAD_THREADS, 0, "a set of weights")
+    return Launch("conv2d_repack_weights", (ceil_div(words, REPACK_THREADS), 1, 1), REPACK_THREADS, 0, "prepare")
 
 
 def pads_with_zero_point(problem: Conv2d) -> bool:

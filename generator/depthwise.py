@@ -10,17 +10,17 @@ from typing import ClassVar
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
-    SPREAD_THREADS,
+    REPACK_THREADS,
     ConvolutionPlan,
     argument_fields,
     fold_constants,
     fold_launches,
     input_span,
     problem_constants,
-    spread_launch,
+    repack_launch,
 )
+from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.family import Family
-from qconv.generator.measure import launched, of_activation
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
 from qconv.op import INT_MAX
 from qconv.problem import Conv2d
@@ -69,7 +69,7 @@ FITTED = 0.43
 @dataclass(frozen=True)
 class DepthwiseRoles(Roles):
     gathers: bool
-    spread_threads: int = SPREAD_THREADS
+    repack_threads: int = REPACK_THREADS
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class DepthwisePlan(ConvolutionPlan):
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         main = Launch("conv2d_depthwise", (self.blocks, 1, 1), self.config.threads, 0)
-        return (*fold_launches(self.problem), spread_launch(self.taps), main)
+        return (*fold_launches(self.problem), repack_launch(self.taps), main)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:

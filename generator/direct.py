@@ -11,13 +11,13 @@ from typing import ClassVar
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import input_span, pads_with_zero_point
+from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.family import Family
-from qconv.generator.measure import launched, of_activation
 from qconv.generator.plan import Config, Constant, at_most, ceil_div, check_choices
 from qconv.generator.tiles import (
     TiledPlan,
     TiledRoles,
-    check_residents,
+    check_blocks_per_sm,
     instruction_of,
     size_constants,
     tiles_of,
@@ -40,7 +40,7 @@ class Direct(Config):
     slabs: int  # of channels, of a block
     warps: int
     batch: int  # sixteens of pixels that a warp has at a time
-    residents: int  # blocks that a multiprocessor holds at a time
+    blocks_per_sm: int  # blocks that a multiprocessor holds at a time
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -49,9 +49,9 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "slabs": (1, 2, 4, 8),
     "warps": (1, 2, 4, 8),
     "batch": (1, 2),
-    "residents": (2, 3, 4, 6, 8),
+    "blocks_per_sm": (2, 3, 4, 6, 8),
 }
-LIKELY: dict[str, tuple[int, ...]] = {"warps": (4, 8), "batch": (2,), "residents": (2, 3, 4, 6)}
+LIKELY: dict[str, tuple[int, ...]] = {"warps": (4, 8), "batch": (2,), "blocks_per_sm": (2, 3, 4, 6)}
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
@@ -172,7 +172,7 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> DirectPlan:
     in_rows, in_columns = input_span(problem, config.tile_h, config.tile_w)
     smem_bytes = _smem_bytes(problem, config, in_rows * in_columns, slab_c, slab_k)
     words_held = filter_words + config.batch * 4 * atoms * (1 + problem.quantization.w_zero_point) + 40
-    check_residents(config.residents, tiles.threads, smem_bytes, words_held, target)
+    check_blocks_per_sm(config.blocks_per_sm, tiles.threads, smem_bytes, words_held, target)
     x_bytes = math.gcd(16, problem.c)
     y_bytes = DATA_TYPES[problem.quantization.out_type].bytes
     return DirectPlan(

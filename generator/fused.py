@@ -26,10 +26,10 @@ from qconv.generator.fused_space import (
     tiles_of,
 )
 from qconv.generator.plan import at_most, ceil_div, check_choices
-from qconv.generator.share import INBOX_BYTES, Share, is_depthwise
+from qconv.generator.share import MBARRIER_BYTES, Share, is_depthwise
 from qconv.generator.stage import InKernel, StagePlan
 from qconv.generator.stages import stage_plan
-from qconv.generator.tiles import check_residents
+from qconv.generator.tiles import check_blocks_per_sm
 from qconv.target import Target
 
 # With fewer registers of a thread nothing is spilled.
@@ -40,20 +40,20 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
     check_choices(config, BLOCK_CHOICES if len(problem.STAGES) > 2 else CHOICES)
     teams, threads = config.teams, config.warps * target.warp_size
     _check_threads(config, threads, target)
-    weights = placed_weights(problem, config.holds, config.wide, target)
-    room = geometry(problem, config.tile_h, config.tile_w, teams, threads, config.residents, weights.groups, target)
-    if config.shares > 1 and is_depthwise(problem.last):
-        raise Infeasible(f"shares={config.shares} for a depthwise layer behind another: 1 serves it")
+    weights = placed_weights(problem, config.weights_in_smem, config.on_wgmma, target)
+    room = geometry(problem, config.tile_h, config.tile_w, teams, threads, config.blocks_per_sm, weights.groups, target)
+    if config.cluster_blocks > 1 and is_depthwise(problem.last):
+        raise Infeasible(f"cluster_blocks={config.cluster_blocks} for a depthwise layer behind another: 1 serves it")
     # The blocks of a cluster each compute some of what lies between, for all; elsewhere each computes all of it.
-    cluster = config.shares if target.bulk_copies else 1
+    cluster = config.cluster_blocks if target.bulk_copies else 1
     layers = _layers(problem, config, weights, room, cluster, target)
     held_bytes = sum(layers[name].held_bytes for name in weights.held)
     spare_bytes = _spare_bytes(layers, weights, room, held_bytes)
-    smem_bytes = teams * room.smem_bytes + held_bytes + spare_bytes + INBOX_BYTES * (cluster > 1)
-    registers = _least_registers(layers, config.residents * teams * threads, target)
-    check_residents(config.residents, teams * threads, smem_bytes, registers, target)
+    smem_bytes = teams * room.smem_bytes + held_bytes + spare_bytes + MBARRIER_BYTES * (cluster > 1)
+    registers = _least_registers(layers, config.blocks_per_sm * teams * threads, target)
+    check_blocks_per_sm(config.blocks_per_sm, teams * threads, smem_bytes, registers, target)
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
-    at_most(tiles * config.shares, 2**30, "blocks of tiles")
+    at_most(tiles * config.cluster_blocks, 2**30, "blocks of tiles")
     if cluster > 1 and layers["first"].block_k % 16:
         raise Infeasible(f"{layers['first'].block_k} channels of a block of a cluster are no whole chunks of 16")
     return FusedPlan(
@@ -76,7 +76,7 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
 
 def _check_threads(config: Fused, threads: int, target: Target) -> None:
     at_most(config.teams * threads, target.threads_per_block, "threads of a block")
-    if config.teams > 1 and (config.shares > 1 or not config.holds):
+    if config.teams > 1 and (config.cluster_blocks > 1 or not config.weights_in_smem):
         raise Infeasible(
             f"teams={config.teams}: teams of a block share weights that it holds, and no tile; 1 serves it"
         )
@@ -89,7 +89,7 @@ def _layers(
 ) -> dict[str, StagePlan]:
     """The stages, with what the kernel asks of each."""
     last = problem.STAGES[-1]
-    blocks = {"first": cluster, last: config.shares}
+    blocks = {"first": cluster, last: config.cluster_blocks}
     # A stage writes the padding of the next one's input.
     fills = {giver: any(problem.stages[taker].pad) for giver, taker in pairwise(problem.STAGES)}
     layers = {}
@@ -127,10 +127,10 @@ def _spare_bytes(layers: dict[str, StagePlan], weights: Weights, room: Geometry,
 
 def _room(config: Fused, target: Target) -> int:
     """How many blocks, or groups of blocks that share tiles, the device holds at a time."""
-    room = config.residents * target.processors
+    room = config.blocks_per_sm * target.processors
     # Clusters of more than two do not fill the groups of multiprocessors that they live in.
-    usable = int(0.9 * room) if config.shares > 2 else room
-    return max(1, usable // config.shares)
+    usable = int(0.9 * room) if config.cluster_blocks > 2 else room
+    return max(1, usable // config.cluster_blocks)
 
 
 FAMILY = Family(("conv2d_conv2d",), Fused, CHOICES, plan, configs, likely=LIKELY, structure=structure)

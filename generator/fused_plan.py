@@ -12,7 +12,7 @@ from qconv.generator.fused_space import Fused, Geometry, Weights
 from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, ceil_div
 from qconv.generator.share import chunks
 from qconv.generator.stage import StagePlan
-from qconv.generator.tiles import RESIDENTS_SAYS
+from qconv.generator.tiles import BLOCKS_PER_SM_SAYS
 
 # Fitted to 166 configs on an H200.
 LAUNCH = 4100  # clocks of a launch
@@ -43,7 +43,7 @@ class FusedRoles(Roles):
     mid_chunks: tuple[str, ...]  # of each intermediate tensor, as the source spells them
     last: str
     spare_bytes: int
-    shares: int
+    cluster_blocks: int
     teams: bool
     block_threads: str
     clusters: bool
@@ -130,7 +130,7 @@ class FusedPlan(Plan):
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
-        grid = (self.blocks * self.config.shares, 1, 1)
+        grid = (self.blocks * self.config.cluster_blocks, 1, 1)
         main = Launch(self.problem.op, grid, self.block_threads, self.smem_bytes, cluster=self.cluster)
         return (*(launch for stage in self.layers.values() for launch in stage.launches), main)
 
@@ -160,7 +160,7 @@ class FusedPlan(Plan):
         asked = {
             "cluster": self.clusters,
             "parts": self.clusters,
-            "turns": self.clusters and self.stays,
+            "phases": self.clusters and self.stays,
             "bulk": bool(self.fetched),
             "teams": self.has_teams,
             "copies": self.loads_ahead or bool(self.copied),
@@ -176,9 +176,10 @@ class FusedPlan(Plan):
             "The config.": (
                 Constant("TILE_H", config.tile_h, "output rows of a block"),
                 Constant("TILE_W", config.tile_w, "output columns of a block"),
-                Constant("RESIDENTS", config.residents, RESIDENTS_SAYS),
+                Constant("BLOCKS_PER_SM", config.blocks_per_sm, BLOCKS_PER_SM_SAYS),
                 *(Constant("TEAMS", config.teams, "of a block, each with tiles of its own"),) * self.has_teams,
-                *(Constant("SHARES", config.shares, "blocks that have a tile together"),) * (config.shares > 1),
+                *(Constant("CLUSTER_BLOCKS", config.cluster_blocks, "blocks that have a tile together"),)
+                * (config.cluster_blocks > 1),
             ),
             "What follows.": (
                 Constant("WARP_SIZE", self.target.warp_size),
@@ -235,7 +236,7 @@ class FusedPlan(Plan):
             mid_chunks=_mid_chunks(self.problem, self.geometry),
             last=self.last,
             spare_bytes=self.spare_bytes,
-            shares=self.config.shares,
+            cluster_blocks=self.config.cluster_blocks,
             teams=self.has_teams,
             block_threads=self.first.in_kernel.block_threads,
             clusters=self.clusters,
@@ -249,24 +250,28 @@ class FusedPlan(Plan):
         works = [stage.work for stage in self.layers.values()]
         issued, longest = sum(work.issued for work in works), sum(work.longest for work in works)
         if target.vendor == "cpu":  # one thread after the other
-            return self.tiles * config.shares * issued
+            return self.tiles * config.cluster_blocks * issued
         turns = ceil_div(self.tiles, self.places)
-        held = min(config.residents * config.teams, ceil_div(self.tiles * config.shares, target.processors))
+        held = min(config.blocks_per_sm * config.teams, ceil_div(self.tiles * config.cluster_blocks, target.processors))
         lacking = 1 + LACKING * self._lacking
         issued, longest = issued * lacking * (1 + HIDING / (held * config.warps)), longest * lacking
-        tile_bytes = self.problem.io_bytes / self.tiles / config.shares
+        tile_bytes = self.problem.io_bytes / self.tiles / config.cluster_blocks
         # What all blocks of a multiprocessor issue, what the longest warp of one waits for, what the memory brings.
-        turn = max(held * issued, longest, held * tile_bytes / STREAMING) + (EXCHANGE if config.shares > 1 else 0)
+        turn = max(held * issued, longest, held * tile_bytes / STREAMING) + (
+            EXCHANGE if config.cluster_blocks > 1 else 0
+        )
         in_chunks, in_plane = self.geometry.planes[0]
         first_bytes = held * 16 * in_chunks * in_plane  # that all wait for
-        return FITTED * (turns * turn + LAUNCH + first_bytes / STREAMING + config.residents * self.held_bytes / HOLDING)
+        return FITTED * (
+            turns * turn + LAUNCH + first_bytes / STREAMING + config.blocks_per_sm * self.held_bytes / HOLDING
+        )
 
     @property
     def _lacking(self) -> float:
         """Registers of a thread that a stage would need more, by those that it has. Of warpgroups, whose sums may not
         be spilled, more are asked for than they need."""
         registers = [stage.registers for stage in self.layers.values() if stage.kind != "warpgroup"]
-        threads = self.config.residents * self.block_threads
+        threads = self.config.blocks_per_sm * self.block_threads
         return max(0.0, max(registers, default=0) * threads / self.target.registers_per_sm - 1)
 
 

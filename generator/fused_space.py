@@ -27,7 +27,7 @@ from qconv.generator.share import (
 from qconv.generator.stage import InKernel
 from qconv.generator.stage_cost import Work
 from qconv.generator.stages import stage_plan
-from qconv.generator.tiles import check_residents
+from qconv.generator.tiles import check_blocks_per_sm
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -38,13 +38,13 @@ class Fused(Config):
     tile_h: int  # output rows of a block
     tile_w: int  # output columns of a block
     warps: int  # of a team
-    residents: int  # blocks that a multiprocessor holds at a time
+    blocks_per_sm: int  # blocks that a multiprocessor holds at a time
     teams: int  # of so many warps, in a block: each has tiles of its own, and they share the weights
-    shares: int  # blocks that have a tile together, each some of the output channels
-    holds: int  # how many of the convolutions have their weights in shared memory, the last before the others
+    cluster_blocks: int  # blocks that have a tile together, each some of the output channels
+    weights_in_smem: int  # how many of the convolutions have their weights in shared memory, the last before the others
     # How many of those that warpgroups may multiply they do, the last before the others. Their weights are held, or
     # of the last a few slabs at a time.
-    wide: int
+    on_wgmma: int
     # Of the first convolution: atoms of pixels of a warp (1 of a warpgroup); for depthwise, rows of a thread.
     first_m: int
     first_n: int  # atoms of channels of a warp or a warpgroup; for depthwise, fours of channels of a thread
@@ -70,11 +70,11 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "tile_h": (2, 4, 7, 8, 14, 16),
     "tile_w": (7, 8, 14, 16),
     "warps": (4, 8, 16),
-    "residents": (1, 2, 3, 4, 6),
+    "blocks_per_sm": (1, 2, 3, 4, 6),
     "teams": (1, 2, 3, 4, 6),
-    "shares": (1, 2, 4),
-    "holds": (0, 1, 2),
-    "wide": (0, 1, 2),
+    "cluster_blocks": (1, 2, 4),
+    "weights_in_smem": (0, 1, 2),
+    "on_wgmma": (0, 1, 2),
     "first_m": (1, 2, 4),
     "first_n": PIECES_N,
     "second_m": (1, 2, 4),
@@ -84,31 +84,31 @@ CHOICES: dict[str, tuple[int, ...]] = {
 LIKELY: dict[str, tuple[int, ...]] = {
     "tile_h": (4, 7, 8),
     "tile_w": (7, 8, 14),
-    "residents": (1, 2, 4),
+    "blocks_per_sm": (1, 2, 4),
     "teams": (1, 3, 6),
-    "shares": (1, 2),
+    "cluster_blocks": (1, 2),
     "first_m": (2, 4),
     "second_m": (2, 4),
 }
 BLOCK_CHOICES = CHOICES | {
-    "holds": (0, 1, 2, 3),
-    "wide": (0, 1, 2, 3),
-    "shares": (1,),
+    "weights_in_smem": (0, 1, 2, 3),
+    "on_wgmma": (0, 1, 2, 3),
+    "cluster_blocks": (1,),
     "third_m": CHOICES["second_m"],
     "third_n": CHOICES["second_n"],
 }
-BLOCK_LIKELY = LIKELY | {"shares": (1,), "third_m": LIKELY["second_m"]}
+BLOCK_LIKELY = LIKELY | {"cluster_blocks": (1,), "third_m": LIKELY["second_m"]}
 
 
 def structure(config: Fused) -> tuple[int, ...]:
     """What makes another kernel of it, where the rest makes the same one of another size."""
-    return config.teams > 1, config.shares, config.holds, config.wide
+    return config.teams > 1, config.cluster_blocks, config.weights_in_smem, config.on_wgmma
 
 
 def configs(problem: Chain, target: Target, choices: dict[str, tuple[int, ...]]) -> Iterator[Config]:
     """Tiles that fit shared memory, so many blocks at a time, and pieces that are neither tiny nor huge."""
     of_weights = []
-    for holds, wide in itertools.product(choices["holds"], choices["wide"]):
+    for holds, wide in itertools.product(choices["weights_in_smem"], choices["on_wgmma"]):
         with suppress(Infeasible):
             of_weights.append((holds, wide, placed_weights(problem, holds, wide, target)))
     pieces = {
@@ -130,18 +130,20 @@ def configs(problem: Chain, target: Target, choices: dict[str, tuple[int, ...]])
         share = Share(stage, last, *tile, shares, wide, 1, 1, warps // 4 * (weights.stream and last))
         return _cheapest(problem.stages[stage], share, warps * target.warp_size, pieces[stage, wide], target, most)
 
-    for tile_h, tile_w, warps, residents, teams, shares in itertools.product(*(choices[n] for n in list(CHOICES)[:6])):
+    for tile_h, tile_w, warps, blocks_per_sm, teams, shares in itertools.product(
+        *(choices[n] for n in list(CHOICES)[:6])
+    ):
         each_has = tiles_of(problem, tile_h, tile_w)[2] * shares / target.processors
-        too_many = shares > 1 and each_has > 2 * residents
+        too_many = shares > 1 and each_has > 2 * blocks_per_sm
         if shares > 1 and (is_depthwise(problem.last) or teams > 1):
             continue
         # Half as many at a time would do.
-        if residents * teams >= 2 * math.ceil(each_has):
+        if blocks_per_sm * teams >= 2 * math.ceil(each_has):
             continue
-        if teams > 1 and (residents > 2 or not 8 <= teams * warps * residents <= 32):
+        if teams > 1 and (blocks_per_sm > 2 or not 8 <= teams * warps * blocks_per_sm <= 32):
             continue
         try:
-            room = geometry(problem, tile_h, tile_w, teams, warps * target.warp_size, residents, (), target)
+            room = geometry(problem, tile_h, tile_w, teams, warps * target.warp_size, blocks_per_sm, (), target)
         except Infeasible:
             continue
         for holds, wide, weights in of_weights:
@@ -156,7 +158,7 @@ def configs(problem: Chain, target: Target, choices: dict[str, tuple[int, ...]])
             # Of 64 pixels that a warpgroup multiplies most should be there.
             if any(room.pixels(stage) < 0.6 * RUN_PIXELS for stage in weights.groups):
                 continue
-            shape = (tile_h, tile_w, warps, residents, teams, shares, holds, wide)
+            shape = (tile_h, tile_w, warps, blocks_per_sm, teams, shares, holds, wide)
             best = [
                 best_pieces(stage, room.outputs[stage], 1 if stage in alone else shares, warps, weights)
                 for stage in problem.STAGES
@@ -224,7 +226,7 @@ def geometry(
     tile_w: int,
     teams: int,
     threads: int,
-    residents: int,
+    blocks_per_sm: int,
     wide: tuple[str, ...],
     target: Target,
 ) -> Geometry:
@@ -242,7 +244,7 @@ def geometry(
     for giver, taker in itertools.pairwise(problem.STAGES):
         planes.append(_even(chunks(stages[giver].k), taker in wide, math.prod(outputs[giver])))
     smem_bytes = 16 * sum(count * pixels for count, pixels in planes)
-    check_residents(residents, teams * threads, teams * smem_bytes, 40, target)
+    check_blocks_per_sm(blocks_per_sm, teams * threads, teams * smem_bytes, 40, target)
     return Geometry(outputs, tuple(planes), smem_bytes)
 
 
@@ -263,17 +265,17 @@ class Weights(NamedTuple):
 def placed_weights(problem: Chain, holds: int, wide: int, target: Target) -> Weights:
     matrices, for_groups = _matrices(problem), _for_groups(problem, target)
     if holds and not target.async_copies:
-        raise Infeasible(f"holds={holds}: {target.name} has no asynchronous copies; 0 serves it")
+        raise Infeasible(f"weights_in_smem={holds}: {target.name} has no asynchronous copies; 0 serves it")
     if holds > len(matrices):
         raise Infeasible(
-            f"holds={holds}: {len(matrices)} of the {WORDS[len(problem.STAGES)]} convolutions have matrix "
+            f"weights_in_smem={holds}: {len(matrices)} of the {WORDS[len(problem.STAGES)]} convolutions have matrix "
             "instructions; hold no more"
         )
     if wide and target.warpgroup is None:
-        raise Infeasible(f"wide={wide}: warps of {target.name} do not multiply in groups; 0 serves it")
+        raise Infeasible(f"on_wgmma={wide}: warps of {target.name} do not multiply in groups; 0 serves it")
     if wide > len(for_groups):
         raise Infeasible(
-            f"wide={wide}: warpgroups multiply what has one group, more than 4 output channels and no "
+            f"on_wgmma={wide}: warpgroups multiply what has one group, more than 4 output channels and no "
             f"w_zero_point, {len(for_groups)} of the {WORDS[len(problem.STAGES)]} convolutions; no more than that"
         )
     held, groups = matrices[:holds], for_groups[:wide]
@@ -281,5 +283,5 @@ def placed_weights(problem: Chain, holds: int, wide: int, target: Target) -> Wei
         return Weights(groups, groups, stream=True)
     if not {*groups} <= {*held}:
         needed = 1 + max(matrices.index(stage) for stage in groups)
-        raise Infeasible(f"wide={wide}: warpgroups read weights that are held; holds={needed} or more")
+        raise Infeasible(f"on_wgmma={wide}: warpgroups read weights that are held; weights_in_smem={needed} or more")
     return Weights(tuple(sorted(held)), tuple(sorted(groups)), stream=False)

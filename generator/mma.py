@@ -44,19 +44,19 @@ class MmaRoles(InstructionFiles, Roles):
     reads_padding: bool  # from device memory, where an asynchronous copy would leave zeros
     combine: Combine
     split: int
-    tail: bool
-    band: int
+    split_last_wave: bool
+    tile_swizzle_width: int
     persist: bool
-    stream: bool
+    stream_k: bool
     schedule: Literal["tile", "persist"]
-    ahead: bool
+    prefetch_fragments: bool
     gemm: bool  # every output pixel is a row of x
     one_tap: bool
     taps_first: bool
     staged: bool
     store: Literal["direct", "staged"]
     channel_arguments: tuple[Argument, ...]
-    known_is_late: bool
+    channel_parameters_are_late: bool
 
 
 @dataclass(frozen=True)
@@ -135,10 +135,21 @@ class MmaPlan(ConvolutionPlan):
             Constant("TILE_K", config.tile_k, "bytes of the reduction in a step"),
             Constant("WARP_M", config.warp_m, "output pixels of a warp"),
             Constant("WARP_N", config.warp_n, "output channels of a warp"),
-            Constant("STAGES", config.stages, "steps in shared memory: one is multiplied, the others on their way"),
+            Constant(
+                "PIPELINE_STAGES",
+                config.pipeline_stages,
+                "steps in shared memory: one is multiplied, the others on their way",
+            ),
             *((Constant("SPLIT", config.split, "blocks that share a tile"),) if config.split > 1 else ()),
-            *((Constant("WHOLE", self.whole, "tiles that are not shared"),) if config.tail else ()),
-            *((Constant("BAND", config.band, "tiles of pixels that are worked on together"),) * (config.band > 1)),
+            *((Constant("WHOLE", self.whole, "tiles that are not shared"),) if config.split_last_wave else ()),
+            *(
+                (
+                    Constant(
+                        "TILE_SWIZZLE_WIDTH", config.tile_swizzle_width, "tiles of pixels that are worked on together"
+                    ),
+                )
+                * (config.tile_swizzle_width > 1)
+            ),
         )
 
     @property
@@ -153,7 +164,11 @@ class MmaPlan(ConvolutionPlan):
             Constant("ATOM_K", atom.instruction.k, "bytes of the reduction in one instruction"),
             Constant("K_BLOCK", atom.block_k, "bytes of the reduction in one fragment"),
             Constant("STEPS", shape.steps, "along the reduction"),
-            Constant("TAIL", problem.reduction % config.tile_k != 0, "the last step reaches beyond the reduction"),
+            Constant(
+                "HAS_REDUCTION_REMAINDER",
+                problem.reduction % config.tile_k != 0,
+                "the last step reaches beyond the reduction",
+            ),
             Constant("TILES_M", shape.tiles_m, "along the pixels"),
             Constant("TILES_N", shape.tiles_n, "along the channels of a group"),
             *((Constant("TILES", shape.tiles), Constant("BLOCKS", self.blocks)) if config.persist else ()),
@@ -174,7 +189,7 @@ class MmaPlan(ConvolutionPlan):
             return ()
         pieces = self.shape.x_pieces + self.shape.w_pieces
         known = ceil_div(self.config.tile_n, self.shape.threads) * len(_channel_arguments(self.problem))
-        return (Constant("COPIES_IN_FLIGHT", self.config.stages * pieces + known, "of a thread"),)
+        return (Constant("COPIES_IN_FLIGHT", self.config.pipeline_stages * pieces + known, "of a thread"),)
 
     @property
     def _buffer_sizes(self) -> tuple[Constant, ...]:
@@ -207,19 +222,19 @@ class MmaPlan(ConvolutionPlan):
             reads_padding=self.reads_padding,
             combine=self.combine,
             split=config.split,
-            tail=bool(config.tail),
-            band=config.band,
+            split_last_wave=bool(config.split_last_wave),
+            tile_swizzle_width=config.tile_swizzle_width,
             persist=bool(config.persist),
-            stream=bool(config.stream),
+            stream_k=bool(config.stream_k),
             schedule="persist" if config.persist else "tile",
-            ahead=bool(config.ahead),
+            prefetch_fragments=bool(config.prefetch_fragments),
             gemm=one_tap and problem.stride == (1, 1),
             one_tap=one_tap,
             taps_first=self._taps_first,
             staged=bool(config.staged),
             store="staged" if config.staged else "direct",
             channel_arguments=_channel_arguments(problem),
-            known_is_late=self._known_is_late,
+            channel_parameters_are_late=self._known_is_late,
         )
 
     @property
@@ -233,7 +248,7 @@ class MmaPlan(ConvolutionPlan):
             and problem.r * problem.s > 1
             and problem.c_group > config.tile_k
             # The few steps of a part read runs of the weights instead, which come from device memory.
-            and (config.split == 1 or config.tail > 0)
+            and (config.split == 1 or config.split_last_wave > 0)
         )
 
     @property
@@ -243,8 +258,8 @@ class MmaPlan(ConvolutionPlan):
         config = self.config
         if not (self.target.async_copies and _channel_arguments(self.problem)):
             return False
-        fewest = 1 if config.stream else self.shape.steps // config.split
-        return fewest + config.ahead < config.stages
+        fewest = 1 if config.stream_k else self.shape.steps // config.split
+        return fewest + config.prefetch_fragments < config.pipeline_stages
 
     def cost(self) -> float:
         return mma_nvidia.cost(self) if self.target.buffer_word is None else mma_amd.cost(self)
@@ -276,7 +291,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> MmaPlan:
 
 
 def _combine(config: Mma, target: Target) -> Combine:
-    return "cluster" if in_cluster(config, target) else "scratch" if config.split > 1 or config.stream else "none"
+    return "cluster" if in_cluster(config, target) else "scratch" if config.split > 1 or config.stream_k else "none"
 
 
 def _sums(problem: Conv2d, config: Mma, shape: Shape, whole: int) -> int:
@@ -298,7 +313,7 @@ def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
 def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: Combine, vector_n: int) -> int:
     q = problem.quantization
     known = ceil_div(4 * config.tile_n * len(_channel_arguments(problem)), 16) * 16 * (2 if config.persist else 1)
-    phases = [config.stages * config.tile_k * (config.tile_m + config.tile_n)]
+    phases = [config.pipeline_stages * config.tile_k * (config.tile_m + config.tile_n)]
     if config.staged:
         staged = config.tile_m * (config.tile_n * DATA_TYPES[q.out_type].bytes + 16)
         if config.persist:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from qconv.generator.measure import LAUNCH, at_once
+from qconv.generator.cost_units import LAUNCH, at_once
 from qconv.generator.mma_space import Costed
 from qconv.generator.occupancy import blocks_per_sm
 from qconv.generator.plan import ceil_div
@@ -63,7 +63,7 @@ def registers_of(plan: Costed) -> int:
     config, target, shape = plan.config, plan.target, plan.shape
     atom = shape.atom
     fragment = 4 * (config.warp_m // atom.pixels + config.warp_n // atom.channels)
-    blocks = config.tile_k // atom.block_k if target.warp_size == 32 else 1 + config.ahead
+    blocks = config.tile_k // atom.block_k if target.warp_size == 32 else 1 + config.prefetch_fragments
     finished = 30 if config.persist and target.warp_size == 64 else 0
     carried = 4 * (shape.x_pieces + shape.w_pieces)
     return config.warp_m * config.warp_n // target.warp_size + carried + blocks * fragment + finished + 40
@@ -96,7 +96,7 @@ def issued(plan: Costed) -> float:
     epilogue = _clocks(plan) * instructions * ceil_div(waves * held, target.simds)
     rounds: float = ceil_div(blocks, held * target.processors)
     of_block = steps * tiles / blocks
-    if config.tail:
+    if config.split_last_wave:
         rounds, of_block = tiles // (held * target.processors) + 1 / config.split, steps
     # The first step of a tile is waited for, but where other blocks multiply meanwhile or the tile before is finished.
     of_tile = epilogue + (0 if config.persist else _arrives(plan) / held)
@@ -111,7 +111,7 @@ def _step(plan: Costed, held: int) -> float:
     shared = (waves * (config.warp_m + config.warp_n) * config.tile_k + _tile_bytes(plan)) / SHARED
     narrow = max(1.0, 4 / min(shape.x_bytes, shape.w_bytes))
     busy = held * max(multiply, shared, _tile_bytes(plan) / CACHE * narrow)
-    alone = EXPOSED[config.ahead] + _clocks(plan) * loop.others * ceil_div(waves, target.simds)
+    alone = EXPOSED[config.prefetch_fragments] + _clocks(plan) * loop.others * ceil_div(waves, target.simds)
     return at_once(busy + alone / held, _arrives(plan), 4)
 
 

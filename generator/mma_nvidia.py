@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from qconv.generator.measure import at_once, launched, of_activation
+from qconv.generator.cost_units import at_once, launched, of_activation
 from qconv.generator.mma_space import Costed
 from qconv.generator.plan import ceil_div
 
@@ -60,7 +60,7 @@ def issued(plan: Costed) -> float:
     epilogue = outputs * (8 + of_activation(problem)) / INSTRUCTIONS
     rounds: float = ceil_div(blocks, held * target.processors)
     of_block = steps * tiles / blocks
-    if config.tail:
+    if config.split_last_wave:
         rounds, of_block = tiles // (held * target.processors) + 1 / config.split, steps
     clocks = rounds * (of_block * step + max(1.0, tiles / blocks) * held * epilogue)
     if plan.combine != "none":
@@ -76,8 +76,8 @@ def _step(plan: Costed, held: int) -> float:
     shared = (shape.warps * (config.warp_m + config.warp_n) * config.tile_k + tile_bytes) / SHARED
     narrow = 16 / shape.x_bytes
     fetch = tile_bytes / CACHE * max(1.0, narrow / 4)
-    exposed = (STEP if config.ahead else STEP + WAITING) / held
-    arrives = (LATENCY + tile_bytes / ARRIVING) / (config.stages - 1)
+    exposed = (STEP if config.prefetch_fragments else STEP + WAITING) / held
+    arrives = (LATENCY + tile_bytes / ARRIVING) / (config.pipeline_stages - 1)
     clocks = at_once(held * max(multiply, shared, fetch) + exposed, arrives, 4)
     short = min(config.tile_k, problem.c_group) <= SHORT_RUN < problem.c and shape.x_bytes == 16
     return clocks * SHORT_RUN_FACTOR if short else clocks

@@ -29,13 +29,15 @@ class Mma(Config):
     tile_k: int  # bytes of the reduction in a step
     warp_m: int  # output pixels of a warp
     warp_n: int  # output channels of a warp
-    stages: int  # steps in shared memory: one is multiplied, the others are on their way
-    ahead: int  # 1: the next fragments are read from shared memory while these are multiplied
+    pipeline_stages: int  # steps in shared memory: one is multiplied, the others are on their way
+    prefetch_fragments: int  # 1: the next fragments are read from shared memory while these are multiplied
     split: int  # blocks that share a tile, each a part of the reduction
-    tail: int  # 0: every tile is split; else those alone that do not fill a round of so many blocks a multiprocessor
+    split_last_wave: (
+        int  # 0: every tile is split; else those alone that do not fill a round of so many blocks a multiprocessor
+    )
     persist: int  # 0: a block a tile; else blocks a multiprocessor, each one tile after the other
-    stream: int  # 1: they get equal shares of the steps of all tiles, not whole tiles
-    band: int  # tiles of pixels that are worked on together, so that their weights are read once
+    stream_k: int  # 1: they get equal shares of the steps of all tiles, not whole tiles
+    tile_swizzle_width: int  # tiles of pixels that are worked on together, so that their weights are read once
     staged: int  # 1: the outputs go through shared memory, to be written in whole rows
 
 
@@ -46,13 +48,13 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "tile_k": (32, 64, 128),
     "warp_m": (16, 32, 64, 128),
     "warp_n": (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128),
-    "stages": (2, 3, 4, 6),
-    "ahead": (0, 1),
+    "pipeline_stages": (2, 3, 4, 6),
+    "prefetch_fragments": (0, 1),
     "split": (1, 2, 4, 8, 16),
-    "tail": (0, 1, 2, 3),
+    "split_last_wave": (0, 1, 2, 3),
     "persist": (0, 1, 2),
-    "stream": (0, 1),
-    "band": (1, 8),
+    "stream_k": (0, 1),
+    "tile_swizzle_width": (1, 8),
     "staged": (0, 1),
 }
 # Where the default is looked for.
@@ -62,17 +64,26 @@ LIKELY: dict[str, tuple[int, ...]] = {
     "tile_n": (8, 32, 40, 48, 64, 80, 96, 112, 128),
     "warp_m": (16, 32, 64),
     "warp_n": (8, 32, 40, 48, 64, 80, 96, 112),
-    "stages": (2, 3, 4),
-    "ahead": (1,),  # the cost model never prefers to wait, where there is a choice
+    "pipeline_stages": (2, 3, 4),
+    "prefetch_fragments": (1,),  # the cost model never prefers to wait, where there is a choice
     "split": (1, 2, 4, 8),
-    "tail": (0,),
+    "split_last_wave": (0,),
     "persist": (0, 2),
-    "stream": (0,),
-    "band": (1,),
+    "stream_k": (0,),
+    "tile_swizzle_width": (1,),
     "staged": (0,),
 }
 # What is chosen once the tile is: see `Shape`.
-REST = ("stages", "ahead", "split", "tail", "persist", "stream", "band", "staged")
+REST = (
+    "pipeline_stages",
+    "prefetch_fragments",
+    "split",
+    "split_last_wave",
+    "persist",
+    "stream_k",
+    "tile_swizzle_width",
+    "staged",
+)
 MOST_WARPS = 8
 # Accumulators of a lane. More leave no registers for the operands.
 MOST_SUMS = 128
@@ -266,7 +277,7 @@ def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]
             for warp, shape in _shapes(problem, target, atom, tile, choices):
                 left = [[v for v in choices[name] if not _why_not(problem, target, shape, name, v)] for name in REST]
                 # Likely is only to fetch ahead, which not every kernel can.
-                left[REST.index("ahead")] = left[REST.index("ahead")] or [0]
+                left[REST.index("prefetch_fragments")] = left[REST.index("prefetch_fragments")] or [0]
                 for rest in itertools.product(*left):
                     config = Mma(number, *tile, *warp, *rest)
                     if not _contradiction(target, shape, config):
@@ -305,22 +316,24 @@ def _shapes(
 
 def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: int) -> str | None:
     """What stands against one choice, whatever the others are; None where nothing does."""
-    if name == "stages":
+    if name == "pipeline_stages":
         if not target.async_copies:
             return f"{target.name} copies through registers, which takes 2" if value != 2 else None
         return f"the reduction has {shape.steps} steps" if value > max(2, shape.steps + 1) else None
     if value == min(CHOICES[name]):
         return None
     tiles = shape.tiles
-    if name == "ahead" and not target.async_copies and target.buffer_word is None:
+    if name == "prefetch_fragments" and not target.async_copies and target.buffer_word is None:
         return f"on {target.name} the fragments follow what comes through registers"
     if name == "split" and value > shape.steps:
         return f"the reduction has {shape.steps} steps"
-    if name == "tail" and not 0 < tiles % (value * target.processors) < tiles:
+    if name == "split_last_wave" and not 0 < tiles % (value * target.processors) < tiles:
         return f"{tiles} tiles on {target.processors} multiprocessors have no last round that is unfilled"
     if name == "persist" and tiles <= value * target.processors:
         return f"{tiles} tiles have a place of their own at {value} blocks a multiprocessor"
-    if name == "band" and (shape.tiles_n == 1 or shape.tiles_m < 2 * value or problem.k * problem.reduction < 2**19):
+    if name == "tile_swizzle_width" and (
+        shape.tiles_n == 1 or shape.tiles_m < 2 * value or problem.k * problem.reduction < 2**19
+    ):
         return f"the weights of {shape.tiles_m}x{shape.tiles_n} tiles stay in the cache"
     if name == "staged":
         out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
@@ -336,16 +349,17 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
 def _contradiction(target: Target, shape: Shape, config: Mma) -> str | None:
     """Choices that do not go together."""
     tiles, places = shape.tiles, config.persist * target.processors
-    if config.persist and config.stream and (tiles % places == 0 or tiles > 8 * places):
-        return f"stream=1: {tiles} tiles are about equal shares of {places} blocks already"
-    if config.persist and not config.stream and tiles < 2 * places:
+    if config.persist and config.stream_k and (tiles % places == 0 or tiles > 8 * places):
+        return f"stream_k=1: {tiles} tiles are about equal shares of {places} blocks already"
+    if config.persist and not config.stream_k and tiles < 2 * places:
         return f"persist={config.persist}: {tiles} tiles are fewer than two for each of {places} blocks"
-    if config.stream and not config.persist:
-        return "stream=1 shares the steps among blocks that persist: persist must be 1 or more"
-    if config.tail:
-        whole, parts = whole_tiles(config, target, tiles), config.tail * target.processors
+    if config.stream_k and not config.persist:
+        return "stream_k=1 shares the steps among blocks that persist: persist must be 1 or more"
+    if config.split_last_wave:
+        whole, parts = whole_tiles(config, target, tiles), config.split_last_wave * target.processors
         if config.split == 1 or config.split > MOST_IN_TAIL or (tiles - whole) * config.split > parts * 5 // 4:
-            return f"tail={config.tail}: split={config.split} does not fill the round of {tiles - whole} tiles"
+            last = f"split_last_wave={config.split_last_wave}: split={config.split}"
+            return f"{last} does not fill the wave of {tiles - whole} tiles"
     elif config.split > 1 and (tiles > 2 * target.processors or tiles * config.split > 4 * target.processors):
         return f"split={config.split}: {tiles} tiles keep the {target.processors} multiprocessors busy with fewer parts"
     if config.split > 1 and config.persist:
@@ -357,9 +371,9 @@ def _contradiction(target: Target, shape: Shape, config: Mma) -> str | None:
 
 def whole_tiles(config: Mma, target: Target, tiles: int) -> int:
     """How many tiles are not split: those that fill rounds, and whole clusters."""
-    if not config.tail:
+    if not config.split_last_wave:
         return 0
-    places = config.tail * target.processors
+    places = config.split_last_wave * target.processors
     return tiles // places * places // config.split * config.split
 
 

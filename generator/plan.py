@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class Field:
         return f"{self.ctype} {self.name}"
 
 
-EACH = "a call"
+When = Literal["prepare", "call"]
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class Launch:
     grid: tuple[int, int, int]
     threads: int
     smem_bytes: int
-    once: str = EACH
+    when: When = "call"  # with a set of weights, or whenever it is called
     cluster: int = 1  # neighbouring blocks that reach each other's shared memory; on a GPU the kernel itself says so
 
     def __str__(self) -> str:
         grid = "x".join(map(str, self.grid))
-        return f"{self.kernel}<<<{grid}, {self.threads}, {self.smem_bytes} B>>>, once {self.once}"
+        return f"{self.kernel}<<<{grid}, {self.threads}, {self.smem_bytes} B>>> when: {self.when}"
 
 
 @dataclass(frozen=True)
@@ -197,13 +197,13 @@ class Plan(ABC):
         return ()
 
     @cached_property
-    def once(self) -> tuple[Launch, ...]:
+    def prepare(self) -> tuple[Launch, ...]:
         """What is launched ahead, when the weights are packed."""
-        return tuple(launch for launch in self.launches if launch.once != EACH)
+        return tuple(launch for launch in self.launches if launch.when == "prepare")
 
     @cached_property
-    def each(self) -> tuple[Launch, ...]:
-        return tuple(launch for launch in self.launches if launch.once == EACH)
+    def call(self) -> tuple[Launch, ...]:
+        return tuple(launch for launch in self.launches if launch.when == "call")
 
     @cached_property
     def main(self) -> Launch:

@@ -15,7 +15,7 @@ from qconv.problem import Conv2d
 from qconv.target import Target
 
 RUN_PIXELS = WGMMA_M64K32.m  # of a warpgroup's instruction
-INBOX_BYTES = 16  # of an mbarrier, aligned as what lies beside it
+MBARRIER_BYTES = 16  # of an mbarrier, aligned as what lies beside it
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def ring(share: Share, runs: int, slabs: int, block_slabs: int) -> tuple[int, in
     )
     if not buffers or slabs % block_slabs:
         raise Infeasible(
-            f"holds=0: {at_once} slabs of the {share.stage} convolution are multiplied at a time; to come in turn "
-            f"there must be more, as many for each of {share.blocks} blocks (there are {slabs}); holds=1, or wide=0, "
-            "serves it"
+            f"weights_in_smem=0: {at_once} slabs of the {share.stage} convolution are multiplied at a time; to come in "
+            f"turn there must be more, as many for each of {share.blocks} blocks (there are {slabs}); "
+            "weights_in_smem=1, or on_wgmma=0, serves it"
         )
     return of_slab, buffers
 

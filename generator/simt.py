@@ -15,8 +15,8 @@ from qconv.generator.convolution import (
     fold_launches,
     problem_constants,
 )
+from qconv.generator.cost_units import at_once, launched
 from qconv.generator.family import Family
-from qconv.generator.measure import at_once, launched
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -33,7 +33,7 @@ class Simt(Config):
     tile_k: int  # bytes of the reduction staged at a time
     thread_m: int  # output pixels of a thread
     thread_n: int  # output channels of a thread
-    stages: int  # 1: staged in place, two barriers a step; 2: double buffer, one
+    pipeline_stages: int  # 1: staged in place, two barriers a step; 2: double buffer, one
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -42,10 +42,10 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "tile_k": (16, 32, 64),
     "thread_m": (1, 2, 4, 8),
     "thread_n": (1, 2, 4, 8),
-    "stages": (1, 2),
+    "pipeline_stages": (1, 2),
 }
 # Where the default is looked for: of two equal configs, the cost model always prefers two stages.
-LIKELY: dict[str, tuple[int, ...]] = {"stages": (2,)}
+LIKELY: dict[str, tuple[int, ...]] = {"pipeline_stages": (2,)}
 MOST_THREADS = 256
 
 
@@ -117,7 +117,11 @@ class SimtPlan(ConvolutionPlan):
                 Constant("TILE_K", config.tile_k, "bytes of the reduction staged at a time"),
                 Constant("THREAD_M", config.thread_m, "output pixels of a thread"),
                 Constant("THREAD_N", config.thread_n, "output channels of a thread"),
-                Constant("STAGES", config.stages, "1: staged in place, two barriers a step; 2: double buffer, one"),
+                Constant(
+                    "PIPELINE_STAGES",
+                    config.pipeline_stages,
+                    "1: staged in place, two barriers a step; 2: double buffer, one",
+                ),
             ),
             "What follows.": (
                 Constant("THREADS", self.threads),
@@ -143,7 +147,7 @@ class SimtPlan(ConvolutionPlan):
         fetch = sum(runs * (60 if width == 1 else width) for runs, width in loads)
         words = config.tile_k / 4
         multiply = config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
-        step = words * multiply + fetch + (20 if config.stages == 2 else 40)
+        step = words * multiply + fetch + (20 if config.pipeline_stages == 2 else 40)
         blocks = self.tiles_m * self.tiles_n * self.problem.groups
         work = self.threads * (self.steps * step + 20 * config.thread_m * config.thread_n)
         if target.vendor == "cpu":  # one thread after the other
@@ -174,7 +178,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> SimtPlan:
     x_bytes = _load_bytes(problem.c_group, config.tile_k) if problem.layout == "nhwc" else 1
     w_bytes = _load_bytes(problem.reduction, config.tile_k)
     x_parts = config.tile_k // max(x_bytes, 4)
-    smem_bytes = config.stages * config.tile_k * (config.tile_m + 4 + config.tile_n + 4)
+    smem_bytes = config.pipeline_stages * config.tile_k * (config.tile_m + 4 + config.tile_n + 4)
     if problem.quantization.w_zero_point:
         smem_bytes += 4 * config.tile_m * x_parts
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")

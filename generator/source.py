@@ -72,7 +72,7 @@ def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
             ctypes={name: data_type.ctype for name, data_type in DATA_TYPES.items()},
             prelude=PRELUDES[plan.target.vendor],
             dot=f"dot/{plan.target.dot4}.j2",
-            sliced=len(plan.each) > 1,
+            sliced=len(plan.call) > 1,
             cpu=plan.target.vendor == "cpu",
             texts=texts,
             **vars(plan.roles),

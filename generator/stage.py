@@ -15,7 +15,7 @@ from qconv.epilogue import has_offset, steps
 from qconv.fused import MIDS, FusedBlock
 from qconv.generator.convolution import (
     FOLD_THREADS,
-    SPREAD_THREADS,
+    REPACK_THREADS,
     ConvolutionPlan,
     argument_fields,
     fold_constants,
@@ -32,7 +32,6 @@ from qconv.step import Argument
 
 # A lane's registers hold no more sums than this.
 MOST_SUMS = 128
-WEIGHTS = "a set of weights"
 STAGES = FusedBlock.STAGES
 
 
@@ -67,7 +66,7 @@ class StageRoles(Roles):
     streams: bool  # weights come in turn, slab after slab
     does: tuple[str, ...]  # with a set of weights
     sink: str
-    spread_threads: int
+    repack_threads: int
     asynchronous: bool
     gathers: bool
     fills_input: bool
@@ -191,11 +190,11 @@ class StagePlan(ConvolutionPlan):
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         """What is done with a set of weights."""
-        stage, blocks = self.config.stage, ceil_div(self.weight_words, SPREAD_THREADS)
-        spread = Launch(f"{stage}_spread", (blocks, 1, 1), SPREAD_THREADS, 0, WEIGHTS)
+        stage, blocks = self.config.stage, ceil_div(self.weight_words, REPACK_THREADS)
+        spread = Launch(f"{stage}_repack_weights", (blocks, 1, 1), REPACK_THREADS, 0, "prepare")
         if not self.problem.quantization.x_zero_point:
             return (spread,)
-        fold = Launch(f"{stage}_fold", (self.problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, WEIGHTS)
+        fold = Launch(f"{stage}_fold", (self.problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "prepare")
         return fold, spread
 
     @cached_property
@@ -241,7 +240,9 @@ class StagePlan(ConvolutionPlan):
                 Constant("GRID_COLUMNS", share.columns),
                 Constant("GRID_PIXELS", share.pixels),
                 *((Constant("WIDTH", self.load_bytes, "bytes of the input at a time"),) * self.loads_image),
-                Constant("K_TAIL", self.problem.k % self.slab_k != 0, "some channels that are computed do not exist"),
+                Constant(
+                    "HAS_K_REMAINDER", self.problem.k % self.slab_k != 0, "some channels that are computed do not exist"
+                ),
                 *((Constant("VECTOR_K", self.vector_k, "channels that are written at once"),) * share.last),
                 *fold_constants(self.problem),
             ),
@@ -269,9 +270,9 @@ class StagePlan(ConvolutionPlan):
             holds=self.in_kernel.holds,
             fetches=self.fetches,
             streams=self.config.streams > 0,
-            does=("spread", "fold") if q.x_zero_point else ("spread",),
+            does=("repack_weights", "fold") if q.x_zero_point else ("repack_weights",),
             sink=f"fused/into_{'image' if share.last else 'tile'}.j2",
-            spread_threads=SPREAD_THREADS,
+            repack_threads=REPACK_THREADS,
             asynchronous=self.asynchronous,
             gathers=self.load_width == 1,
             fills_input=pads_with_zero_point(self.problem),

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from qconv.errors import Infeasible
 from qconv.generator.convolution import input_span
+from qconv.generator.cost_units import of_activation
 from qconv.generator.depthwise import MOST_WORDS, held_words
-from qconv.generator.measure import of_activation
 from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.generator.share import Share, chunks
 from qconv.generator.stage import InKernel, StagePlan, StageRoles
@@ -75,7 +75,7 @@ class DepthwiseStage(StagePlan):
     @property
     def wants(self) -> tuple[str, ...]:
         # The first stage reads the image: it asks for lines ahead, and most of its places are inside.
-        return ("bytes", *("near",) * self.is_first, *("agreed",) * self.two_ways, *super().wants)
+        return ("bytes", *("near",) * self.is_first, *("warp_uniform",) * self.two_ways, *super().wants)
 
     @property
     def roles(self) -> DepthwiseRoles:

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
-from qconv.generator.measure import of_activation
+from qconv.generator.cost_units import of_activation
 from qconv.generator.plan import Constant, at_most, ceil_div
-from qconv.generator.share import INBOX_BYTES, Share, atom_of, chunks, fetches
+from qconv.generator.share import MBARRIER_BYTES, Share, atom_of, chunks, fetches
 from qconv.generator.stage import InKernel, StagePlan, StageRoles, check_blocks, check_piece
 from qconv.generator.stage_cost import ALONE, Work, times_asked
 from qconv.instruction import MatrixInstruction
@@ -146,7 +146,7 @@ def matrix_stage(problem: Conv2d, share: Share, target: Target, in_kernel: InKer
         block_k=block_slabs * slab_k,
         registers=sums + max(2 * share.n * atom.lane_words + 4 * share.m, 3 * share.n * atom.lane_channels) + 24,
         weight_words=weight_words,
-        held_bytes=4 * (block_slabs * steps + 1) * step_words + INBOX_BYTES * fetched,
+        held_bytes=4 * (block_slabs * steps + 1) * step_words + MBARRIER_BYTES * fetched,
         held_copies=() if fetched else (block_slabs * steps * step_words // 4,),
         atom=atom,
         slabs=slabs,

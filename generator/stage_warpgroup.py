@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from qconv.epilogue import steps as epilogue_steps
 from qconv.errors import Infeasible
-from qconv.generator.measure import of_activation
+from qconv.generator.cost_units import of_activation
 from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.generator.share import (
-    INBOX_BYTES,
+    MBARRIER_BYTES,
     RUN_PIXELS,
     Share,
     chunks,
@@ -122,7 +122,7 @@ def warpgroup_stage(problem: Conv2d, share: Share, target: Target, in_kernel: In
     # What the epilogue knows of each channel is held as well.
     per_channel = sum(a.per_channel for step in epilogue_steps(problem.quantization) for a in step.arguments)
     channel_bytes = per_channel * block_slabs * 4 * (lane_k + 4) * 4
-    inbox_bytes = ring_bytes(buffers) if buffers else INBOX_BYTES * fetched
+    inbox_bytes = ring_bytes(buffers) if buffers else MBARRIER_BYTES * fetched
     apart = problem.stride[0] * columns if share.columns == 8 else 8
     return WarpgroupStage(
         problem=problem,

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
+from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.family import Family
-from qconv.generator.measure import launched, of_activation
 from qconv.generator.plan import Config, Constant, at_most, ceil_div, check_choices
 from qconv.generator.tiles import (
     TiledPlan,
     TiledRoles,
-    check_residents,
+    check_blocks_per_sm,
     instruction_of,
     size_constants,
     tiles_of,
@@ -40,7 +40,7 @@ class Stem(Config):
     slabs: int  # of so many channels, of a block
     warps: int
     batch: int  # sixteens of pixels that a warp has at a time
-    residents: int  # blocks that a multiprocessor holds at a time
+    blocks_per_sm: int  # blocks that a multiprocessor holds at a time
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
@@ -50,7 +50,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "slabs": (1, 2),
     "warps": (2, 4, 8),
     "batch": (1, 2),
-    "residents": (2, 3, 4, 6),
+    "blocks_per_sm": (2, 3, 4, 6),
 }
 LIKELY: dict[str, tuple[int, ...]] = {
     "tile_h": (8, 16),
@@ -157,7 +157,7 @@ def plan(problem: Conv2d, config: Stem, target: Target) -> StemPlan:
     rows, pitch = _input_words(problem, config, (row_words - 1) * taps_of_word * problem.tap_steps[1] + 1, quads)
     carried = _words_carried(problem, rows * pitch, quads, tiles.threads)
     smem_bytes = 2 * ceil_div(4 * rows * pitch, 16) * 16
-    check_residents(config.residents, tiles.threads, smem_bytes, words_held + carried + 40, target)
+    check_blocks_per_sm(config.blocks_per_sm, tiles.threads, smem_bytes, words_held + carried + 40, target)
     return StemPlan(
         problem=problem,
         config=config,

@@ -11,20 +11,20 @@ from typing import Protocol
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
-    SPREAD_THREADS,
+    REPACK_THREADS,
     ConvolutionPlan,
     argument_fields,
     fold_constants,
     fold_launches,
     problem_constants,
-    spread_launch,
+    repack_launch,
 )
 from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
 from qconv.instruction import MatrixInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-RESIDENTS_SAYS = "blocks that a multiprocessor holds at a time"
+BLOCKS_PER_SM_SAYS = "blocks that a multiprocessor holds at a time"
 
 
 class Tiled(Protocol):
@@ -41,7 +41,7 @@ class Tiled(Protocol):
     @property
     def batch(self) -> int: ...
     @property
-    def residents(self) -> int: ...
+    def blocks_per_sm(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def tiles_of(
     count = problem.n * tiles_h * tiles_w * slab_tiles
     at_most(count, 2**30, "tiles")
     # A block keeps its slabs.
-    places = min(count, ceil_div(config.residents * target.processors, slab_tiles) * slab_tiles)
+    places = min(count, ceil_div(config.blocks_per_sm * target.processors, slab_tiles) * slab_tiles)
     return Tiles(
         slab_k=slab_k,
         slabs=slabs,
@@ -110,18 +110,20 @@ def tiles_of(
         tiles_w=tiles_w,
         count=count,
         places=places,
-        resident=min(config.residents, ceil_div(places, target.processors)),
+        resident=min(config.blocks_per_sm, ceil_div(places, target.processors)),
         threads=config.warps * target.warp_size,
     )
 
 
-def check_residents(residents: int, threads: int, smem_bytes: int, words: int, target: Target) -> None:
+def check_blocks_per_sm(blocks_per_sm: int, threads: int, smem_bytes: int, words: int, target: Target) -> None:
     """Whether a multiprocessor holds so many blocks at a time, each thread with so many words in registers."""
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    at_most(residents * (smem_bytes + 1024), target.smem_bytes_per_sm, "bytes of shared memory of all residents")
-    at_most(residents * threads, target.threads_per_sm, "threads of all residents")
+    at_most(
+        blocks_per_sm * (smem_bytes + 1024), target.smem_bytes_per_sm, "bytes of shared memory of all resident blocks"
+    )
+    at_most(blocks_per_sm * threads, target.threads_per_sm, "threads of all resident blocks")
     if target.vendor != "cpu":
-        at_most(residents * threads * words, target.registers_per_sm, "registers of all residents, about")
+        at_most(blocks_per_sm * threads * words, target.registers_per_sm, "registers of all resident blocks, about")
 
 
 def size_constants(config: Tiled) -> tuple[Constant, ...]:
@@ -137,7 +139,7 @@ def warp_constants(config: Tiled) -> tuple[Constant, ...]:
     return (
         Constant("WARPS", config.warps),
         Constant("BATCH", config.batch, "sixteens of pixels that a warp has at a time"),
-        Constant("RESIDENTS", config.residents, RESIDENTS_SAYS),
+        Constant("BLOCKS_PER_SM", config.blocks_per_sm, BLOCKS_PER_SM_SAYS),
     )
 
 
@@ -146,7 +148,7 @@ class TiledRoles(Roles):
     instruction: MatrixInstruction
     spelled: str  # the instruction for these types
     operation: str  # the file that has it as a function
-    spread_threads: int = SPREAD_THREADS
+    repack_threads: int = REPACK_THREADS
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ class TiledPlan(ConvolutionPlan):
     def launches(self) -> tuple[Launch, ...]:
         grid = (self.tiles.places, 1, 1)
         main = Launch(f"conv2d_{self.config.family}", grid, self.tiles.threads, self.smem_bytes)
-        return (*fold_launches(self.problem), spread_launch(self.fragment_words), main)
+        return (*fold_launches(self.problem), repack_launch(self.fragment_words), main)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:

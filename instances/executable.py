@@ -72,7 +72,7 @@ class Packed:
         self._kept: list[Any] = [] if like is None else like._kept
         self._pieces = self._content({name: address for name, (_, address) in weights.items()}, like)
         arguments = self._arguments({})
-        self._folds = [executable.kernel.bind(launch, arguments) for launch in executable.plan.once]
+        self._folds = [executable.kernel.bind(launch, arguments) for launch in executable.plan.prepare]
         self._scratch = [(field.path, (field.elements,)) for field in executable.plan.scratch]
         self._fence = executable.device.empty((1,), "int32") if executable.plan.overlaps else None
         self.computed = turned or bool(self._folds)  # some of what the kernel reads
@@ -155,7 +155,7 @@ class Packed:
         for name, shape in self._scratch:
             arrays[name] = device.adopt(name, device.zeros(shape, "int32"))
         arguments = self._arguments({name: address for name, (_, address) in arrays.items()})
-        launches = [executable.kernel.bind(each, arguments, overlap and each is plan.main) for each in plan.each]
+        launches = [executable.kernel.bind(each, arguments, overlap and each is plan.main) for each in plan.call]
         return Bound(tuple(outs) if several else outs[0], in_order(launches), self, tuple(arrays.values()))
 
     def _content(self, addresses: dict[str, int], like: Packed | None) -> list[bytes | str]:

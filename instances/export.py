@@ -70,7 +70,7 @@ class Exported:
 def export(rows: Iterable[Measurement], folder: Path) -> list[Exported]:
     """Write the winners. Raises ValueError where there is nothing to write; files of another export stay untouched."""
     kernels: dict[tuple[str, str], Exported] = {}
-    ordered = sorted(rows, key=lambda row: (row.config.family == "apart", row.device, str(row.problem)))
+    ordered = sorted(rows, key=lambda row: (row.config.family == "unfused", row.device, str(row.problem)))
     for row in ordered:
         try:
             plan = generator.plan(row.problem, row.config, target(row.target))
@@ -131,7 +131,7 @@ def _entry(kernel: Exported) -> dict[str, Any]:
                 "grid": launch.grid,
                 "threads": launch.threads,
                 "smem_bytes": launch.smem_bytes,
-                "once": launch.once,
+                "when": launch.when,
             }
             for launch in plan.launches
         ],

@@ -31,11 +31,11 @@ TILE = Fused(
     tile_h=4,
     tile_w=7,
     warps=4,
-    residents=1,
+    blocks_per_sm=1,
     teams=1,
-    shares=1,
-    holds=0,
-    wide=0,
+    cluster_blocks=1,
+    weights_in_smem=0,
+    on_wgmma=0,
     first_m=1,
     first_n=2,
     second_m=1,
@@ -122,20 +122,20 @@ def fused_plan(problem: Chain, target: Target, seed: object, feature: Wanted | N
     for _ in range(MOST_DRAWN):
         values = {name: rng.choice(choices) for name, choices in family.choices.items()}
         if not target.async_copies:
-            values |= {"holds": 0, "teams": 1}
+            values |= {"weights_in_smem": 0, "teams": 1}
         if rng.random() < 0.2 and len(problem.STAGES) == 2:  # few have slabs for several blocks
-            values |= {"teams": 1, "shares": rng.choice((2, 4, 4)), "warps": 4, "first_n": 1, "second_n": 1}
+            values |= {"teams": 1, "cluster_blocks": rng.choice((2, 4, 4)), "warps": 4, "first_n": 1, "second_n": 1}
         if target.warpgroup is None:
-            values["wide"] = 0
+            values["on_wgmma"] = 0
         elif rng.random() < 0.5:  # few problems have two that warpgroups multiply
-            values |= {"holds": 2, "wide": rng.choice((1, 2, 2)), "shares": 1}
+            values |= {"weights_in_smem": 2, "on_wgmma": rng.choice((1, 2, 2)), "cluster_blocks": 1}
             values |= {f"{stage}_m": 1 for stage in problem.STAGES}
             values["tile_w"] = rng.choice((values["tile_w"], 8))  # which stride 2 needs
         elif rng.random() < 0.3:  # few have slabs that come in turn
             last = problem.STAGES[-1]
-            values |= {"teams": 1, "holds": 0, "wide": 1, f"{last}_m": 1, f"{last}_n": 1}
+            values |= {"teams": 1, "weights_in_smem": 0, "on_wgmma": 1, f"{last}_m": 1, f"{last}_n": 1}
         for stage, one in problem.stages.items():
-            if one.k > 40 and values["shares"] == 1 and rng.random() < 0.3:  # few have so many channels
+            if one.k > 40 and values["cluster_blocks"] == 1 and rng.random() < 0.3:  # few have so many channels
                 values |= {f"{stage}_m": 1, f"{stage}_n": rng.choice((6, 10, 12))}
         if feature is not None:
             values |= {name: rng.choice(asked) for name, asked in feature.asks.items()}

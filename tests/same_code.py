@@ -28,12 +28,14 @@ from machine_code.listing import first_difference, listing
 from revisions import WORKING_TREE, Answer, Case, Revision
 
 from qconv.errors import CompileError
-from qconv.generator import Source
+from qconv.generator import Source, older_names
 from qconv.generator.digest import code_of
 from qconv.target import TARGETS
 
 # Old -> new. A family ("simt"), a field of a family's config ("mma.tail"), a target ("sm_90a").
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = older_names.FAMILIES | {
+    f"{family}.{old}": new for family, names in older_names.FIELDS.items() for old, new in names.items()
+}
 # What a kernel calls of the CPU runtime, old -> new.
 RENAMED_CALLS: dict[str, str] = {}
 

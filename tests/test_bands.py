@@ -18,13 +18,13 @@ CONFIG = Mma(
     tile_k=64,
     warp_m=32,
     warp_n=64,
-    stages=2,
-    ahead=0,
+    pipeline_stages=2,
+    prefetch_fragments=0,
     split=1,
-    tail=0,
+    split_last_wave=0,
     persist=0,
-    stream=0,
-    band=8,
+    stream_k=0,
+    tile_swizzle_width=8,
     staged=0,
 )
 
@@ -32,6 +32,6 @@ CONFIG = Mma(
 def test_the_last_band_is_as_wide_as_what_is_left() -> None:
     device = open_device("cpu.sm_80")
     plan = mma.plan(RAGGED, CONFIG, device.target)
-    tiles, band = plan.shape.tiles_m, plan.config.band
+    tiles, band = plan.shape.tiles_m, plan.config.tile_swizzle_width
     assert tiles % band != 0, f"{tiles} tiles are whole bands of {band}: the last one is as wide as the others"
     check(plan, device, seed=0)

@@ -116,7 +116,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "infeasible config": (
         [
             *("source", *CONV, "--target", "sm_80", "--config"),
-            '{"family":"simt","tile_m":128,"tile_n":4,"tile_k":16,"thread_m":8,"thread_n":4,"stages":1}',
+            '{"family":"simt","tile_m":128,"tile_n":4,"tile_k":16,"thread_m":8,"thread_n":4,"pipeline_stages":1}',
         ],
         2,
         "tile_m",
@@ -220,7 +220,7 @@ def stored(path: Path, *devices: str) -> Path:
 def test_a_row_whose_config_has_no_parts_is_named(action: str, command: Callable[..., Answer], tmp_path: Path) -> None:
     bad = stored(tmp_path / "bad.sqlite", "any")
     with contextlib.closing(sqlite3.connect(bad, isolation_level=None)) as rows:
-        rows.execute("update qconv_measurement set device = ?, config = ?", (device_name(), '{"family":"apart"}'))
+        rows.execute("update qconv_measurement set device = ?, config = ?", (device_name(), '{"family": "unfused"}'))
     words = [{"KEY": KEY, "BAD": bad}.get(word, word) for word in action.split()]
     code, out, err = command(*words, *([] if "merge" in action else ["--db", bad]))
     assert (code, out) == (4, ""), err

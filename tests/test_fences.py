@@ -32,17 +32,21 @@ PRODUCT = Conv2d(2, 5, 5, 136, 40, 1, 1)
 BOTH = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 
 PLANS = {
-    "cluster": matrix(SM_90A, WIDE, ADDED, split=4, ahead=1, stages=2),
+    "cluster": matrix(SM_90A, WIDE, ADDED, split=4, prefetch_fragments=1, pipeline_stages=2),
     # Ten vectors of a lane for four blocks: two have one less.
-    "cluster, odd": matrix(SM_90A, PRODUCT, BOTH, tile_k=32, warp_m=16, tile_n=40, warp_n=40, split=4, stages=2),
+    "cluster, odd": matrix(
+        SM_90A, PRODUCT, BOTH, tile_k=32, warp_m=16, tile_n=40, warp_n=40, split=4, pipeline_stages=2
+    ),
     "scratch": matrix("cpu.sm_80", WIDE, Quantization(), split=2),
-    "dw, pw, cluster": fused(SM_90A, "dw pw", c=32, shares=2, holds=1, second_n=1),
-    "dw, pw, one tile": fused(SM_90A, "dw pw", c=32, tile_h=14, tile_w=14, shares=2, holds=1, second_n=1),
-    "dw, pw, fetched": fused(SM_90A, "dw pw", holds=1, wide=1),
-    "dense, pw, teams": fused(SM_90A, "dense pw", teams=2, holds=2, wide=2, first_n=4),
-    "dense, pw": fused(SM_90A, "dense pw", holds=2, wide=2, first_n=4),
-    "pw, dense, pw": fused(SM_90A, "pw dense pw", holds=3, wide=3),
-    "dw, pw, streamed": fused(SM_90A, "dw pw", c=32, k=72, warps=16, wide=1, second_n=1),
+    "dw, pw, cluster": fused(SM_90A, "dw pw", c=32, cluster_blocks=2, weights_in_smem=1, second_n=1),
+    "dw, pw, one tile": fused(
+        SM_90A, "dw pw", c=32, tile_h=14, tile_w=14, cluster_blocks=2, weights_in_smem=1, second_n=1
+    ),
+    "dw, pw, fetched": fused(SM_90A, "dw pw", weights_in_smem=1, on_wgmma=1),
+    "dense, pw, teams": fused(SM_90A, "dense pw", teams=2, weights_in_smem=2, on_wgmma=2, first_n=4),
+    "dense, pw": fused(SM_90A, "dense pw", weights_in_smem=2, on_wgmma=2, first_n=4),
+    "pw, dense, pw": fused(SM_90A, "pw dense pw", weights_in_smem=3, on_wgmma=3),
+    "dw, pw, streamed": fused(SM_90A, "dw pw", c=32, k=72, warps=16, on_wgmma=1, second_n=1),
 }
 
 
@@ -94,53 +98,53 @@ LEFT_OUT = {
     ),
     "the wait for the cluster's mbarriers": LeftOut(
         "cluster",
-        "    tile::wait_for_cluster();  // they have all opened their inboxes\n",
+        "    tile::wait_for_cluster();  // they have all opened their mbarriers\n",
         "",
         "nobody has initialised an mbarrier there",
     ),
-    "the wait for the others' sums": LeftOut("cluster", "    shared.inbox.wait();\n", "", "ends while bytes are on"),
+    "the wait for the others' sums": LeftOut("cluster", "    shared.mbarrier.wait();\n", "", "ends while bytes are on"),
     "the end of the units": LeftOut("cluster, odd", "if (UNITS % SPLIT != 0 && unit >= UNITS) return;", "", WRONG),
     "publish": LeftOut("scratch", "    tile::publish();\n", "", WRONG),
     "the fence of what a cluster sends": LeftOut(
         "dw, pw, cluster",
-        "        tile::show_to_engines();\n        tile::barrier();\n        if (index + PLACES",
+        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + PLACES",
         "        tile::barrier();\n        if (index + PLACES",
         WRONG,
     ),
     "the fence before the first of two": LeftOut(
         "dense, pw",
-        "        tile::show_to_engines();\n        tile::barrier();  // the input",
+        "        tile::fence_proxy_async();\n        tile::barrier();  // the input",
         "        tile::barrier();  // the input",
         WRONG,
     ),
     "the fence before the second of two": LeftOut(
         "dw, pw, fetched",
-        "        tile::show_to_engines();\n        tile::barrier();\n        if (index + PLACES",
+        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + PLACES",
         "        tile::barrier();\n        if (index + PLACES",
         WRONG,
     ),
     "the fence before the third of three": LeftOut(
         "pw, dense, pw",
-        "activations.mid, mid2);\n        tile::show_to_engines();",
+        "activations.mid, mid2);\n        tile::fence_proxy_async();",
         "activations.mid, mid2);",
         WRONG,
     ),
     "the fence of the teams' weights": LeftOut(
         "dense, pw, teams",
-        "    tile::show_to_engines();\n    tile::barrier();  // the weights",
+        "    tile::fence_proxy_async();\n    tile::barrier();  // the weights",
         "    tile::barrier();  // the weights",
         WRONG,
     ),
     "the fence of a team's input": LeftOut(
         "dense, pw, teams",
-        "        tile::show_to_engines();\n        tile::barrier_of_team(team.number);  // the input",
+        "        tile::fence_proxy_async();\n        tile::barrier_of_team(team.number);  // the input",
         "        tile::barrier_of_team(team.number);  // the input",
         WRONG,
     ),
     "a fence by all but one thread": LeftOut(
         "dw, pw, fetched",
-        "        tile::show_to_engines();\n        tile::barrier();\n        if (index + PLACES",
-        "        if (tile::thread() != 7) tile::show_to_engines();\n"
+        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + PLACES",
+        "        if (tile::thread() != 7) tile::fence_proxy_async();\n"
         "        tile::barrier();\n        if (index + PLACES",
         WRONG,
     ),
@@ -164,29 +168,29 @@ LEFT_OUT = {
         "",
         "ends while bytes are on their way to or from its shared memory",
         LATE,
-        ("wait_for_turn(team.phase);\n    tile::arrive_at_cluster();", "wait_for_turn(team.phase);"),
+        ("wait_for_phase(team.phase);\n    tile::arrive_at_cluster();", "wait_for_phase(team.phase);"),
     ),
     "the wait for the second tile's phase": LeftOut(
         "dw, pw, cluster",
-        "wait_for_turn(team.phase)",
-        "wait_for_turn(0)",
+        "wait_for_phase(team.phase)",
+        "wait_for_phase(0)",
         "before those of the last phase have come",
     ),
     "the bytes of the second tile": LeftOut(
         "dw, pw, cluster",
-        "            if (tile::thread() == 0) shared.inbox.expect_next(part.bytes_of_others());\n",
+        "            if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());\n",
         "",
         "wait for bytes at line",
     ),
     "the wait for the weights": LeftOut(
         "dw, pw, fetched",
-        "            shared.second_weights.inbox.wait();  // they came meanwhile\n",
+        "            shared.second_weights.mbarrier.wait();  // they came meanwhile\n",
         "",
         "ends while bytes are on",
     ),
     "the wait for a slab": LeftOut(
         "dw, pw, streamed",
-        "        held.inbox[buffer].wait_for(number / BUFFERS);\n",
+        "        held.mbarrier[buffer].wait_for(number / BUFFERS);\n",
         "",
         "expected before those of the last phase have come",
     ),
@@ -206,7 +210,7 @@ def test_what_is_left_out_is_found(name: str) -> None:
 
 
 LAYER = matrix(SM_90A, Conv2d(1, 6, 6, 32, 32, 3, 3, pad=1), Quantization(), split=2)
-WAIT = "        tile::wait_for_launch_before();\n"
+WAIT = "        tile::wait_on_dependency();\n"
 
 
 def overlapped(plan: Plan, text: str, seed: int) -> list[NDArray[Any]]:

@@ -16,7 +16,7 @@ from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, convolution, ge
 from qconv.chain import chained
 from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
-from qconv.generator.apart import Apart
+from qconv.generator.unfused import Unfused
 from qconv.instances.loading import load
 from qconv.instances.pair import Pair
 from qconv.instances.serving import lookup
@@ -101,7 +101,7 @@ def test_in_one_kernel_nothing_between_the_two_is_an_argument() -> None:
 
 def test_apart_is_the_same_bit_for_bit() -> None:
     device, drawn = CpuDevice(TARGET), sample.draw(PROBLEM, 5)
-    pair = load(generator.apart_plan(PROBLEM, TARGET), device)
+    pair = load(generator.unfused_plan(PROBLEM, TARGET), device)
     assert isinstance(pair, Pair)
     assert_same(run(pair, drawn), expected(PROBLEM, drawn), "apart")
     x, w1, w2, residual = (device.upload(array) for array in drawn.arrays)
@@ -120,16 +120,16 @@ def test_apart_is_the_same_bit_for_bit() -> None:
 
 
 def test_a_target_without_matrix_instructions_runs_the_two_apart() -> None:
-    assert generator.default(PROBLEM, TARGETS["cpu"]).config.family == "apart"
+    assert generator.default(PROBLEM, TARGETS["cpu"]).config.family == "unfused"
     assert generator.space(PROBLEM, TARGETS["cpu"])[0] == []
 
 
 def test_a_config_of_two_is_read_back() -> None:
-    config = generator.apart_plan(PROBLEM, TARGET).config
-    assert isinstance(config, Apart)
+    config = generator.unfused_plan(PROBLEM, TARGET).config
+    assert isinstance(config, Unfused)
     assert generator.config_from_json(config.as_json()) == config
     with pytest.raises(ValueError, match="apart"):
-        generator.config_from_json('{"family":"apart","first":{"family":"simt"}}')
+        generator.config_from_json('{"family": "unfused","first":{"family":"simt"}}')
 
 
 def test_both_compete_and_lookup_gives_the_faster(tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
     assert together.config.family == "block"
     # The first by itself, and behind it one kernel, or two.
     best = {str(BLOCK.rest): generator.space(BLOCK.rest, TARGET, likely=True)[0][0].config}
-    pair = generator.apart_plan(BLOCK, TARGET, lambda p: best.get(str(p)) or generator.default(p, TARGET).config)
-    best[str(BLOCK.rest)] = generator.apart_plan(BLOCK.rest, TARGET).config
-    three = generator.apart_plan(BLOCK, TARGET, lambda p: best.get(str(p)) or generator.default(p, TARGET).config)
+    pair = generator.unfused_plan(BLOCK, TARGET, lambda p: best.get(str(p)) or generator.default(p, TARGET).config)
+    best[str(BLOCK.rest)] = generator.unfused_plan(BLOCK.rest, TARGET).config
+    three = generator.unfused_plan(BLOCK, TARGET, lambda p: best.get(str(p)) or generator.default(p, TARGET).config)
     for plan in (together, pair, three):
         assert generator.config_from_json(plan.config.as_json()) == plan.config
         made = load(plan, device)
@@ -211,13 +211,13 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
 def test_what_warpgroups_read_was_shown_to_their_engines() -> None:
     """Of every stage, behind whose outputs they read, in more plans than run: test_fences.py shows that it matters."""
     dense = FusedBlock(EXPAND, replace(EXPAND, c=32), replace(EXPAND, c=32, k=16))
-    kernels = [p for p in generator.space(dense, TARGETS["cpu.sm_90a"])[0] if p.config.wide]  # type: ignore[attr-defined]
-    assert {p.config.wide for p in kernels} == {1, 2, 3}  # type: ignore[attr-defined]
+    kernels = [p for p in generator.space(dense, TARGETS["cpu.sm_90a"])[0] if p.config.on_wgmma]  # type: ignore[attr-defined]
+    assert {p.config.on_wgmma for p in kernels} == {1, 2, 3}  # type: ignore[attr-defined]
     for plan in kernels[::50]:
         _, kernel = generator.render(plan).text.rsplit("conv2d_conv2d_conv2d(const Arguments args)", 1)
         for before, stage in (("args", "first"), ("first::run", "second"), ("second::run", "third")):
             between = kernel[kernel.index(before) : kernel.index(f"{stage}::run")]
-            assert ("show_to_engines" in between) >= (stage in plan.weights.groups), (stage, str(plan.config))
+            assert ("fence_proxy_async" in between) >= (stage in plan.weights.groups), (stage, str(plan.config))
 
 
 def test_all_ways_of_three_compete(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def chosen(family: str, target: Target) -> list[Plan]:
         random.Random(f"graph {family}").sample(plans, min(1, len(plans))),
         [plan for plan in plans if plan.scratch][:1],
         [plan for plan in plans if plan.main.cluster > 1][:1],
-        [plan for plan in plans if getattr(plan.config, "stream", 0)][:1],
+        [plan for plan in plans if getattr(plan.config, "stream_k", 0)][:1],
         [plan for plan in plans if plan.overlaps][:1],
     ]
     return list({str(plan.config): plan for pick in picks for plan in pick}.values())

@@ -16,7 +16,9 @@ SHIFTED = Quantization(x_zero_point=True, bias="int32")
 HALVED = Conv2d(1, 8, 8, 16, 16, 3, 3, stride=2, pad=(0, 0, 1, 1), quantization=SHIFTED)
 PLANS = {
     "simt": generator.plan(HALVED, Simt(16, 16, 32, 2, 4, 1), TARGETS["cpu"]),
-    "mma": plan_of("cpu.sm_80", HALVED, SHIFTED, tile_m=16, tile_n=16, tile_k=32, warp_m=16, warp_n=16, stages=2),
+    "mma": plan_of(
+        "cpu.sm_80", HALVED, SHIFTED, tile_m=16, tile_n=16, tile_k=32, warp_m=16, warp_n=16, pipeline_stages=2
+    ),
 }
 
 

@@ -38,7 +38,7 @@ def plan_of(seed: int, index: int) -> Plan:
 
 def split(rng: random.Random, kind: str) -> Plan | None:
     target = SM_90A if kind == "cluster" else TARGETS[rng.choice(("cpu.sm_80", "cpu.gfx942", "cpu.gfx1201"))]
-    wanted = {"split": rng.choice((2, 4, 8))} if kind == "cluster" or rng.random() < 0.5 else {"stream": 1}
+    wanted = {"split": rng.choice((2, 4, 8))} if kind == "cluster" or rng.random() < 0.5 else {"stream_k": 1}
     (problem,) = matrix_problems(rng.getrandbits(30), 1, target)
     if problem.operations > MOST_OPERATIONS:
         return None
@@ -56,7 +56,13 @@ def fused_in_cluster(rng: random.Random) -> Plan | None:
     family = family_of(problem)
     for _ in range(40):
         values = {name: rng.choice(choices) for name, choices in family.choices.items()}
-        values |= {"shares": rng.choice((2, 4)), "teams": 1, "warps": 4, "first_n": rng.choice((1, 2)), "second_n": 1}
+        values |= {
+            "cluster_blocks": rng.choice((2, 4)),
+            "teams": 1,
+            "warps": 4,
+            "first_n": rng.choice((1, 2)),
+            "second_n": 1,
+        }
         with suppress(Infeasible):
             plan = generator.plan(problem, family.config(**values), SM_90A)
             if isinstance(plan, FusedPlan) and plan.clusters:

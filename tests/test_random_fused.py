@@ -105,11 +105,11 @@ def problem_features(problem: Chain) -> set[Feature]:
 
 
 # Blocks that have a tile together have few slabs each.
-DIVIDED = {"teams": (1,), "shares": (2, 4), "warps": (4,), "first_n": (1,), "second_n": (1,)}
+DIVIDED = {"teams": (1,), "cluster_blocks": (2, 4), "warps": (4,), "first_n": (1,), "second_n": (1,)}
 # The values of a config that bring a feature; a choice brings itself, and the rest follows from the problem.
 ASKS: dict[Feature, Mapping[str, Sequence[int]]] = {
-    ("shares", 4): DIVIDED | {"shares": (4,)},
-    ("fewer tiles than places", True): {"teams": (2, 3, 4, 6), "holds": (1, 2), "shares": (1,)},
+    ("cluster_blocks", 4): DIVIDED | {"cluster_blocks": (4,)},
+    ("fewer tiles than places", True): {"teams": (2, 3, 4, 6), "weights_in_smem": (1, 2), "cluster_blocks": (1,)},
     ("ragged share of matrix", True): DIVIDED,
     ("ragged share of depthwise", True): DIVIDED,
 }
@@ -162,9 +162,9 @@ def test_the_many_have_every_choice_and_kind() -> None:
 @pytest.mark.slow
 def test_the_many_of_three_have_every_kind() -> None:
     every = [plan for first in range(0, 120, CHUNK) for plan in plans("cpu.sm_90a", LONG_SEED, 120, first, stages=3)]
-    of_chain = ("teams", "holds", "wide")  # the others are a stage's, and pairs have all of them
+    of_chain = ("teams", "weights_in_smem", "on_wgmma")  # the others are a stage's, and pairs have all of them
     wanted: set[tuple[str, Any]] = {(name, value) for name in of_chain for value in FAMILIES["block"].choices[name]}
-    wanted -= {("wide", 3)}  # one problem in a hundred could: test_sanitizers_fused has it
+    wanted -= {("on_wgmma", 3)}  # one problem in a hundred could: test_sanitizers_fused has it
     wanted |= {(f"{at} kinds", kinds) for at in (0, 1) for kinds in itertools.product(KINDS, repeat=2)}
     wanted |= {(f"{stage} kind", kind) for stage in FusedBlock.STAGES for kind in ("depthwise", "matrix", "warpgroup")}
     seen: set[tuple[str, Any]] = set()

@@ -21,8 +21,16 @@ from qconv.generator.fused_space import Fused
 COUNT, CHUNK, SEED = 200, 10, 7
 COUNT_OF_THREE = 80
 
-WIDE = {"warps": 4, "residents": 1, "teams": 2, "shares": 1, "holds": 1, "first_m": 1, "second_m": 1}
-BOTH = [WIDE | {"holds": 2, "wide": wide, "tile_w": 8} for wide in (1, 2)]
+WIDE = {
+    "warps": 4,
+    "blocks_per_sm": 1,
+    "teams": 2,
+    "cluster_blocks": 1,
+    "weights_in_smem": 1,
+    "first_m": 1,
+    "second_m": 1,
+}
+BOTH = [WIDE | {"weights_in_smem": 2, "on_wgmma": wide, "tile_w": 8} for wide in (1, 2)]
 
 pytestmark = pytest.mark.gpu
 
@@ -33,7 +41,7 @@ def check_some(gpu: Device, first: int, count: int) -> None:
         check(plan, gpu, seed=index)
         assert isinstance(plan.config, Fused)
         # Clusters, whose blocks take turns on the CPU device, and warpgroups, whose instructions it emulates.
-        for others in ({"shares": 2, "teams": 1}, WIDE | {"wide": 1}, *BOTH):
+        for others in ({"cluster_blocks": 2, "teams": 1}, WIDE | {"on_wgmma": 1}, *BOTH):
             try:
                 check(generator.plan(problem, replace(plan.config, **others), gpu.target), gpu, seed=index)
             except Infeasible:
@@ -53,10 +61,10 @@ def test_a_random_config_of_three(first: int, gpu: Device) -> None:
         check(plan, gpu, seed=index)
         assert isinstance(plan.config, Fused)
         for others in (
-            {"holds": 2, "wide": 1},
-            {"holds": 2, "wide": 2},
-            {"holds": 3, "wide": 3},
-            {"holds": 0, "wide": 1},
+            {"weights_in_smem": 2, "on_wgmma": 1},
+            {"weights_in_smem": 2, "on_wgmma": 2},
+            {"weights_in_smem": 3, "on_wgmma": 3},
+            {"weights_in_smem": 0, "on_wgmma": 1},
         ):
             pieces = {f"{stage}_m": 1 for stage in problem.STAGES}
             config = replace(plan.config, warps=4, tile_w=8, **others, **pieces)

@@ -64,12 +64,12 @@ def test_many_random_configs(name: str, first: int) -> None:
 
 def has_a_narrow_band(plan: Plan) -> bool:
     assert isinstance(plan, MmaPlan)
-    return plan.shape.tiles_m % plan.config.band != 0
+    return plan.shape.tiles_m % plan.config.tile_swizzle_width != 0
 
 
 @pytest.mark.parametrize("name", all_but("cpu.sm_80", EMULATIONS))
 def test_the_last_band_of_tiles_is_narrow(name: str) -> None:
-    asks = {"band": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # so many tiles that bands pay
+    asks = {"tile_swizzle_width": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # so many tiles that bands pay
     narrow = Wanted(has_a_narrow_band, asks)
     check_all([asked_plan(RAGGED, TARGETS[name], 0, narrow)], 0)
 
@@ -77,7 +77,7 @@ def test_the_last_band_of_tiles_is_narrow(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EMULATIONS)
 def test_tiles_in_bands(name: str) -> None:
-    check_all([matrix_plan(BANDS, TARGETS[name], 0, band=8)], 1)
+    check_all([matrix_plan(BANDS, TARGETS[name], 0, tile_swizzle_width=8)], 1)
 
 
 def of_the_few() -> frozenset[Feature]:

@@ -61,13 +61,13 @@ def test_the_many_have_every_role_and_width(gpu: Device) -> None:
 
 # What needs many tiles, or large weights; and each way of a tile's parts to become one.
 LARGER: dict[str, dict[str, int]] = {
-    "in bands": {"band": 8},
-    "persist": {"persist": 1, "stream": 0},
-    "persist, two blocks, staged": {"persist": 2, "stream": 0, "staged": 1},
-    "stream": {"persist": 1, "stream": 1},
-    "stream, two blocks": {"persist": 2, "stream": 1},
-    "a tail": {"tail": 1, "split": 2},
-    "another tail": {"tail": 2, "split": 4},
+    "in bands": {"tile_swizzle_width": 8},
+    "persist": {"persist": 1, "stream_k": 0},
+    "persist, two blocks, staged": {"persist": 2, "stream_k": 0, "staged": 1},
+    "stream": {"persist": 1, "stream_k": 1},
+    "stream, two blocks": {"persist": 2, "stream_k": 1},
+    "a tail": {"split_last_wave": 1, "split": 2},
+    "another tail": {"split_last_wave": 2, "split": 4},
 }
 
 
@@ -110,7 +110,7 @@ SMALL = Conv2d(1, 40, 40, 64, 48, 3, 3, pad=1, quantization=Quantization("int8",
 SANITIZED: dict[str, dict[str, int]] = {
     "tile": {"split": 1, "persist": 0, "staged": 1},
     "parts of a tile": {"split": 4, "persist": 0},
-    "stream": {"persist": 1, "stream": 1},
+    "stream": {"persist": 1, "stream_k": 1},
 }
 
 

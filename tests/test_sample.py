@@ -27,7 +27,7 @@ def quantized(**spec: Any) -> Conv2d:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_outputs_spread(kind: str) -> None:
+def test_outputs_repack_weights(kind: str) -> None:
     row, wrong = count(kind, 0, MANY.get(kind, 24))
     assert not wrong, "\n".join(wrong)
     # Most samples keep the promise; for the others, padding forbids it.
@@ -36,7 +36,7 @@ def test_outputs_spread(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_outputs_of_many_problems_spread(kind: str) -> None:
+def test_outputs_of_many_problems_repack_weights(kind: str) -> None:
     row, wrong = count(kind, 5, 200)
     assert not wrong, "\n".join(wrong)
     assert kind == "conversions" or row["forced"] <= 0.05 * row["tensors"]

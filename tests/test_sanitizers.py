@@ -90,7 +90,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "no barrier between reading and overwriting": Planted(
         "vectors, everything, in place",
-        "if constexpr (STAGES == 1) tile::barrier();",
+        "if constexpr (PIPELINE_STAGES == 1) tile::barrier();",
         "",
         "thread",
         "data race",
@@ -182,7 +182,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "a stage too many": Planted(
         "vectors, two stages",
-        "shared.x[(step + 1) % STAGES]",
+        "shared.x[(step + 1) % PIPELINE_STAGES]",
         "shared.x[(step + 3) % (STAGES + 2)]",
         "address",
         "undefined behaviour",

@@ -29,7 +29,7 @@ def conv(kind: str, c: int, k: int, q: Quantization, side: int = 9) -> Conv2d:
 def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, side: int = 9, **config: int) -> FusedPlan:
     *givers, taker = kinds.split()
     # Warpgroups do not add up the windows.
-    gives, takes = (replace(q, w_zero_point=q.w_zero_point and not config.get("wide")) for q in (GIVES, TAKES))
+    gives, takes = (replace(q, w_zero_point=q.w_zero_point and not config.get("on_wgmma")) for q in (GIVES, TAKES))
     chain = [conv(givers[0], c, 32, gives, side)]
     for kind, channels, q in [*((kind, 32, gives) for kind in givers[1:]), (taker, k, takes)]:
         chain.append(replace(conv(kind, chain[-1].k, channels, q), h=chain[-1].oh, w=chain[-1].ow))
@@ -45,38 +45,44 @@ PLANS = {
     "dw, pw": plan_of(SM_80, "dw pw"),
     "pw, dw": plan_of(SM_80, "pw dw", second_m=2),
     "dense, grouped": plan_of(SM_80, "dense grouped"),
-    "dw, pw, shared": plan_of(SM_80, "dw pw", shares=2, holds=1, second_n=1),
-    "dense, pw, held": plan_of(SM_80, "dense pw", holds=2),
-    "dw, pw, teams": plan_of(SM_80, "dw pw", teams=2, holds=1),
-    "dense, pw, teams, one of them idle": plan_of(SM_80, "dense pw", teams=3, holds=1, tile_h=14, tile_w=14),
+    "dw, pw, shared": plan_of(SM_80, "dw pw", cluster_blocks=2, weights_in_smem=1, second_n=1),
+    "dense, pw, held": plan_of(SM_80, "dense pw", weights_in_smem=2),
+    "dw, pw, teams": plan_of(SM_80, "dw pw", teams=2, weights_in_smem=1),
+    "dense, pw, teams, one of them idle": plan_of(SM_80, "dense pw", teams=3, weights_in_smem=1, tile_h=14, tile_w=14),
     "dw, pw, two ways": plan_of(SM_80, "dw pw", side=16),
-    "dw, pw, cluster": plan_of(SM_90A, "dw pw", c=32, shares=2, holds=1, second_n=1),
-    "dw, pw, cluster, a ragged share": plan_of(SM_90A, "dw pw", c=48, shares=2, holds=1, second_n=1),
+    "dw, pw, cluster": plan_of(SM_90A, "dw pw", c=32, cluster_blocks=2, weights_in_smem=1, second_n=1),
+    "dw, pw, cluster, a ragged share": plan_of(SM_90A, "dw pw", c=48, cluster_blocks=2, weights_in_smem=1, second_n=1),
     "dw, pw, cluster with one tile": plan_of(
-        SM_90A, "dw pw", c=32, tile_h=14, tile_w=14, shares=2, holds=1, second_n=1
+        SM_90A, "dw pw", c=32, tile_h=14, tile_w=14, cluster_blocks=2, weights_in_smem=1, second_n=1
     ),
-    "dw, pw, fetched in turn": plan_of(SM_90A, "dw pw", holds=1, wide=1),
-    "dw, pw, streamed": plan_of(SM_90A, "dw pw", c=32, k=72, warps=16, wide=1, second_n=1),
-    "dw, pw, streamed in a cluster": plan_of(SM_90A, "dw pw", c=32, k=96, shares=2, wide=1, second_n=1),
-    "dw, pw, streamed by two": plan_of(SM_90A, "dw pw", c=32, k=96, tile_h=14, tile_w=14, warps=8, wide=1, second_n=1),
-    "pw, dense, streamed": plan_of(SM_90A, "pw dense", k=48, wide=1, second_n=1),
-    "dense, pw, pieces of 24 and 40": plan_of(SM_80, "dense pw", c=16, k=40, holds=1, first_n=3, second_n=5),
-    "dense, pw, warpgroups of 24 and 80": plan_of(SM_90A, "dense pw", k=80, holds=2, wide=2, first_n=3, second_n=10),
-    "dense, pw, warpgroups": plan_of(SM_90A, "dense pw", teams=2, holds=2, wide=2, first_n=4),
-    "dense, dw, warpgroups": plan_of(SM_90A, "dense dw", tile_h=2, holds=1, wide=1, first_n=4),
-    "pw, dense, warpgroups": plan_of(SM_90A, "pw dense", holds=1, wide=1),
-    "pw, dense, eights": plan_of(SM_90A, "pw dense", c=40, tile_w=8, holds=1, wide=1),
-    "halved, pw": plan_of(SM_80, "halved pw", holds=1),
-    "halved, pw, eights": plan_of(SM_90A, "halved pw", c=40, tile_w=8, holds=2, wide=2, first_n=4, second_n=4),
+    "dw, pw, fetched in turn": plan_of(SM_90A, "dw pw", weights_in_smem=1, on_wgmma=1),
+    "dw, pw, streamed": plan_of(SM_90A, "dw pw", c=32, k=72, warps=16, on_wgmma=1, second_n=1),
+    "dw, pw, streamed in a cluster": plan_of(SM_90A, "dw pw", c=32, k=96, cluster_blocks=2, on_wgmma=1, second_n=1),
+    "dw, pw, streamed by two": plan_of(
+        SM_90A, "dw pw", c=32, k=96, tile_h=14, tile_w=14, warps=8, on_wgmma=1, second_n=1
+    ),
+    "pw, dense, streamed": plan_of(SM_90A, "pw dense", k=48, on_wgmma=1, second_n=1),
+    "dense, pw, pieces of 24 and 40": plan_of(SM_80, "dense pw", c=16, k=40, weights_in_smem=1, first_n=3, second_n=5),
+    "dense, pw, warpgroups of 24 and 80": plan_of(
+        SM_90A, "dense pw", k=80, weights_in_smem=2, on_wgmma=2, first_n=3, second_n=10
+    ),
+    "dense, pw, warpgroups": plan_of(SM_90A, "dense pw", teams=2, weights_in_smem=2, on_wgmma=2, first_n=4),
+    "dense, dw, warpgroups": plan_of(SM_90A, "dense dw", tile_h=2, weights_in_smem=1, on_wgmma=1, first_n=4),
+    "pw, dense, warpgroups": plan_of(SM_90A, "pw dense", weights_in_smem=1, on_wgmma=1),
+    "pw, dense, eights": plan_of(SM_90A, "pw dense", c=40, tile_w=8, weights_in_smem=1, on_wgmma=1),
+    "halved, pw": plan_of(SM_80, "halved pw", weights_in_smem=1),
+    "halved, pw, eights": plan_of(
+        SM_90A, "halved pw", c=40, tile_w=8, weights_in_smem=2, on_wgmma=2, first_n=4, second_n=4
+    ),
     "bytes": plan_of(SM_80, "dense pw", c=11, k=21),
     "registers": plan_of("cpu.sm_75", "dense dense"),
     "mfma": plan_of("cpu.gfx942", "pw dense", first_n=1, second_n=1),
     "wmma, copies of operands": plan_of("cpu.gfx1100", "dw pw", second_n=1),
-    "pw, dw, pw": plan_of(SM_80, "pw dw pw", holds=2),
+    "pw, dw, pw": plan_of(SM_80, "pw dw pw", weights_in_smem=2),
     "pw, dw, dense": plan_of(SM_80, "pw dw dense"),
-    "pw, dw, pw, teams": plan_of(SM_90A, "pw dw pw", teams=2, holds=2, wide=2),
-    "pw, dw, pw, streamed": plan_of(SM_90A, "pw dw pw", k=72, warps=16, wide=1, third_n=1),
-    "pw, dense, pw, all of warpgroups": plan_of(SM_90A, "pw dense pw", holds=3, wide=3),
+    "pw, dw, pw, teams": plan_of(SM_90A, "pw dw pw", teams=2, weights_in_smem=2, on_wgmma=2),
+    "pw, dw, pw, streamed": plan_of(SM_90A, "pw dw pw", k=72, warps=16, on_wgmma=1, third_n=1),
+    "pw, dense, pw, all of warpgroups": plan_of(SM_90A, "pw dense pw", weights_in_smem=3, on_wgmma=3),
     "dw, pw, dw": plan_of("cpu.gfx942", "dw pw dw"),
 }
 QUICK = {"dw, pw", "no barrier between the two"}
@@ -124,8 +130,8 @@ HAS: dict[str, Callable[[FusedPlan], bool]] = {
         )
         for kind, role in (
             *(("depthwise", role) for role in ("two_ways", "early", "fills")),
-            *(("matrix", role) for role in ("by_turns", "gathers", "fills", "divided", "holds")),
-            *(("warpgroup", role) for role in ("fills", "divided", "holds", "streams")),
+            *(("matrix", role) for role in ("by_turns", "gathers", "fills", "divided", "weights_in_smem")),
+            *(("warpgroup", role) for role in ("fills", "divided", "weights_in_smem", "streams")),
         )
     },
 }
@@ -180,7 +186,7 @@ PLANTED = {
     ),
     "no wait for what was fetched": Planted(
         "dw, pw, cluster",
-        "            shared.second_weights.inbox.wait();  // they came meanwhile\n",
+        "            shared.second_weights.mbarrier.wait();  // they came meanwhile\n",
         "",
         "address",
         "runtime error",
@@ -216,7 +222,7 @@ PLANTED = {
     ),
     "a slab before it is there": Planted(
         "dw, pw, streamed",
-        "        held.inbox[buffer].wait_for(number / BUFFERS);\n",
+        "        held.mbarrier[buffer].wait_for(number / BUFFERS);\n",
         "",
         "address",
         "runtime error",
@@ -234,7 +240,7 @@ PLANTED = {
     ),
     "the second tile's bytes are not expected": Planted(
         "dw, pw, cluster",
-        "            if (tile::thread() == 0) shared.inbox.expect_next(part.bytes_of_others());\n",
+        "            if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());\n",
         "",
         "address",
         "runtime error",
@@ -325,7 +331,12 @@ PLANTED = {
         "pw, dw", "for (Finished& each : finished) each = static_cast<Finished>(padding);", ";", "address", WRONG
     ),
     "a channel past the last is written": Planted(
-        "bytes", "if (K_TAIL && k + i >= K) continue;\n            write(to", "write(to", "address", OVERFLOW, WRITE
+        "bytes",
+        "if (HAS_K_REMAINDER && k + i >= K) continue;\n            write(to",
+        "write(to",
+        "address",
+        OVERFLOW,
+        WRITE,
     ),
     "a piece past the last channel is copied": Planted(
         "registers",

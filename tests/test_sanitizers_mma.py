@@ -35,13 +35,13 @@ BASE = Mma(
     tile_k=64,
     warp_m=32,
     warp_n=16,
-    stages=3,
-    ahead=0,
+    pipeline_stages=3,
+    prefetch_fragments=0,
     split=1,
-    tail=0,
+    split_last_wave=0,
     persist=0,
-    stream=0,
-    band=1,
+    stream_k=0,
+    tile_swizzle_width=1,
     staged=0,
 )
 
@@ -53,24 +53,26 @@ def plan_of(target: str, problem: Conv2d, quantization: Quantization, **config: 
 SM_80, SM_75 = "cpu.sm_80", "cpu.sm_75"
 PLANS = {
     "tile": plan_of(SM_80, WIDE, Quantization()),
-    "tile, ahead, staged": plan_of(SM_80, WIDE, EVERYTHING, ahead=1, staged=1),
-    "parts of a tile": plan_of(SM_80, WIDE, ADDED, split=4, ahead=1, stages=2),
+    "tile, ahead, staged": plan_of(SM_80, WIDE, EVERYTHING, prefetch_fragments=1, staged=1),
+    "parts of a tile": plan_of(SM_80, WIDE, ADDED, split=4, prefetch_fragments=1, pipeline_stages=2),
     "parts of a tile, staged": plan_of(SM_80, WIDE, Quantization(), split=2, staged=1),
-    "parts in a cluster": plan_of("cpu.sm_90a", WIDE, ADDED, split=4, ahead=1, stages=2),
+    "parts in a cluster": plan_of("cpu.sm_90a", WIDE, ADDED, split=4, prefetch_fragments=1, pipeline_stages=2),
     "persist": plan_of(SM_80, TALL, Quantization(per_channel=True), persist=1),
-    "persist, ahead, staged": plan_of(SM_80, TALL, ADDED, persist=1, ahead=1, staged=1),
-    "stream": plan_of(SM_80, GROUPED, Quantization(), persist=1, stream=1, tile_k=32),
-    "stream, bytes": plan_of(SM_80, BYTES, EVERYTHING, persist=1, stream=1, tile_k=32, stages=2),
-    "tile, planes": plan_of(SM_80, PLANES, HALF, tile_k=32, ahead=1),
-    "matrix product": plan_of(SM_80, PRODUCT, EVERYTHING, tile_k=32, stages=2, ahead=1),
-    "fewer steps than stages": plan_of(SM_80, PRODUCT, EVERYTHING, tile_k=32, stages=4),
-    "registers": plan_of(SM_75, WIDE, EVERYTHING, stages=2),
-    "registers, stream, planes": plan_of(SM_75, PLANES, HALF, tile_k=32, stages=2, persist=1, stream=1),
-    "registers, persist, staged": plan_of(SM_75, TALL, ADDED, stages=2, persist=1, staged=1),
-    "mfma 32x32": plan_of("cpu.gfx942", TALL, SIGNED, stages=2, ahead=1, tile_n=64, warp_n=32, staged=1, split=2),
-    "mfma 16x16": plan_of("cpu.gfx908", GROUPED, SIGNED, stages=2, instruction=1, persist=1, stream=1),
-    "wmma, copies of operands": plan_of("cpu.gfx1100", WIDE, EVERYTHING, stages=2, split=4),
-    "wmma": plan_of("cpu.gfx1201", TALL, EVERYTHING, stages=2, persist=1, staged=1),
+    "persist, ahead, staged": plan_of(SM_80, TALL, ADDED, persist=1, prefetch_fragments=1, staged=1),
+    "stream": plan_of(SM_80, GROUPED, Quantization(), persist=1, stream_k=1, tile_k=32),
+    "stream, bytes": plan_of(SM_80, BYTES, EVERYTHING, persist=1, stream_k=1, tile_k=32, pipeline_stages=2),
+    "tile, planes": plan_of(SM_80, PLANES, HALF, tile_k=32, prefetch_fragments=1),
+    "matrix product": plan_of(SM_80, PRODUCT, EVERYTHING, tile_k=32, pipeline_stages=2, prefetch_fragments=1),
+    "fewer steps than stages": plan_of(SM_80, PRODUCT, EVERYTHING, tile_k=32, pipeline_stages=4),
+    "registers": plan_of(SM_75, WIDE, EVERYTHING, pipeline_stages=2),
+    "registers, stream, planes": plan_of(SM_75, PLANES, HALF, tile_k=32, pipeline_stages=2, persist=1, stream_k=1),
+    "registers, persist, staged": plan_of(SM_75, TALL, ADDED, pipeline_stages=2, persist=1, staged=1),
+    "mfma 32x32": plan_of(
+        "cpu.gfx942", TALL, SIGNED, pipeline_stages=2, prefetch_fragments=1, tile_n=64, warp_n=32, staged=1, split=2
+    ),
+    "mfma 16x16": plan_of("cpu.gfx908", GROUPED, SIGNED, pipeline_stages=2, instruction=1, persist=1, stream_k=1),
+    "wmma, copies of operands": plan_of("cpu.gfx1100", WIDE, EVERYTHING, pipeline_stages=2, split=4),
+    "wmma": plan_of("cpu.gfx1201", TALL, EVERYTHING, pipeline_stages=2, persist=1, staged=1),
 }
 
 
@@ -95,13 +97,13 @@ def test_the_plans_have_every_role() -> None:
         "loader": {"async", "registers", "buffers"},
         "combine": {"none", "scratch", "cluster"},
         "schedule": {"tile", "persist"},
-        "stream": {False, True},
+        "stream_k": {False, True},
         "store": {"direct", "staged"},
-        "ahead": {False, True},
+        "prefetch_fragments": {False, True},
         "gemm": {False, True},
         "gathers_x": {False, True},
         "gathers_w": {False, True},
-        "known_is_late": {False, True},
+        "channel_parameters_are_late": {False, True},
         "atom": {"mma_m8n8k16", "mma_m16n8k32", "mfma", "wmma_gfx11", "wmma_gfx12"},
     }.items():
         assert {getattr(plan.roles, role) for plan in PLANS.values()} == values
@@ -161,7 +163,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "no wait": Planted(
         "tile",
-        "copies.wait<STAGES - 2>();",
+        "copies.wait<PIPELINE_STAGES - 2>();",
         "",
         "address",
         "runtime error",
@@ -169,7 +171,12 @@ PLANTED: dict[str, Planted] = {
         (2,),
     ),
     "a wait for a step too few": Planted(
-        "tile", "copies.wait<STAGES - 2>();", "copies.wait<STAGES - 1>();", "address", WRONG, seeds=(2,)
+        "tile",
+        "copies.wait<PIPELINE_STAGES - 2>();",
+        "copies.wait<PIPELINE_STAGES - 1>();",
+        "address",
+        WRONG,
+        seeds=(2,),
     ),
     "no commit": Planted(
         "tile",
@@ -190,19 +197,28 @@ PLANTED: dict[str, Planted] = {
         (2,),
     ),
     "no wait for what is known of the channels": Planted(
-        "fewer steps than stages", "    loader.wait_for_known();\n", "", "address", "undefined behaviour", seeds=(2,)
+        "fewer steps than stages",
+        "    loader.wait_for_channel_parameters();\n",
+        "",
+        "address",
+        "undefined behaviour",
+        seeds=(2,),
     ),
     "no barrier behind what is known of the channels": Planted(
         "fewer steps than stages",
-        "    loader.wait_for_known();\n    tile::barrier();",
-        "    loader.wait_for_known();",
+        "    loader.wait_for_channel_parameters();\n    tile::barrier();",
+        "    loader.wait_for_channel_parameters();",
         "thread",
         RACE,
         "channel_at",
         (2,),
     ),
     "chunks are put where nobody looks for them": Planted(
-        "tile", "place(first / 8 * 8, first % 8, byte() / 16)", "place(first, 0, byte() / 16)", "address", WRONG
+        "tile",
+        "swizzled_offset(first / 8 * 8, first % 8, byte() / 16)",
+        "swizzled_offset(first, 0, byte() / 16)",
+        "address",
+        WRONG,
     ),
     "chunks are looked for where nobody put them": Planted(
         "mfma 32x32", "lane_row / 8 * 8, lane_row % 8, chunk)", "lane_row, 0, chunk)", "address", WRONG
@@ -264,8 +280,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "two tiles keep their channels in one place": Planted(
         "persist",
-        "shared.known[next.turn % 2]",
-        "shared.known[share.turn % 2]",
+        "shared.channel_parameters[next.turn % 2]",
+        "shared.channel_parameters[tile_part.turn % 2]",
         "address",
         WRONG,
     ),
@@ -281,7 +297,7 @@ PLANTED: dict[str, Planted] = {
         "tile", "pixel < PIXELS ? pixel : PIXELS - 1", "pixel", "address", OVERFLOW, READ
     ),
     "a tile row beyond the last channel": Planted(
-        "tile", "K_GROUP % TILE_N == 0 || k < share.k_end ? k : share.k_end - 1", "k", "address", OVERFLOW, READ
+        "tile", "K_GROUP % TILE_N == 0 || k < tile_part.k_end ? k : tile_part.k_end - 1", "k", "address", OVERFLOW, READ
     ),
     "a row of the image too many": Planted(
         "tile", "static_cast<unsigned>(row < IN_H)", "static_cast<unsigned>(row <= IN_H)", "address", OVERFLOW, READ

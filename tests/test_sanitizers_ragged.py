@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_team_without_a_tile_reads_nothing() -> None:
     """Copies are made at once: nobody waits for those of such a team."""
-    plan = plan_of(SM_80, "dense pw", tile_h=14, tile_w=14, teams=2, holds=1)
+    plan = plan_of(SM_80, "dense pw", tile_h=14, tile_w=14, teams=2, weights_in_smem=1)
     one_image = chain_of([replace(stage, n=1) for stage in plan.problem.stages.values()])
     made = generator.plan(one_image, plan.config, plan.target)
     assert isinstance(made, FusedPlan)
@@ -30,7 +30,7 @@ def test_a_team_without_a_tile_reads_nothing() -> None:
 
 
 def test_a_last_share_of_few_channels_ends_with_them() -> None:
-    plan = plan_of(SM_90A, "dw pw", c=48, shares=2, holds=1, second_n=1)
+    plan = plan_of(SM_90A, "dw pw", c=48, cluster_blocks=2, weights_in_smem=1, second_n=1)
     first = plan.stages["first"]
     assert first.problem.k % first.block_k != 0, "every share is whole"
     check(plan, "address", LATE)

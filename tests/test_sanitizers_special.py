@@ -23,8 +23,8 @@ EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int
 ADDED = Quantization(per_channel=True, residual="int8")
 # Tiles that the problem does not fill.
 TALL = Depthwise(rows=2, columns=2, vector=4, run=2, threads=64)
-TILE = Direct(tile_h=4, tile_w=8, slabs=2, warps=2, batch=2, residents=2)
-FIRST = Stem(tile_h=4, tile_w=8, atoms=2, slabs=2, warps=2, batch=2, residents=2)
+TILE = Direct(tile_h=4, tile_w=8, slabs=2, warps=2, batch=2, blocks_per_sm=2)
+FIRST = Stem(tile_h=4, tile_w=8, atoms=2, slabs=2, warps=2, batch=2, blocks_per_sm=2)
 ROW = Gemv(pixels=2, channels=2, lanes=8, threads=64)
 
 

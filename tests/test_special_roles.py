@@ -24,7 +24,7 @@ def test_a_stem_whose_rows_no_words_divide_pads_with_the_zero_point() -> None:
 
 
 def test_a_row_of_a_tile_is_several_sixteens() -> None:
-    wide = Stem(tile_h=4, tile_w=32, atoms=2, slabs=1, warps=2, batch=2, residents=2)
+    wide = Stem(tile_h=4, tile_w=32, atoms=2, slabs=1, warps=2, batch=2, blocks_per_sm=2)
     plan = plan_of(Conv2d(1, 6, 40, 3, 16, 3, 3, pad=1, quantization=EVERYTHING), wide)
     check(plan, open_device(plan.target.name), seed=2)
 

@@ -17,7 +17,7 @@ def test_the_tiles_that_are_not_split_are_whole_clusters() -> None:
     assert target.processors % 4 != 0, "a round of tiles is whole clusters by itself"
     # A round of tiles, and a few more.
     problem = Conv2d(1, 65, 85, 256, 32, 1, 1)
-    plan = mma.plan(problem, replace(BASE, tail=1, split=4, tile_k=64, stages=2), target)
+    plan = mma.plan(problem, replace(BASE, split_last_wave=1, split=4, tile_k=64, pipeline_stages=2), target)
     assert plan.combine == "cluster"
     assert plan.whole % plan.config.split == 0
     assert plan.blocks % plan.config.split == 0

@@ -16,10 +16,10 @@ from qconv.target import TARGETS, Target
 
 # What a plan is made of, beside its choices.
 ROLES = (
-    *("atom", "loader", "gathers_x", "gathers_w", "combine", "schedule", "stream", "tail"),
-    *("ahead", "taps_first", "gemm", "store"),
+    *("atom", "loader", "gathers_x", "gathers_w", "combine", "schedule", "stream_k", "split_last_wave"),
+    *("prefetch_fragments", "taps_first", "gemm", "store"),
 )
-WIDTHS = ("X_BYTES", "W_BYTES", "VECTOR_N", "TAIL", "PADDED")
+WIDTHS = ("X_BYTES", "W_BYTES", "VECTOR_N", "HAS_REDUCTION_REMAINDER", "PADDED")
 Feature = tuple[str, Any]
 
 
@@ -47,15 +47,15 @@ WANTED: dict[str, tuple[Any, ...]] = {
     "role gathers_w": (False, True),
     "role combine": ("none", "scratch", "cluster"),
     "role schedule": ("tile", "persist"),
-    "role stream": (False, True),
-    "role tail": (False, True),
+    "role stream_k": (False, True),
+    "role split_last_wave": (False, True),
     "role taps_first": (False, True),
     "role gemm": (False, True),
     "role store": ("direct", "staged"),
     "X_BYTES": (1, 4, 8, 16),
     "W_BYTES": (1, 4, 8, 16),
     "VECTOR_N": (1, 2, 4, 8, 16),
-    "TAIL": (False, True),
+    "HAS_REDUCTION_REMAINDER": (False, True),
     "PADDED": (False, True),
     "layout": ("nhwc", "nchw"),
     "output": ("int8", "uint8", "int32", "float32", "float16", "bfloat16"),
@@ -72,9 +72,9 @@ def wanted(target: Target) -> set[Feature]:
     of_whole_instructions = ("tile_n", "warp_n")
     lacks: dict[str, tuple[Any, ...]] = {
         "instruction": CHOICES["instruction"][len(target.instructions) :],
-        "stages": () if target.async_copies else CHOICES["stages"][1:],
-        "ahead": () if target.async_copies or target.buffer_word is not None else (1,),
-        "band": (8,),  # of large layers only: see `test_random_mma.test_tiles_in_bands`
+        "pipeline_stages": () if target.async_copies else CHOICES["pipeline_stages"][1:],
+        "prefetch_fragments": () if target.async_copies or target.buffer_word is not None else (1,),
+        "tile_swizzle_width": (8,),  # of large layers only: see `test_random_mma.test_tiles_in_bands`
         "role combine": () if target.clusters else ("cluster",),
     }
     return {
@@ -90,12 +90,20 @@ ASKS: dict[Feature, Mapping[str, Sequence[int]]] = {
     ("role combine", "scratch"): {"split": (2, 4, 8, 16)},
     ("role combine", "cluster"): {"split": (2, 4, 8)},
     ("role schedule", "persist"): {"persist": (1, 2)},
-    ("role stream", True): {"persist": (1, 2), "stream": (1,)},
-    ("role tail", True): {"tail": (1, 2, 3)},
+    ("role stream_k", True): {"persist": (1, 2), "stream_k": (1,)},
+    ("role split_last_wave", True): {"split_last_wave": (1, 2, 3)},
     ("role store", "staged"): {"staged": (1,)},
 }
 # Of them problems are needed that no random test can afford: see `test_many_tiles` of the GPU.
-OF_MANY_TILES = ("persist", "tail", "stream", "band", "role schedule", "role stream", "role tail")
+OF_MANY_TILES = (
+    "persist",
+    "split_last_wave",
+    "stream_k",
+    "tile_swizzle_width",
+    "role schedule",
+    "role stream_k",
+    "role split_last_wave",
+)
 
 
 def asked_for(features_wanted: set[Feature]) -> dict[str, Wanted]:

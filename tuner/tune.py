@@ -83,7 +83,7 @@ def tune(
         for part in problem.parts:
             alike(part, device, database, child=child, watch=watch)
         plans, _ = generator.space(problem, device.target)
-        others = _apart(problem, device, layers)
+        others = _unfused(problem, device, layers)
         run = Run(problem, device, database, child)
         run.recall([*plans, *others])
         known = len(run.rows)
@@ -203,11 +203,11 @@ def _of_families(rows: dict[Config, Measurement]) -> dict[str, Measurement]:
     return {family: best for family, best in found.items() if best is not None}
 
 
-def _apart(problem: Problem, device: Device, layers: Layered) -> list[Plan]:
+def _unfused(problem: Problem, device: Device, layers: Layered) -> list[Plan]:
     """What competes with one kernel for a chain: the winners of the first and of the rest."""
     if not problem.parts:
         return []
-    return [generator.apart_plan(problem, device.target, lambda one: choose(one, device, layers).plan.config)]
+    return [generator.unfused_plan(problem, device.target, lambda one: choose(one, device, layers).plan.config)]
 
 
 def _hints(problem: Problem, device: Device, layers: Layered) -> list[Config]:

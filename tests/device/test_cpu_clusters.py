@@ -18,23 +18,23 @@ from qconv.errors import LaunchError
 TEXT = (
     prelude({"cluster", "parts", "warpgroup", "overlap"})
     + """
-struct Mine { alignas(16) tile::Inbox inbox; alignas(16) int words[2][64]; };
+struct Mine { alignas(16) tile::Mbarrier mbarrier; alignas(16) int words[2][64]; };
 static int rank() { return tile::block_x() % 2; }
 template <bool FENCES, bool WAITS, bool WRITES>
 static void swap(const int* input, int* output, int width, int t, int expected) {
     Mine& mine = tile::shared_memory<Mine>();
     int* const own = mine.words[rank()];
-    if (t == 0) mine.inbox.expect(expected);
+    if (t == 0) mine.mbarrier.expect(expected);
     tile::arrive_at_cluster();
     own[t] = input[tile::block_x() * width + t];
-    if (FENCES || t != 5) tile::show_to_engines();
+    if (FENCES || t != 5) tile::fence_proxy_async();
     tile::barrier();
     if (WAITS) tile::wait_for_cluster();
-    if (t == 0) tile::send_bulk(own, 4 * width, mine.inbox, 1 - rank());
+    if (t == 0) tile::send_bulk(own, 4 * width, mine.mbarrier, 1 - rank());
     tile::barrier();
     if (WRITES) own[t] = -1;
-    if (WRITES) tile::show_to_engines();
-    mine.inbox.wait_for_turn(0);
+    if (WRITES) tile::fence_proxy_async();
+    mine.mbarrier.wait_for_phase(0);
     tile::arrive_at_cluster();
     output[tile::block_x() * width + t] = mine.words[1 - rank()][t];
     tile::wait_for_cluster();
@@ -51,25 +51,25 @@ KERNEL(fenced_by_another) {
     Mine& mine = tile::shared_memory<Mine>();
     mine.words[0][t] = input[t];
     tile::barrier();
-    if (t == 0) tile::show_to_engines();
+    if (t == 0) tile::fence_proxy_async();
     tile::barrier();
     output[t] = *(const int*)qconv_cpu_async_proxy_view(&mine.words[0][t]);
 }
 KERNEL(leaves) {
     Mine& mine = tile::shared_memory<Mine>();
-    if (t == 0) mine.inbox.expect(4 * width);
+    if (t == 0) mine.mbarrier.expect(4 * width);
     tile::arrive_at_cluster();
     tile::wait_for_cluster();
-    if (rank() == 0 && t == 0) tile::send_bulk(mine.words, 4 * width, mine.inbox, 1);
-    if (rank() == 1) mine.inbox.wait();
+    if (rank() == 0 && t == 0) tile::send_bulk(mine.words, 4 * width, mine.mbarrier, 1);
+    if (rank() == 1) mine.mbarrier.wait();
 }
 KERNEL(one_too_many) {  // the second of two copies
     Mine& mine = tile::shared_memory<Mine>();
-    if (t == 0) mine.inbox.expect(16);
+    if (t == 0) mine.mbarrier.expect(16);
     for (int i = 0; i < 2; ++i)
-        if (t == 0) tile::send_bulk(mine.words[i], 16, mine.inbox, rank());
+        if (t == 0) tile::send_bulk(mine.words[i], 16, mine.mbarrier, rank());
     tile::barrier();
-    mine.inbox.wait();
+    mine.mbarrier.wait();
 }
 KERNEL(arrives_twice) {
     tile::arrive_at_cluster();
@@ -83,14 +83,14 @@ KERNEL(one_block_arrives) {
 }
 KERNEL(waits_for_what_is_past) {
     Mine& mine = tile::shared_memory<Mine>();
-    for (int i = 0; i < 2; ++i) i == 0 ? mine.inbox.expect(0) : mine.inbox.expect_next(0);
-    mine.inbox.wait_for_turn(width);
+    for (int i = 0; i < 2; ++i) i == 0 ? mine.mbarrier.expect(0) : mine.mbarrier.expect_next(0);
+    mine.mbarrier.wait_for_phase(width);
 }
 
 // Each launch adds to what the one before has left.
 KERNEL(adds) {
     const int early = output[t];
-    if (width != 2 || t != 5) tile::wait_for_launch_before();
+    if (width != 2 || t != 5) tile::wait_on_dependency();
     output[t] = (width != 0 ? early : output[t]) * 2 + 1;
 }
 """

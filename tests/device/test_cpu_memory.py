@@ -100,30 +100,30 @@ KERNEL(too_many) {
 KERNEL(crooked_to) { tile::Copies().copy<8>((int*)qconv_cpu_shared() + 1, input, true); }
 KERNEL(crooked_from) { tile::Copies().copy<8>((int*)qconv_cpu_shared(), input + 1, true); }
 
-// An inbox, then what comes: `width` words. Every thread reads what one of them asked for.
-static tile::Inbox& inbox() { return *(tile::Inbox*)qconv_cpu_shared(); }
+// An mbarrier, then what comes: `width` words. Every thread reads what one of them asked for.
+static tile::Mbarrier& mbarrier() { return *(tile::Mbarrier*)qconv_cpu_shared(); }
 static int* bulk() { return (int*)qconv_cpu_shared() + 8; }
 KERNEL(fetched) {
-    if (t == 0) inbox().fetch(bulk(), input, 4 * width);
+    if (t == 0) mbarrier().fetch(bulk(), input, 4 * width);
     tile::barrier();
     output[t] = bulk()[t];
     tile::barrier();
-    inbox().wait();
+    mbarrier().wait();
     output[width + t] = bulk()[(t + 32) % width];
 }
 KERNEL(fetched_without_a_barrier) {
-    if (t == 0) inbox().fetch(bulk(), input, 4 * width);
-    inbox().wait();
+    if (t == 0) mbarrier().fetch(bulk(), input, 4 * width);
+    mbarrier().wait();
     output[t] = bulk()[t];
 }
 KERNEL(fetched_and_read) {
-    if (t == 0) inbox().fetch(bulk(), input, 4 * width);
+    if (t == 0) mbarrier().fetch(bulk(), input, 4 * width);
     tile::barrier();
-    inbox().wait();
+    mbarrier().wait();
     output[t] = bulk()[t];
 }
-KERNEL(fetched_by_nobody) { inbox().wait(); }
-KERNEL(fetched_in_part) { inbox().fetch(bulk(), input, 4 * width); }
+KERNEL(fetched_by_nobody) { mbarrier().wait(); }
+KERNEL(fetched_in_part) { mbarrier().fetch(bulk(), input, 4 * width); }
 
 // Rows of 4 words in shared memory, `width` words apart. Matrix i of four is rows 8 * i to 8 * i + 7.
 template <int COUNT> static void matrices(const int* input, int* output, int width, int t) {

@@ -65,22 +65,22 @@ FUSED = Quantization.of("et-vulkan", bias="float32", y_zero_point=True)
 WIDER = Quantization.of("onnx-ref", bias="int32", y_zero_point=True)
 CHANNELS = {"outer": 8, "channels": 64, "inner": 196}
 
-WIDE = Simt(tile_m=128, tile_n=64, tile_k=64, thread_m=8, thread_n=4, stages=2)
-SQUARE = Simt(tile_m=64, tile_n=64, tile_k=32, thread_m=4, thread_n=4, stages=2)
-FEW = Simt(tile_m=16, tile_n=4, tile_k=32, thread_m=1, thread_n=1, stages=2)
+WIDE = Simt(tile_m=128, tile_n=64, tile_k=64, thread_m=8, thread_n=4, pipeline_stages=2)
+SQUARE = Simt(tile_m=64, tile_n=64, tile_k=32, thread_m=4, thread_n=4, pipeline_stages=2)
+FEW = Simt(tile_m=16, tile_n=4, tile_k=32, thread_m=1, thread_n=1, pipeline_stages=2)
 TALL = Depthwise(rows=8, columns=4, vector=4, run=2, threads=128)
-TILE = Direct(tile_h=8, tile_w=16, slabs=2, warps=4, batch=2, residents=3)
-FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, residents=4)
+TILE = Direct(tile_h=8, tile_w=16, slabs=2, warps=4, batch=2, blocks_per_sm=3)
+FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, blocks_per_sm=4)
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
 PIECES = Fused(
     tile_h=8,
     tile_w=14,
     warps=4,
-    residents=2,
+    blocks_per_sm=2,
     teams=1,
-    shares=1,
-    holds=0,
-    wide=0,
+    cluster_blocks=1,
+    weights_in_smem=0,
+    on_wgmma=0,
     first_m=2,
     first_n=2,
     second_m=2,
@@ -96,17 +96,17 @@ BLOCK = Mma(
     tile_k=64,
     warp_m=32,
     warp_n=32,
-    stages=2,
-    ahead=0,
+    pipeline_stages=2,
+    prefetch_fragments=0,
     split=1,
-    tail=0,
+    split_last_wave=0,
     persist=0,
-    stream=0,
-    band=1,
+    stream_k=0,
+    tile_swizzle_width=1,
     staged=0,
 )
 # Where there are asynchronous copies.
-DEEP = replace(BLOCK, stages=4, ahead=1)
+DEEP = replace(BLOCK, pipeline_stages=4, prefetch_fragments=1)
 
 
 def conv(problem: Conv2d, quantization: Quantization) -> Conv2d:
@@ -146,7 +146,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "stem-words-residual-sm_80.cu": (
         conv(replace(STEM, c=1, w=222, r=5, s=20), ADDED),
         "sm_80",
-        replace(FIRST, tile_w=8, atoms=2, batch=2, residents=2),
+        replace(FIRST, tile_w=8, atoms=2, batch=2, blocks_per_sm=2),
     ),
     "stem-words-everything-cpu.sm_80.cpp": (conv(STEM, EVERYTHING), "cpu.sm_80", replace(FIRST, atoms=2)),
     "gemv-sm_90a.cu": (conv(SQUEEZE, BIASED), "sm_90a", ROW),
@@ -157,11 +157,19 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "mma-tail-everything-sm_120.cu": (
         conv(BODY, EVERYTHING),
         "sm_120",
-        replace(DEEP, stages=3, ahead=0, split=4, tail=1),
+        replace(DEEP, pipeline_stages=3, prefetch_fragments=0, split=4, split_last_wave=1),
     ),
-    "mma-persist-staged-sm_100a.cu": (conv(POINTWISE, BIASED), "sm_100a", replace(DEEP, persist=1, band=8, staged=1)),
-    "mma-stream-everything-sm_80.cu": (conv(BODY, EVERYTHING), "sm_80", replace(DEEP, persist=1, stream=1)),
-    "mma-scratch-float16-sm_86.cu": (conv(BODY, HALF), "sm_86", replace(DEEP, tile_m=128, split=2, ahead=0)),
+    "mma-persist-staged-sm_100a.cu": (
+        conv(POINTWISE, BIASED),
+        "sm_100a",
+        replace(DEEP, persist=1, tile_swizzle_width=8, staged=1),
+    ),
+    "mma-stream-everything-sm_80.cu": (conv(BODY, EVERYTHING), "sm_80", replace(DEEP, persist=1, stream_k=1)),
+    "mma-scratch-float16-sm_86.cu": (
+        conv(BODY, HALF),
+        "sm_86",
+        replace(DEEP, tile_m=128, split=2, prefetch_fragments=0),
+    ),
     "mma-nchw-everything-sm_89.cu": (
         replace(STEM, layout="nchw", quantization=EVERYTHING),
         "sm_89",
@@ -177,7 +185,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "mma-32x32x16-stream-gfx942.hip": (
         conv(BODY, BIASED),
         "gfx942",
-        replace(BLOCK, tile_m=32, tile_n=32, persist=1, stream=1),
+        replace(BLOCK, tile_m=32, tile_n=32, persist=1, stream_k=1),
     ),
     "mma-16x16x32-staged-gfx942.hip": (conv(BODY, BIASED), "gfx942", replace(BLOCK, instruction=1, staged=1)),
     "mma-32x32x32-gfx950.hip": (conv(BODY, BIASED), "gfx950", BLOCK),
@@ -187,7 +195,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "mma-odd-stream-cpu.sm_80.cpp": (
         conv(ODD, EVERYTHING),
         "cpu.sm_80",
-        replace(DEEP, tile_m=32, tile_n=16, tile_k=32, warp_m=16, warp_n=16, stages=2, persist=1, stream=1),
+        replace(DEEP, tile_m=32, tile_n=16, tile_k=32, warp_m=16, warp_n=16, pipeline_stages=2, persist=1, stream_k=1),
     ),
     "mma-bytes-cpu.gfx1100.cpp": (STEM, "cpu.gfx1100", replace(BLOCK, tile_k=32)),
     "fused-depthwise-pointwise-sm_90a.cu": (
@@ -198,32 +206,63 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "fused-small-image-sm_90a.cu": (
         FusedConv2d(conv(SMALL, replace(SIGNED_MID, activation="relu6")), conv(SMALL_PROJECT, SIGNED_MID)),
         "sm_90a",
-        replace(PIECES, tile_h=4, warps=16, residents=1, holds=1, wide=1, first_m=4, second_m=1, second_n=4),
+        replace(
+            PIECES,
+            tile_h=4,
+            warps=16,
+            blocks_per_sm=1,
+            weights_in_smem=1,
+            on_wgmma=1,
+            first_m=4,
+            second_m=1,
+            second_n=4,
+        ),
     ),
     "fused-cluster-sm_90a.cu": (
         FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
         "sm_90a",
-        replace(PIECES, shares=2, holds=1, second_n=1),
+        replace(PIECES, cluster_blocks=2, weights_in_smem=1, second_n=1),
     ),
     "fused-warpgroups-sm_90a.cu": (
         FusedConv2d(conv(SQUARE_96, SIGNED_MID), conv(WIDEN, replace(SIGNED_MID, residual="int8"))),
         "sm_90a",
-        replace(PIECES, tile_w=8, teams=3, holds=2, wide=2, residents=1, first_m=1, first_n=4, second_m=1, second_n=8),
+        replace(
+            PIECES,
+            tile_w=8,
+            teams=3,
+            weights_in_smem=2,
+            on_wgmma=2,
+            blocks_per_sm=1,
+            first_m=1,
+            first_n=4,
+            second_m=1,
+            second_n=8,
+        ),
     ),
     "fused-streamed-sm_90a.cu": (
         FusedConv2d(conv(SMALL, replace(SIGNED_MID, activation="hardswish")), conv(SMALL_WIDEN, SIGNED_MID)),
         "sm_90a",
-        replace(PIECES, tile_h=14, warps=16, residents=1, wide=1, first_m=4, second_m=1, second_n=8),
+        replace(PIECES, tile_h=14, warps=16, blocks_per_sm=1, on_wgmma=1, first_m=4, second_m=1, second_n=8),
     ),
     "fused-stride-2-sm_90a.cu": (
         FusedConv2d(conv(HALVED_96, SIGNED_MID), conv(HALVED_WIDEN, SIGNED_MID)),
         "sm_90a",
-        replace(PIECES, tile_w=8, holds=2, wide=2, residents=1, first_m=1, first_n=4, second_m=1, second_n=8),
+        replace(
+            PIECES,
+            tile_w=8,
+            weights_in_smem=2,
+            on_wgmma=2,
+            blocks_per_sm=1,
+            first_m=1,
+            first_n=4,
+            second_m=1,
+            second_n=8,
+        ),
     ),
     "fused-teams-cpu.sm_90a.cpp": (
         FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
         "cpu.sm_90a",
-        replace(PIECES, teams=2, holds=1, wide=1, second_m=1, second_n=2),
+        replace(PIECES, teams=2, weights_in_smem=1, on_wgmma=1, second_m=1, second_n=2),
     ),
     "fused-pointwise-depthwise-gfx942.hip": (
         FusedConv2d(conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID)),
@@ -241,7 +280,11 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         ),
         "sm_90a",
         Block(
-            **vars(replace(PIECES, residents=1, teams=2, holds=2, wide=1, first_n=4, second_m=4, second_n=1)),
+            **vars(
+                replace(
+                    PIECES, blocks_per_sm=1, teams=2, weights_in_smem=2, on_wgmma=1, first_n=4, second_m=4, second_n=1
+                )
+            ),
             third_m=1,
             third_n=3,
         ),

@@ -23,7 +23,7 @@ def test_of_one_kernel_and_of_two_the_cheaper() -> None:
     for name in ("cpu", "cpu.sm_80", "sm_90a"):
         target = TARGETS[name]
         fused, _ = generator.space(CHAIN, target, likely=True)
-        ways = [*fused[:1], generator.apart_plan(CHAIN, target)]
+        ways = [*fused[:1], generator.unfused_plan(CHAIN, target)]
         costs = [generator.cost(plan) for plan in ways]
         assert generator.cost(generator.default(CHAIN, target)) == min(costs)
         assert len(set(costs)) == len(ways)

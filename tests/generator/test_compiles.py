@@ -244,7 +244,7 @@ def test_configs_of_matrix_instructions_compile(target: Target) -> None:
             for name in CHOICES
             if name != "instruction"
         }
-    wanted = {"schedule": {"tile", "persist"}, "store": {"direct", "staged"}, "stream": {False, True}}
+    wanted = {"schedule": {"tile", "persist"}, "store": {"direct", "staged"}, "stream_k": {False, True}}
     for role, values in wanted.items():
         assert {getattr(plan.roles, role) for plan in plans} == values
     assert {plan.shape.atom.instruction for plan in plans} == set(target.instructions)

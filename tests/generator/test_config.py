@@ -11,19 +11,20 @@ from dataclasses import fields
 
 import pytest
 
-from qconv.generator import FAMILIES, Config, config_from_json
+from qconv.generator import FAMILIES, Config, config_from_json, older_names
 from qconv.generator.simt import Simt
+from qconv.generator.unfused import Unfused
 
-CONFIG = Simt(tile_m=64, tile_n=32, tile_k=16, thread_m=4, thread_n=8, stages=2)
-TEXT = '{"family":"simt","tile_m":64,"tile_n":32,"tile_k":16,"thread_m":4,"thread_n":8,"stages":2}'
+CONFIG = Simt(tile_m=64, tile_n=32, tile_k=16, thread_m=4, thread_n=8, pipeline_stages=2)
+TEXT = '{"family":"simt","tile_m":64,"tile_n":32,"tile_k":16,"thread_m":4,"thread_n":8,"pipeline_stages":2}'
 VALUES = json.loads(TEXT)
 # The configs of `apart` are two of others'.
-SEARCHED = [name for name in FAMILIES if name != "apart"]
+SEARCHED = [name for name in FAMILIES if name != "unfused"]
 
 
 def test_the_text_is_canonical() -> None:
     assert CONFIG.as_json() == TEXT
-    assert str(CONFIG) == "simt tile_m=64 tile_n=32 tile_k=16 thread_m=4 thread_n=8 stages=2"
+    assert str(CONFIG) == "simt tile_m=64 tile_n=32 tile_k=16 thread_m=4 thread_n=8 pipeline_stages=2"
 
 
 def combinations(family: str) -> list[Config]:
@@ -61,12 +62,28 @@ def test_the_order_of_the_text_is_free() -> None:
     assert config_from_json(json.dumps(dict(reversed(VALUES.items())), indent=2)) == CONFIG
 
 
+@pytest.mark.parametrize("family", older_names.FIELDS)
+def test_what_an_older_database_calls_its_fields_is_read(family: str) -> None:
+    today = FAMILIES[family].config(*(values[0] for values in FAMILIES[family].choices.values()))
+    before = {new: old for old, new in older_names.FIELDS[family].items()}
+    written = {before.get(name, name): value for name, value in today.as_dict().items()}
+    assert written.keys() != today.as_dict().keys()
+    assert config_from_json(json.dumps(written)) == today
+    chain = {"family": "unfused", "first": written, "second": written}
+    assert config_from_json(json.dumps(chain)) == Unfused(today, today)
+
+
+def test_a_field_by_both_of_its_names_is_refused() -> None:
+    with pytest.raises(ValueError, match="must have exactly the fields"):
+        config_from_json(json.dumps(VALUES | {"pipeline_stages": 1}))
+
+
 def without(name: str) -> str:
     return json.dumps({key: value for key, value in VALUES.items() if key != name})
 
 
 NO_FAMILY = (
-    "names no known family (simt, mma, depthwise, direct, stem, gemv, fused, block, apart, elementwise, choosing)"
+    "names no known family (simt, mma, depthwise, direct, stem, gemv, fused, block, unfused, elementwise, choosing)"
 )
 
 
@@ -89,16 +106,22 @@ NO_FAMILY = (
             json.dumps(VALUES | {"family": ["simt"]}),
             NO_FAMILY,
         ),
-        (without("stages"), "must have exactly the fields stages, thread_m, thread_n, tile_k, tile_m, tile_n"),
+        (
+            without("pipeline_stages"),
+            "must have exactly the fields pipeline_stages, thread_m, thread_n, tile_k, tile_m, tile_n",
+        ),
         (json.dumps(VALUES | {"split": 1}), "must have exactly the fields"),
-        (json.dumps(VALUES | {"stages": "2"}), "stages='2' in the config must be an integer"),
-        (json.dumps(VALUES | {"stages": 2.0}), "stages=2.0 in the config must be an integer"),
-        (json.dumps(VALUES | {"stages": True}), "stages=True in the config must be an integer"),
-        (json.dumps(VALUES | {"stages": None}), "stages=None in the config must be an integer"),
-        ('{"family":"apart"}', "must have exactly the fields first, second"),
-        ('{"family":"apart","first":1,"second":2}', "is not a JSON object"),
-        (json.dumps({"family": "apart", "first": VALUES, "second": {"family": "apart"}}), "exactly the fields first"),
-        (json.dumps(VALUES | {"stages": [2]}), "stages=[2] in the config must be an integer"),
+        (json.dumps(VALUES | {"pipeline_stages": "2"}), "pipeline_stages='2' in the config must be an integer"),
+        (json.dumps(VALUES | {"pipeline_stages": 2.0}), "pipeline_stages=2.0 in the config must be an integer"),
+        (json.dumps(VALUES | {"pipeline_stages": True}), "pipeline_stages=True in the config must be an integer"),
+        (json.dumps(VALUES | {"pipeline_stages": None}), "pipeline_stages=None in the config must be an integer"),
+        ('{"family": "unfused"}', "must have exactly the fields first, second"),
+        ('{"family": "unfused","first":1,"second":2}', "is not a JSON object"),
+        (
+            json.dumps({"family": "unfused", "first": VALUES, "second": {"family": "unfused"}}),
+            "exactly the fields first",
+        ),
+        (json.dumps(VALUES | {"pipeline_stages": [2]}), "pipeline_stages=[2] in the config must be an integer"),
     ],
 )
 def test_other_text_is_refused(text: str, says: str) -> None:
@@ -112,7 +135,7 @@ def test_other_text_is_refused(text: str, says: str) -> None:
 def test_configs_in_configs_are_refused_at_any_depth(depth: int) -> None:
     """Whether reading or writing JSON runs out of stack first changes from one depth to the next."""
     with pytest.raises(ValueError, match="the config"):
-        config_from_json('{"family":"apart","first":' * depth + TEXT + ',"second":1}' * depth)
+        config_from_json('{"family": "unfused","first":' * depth + TEXT + ',"second":1}' * depth)
 
 
 def test_random_text_raises_value_error_only() -> None:

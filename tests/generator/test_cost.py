@@ -11,7 +11,7 @@ import pytest
 
 from qconv import Conv2d, generator
 from qconv.generator import config_from_json
-from qconv.generator.measure import CLOCK_MHZ
+from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.mma_space import Mma
 from qconv.keys import parse
 from qconv.target import target

@@ -79,8 +79,8 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
     assert problem.reduction % plan.alignment["w"] == 0
     assert out_channels * out_bytes % plan.alignment["y"] == 0
     assert plan.alignment["y"] % out_bytes == 0
-    assert len(plan.once) == problem.quantization.x_zero_point + spreads
-    assert all(launch.grid == (problem.k, 1, 1) for launch in plan.once if launch.kernel == "conv2d_fold")
+    assert len(plan.prepare) == problem.quantization.x_zero_point + spreads
+    assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
 
 
 def check_blocks_of_simt(plan: Plan, config: Simt) -> None:
@@ -143,7 +143,7 @@ def check_blocks_of_mma(plan: MmaPlan) -> None:
     tiles = shape.tiles_m * shape.tiles_n * problem.groups
     if config.persist:
         places = config.persist * plan.target.processors
-        assert plan.blocks == places <= tiles * (shape.steps if config.stream else 1)
+        assert plan.blocks == places <= tiles * (shape.steps if config.stream_k else 1)
     else:
         assert plan.blocks == plan.whole + (tiles - plan.whole) * config.split
         assert config.split <= shape.steps
@@ -177,7 +177,7 @@ def test_the_struct_has_what_the_quantization_needs() -> None:
     ]
 
 
-BASE = Simt(tile_m=64, tile_n=64, tile_k=32, thread_m=4, thread_n=4, stages=1)
+BASE = Simt(tile_m=64, tile_n=64, tile_k=32, thread_m=4, thread_n=4, pipeline_stages=1)
 LARGE = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1)
 SMALL = Conv2d(1, 3, 3, 16, 16, 1, 1)
 SMALL_MEMORY = replace(TARGETS["sm_80"], smem_bytes=4096)
@@ -302,13 +302,13 @@ TILE = Mma(
     tile_k=64,
     warp_m=32,
     warp_n=32,
-    stages=2,
-    ahead=0,
+    pipeline_stages=2,
+    prefetch_fragments=0,
     split=1,
-    tail=0,
+    split_last_wave=0,
     persist=0,
-    stream=0,
-    band=1,
+    stream_k=0,
+    tile_swizzle_width=1,
     staged=0,
 )
 SIGNED, UNSIGNED = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1), Quantization("uint8", "int8")
@@ -331,13 +331,13 @@ REFUSED_OF_MMA: list[tuple[str, Conv2d, Target, dict[str, int], list[str]]] = [
     ("too many sums", SIGNED, SM_80, {"tile_m": 256, "tile_n": 256, "warp_m": 128, "warp_n": 64}, ["256", "128"]),
     ("channels that are not there", SIGNED, SM_80, {"tile_n": 80, "warp_n": 80}, ["tile_n=80 computes 160", "64, 128"]),
     ("a long warp", SIGNED, SM_80, {"tile_m": 128, "warp_m": 128, "warp_n": 16}, ["8", "at most 4"]),
-    ("stages without copies", SIGNED, SM_75, {"stages": 3}, ["stages=3", "sm_75", "takes 2"]),
-    ("fragments ahead without copies", SIGNED, SM_75, {"ahead": 1}, ["ahead=1", "sm_75"]),
+    ("stages without copies", SIGNED, SM_75, {"pipeline_stages": 3}, ["pipeline_stages=3", "sm_75", "takes 2"]),
+    ("fragments ahead without copies", SIGNED, SM_75, {"prefetch_fragments": 1}, ["prefetch_fragments=1", "sm_75"]),
     ("shared memory", SIGNED, replace(SM_80, smem_bytes=8192), {}, ["shared memory on sm_80: 16384", "at most 8192"]),
     ("parts of enough tiles", replace(SIGNED, n=64), SM_80, {"split": 2}, ["split=2", "108"]),
     ("persisting for one tile", SIGNED, SM_80, {"persist": 2}, ["persist=2", "196", "2"]),
-    ("a stream that ends", SIGNED, SM_80, {"stream": 1}, ["stream=1", "persist must be 1 or more"]),
-    ("two divisions of the work", SIGNED, SM_80, {"split": 2, "persist": 1, "stream": 1}, ["split=2", "persist=1"]),
+    ("a stream that ends", SIGNED, SM_80, {"stream_k": 1}, ["stream_k=1", "persist must be 1 or more"]),
+    ("two divisions of the work", SIGNED, SM_80, {"split": 2, "persist": 1, "stream_k": 1}, ["split=2", "persist=1"]),
     ("planes that are staged", replace(SIGNED, layout="nchw"), SM_80, {"staged": 1}, ["nchw", "16"]),
     (
         "rows of a tile that are no vectors",
@@ -347,7 +347,7 @@ REFUSED_OF_MMA: list[tuple[str, Conv2d, Target, dict[str, int], list[str]]] = [
         ["staged=1", "24 channels of 1 bytes"],
     ),
     ("a cluster that is staged", SIGNED, TARGETS["sm_90a"], {"split": 2, "staged": 1}, ["staged=1", "split=2"]),
-    ("a tail that is none", SIGNED, SM_80, {"tail": 1}, ["tail=1", "split=1", "88"]),
+    ("a tail that is none", SIGNED, SM_80, {"split_last_wave": 1}, ["split_last_wave=1", "split=1", "88"]),
 ]
 
 

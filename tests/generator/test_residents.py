@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qconv.errors import Infeasible
-from qconv.generator.tiles import check_residents
+from qconv.generator.tiles import check_blocks_per_sm
 from qconv.target import TARGETS
 
 H200 = TARGETS["sm_90a"]
@@ -14,11 +14,11 @@ H200 = TARGETS["sm_90a"]
 def test_every_block_takes_a_kilobyte_beside_its_own() -> None:
     """The driver reserves it."""
     half = H200.smem_bytes_per_sm // 2
-    check_residents(2, 128, half - 1024, 32, H200)
+    check_blocks_per_sm(2, 128, half - 1024, 32, H200)
     with pytest.raises(Infeasible, match="bytes of shared memory of all residents") as refused:
-        check_residents(2, 128, half, 32, H200)
+        check_blocks_per_sm(2, 128, half, 32, H200)
     assert refused.value.excess == pytest.approx(2048 / H200.smem_bytes_per_sm)
 
 
 def test_what_fits_exactly_fits() -> None:
-    check_residents(1, 1024, H200.smem_bytes_per_sm - 1024, 64, H200)
+    check_blocks_per_sm(1, 1024, H200.smem_bytes_per_sm - 1024, 64, H200)

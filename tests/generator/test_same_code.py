@@ -99,10 +99,13 @@ def test_where_nothing_compiles_only_words_are_the_same(monkeypatch: pytest.Monk
 
 def test_configs_are_asked_for_in_the_words_of_each_revision() -> None:
     names = {"mma": "matrix", "mma.tail": "last", "simt.stages": "steps"}
-    inner = {"family": "mma", "tail": 1, "stages": 2}
-    case = {"target": "cpu", "config": {"family": "apart", "first": inner, "second": {"family": "simt", "stages": 3}}}
+    inner = {"family": "mma", "split_last_wave": 1, "pipeline_stages": 2}
+    case = {
+        "target": "cpu",
+        "config": {"family": "unfused", "first": inner, "second": {"family": "simt", "pipeline_stages": 3}},
+    }
     new = renamed(case, names)
-    assert new["config"]["first"] == {"family": "matrix", "last": 1, "stages": 2}
+    assert new["config"]["first"] == {"family": "matrix", "last": 1, "pipeline_stages": 2}
     assert new["config"]["second"] == {"family": "simt", "steps": 3}
     assert renamed(new, back(names)) == case
 

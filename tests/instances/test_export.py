@@ -175,7 +175,7 @@ def test_an_older_template_is_said(tmp_path: Path) -> None:
 
 def test_an_older_template_of_a_pair_apart_is_said_of_each(tmp_path: Path) -> None:
     pair = FusedConv2d(Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8), Conv2d(1, 6, 6, 8, 16, 1, 1))
-    row = row_of(generator.apart_plan(pair, target("cpu")))
+    row = row_of(generator.unfused_plan(pair, target("cpu")))
     for given in (row, replace(row, digest="0" * 32)):
         export([given], tmp_path)
         manifest = json.loads((tmp_path / "manifest.json").read_text())
@@ -201,7 +201,7 @@ def test_nothing_to_export_is_an_error_and_writes_nothing(tmp_path: Path) -> Non
 def test_two_that_are_faster_apart_are_two_files_and_each_kernel_is_one(tmp_path: Path) -> None:
     first = Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8)
     pair = FusedConv2d(first, Conv2d(1, 6, 6, 8, 16, 1, 1))
-    apart = generator.apart_plan(pair, target("cpu"))
+    apart = generator.unfused_plan(pair, target("cpu"))
     rows = [row_of(plan) for plan in (apart, apart.parts[0])]
     kernels = export(rows, tmp_path)
     assert [str(kernel.row.problem) for kernel in kernels] == [str(first), str(pair.second)]
@@ -211,7 +211,7 @@ def test_two_that_are_faster_apart_are_two_files_and_each_kernel_is_one(tmp_path
 def test_three_that_are_faster_apart_are_three_files(tmp_path: Path) -> None:
     expand, project = Conv2d(1, 6, 6, 4, 8, 1, 1), Conv2d(1, 6, 6, 8, 4, 1, 1)
     block = FusedBlock(expand, Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8), project)
-    kernels = export([row_of(generator.apart_plan(block, target("cpu")))], tmp_path)
+    kernels = export([row_of(generator.unfused_plan(block, target("cpu")))], tmp_path)
     assert [kernel.row.problem for kernel in kernels] == list(block.stages.values())
 
 

@@ -39,7 +39,7 @@ def test_a_binary_of_the_toolchain_that_was_measured_is_preferred(
 
 
 def test_what_is_rendered_already_is_not_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = generator.apart_plan(CHAIN, CPU.target)
+    plan = generator.unfused_plan(CHAIN, CPU.target)
     sources = [generator.render(kernel) for kernel in plan.kernels]
 
     def refuse(plan: Plan) -> None:

@@ -158,7 +158,8 @@ def test_a_tile_of_another_kind_of_layer_is_not_taken() -> None:
     """What an H200 took 180 us for where the cost model's choice takes 42, and 44 where fp16 takes 12."""
     tile = generator.config_from_json(
         '{"family": "mma", "instruction": 0, "tile_m": 64, "tile_n": 64, "tile_k": 64, "warp_m": 64, "warp_n": 16, '
-        '"stages": 2, "ahead": 0, "split": 1, "tail": 0, "persist": 0, "stream": 0, "band": 1, "staged": 1}'
+        '"pipeline_stages": 2, "prefetch_fragments": 0, "split": 1, "split_last_wave": 0, "persist": 0, "stream_k": 0, '
+        '"tile_swizzle_width": 1, "staged": 1}'
     )
     measured = row(Conv2d(32, 56, 56, 64, 64, 1, 1), tile)
     for channels, size in ((80, 80), (96, 56)):

@@ -171,7 +171,7 @@ def narrowed(code: list[Instruction], wave_size: int) -> Iterator[tuple[int, int
     starts = sorted(block_starts(code))
     blocks = {start: Block(code, start, end) for start, end in zip(starts, [*starts[1:], len(code)], strict=True)}
     at = {code[start].address: start for start in starts}
-    entered: dict[int, Known] = {0: (Masks.at_entry(wave_size), None)}
+    entered: dict[int, ChannelParameters] = {0: (Masks.at_entry(wave_size), None)}
     waiting = {0}
     while waiting:
         start = min(waiting)
@@ -189,7 +189,7 @@ def narrowed(code: list[Instruction], wave_size: int) -> Iterator[tuple[int, int
                 yield i, since
 
 
-Known = tuple[Masks, int | None]  # and which instruction narrowed EXEC
+ChannelParameters = tuple[Masks, int | None]  # and which instruction narrowed EXEC
 
 
 class Block:
@@ -199,7 +199,7 @@ class Block:
         self.code, self.start, self.end = code, start, end
         self.writes = [writes_scalars(code[i].operation, code[i].operands) for i in range(start, end)]
 
-    def walked(self, known: Known) -> Iterator[tuple[int, Known]]:
+    def walked(self, known: ChannelParameters) -> Iterator[tuple[int, ChannelParameters]]:
         """What is known before each, and in the end after the last."""
         masks, since = known
         for i in range(self.start, self.end):

@@ -3,8 +3,8 @@
 from mutants.mutant import Mutant
 from mutants.named import mma
 
-BUFFERS, CARGO = "templates/loader/buffers.j2", "templates/loader/cargo.j2"
-TAIL, PADDED, COPIES = mma("mfma 16x16"), mma("wmma"), mma("wmma, copies of operands")
+BUFFERS, CARGO = "templates/loader/buffers.j2", "templates/loader/register_tile.j2"
+HAS_REDUCTION_REMAINDER, PADDED, COPIES = mma("mfma 16x16"), mma("wmma"), mma("wmma, copies of operands")
 
 MUTANTS = (
     Mutant(
@@ -50,10 +50,10 @@ MUTANTS = (
     Mutant(
         "buffers: weights past the end of the reduction",
         BUFFERS,
-        "const bool exists = WPieces::exists(i) && (!TAIL || index < REDUCTION);",
+        "const bool exists = WPieces::exists(i) && (!HAS_REDUCTION_REMAINDER || index < REDUCTION);",
         "const bool exists = WPieces::exists(i);",
         "The last filter is read beyond its end.",
-        (TAIL,),
+        (HAS_REDUCTION_REMAINDER,),
     ),
     Mutant(
         "buffers: windows past the end of the reduction",
@@ -61,7 +61,7 @@ MUTANTS = (
         "inside && tap.exists() ? at : tile::NOWHERE",
         "inside ? at : tile::NOWHERE",
         "The window sums count bytes that no filter has.",
-        (TAIL, PADDED, mma("mfma 32x32")),
+        (HAS_REDUCTION_REMAINDER, PADDED, mma("mfma 32x32")),
     ),
     Mutant(
         "buffers: steps past the last",
@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         "loaders: parameters of the tile's first channel",
         "templates/loader/channel_parameters.j2",
-        "const int k = existing_channel(share, n);",
-        "const int k = existing_channel(share, 0);",
+        "const int k = existing_channel(tile_part, n);",
+        "const int k = existing_channel(tile_part, 0);",
         "Scales and biases are per channel.",
         (PADDED,),
     ),

@@ -11,8 +11,8 @@ MUTANTS = (
     Mutant(
         "cluster: fewer bytes than are sent",
         CLUSTER,
-        "shared.inbox.expect(units * SPLIT * BYTES);",
-        "shared.inbox.expect(units * (SPLIT - 1) * BYTES);",
+        "shared.mbarrier.expect(units * SPLIT * BYTES);",
+        "shared.mbarrier.expect(units * (SPLIT - 1) * BYTES);",
         "A block adds up products that have not all come.",
         (fence("cluster"),),
     ),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "cluster: sent before it is expected",
         CLUSTER,
-        "    tile::wait_for_cluster();  // they have all opened their inboxes\n",
+        "    tile::wait_for_cluster();  // they have all opened their mbarriers\n",
         "",
         "Bytes arrive at a barrier that is not there yet.",
         (fence("cluster"),),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "cluster: nobody waits for the others' sums",
         CLUSTER,
-        "    shared.inbox.wait();\n",
+        "    shared.mbarrier.wait();\n",
         "",
         "A block adds up products that have not come.",
         (fence("cluster"),),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "async: a launch reads what the one before still writes",
         "templates/loader/async.j2",
-        "        tile::wait_for_launch_before();\n",
+        "        tile::wait_on_dependency();\n",
         "",
         "Launches overlap until they wait.",
         (OVERLAPS,),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "of tile: the first reads what is not shown",
         OF_TILE,
-        '//% if "first" in wide\n    tile::show_to_engines();\n//% endif\n',
+        '//% if "first" in wide\n    tile::fence_proxy_async();\n//% endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("dense, pw"),),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "of tile: the second reads what is not shown",
         OF_TILE,
-        '//% if clusters or "second" in wide\n    tile::show_to_engines();\n//% endif\n',
+        '//% if clusters or "second" in wide\n    tile::fence_proxy_async();\n//% endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("dw, pw, fetched"),),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "of tile: the third reads what is not shown",
         OF_TILE,
-        '//%   if "third" in wide\n    tile::show_to_engines();\n//%   endif\n',
+        '//%   if "third" in wide\n    tile::fence_proxy_async();\n//%   endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("pw, dense, pw"),),
@@ -99,15 +99,15 @@ MUTANTS = (
     Mutant(
         "of tile: clusters send what is not shown",
         OF_TILE,
-        '//% if clusters or "second" in wide\n    tile::show_to_engines();',
-        '//% if "second" in wide\n    tile::show_to_engines();',
+        '//% if clusters or "second" in wide\n    tile::fence_proxy_async();',
+        '//% if "second" in wide\n    tile::fence_proxy_async();',
         "A copy in bulk reads through the async proxy.",
         (fence("dw, pw, cluster"),),
     ),
     Mutant(
         "teams: weights are not shown",
         TEAMS,
-        "    tile::show_to_engines();\n",
+        "    tile::fence_proxy_async();\n",
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("dense, pw, teams"),),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "of tile: nobody waits for the cluster's bytes",
         OF_TILE,
-        "    shared.inbox.wait_for_turn(team.phase);\n",
+        "    shared.mbarrier.wait_for_phase(team.phase);\n",
         "",
         "The second convolution begins before its input has come.",
         (fence("dw, pw, cluster"),),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "of tile: the next tile's bytes are not expected",
         OF_TILE,
-        "        if (tile::thread() == 0) shared.inbox.expect_next(part.bytes_of_others());\n",
+        "        if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());\n",
         "",
         "A phase that expects nothing never ends.",
         (fence("dw, pw, cluster"),),
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "of tile: fetched weights are read before they are there",
         OF_TILE,
-        "        shared.${ last }_weights.inbox.wait();  // they came meanwhile\n",
+        "        shared.${ last }_weights.mbarrier.wait();  // they came meanwhile\n",
         "",
         "A fetch is waited for before its bytes are read.",
         (fence("dw, pw, fetched"),),

@@ -49,7 +49,7 @@ PAGE = (
     Mutant(
         "into tile: chunks behind the last",
         PAGES + "into_tile.j2",
-        "            if (K_TAIL && k + i >= ${ gives | upper }_CHUNKS * 16) continue;\n",
+        "            if (HAS_K_REMAINDER && k + i >= ${ gives | upper }_CHUNKS * 16) continue;\n",
         "",
         "Channels past the last chunk are written over what follows it.",
         ("tests/test_random_fused.py::test_many_random_configs[cpu.sm_80-20]",),
@@ -86,8 +86,8 @@ ORDER = (
     Mutant(
         "of tile: no barrier before the second",
         PAGES + "of_tile.j2",
-        '//% if clusters or "second" in wide\n    tile::show_to_engines();\n//% endif\n    ${ barrier };\n',
-        '//% if clusters or "second" in wide\n    tile::show_to_engines();\n//% endif\n',
+        '//% if clusters or "second" in wide\n    tile::fence_proxy_async();\n//% endif\n    ${ barrier };\n',
+        '//% if clusters or "second" in wide\n    tile::fence_proxy_async();\n//% endif\n',
         "The second convolution reads what other threads of the block have not yet written.",
         (fused_exact("dw, pw"),),
     ),
@@ -102,8 +102,8 @@ ORDER = (
     Mutant(
         "of tile: no barrier before the third",
         PAGES + "of_tile.j2",
-        '//%   if "third" in wide\n    tile::show_to_engines();\n//%   endif\n    ${ barrier };\n',
-        '//%   if "third" in wide\n    tile::show_to_engines();\n//%   endif\n',
+        '//%   if "third" in wide\n    tile::fence_proxy_async();\n//%   endif\n    ${ barrier };\n',
+        '//%   if "third" in wide\n    tile::fence_proxy_async();\n//%   endif\n',
         "The third convolution reads what other threads of the block have not yet written.",
         (block_random("sm_80"), block_random("sm_75")),
     ),

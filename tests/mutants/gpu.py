@@ -71,8 +71,8 @@ MUTANTS = (
         gpu=True,
     ),
     Mutant(
-        "cuda inbox: words of a vector change places",
-        "templates/prelude/cuda_inbox.j2",
+        "cuda mbarrier: words of a vector change places",
+        "templates/prelude/cuda_mbarrier.j2",
         "v4.b32 [%0], {%1, %2, %3, %4}, [%5];",
         "v4.b32 [%0], {%2, %1, %3, %4}, [%5];",
         "Products are sent in their order.",

@@ -27,8 +27,8 @@ MUTANTS = (
     Mutant(
         "mma: the last band is as wide as the others",
         PAGE,
-        "BAND < TILES_M - first ? BAND : TILES_M - first",
-        "BAND",
+        "TILE_SWIZZLE_WIDTH < TILES_M - first ? TILE_SWIZZLE_WIDTH : TILES_M - first",
+        "TILE_SWIZZLE_WIDTH",
         "A narrow last band leaves tiles out and has some that do not exist.",
         ("tests/test_bands.py",),
     ),
@@ -75,8 +75,8 @@ MUTANTS = (
     Mutant(
         "mma: stages after the last begin at the second",
         PAGE,
-        "        stage = stage + 1 < STAGES ? stage + 1 : 0;\n",
-        "        stage = stage + 1 < STAGES ? stage + 1 : 1;\n",
+        "        stage = stage + 1 < PIPELINE_STAGES ? stage + 1 : 0;\n",
+        "        stage = stage + 1 < PIPELINE_STAGES ? stage + 1 : 1;\n",
         "Steps are multiplied out of turn.",
         (mma("tile"),),
     ),
@@ -147,8 +147,8 @@ MUTANTS = (
     Mutant(
         "outputs: the first tile's channel parameters",
         OUTPUTS,
-        "shared.known[share.turn % 2];",
-        "shared.known[0];",
+        "shared.channel_parameters[tile_part.turn % 2];",
+        "shared.channel_parameters[0];",
         "Every second tile of a block keeps its channel parameters in the second place.",
         ("tests/test_matrix_roles.py::test_a_block_goes_on_to_other_channels",),
     ),
@@ -172,8 +172,8 @@ MUTANTS = (
     Mutant(
         "outputs: the first channel's parameters for a vector",
         OUTPUTS,
-        "channel_at(args, shared, share, n + i)",
-        "channel_at(args, shared, share, n)",
+        "channel_at(args, shared, tile_part, n + i)",
+        "channel_at(args, shared, tile_part, n)",
         "Scales and biases are per channel.",
         (mma("tile, ahead, staged"),),
     ),

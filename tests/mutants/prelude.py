@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 from mutants.named import conversion_random, fence, mma, mma_random, simt, simt_random, special
 
 EVERY, CPU, ACTIVATION = "templates/prelude/every.j2", "templates/prelude/cpu.j2", "templates/prelude/activation.j2"
-INBOX, PACK, EPILOGUE = "templates/prelude/cpu_inbox.j2", "templates/prelude/pack.j2", "templates/epilogue.j2"
+INBOX, PACK, EPILOGUE = "templates/prelude/cpu_mbarrier.j2", "templates/prelude/pack.j2", "templates/epilogue.j2"
 
 
 def values_of(activation: str) -> tuple[str, ...]:
@@ -199,15 +199,15 @@ MUTANTS = (
         (mma("tile"),),
     ),
     Mutant(
-        "inbox: every wait is for the first phase",
+        "mbarrier: every wait is for the first phase",
         INBOX,
-        "qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(turn), line);",
+        "qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);",
         "qconv_cpu_mbarrier_wait(this, 0u, line);",
         "The second tile's bytes are read before they have come.",
         (fence("dw, pw, cluster"),),
     ),
     Mutant(
-        "inbox: values are sent to the block itself",
+        "mbarrier: values are sent to the block itself",
         INBOX,
         "    Object* const to = in_block(object, block, line);",
         "    Object* const to = const_cast<Object*>(&object);",

@@ -14,7 +14,7 @@ LOADERS = (
     Mutant(
         "async: every part begins at the first step's weights",
         ASYNC,
-        "column = WColumn(share.begin * TILE_K + WPieces::byte());",
+        "column = WColumn(tile_part.begin * TILE_K + WPieces::byte());",
         "column = WColumn(WPieces::byte());",
         "A part of the reduction multiplies another part's weights.",
         (mma("parts of a tile"),),
@@ -22,7 +22,7 @@ LOADERS = (
     Mutant(
         "async: every part begins at the first step's windows",
         ASYNC,
-        "tap = Tap(share.begin * TILE_K + XPieces::byte());",
+        "tap = Tap(tile_part.begin * TILE_K + XPieces::byte());",
         "tap = Tap(XPieces::byte());",
         "A part of the reduction multiplies another part's windows.",
         (mma("parts of a tile"),),
@@ -54,7 +54,7 @@ LOADERS = (
     Mutant(
         "registers: weights past the end of the reduction",
         REGISTERS,
-        "if (!TAIL || index < REDUCTION) {",
+        "if (!HAS_REDUCTION_REMAINDER || index < REDUCTION) {",
         "{",
         "The last filter is read beyond its end.",
         ("tests/test_matrix_roles.py::test_nothing_is_read_behind_it",),
@@ -71,7 +71,7 @@ LOADERS = (
     Mutant(
         "loaders: parameters of the first tile's channels",
         CHANNELS,
-        "const int k = existing_channel(share, n);",
+        "const int k = existing_channel(tile_part, n);",
         "const int k = n < K ? n : 0;",
         "Tiles further on have parameters of their own channels.",
         (mma("registers"),),
@@ -297,8 +297,8 @@ SCHEDULES = (
     Mutant(
         "persist: parameters of every tile in one place",
         PERSIST,
-        "loader.load_known(shared.known[next.turn % 2], next);",
-        "loader.load_known(shared.known[0], next);",
+        "loader.load_channel_parameters(shared.channel_parameters[next.turn % 2], next);",
+        "loader.load_channel_parameters(shared.channel_parameters[0], next);",
         "The next tile's channel parameters come over those that are in use.",
         ("tests/test_matrix_roles.py::test_a_block_goes_on_to_other_channels",),
     ),
@@ -308,7 +308,7 @@ COMBINES = (
     Mutant(
         "none: nothing is written",
         "templates/combine/none.j2",
-        "    write_tile(args, shared, share, acc);\n",
+        "    write_tile(args, shared, tile_part, acc);\n",
         "",
         "A tile that nobody shares is written by its block.",
         (mma("tile"),),
@@ -316,8 +316,8 @@ COMBINES = (
     Mutant(
         "scratch: a first part is whole",
         SCRATCH,
-        "share.begin == 0 && share.end == STEPS;",
-        "share.begin == 0;",
+        "tile_part.begin == 0 && tile_part.end == STEPS;",
+        "tile_part.begin == 0;",
         "A block that has the first part alone writes its sums as if they were all.",
         (mma("parts of a tile"),),
     ),
@@ -343,15 +343,15 @@ STORES = (
     Mutant(
         "direct: the first pixel's residuals for all",
         "templates/store/direct.j2",
-        "share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end);\n        }\n//% endif",
-        "share.pixel_tile + pixel_of(0), share.k_tile + n, share.k_end);\n        }\n//% endif",
+        "pixel_of(i);\n            residuals[i] =",
+        "pixel_of(0);\n            residuals[i] =",
         "A residual belongs to its own pixel.",
         (mma("parts of a tile"),),
     ),
     Mutant(
         "staged: channels past the last",
         "templates/store/staged.j2",
-        "if (pixel >= PIXELS || share.k_tile + n >= share.k_end) continue;",
+        "if (pixel >= PIXELS || tile_part.k_tile + n >= tile_part.k_end) continue;",
         "if (pixel >= PIXELS) continue;",
         "A tile past the last channel writes over the next pixel's first ones.",
         (mma("tile, ahead, staged"),),
@@ -359,8 +359,8 @@ STORES = (
     Mutant(
         "staged: residuals of the tile's first channels",
         "templates/store/staged.j2",
-        "share.pixel_tile + pixel_of(i), share.k_tile + n, share.k_end);",
-        "share.pixel_tile + pixel_of(i), share.k_tile, share.k_end);",
+        "residual_at(args, pixel, tile_part.k_tile + n, tile_part.k_end);",
+        "residual_at(args, pixel, tile_part.k_tile, tile_part.k_end);",
         "A residual belongs to its own channel.",
         (mma("persist, ahead, staged"),),
     ),

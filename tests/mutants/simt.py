@@ -49,8 +49,8 @@ MUTANTS = (
     Mutant(
         "simt: three of four bytes of a window",
         PAGE,
-        "cargo.word[i][j], 0x01010101u",
-        "cargo.word[i][j], 0x00010101u",
+        "tile_registers.word[i][j], 0x01010101u",
+        "tile_registers.word[i][j], 0x00010101u",
         "The window sums lack every fourth byte.",
         (simt("vectors, everything, in place"),),
     ),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "simt: always the first stage",
         PAGE,
-        "multiply(shared, step % STAGES, m, n, acc);",
+        "multiply(shared, step % PIPELINE_STAGES, m, n, acc);",
         "multiply(shared, 0, m, n, acc);",
         "Every second step multiplies the tile of another step.",
         (simt("vectors, two stages"),),

@@ -100,7 +100,7 @@ STEM = (
     ),
     Mutant(
         "spread: bytes of a word in reverse",
-        PAGES + "spread.j2",
+        PAGES + "repack_weights.j2",
         "word |= byte << (8 * i);",
         "word |= byte << (24 - 8 * i);",
         "The first weight of a word is its lowest byte.",

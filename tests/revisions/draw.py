@@ -46,11 +46,11 @@ def shipped() -> Iterator[dict[str, Any]]:
 def random_plan(family: str, target: Target, seed: int) -> Plan:
     """Raises Infeasible or IndexError where the target has none of the family."""
     if family in ("fused", "block", "apart"):
-        stages = 3 if family == "block" else 2 + seed % 2 * (family == "apart")
+        stages = 3 if family == "block" else 2 + seed % 2 * (family == "unfused")
         if not target.instructions:
             raise Infeasible("no matrix instruction")
         (chain,) = fused_problems(seed, 1, target, stages)
-        return generator.apart_plan(chain, target) if family == "apart" else fused_plan(chain, target, seed)
+        return generator.unfused_plan(chain, target) if family == "unfused" else fused_plan(chain, target, seed)
     if family == "mma":
         if not target.instructions:
             raise Infeasible("no matrix instruction")

@@ -35,7 +35,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "tile_k": (16, 32, 64, 128),
     "warps_m": (1, 2, 4),
     "warps_n": (1, 2, 4),
-    "stages": (2, 3, 4, 5),
+    "pipeline_stages": (2, 3, 4, 5),
     "swizzle": (0, 1),
     "splits": (1, 2),
 }
@@ -48,7 +48,7 @@ def artificial() -> tuple[list[Config], list[float]]:
         c
         for c in every
         if 2048 <= c.tile_m * c.tile_n <= 32768
-        and c.tile_k * (c.tile_m + c.tile_n) * c.stages <= 100 * 1024
+        and c.tile_k * (c.tile_m + c.tile_n) * c.pipeline_stages <= 100 * 1024
         and c.tile_m >= 16 * c.warps_m
         and c.tile_n >= 16 * c.warps_n
     ]

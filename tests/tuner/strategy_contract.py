@@ -25,7 +25,7 @@ TARGET = target("gfx906")  # without matrix instructions: all configs are of the
 def simulated_us(config: Config) -> float:
     """A smooth landscape with one optimum that is not the default."""
     values = config.as_dict()
-    wanted = {"tile_m": 64, "tile_n": 64, "tile_k": 32, "thread_m": 8, "thread_n": 4, "stages": 2}
+    wanted = {"tile_m": 64, "tile_n": 64, "tile_k": 32, "thread_m": 8, "thread_n": 4, "pipeline_stages": 2}
     return 10.0 + sum(abs(values[name] - best) / best for name, best in wanted.items())
 
 
@@ -69,7 +69,7 @@ class StrategyContract:
             assert plans.pop(plan.config) is plan
 
     def test_any_number_may_be_asked_before_the_first_is_told(self, begin: Begin) -> None:
-        asked = run(begin(space_of(LARGE)), most=60, ahead=16)
+        asked = run(begin(space_of(LARGE)), most=60, prefetch_fragments=16)
         assert len(set(asked)) == 60
 
     def test_what_the_caller_names_comes_first_and_in_order(self, begin: Begin) -> None:

@@ -94,7 +94,7 @@ def test_what_an_older_template_measured_is_rendered_once_as_well(rendered: Coun
 
 def test_it_crosses_to_another_process_as_it_is() -> None:
     chain = chain_of([PROBLEM, Conv2d(1, 2, 2, 4, 8, 1, 1)])
-    for plan in (generator.default(PROBLEM, CPU.target), generator.apart_plan(chain, CPU.target)):
+    for plan in (generator.default(PROBLEM, CPU.target), generator.unfused_plan(chain, CPU.target)):
         sent = Candidate.of(plan)
         assert [source.digest for source in sent.sources] == [generator.render(k).digest for k in plan.kernels]
         assert sent.digest == generator.render(plan).digest

@@ -41,7 +41,7 @@ def test_a_worker_measures() -> None:
 
 def test_silence_is_a_timeout_and_the_worker_is_killed(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    # Known before the time runs, however busy the machine is.
+    # ChannelParameters before the time runs, however busy the machine is.
     body = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n" + HELLO + "time.sleep(60)\n"
     with child(tmp_path, body, timeout_s=1.0) as worker:
         row = worker.measure(CANDIDATE)

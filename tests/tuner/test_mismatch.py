@@ -241,13 +241,13 @@ SPLIT = Mma(
     tile_k=64,
     warp_m=32,
     warp_n=16,
-    stages=2,
-    ahead=0,
+    pipeline_stages=2,
+    prefetch_fragments=0,
     split=2,
-    tail=0,
+    split_last_wave=0,
     persist=0,
-    stream=0,
-    band=1,
+    stream_k=0,
+    tile_swizzle_width=1,
     staged=0,
 )
 PARTS = Conv2d(1, 5, 5, 128, 48, 1, 1)
@@ -256,7 +256,7 @@ PARTS = Conv2d(1, 5, 5, 128, 48, 1, 1)
 def test_a_pair_tells_its_scratch_and_what_lies_between() -> None:
     device, chain = open_device("cpu.sm_80"), chain_of([replace(PARTS, c=8, k=128), PARTS])
     configs = {chain.first: generator.default(chain.first, device.target).config, chain.rest: SPLIT}
-    plan = generator.apart_plan(chain, device.target, lambda one: configs[one])  # type: ignore[index]
+    plan = generator.unfused_plan(chain, device.target, lambda one: configs[one])  # type: ignore[index]
     assert [bool(kernel.scratch) for kernel in plan.kernels] == [False, True]
     drawn = sample.draw(chain, 1)
     bound = load(plan, device).bind(*drawn.arrays, **drawn.parameters)
@@ -266,7 +266,7 @@ def test_a_pair_tells_its_scratch_and_what_lies_between() -> None:
     assert np.array_equal(middle, first)
 
 
-SIMT = Simt(tile_m=64, tile_n=4, tile_k=32, thread_m=2, thread_n=4, stages=2)
+SIMT = Simt(tile_m=64, tile_n=4, tile_k=32, thread_m=2, thread_n=4, pipeline_stages=2)
 # Kernels that are broken in one line: the device, the problem, the line, what it becomes, and what is said.
 BROKEN = {
     "the last image is not written": (

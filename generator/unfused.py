@@ -1,4 +1,4 @@
-"""The `apart` family: the first of two or three convolutions by a kernel of its own, what it gives in device memory.
+"""The `unfused` family: the first of two or three convolutions by a kernel of its own, what it gives in device memory.
 Nothing is searched here: its two configs are the winners of the first and of the rest, which of three is a pair, and it
 competes with one kernel for all."""
 
@@ -18,8 +18,8 @@ from qconv.target import Target
 
 
 @dataclass(frozen=True)
-class Apart(Config):
-    family: ClassVar[str] = "apart"
+class Unfused(Config):
+    family: ClassVar[str] = "unfused"
     first: Config
     second: Config
 
@@ -31,11 +31,11 @@ class Apart(Config):
 
 
 @dataclass(frozen=True)
-class ApartPlan(Plan):
+class UnfusedPlan(Plan):
     """It has no page and no arguments of its own: its parts have."""
 
     problem: Chain
-    config: Apart
+    config: Unfused
     first: Plan
     second: Plan
 
@@ -78,16 +78,16 @@ class ApartPlan(Plan):
 PlanOne = Callable[[Problem, Config, Target], Plan]
 
 
-def plan(problem: Chain, config: Apart, target: Target, plan_one: PlanOne) -> ApartPlan:
+def plan(problem: Chain, config: Unfused, target: Target, plan_one: PlanOne) -> UnfusedPlan:
     first, second = plan_one(problem.first, config.first, target), plan_one(problem.rest, config.second, target)
-    return ApartPlan(problem, config, target, first, second)
+    return UnfusedPlan(problem, config, target, first, second)
 
 
 def family(plan_one: PlanOne) -> Family:
     """`plan_one`: plans a problem by a config of any family, which the registry alone can."""
     return Family(
         ("conv2d_conv2d", "conv2d_conv2d_conv2d"),
-        Apart,
+        Unfused,
         {},
         partial(plan, plan_one=plan_one),
         lambda *_: iter(()),
