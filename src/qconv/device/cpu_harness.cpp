@@ -4,6 +4,7 @@
 // The job, argv[1], is one fact per line, in any order except that buffers count up from 0 as they come:
 //   kernel NAME                  whose entry is NAME_entry
 //   grid X Y Z | threads N | cluster N | shared BYTES | warp N | workers N | seed N
+//   fresh N                      fibers that ThreadSanitizer gets of its own for each thread of a block
 //   buffer BYTES FILE            allocated at exactly this size, so that one byte past its end is seen
 //   arguments BYTES              the size of the struct that the kernel gets
 //   pointer OFFSET BUFFER BYTES  a pointer in that struct, BYTES into a buffer
@@ -102,6 +103,8 @@ void read_line(Job& job, const std::string& line) {
         words >> job.launched.workers;
     } else if (key == "seed") {
         words >> job.launched.seed;
+    } else if (key == "fresh") {
+        words >> qconv_cpu_fresh_fibers;
     } else if (key == "buffer" && words >> bytes >> std::ws && std::getline(words, text)) {
         job.buffers.push_back(allocate(bytes));
         load(job.buffers.back(), text);

@@ -103,6 +103,8 @@ void run(Launch& launch, unsigned workers) {
 
 extern "C" {
 
+unsigned qconv_cpu_fresh_fibers = 4096;
+
 int qconv_cpu_thread(void) { return worker->thread_in_block(); }
 
 int qconv_cpu_block(int axis) {

@@ -97,6 +97,11 @@ typedef struct qconv_cpu_grid {
     unsigned grid[3], threads, cluster, warp_size, workers, seed;
 } qconv_cpu_grid;
 
+// ThreadSanitizer takes half a millisecond to make a fiber. After this many in a launch they are kept from
+// block to block; then races between two blocks are seen only where the blocks have different workers. To be
+// set before a launch; the others have no such fibers.
+extern unsigned qconv_cpu_fresh_fibers;
+
 // Runs a grid and returns when all blocks are done.
 // Returns 0, or nonzero with a readable `message` when the request is invalid, memory is short, or threads
 // diverged: the block's threads (or a warp's lanes) wait at different lines, or some have returned while

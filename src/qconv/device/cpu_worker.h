@@ -19,10 +19,6 @@
 namespace {
 
 constexpr unsigned kMaxTeams = 15;
-// ThreadSanitizer takes a third of a millisecond to make a fiber. After this many in a launch they are kept
-// from block to block; then races between two blocks are seen only where the blocks have different workers.
-constexpr unsigned kFreshFibers = 4096;
-
 inline void deposit(char* slot, const void* value, size_t bytes) {
 #if !defined(QCONV_SANITIZE_ADDRESS) && !defined(QCONV_SANITIZE_THREAD)  // they watch calls of memcpy
     if (bytes == 4) return static_cast<void>(memcpy(slot, value, 4));
@@ -160,7 +156,8 @@ void Worker::begin_threads() {
         const unsigned rest = threads - first;
         warps_[first >> launch.warp_shift] = Warp{0, rest < warp_size ? rest : warp_size, 0, 0, 0, false};
     }
-    const bool keep_fibers = launch_->fibers.fetch_add(threads, std::memory_order_relaxed) >= kFreshFibers;
+    const bool keep_fibers =
+        launch_->fibers.fetch_add(threads, std::memory_order_relaxed) >= qconv_cpu_fresh_fibers;
     for (unsigned thread = 0; thread < threads; ++thread) {
         threads_[thread].state = State::kNew;
         threads_[thread].has_arrived = false;
