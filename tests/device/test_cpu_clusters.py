@@ -12,6 +12,7 @@ from cpu_kernels import Packed, Runner, distinct, sanitized, unpack
 from matrix_kernels import prelude
 
 from qconv.device import cpu_runtime
+from qconv.device.cpu import runtime_cache
 from qconv.errors import LaunchError
 
 # Two blocks of `width` threads. Each has words in one of two places, and the other's come to the other.
@@ -101,8 +102,8 @@ OPTIONS: dict[str, Any] = {"grid": (BLOCKS, 1, 1), "threads": 64, "cluster": 2, 
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache() -> Path:
+    return runtime_cache()
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from fragments import BY_NAME, INSTRUCTIONS, places, scatter
 from matrix_kernels import Array, multiply_kernel, prelude, registers
 
 from qconv.device import cpu_runtime
+from qconv.device.cpu import runtime_cache
 from qconv.errors import LaunchError
 from qconv.instruction import Fragment, MatrixInstruction
 
@@ -30,8 +31,8 @@ def kernel_name(instruction: MatrixInstruction, a_type: str, b_type: str) -> str
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache() -> Path:
+    return runtime_cache()
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from cpu_kernels import Runner, distinct, line_of, sanitized, unpack
 from matrix_kernels import prelude
 
 from qconv.device import cpu_runtime
+from qconv.device.cpu import runtime_cache
 from qconv.errors import LaunchError
 
 TEXT = (
@@ -170,8 +171,8 @@ KERNEL(publish) {
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache() -> Path:
+    return runtime_cache()
 
 
 @pytest.fixture(scope="module")

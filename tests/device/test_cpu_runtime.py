@@ -14,12 +14,13 @@ import pytest
 from cpu_kernels import DIVERGENT, INDICES, PRELUDE, REDUCE, WARP, Runner, distinct
 
 from qconv.device import cpu_runtime
+from qconv.device.cpu import runtime_cache
 from qconv.errors import CacheError, CompileError, LaunchError
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache() -> Path:
+    return runtime_cache()
 
 
 @pytest.fixture(scope="module")

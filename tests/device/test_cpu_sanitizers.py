@@ -8,14 +8,15 @@ import pytest
 from cpu_kernels import DIVERGENT, MISSING_BARRIER, PRELUDE, REDUCE, distinct, line_of, sanitized, unpack
 
 from qconv.device import cpu_runtime
+from qconv.device.cpu import runtime_cache
 from qconv.device.cpu_runtime import Arguments, Pointer
 
 WITH_BARRIER = MISSING_BARRIER.replace("// here should be a barrier", "barrier();")
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache() -> Path:
+    return runtime_cache()
 
 
 class TestSanitizersFindNothing:
