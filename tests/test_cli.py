@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shlex
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from qconv import generator, parse
+from qconv.cli import main
 from qconv.target import TARGETS
 
 SHAPE = ["--n", "1", "--h", "6", "--w", "6", "--c", "8", "--k", "8", "--r", "3", "--s", "3"]
@@ -30,8 +32,28 @@ def cli(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
+def here(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The same in this process, where nothing is imported anew: for what writes no database and prints in Python only.
+    A traceback is a failure here."""
+    code: object = 0
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as done:
+            code = done.code
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
 def document(*arguments: object, **environment: str) -> Any:
-    answer = cli(*arguments, "--json", **environment)
+    return parsed(cli(*arguments, "--json", **environment))
+
+
+def document_here(*arguments: object) -> Any:
+    return parsed(here(*arguments, "--json"))
+
+
+def parsed(answer: subprocess.CompletedProcess[str]) -> Any:
     assert answer.returncode == 0, answer.stderr
     return json.loads(answer.stdout)
 
@@ -45,7 +67,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_flags_and_key_name_the_same_problem(db: Path) -> None:
     by_flags = document("lookup", *CONV, "--device", "cpu", "--db", db)
-    by_key = document("lookup", KEY, "--device", "cpu", "--db", db)
+    by_key = document_here("lookup", KEY, "--device", "cpu", "--db", db)
     assert by_flags == by_key
     assert by_key["problem"] == KEY
     assert by_key["origin"] == "exact"
@@ -58,7 +80,7 @@ def test_every_flag_reaches_the_problem() -> None:
         "--per-channel --bias float32 --activation relu6 --x-zero-point 3 --w-zero-point --y-zero-point 0 "
         "--residual int8 --residual-zero-point -5"
     )
-    key = document("space", "conv2d", *SHAPE, *flags, "--target", "sm_80")["problem"]
+    key = document_here("space", "conv2d", *SHAPE, *flags, "--target", "sm_80")["problem"]
     assert key == (
         "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:stride=2,1:dilation=1,2:pad=1,2,3,4:groups=2:x_type=uint8:w_type=int8:"
         "out_type=uint8:per_channel:x_zero_point:w_zero_point:residual_zero_point:bias=float32:activation=relu6:residual=int8"
@@ -67,7 +89,7 @@ def test_every_flag_reaches_the_problem() -> None:
 
 @pytest.mark.parametrize("more", [[], ["--verify"], ["--verify", "--x-zero-point", "-7", "--bias", "--per-channel"]])
 def test_run(more: list[str]) -> None:
-    answer = document("run", *CONV, *more, "--device", "cpu", "--seed", 5)
+    answer = document_here("run", *CONV, *more, "--device", "cpu", "--seed", 5)
     assert answer["seed"] == 5
     assert answer.get("verified", True) is True
     assert ("output_sha256" in answer) is not bool(more)
@@ -76,7 +98,7 @@ def test_run(more: list[str]) -> None:
 def test_a_cpu_device_that_emulates_is_looked_up_tuned_and_sanitized(tmp_path: Path) -> None:
     flags = ["--device", "cpu.gfx942", "--db", tmp_path / "t.sqlite"]
     assert document("tune", *CONV, *flags, "--trials", 1)["measured"] == 1
-    found = document("lookup", *CONV, *flags)
+    found = document_here("lookup", *CONV, *flags)
     assert (found["target"], found["origin"]) == ("cpu.gfx942", "exact")
     assert found["device"].startswith("cpu.gfx942 ")
     answer = document("run", *CONV, *flags, "--verify", "--sanitize", "address")
@@ -84,14 +106,14 @@ def test_a_cpu_device_that_emulates_is_looked_up_tuned_and_sanitized(tmp_path: P
 
 
 def test_bench_reports_what_it_verified(db: Path) -> None:
-    answer = document("bench", *CONV, "--device", "cpu", "--db", db)
+    answer = document_here("bench", *CONV, "--device", "cpu", "--db", db)
     assert answer["verified"] is True
     assert answer["time_us"] > 0
     assert answer["protocol"]["repeats"] == len(answer["times_us"])
 
 
 def test_space_says_why_a_config_is_rejected() -> None:
-    answer = document("space", *CONV, "--target", "gfx90a")
+    answer = document_here("space", *CONV, "--target", "gfx90a")
     assert len(answer["feasible"]) > 0
     assert all(any(c.isdigit() for c in r["reason"]) for r in answer["rejected"])
     assert {r["config"]["family"] for r in answer["rejected"]} == {"simt"}
@@ -104,8 +126,8 @@ def test_source_prints_the_kernel(target: str) -> None:
     assert f"// {KEY[:60]}" in answer.stdout
     family = generator.default(parse(KEY), TARGETS[target]).config.family
     assert f"conv2d_{family}(const Arguments args)" in answer.stdout
-    config = json.dumps(document("space", *CONV, "--target", target)["feasible"][-1])
-    other = cli("source", *CONV, "--target", target, "--config", config)
+    config = json.dumps(document_here("space", *CONV, "--target", target)["feasible"][-1])
+    other = here("source", *CONV, "--target", target, "--config", config)
     assert other.returncode == 0
     assert other.stdout != answer.stdout
 
@@ -212,7 +234,7 @@ def test_a_bad_database_is_refused_by_name_and_left_as_it_is(db: Path, tmp_path:
     spoil(bad)
     before = bad.read_bytes()
     for command in (["db", "list"], ["lookup", *CONV, "--device", "cpu"], ["export", "--out", str(tmp_path / "out")]):
-        answer = cli(*command, "--db", bad)
+        answer = here(*command, "--db", bad)
         assert answer.returncode == 4, (command, answer.stderr)
         assert "bad.sqlite" in answer.stderr
         assert "Traceback" not in answer.stderr
@@ -235,7 +257,7 @@ CONVERSIONS = [
 
 @pytest.mark.parametrize(("flags", "sizes", "flag"), CONVERSIONS, ids=[flags.split()[0] for flags, _, _ in CONVERSIONS])
 def test_the_conversions(flags: str, sizes: str, flag: str) -> None:
-    answer = document("run", *flags.split(), "--device", "cpu", "--verify")
+    answer = document_here("run", *flags.split(), "--device", "cpu", "--verify")
     assert answer["verified"] is True
     assert sizes in answer["problem"]
     assert flag in answer["problem"]
@@ -259,7 +281,7 @@ def test_the_conversions(flags: str, sizes: str, flag: str) -> None:
     ],
 )
 def test_a_malformed_conversion_is_refused(flags: str, says: str) -> None:
-    done = cli("lookup", *flags.split(), "--device", "cpu")
+    done = here("lookup", *flags.split(), "--device", "cpu")
     assert done.returncode == 2
     assert says in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
