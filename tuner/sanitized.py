@@ -11,7 +11,6 @@ from qconv.device import cpu_runtime
 from qconv.device.cpu import runtime_cache
 from qconv.device.cpu_runtime import Arguments, Pointer, Sanitizer, SanitizerReport
 from qconv.generator import Plan
-from qconv.generator.plan import EACH
 from qconv.sample import Sample
 from qconv.step import Array
 from qconv.tuner.comparison import differences, opposite
@@ -50,7 +49,7 @@ def run(
             seed=seed,
             # What is prepared is written by short kernels whose blocks are all alike: the first of them show what two
             # do to each other.
-            fresh_fibers=4096 if launch.once == EACH else 512,
+            fresh_fibers=4096 if launch.when == "call" else 512,
             cache=runtime_cache(),
         )
         if not report.clean:
