@@ -54,9 +54,8 @@ class InKernel:
 class StageRoles(Roles):
     stage: str
     kind: str
-    before: str  # the stage that gives its inputs, and what the source calls what lies between; empty for the first
-    takes: str
-    behind: str  # the stage that takes its outputs; empty for the last
+    before: str  # the stage that gives its inputs; empty for the first
+    behind: str  # the stage that takes its outputs, and what the source calls the intermediate; empty for the last
     gives: str
     divided: bool  # several blocks have some of its channels each
     by_turns: bool
@@ -261,7 +260,6 @@ class StagePlan(ConvolutionPlan):
             stage=share.stage,
             kind=self.kind,
             before="" if self.is_first else STAGES[at - 1],
-            takes="" if self.is_first else MIDS[at - 1],
             behind="" if share.last else STAGES[at + 1],
             gives="" if share.last else MIDS[at],
             divided=self.divided,
