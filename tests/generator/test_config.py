@@ -75,7 +75,7 @@ def test_what_an_older_database_calls_its_fields_is_read(family: str) -> None:
 
 def test_a_field_by_both_of_its_names_is_refused() -> None:
     with pytest.raises(ValueError, match="must have exactly the fields"):
-        config_from_json(json.dumps(VALUES | {"pipeline_stages": 1}))
+        config_from_json(json.dumps(VALUES | {"stages": 1}))
 
 
 def without(name: str) -> str:

@@ -98,7 +98,7 @@ def test_where_nothing_compiles_only_words_are_the_same(monkeypatch: pytest.Monk
 
 
 def test_configs_are_asked_for_in_the_words_of_each_revision() -> None:
-    names = {"mma": "matrix", "mma.tail": "last", "simt.stages": "steps"}
+    names = {"mma": "matrix", "mma.split_last_wave": "last", "simt.pipeline_stages": "steps"}
     inner = {"family": "mma", "split_last_wave": 1, "pipeline_stages": 2}
     case = {
         "target": "cpu",
