@@ -128,7 +128,7 @@ def test_a_config_of_two_is_read_back() -> None:
     config = generator.unfused_plan(PROBLEM, TARGET).config
     assert isinstance(config, Unfused)
     assert generator.config_from_json(config.as_json()) == config
-    with pytest.raises(ValueError, match="apart"):
+    with pytest.raises(ValueError, match="unfused"):
         generator.config_from_json('{"family": "unfused","first":{"family":"simt"}}')
 
 
@@ -138,7 +138,7 @@ def test_both_compete_and_lookup_gives_the_faster(tmp_path: Path) -> None:
         outcome = tune(PROBLEM, device, database, trials=2)
         families = {row.config.family for row in database.measurements(problem=PROBLEM)}
         again = tune(PROBLEM, device, database, trials=2)
-    assert families == {"apart", "fused"}
+    assert families == {"unfused", "fused"}
     assert (outcome.measured, again.measured, again.known) == (3, 0, 3)
     assert outcome.best is not None
     assert set(outcome.of_families) == families
@@ -226,7 +226,7 @@ def test_all_ways_of_three_compete(tmp_path: Path) -> None:
         tune(BLOCK, device, database, trials=2)
         families = {row.config.family for row in database.measurements(problem=BLOCK)}
         rest = {row.config.family for row in database.measurements(problem=BLOCK.rest)}
-    assert (families, rest) == ({"apart", "block"}, {"apart", "fused"})
+    assert (families, rest) == ({"unfused", "block"}, {"unfused", "fused"})
 
 
 def test_the_one_liner_takes_three() -> None:

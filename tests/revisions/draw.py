@@ -45,7 +45,7 @@ def shipped() -> Iterator[dict[str, Any]]:
 
 def random_plan(family: str, target: Target, seed: int) -> Plan:
     """Raises Infeasible or IndexError where the target has none of the family."""
-    if family in ("fused", "block", "apart"):
+    if family in ("fused", "block", "unfused"):
         stages = 3 if family == "block" else 2 + seed % 2 * (family == "unfused")
         if not target.instructions:
             raise Infeasible("no matrix instruction")
