@@ -91,7 +91,7 @@ OP = Addition(
     lists=(
         Row("src/qconv/ops.py", "from qconv import add\n", "from qconv import chain, convolution\n"),
         Row("src/qconv/ops.py", "    add.OP,\n", "    convolution.OP,\n"),
-        Row("generator/__init__.py", "    add,\n", "    apart,\n"),
+        Row("generator/__init__.py", "    add,\n", "    choosing,\n"),
         Row("generator/__init__.py", "        add.FAMILY,\n", "        simt.FAMILY,\n"),
     ),
     vectors=("tests/check_add.py",),

@@ -184,8 +184,8 @@ class TestBound:
             assert np.array_equal(bound(), case.expected())
 
     def test_the_cpu_device_has_no_streams(self, plain: Case) -> None:
-        with pytest.raises(ValueError, match=r"stream_k=7 was given, but the CPU device has no streams"):
-            plain.instance(plain.x, plain.w, stream_k=7, **plain.parameters)
+        with pytest.raises(ValueError, match=r"stream=7 was given, but the CPU device has no streams"):
+            plain.instance(plain.x, plain.w, stream=7, **plain.parameters)
 
 
 def unaligned(array: Array) -> Array:

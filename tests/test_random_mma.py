@@ -85,7 +85,7 @@ def of_the_few() -> frozenset[Feature]:
     of = {feature for name in EMULATIONS for feature in wanted(TARGETS[name]) if feature[0] not in CHOICES}
     of |= {("role loader", loader) for loader in ("registers", "buffers", "async")}
     of |= {("types of mfma", ("int8", "int8"))}
-    of |= {("role ahead", False), ("role ahead", True)}
+    of |= {("role prefetch_fragments", False), ("role prefetch_fragments", True)}
     for atom in ("mma_m8n8k16", "mma_m16n8k32", "wmma_gfx11", "wmma_gfx12"):
         of |= {(f"types of {atom}", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
     return frozenset(of)

@@ -183,7 +183,7 @@ PLANTED: dict[str, Planted] = {
     "a stage too many": Planted(
         "vectors, two stages",
         "shared.x[(step + 1) % PIPELINE_STAGES]",
-        "shared.x[(step + 3) % (STAGES + 2)]",
+        "shared.x[(step + 3) % (PIPELINE_STAGES + 2)]",
         "address",
         "undefined behaviour",
         "index 3 out of bounds",

@@ -130,8 +130,8 @@ HAS: dict[str, Callable[[FusedPlan], bool]] = {
         )
         for kind, role in (
             *(("depthwise", role) for role in ("two_ways", "early", "fills")),
-            *(("matrix", role) for role in ("by_turns", "gathers", "fills", "divided", "weights_in_smem")),
-            *(("warpgroup", role) for role in ("fills", "divided", "weights_in_smem", "streams")),
+            *(("matrix", role) for role in ("by_turns", "gathers", "fills", "divided", "holds")),
+            *(("warpgroup", role) for role in ("fills", "divided", "holds", "streams")),
         )
     },
 }

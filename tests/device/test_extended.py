@@ -85,7 +85,7 @@ def test_a_refusal_is_an_error_that_says_which_launch(seen: Any) -> None:
     launch = Launch("k", (1, 1, 1), 32, 0)
     run = extended.launcher(1, launch, 2)
     with pytest.raises(
-        LaunchError, match=r"k<<<1x1x1, 32, 0 B>>>, once a call was refused: CUDA error 1, invalid argument"
+        LaunchError, match=r"k<<<1x1x1, 32, 0 B>>> when: call was refused: CUDA error 1, invalid argument"
     ):
         run(13)
 

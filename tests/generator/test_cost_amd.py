@@ -12,7 +12,6 @@ import pytest
 from qconv import generator
 from qconv.generator import mma_amd
 from qconv.generator.mma import MmaPlan
-from qconv.generator.mma_space import Mma
 from qconv.generator.occupancy import blocks_per_sm
 from qconv.keys import parse
 from qconv.target import target
@@ -24,7 +23,7 @@ IDS = [f"{row['target']} {row['layer']}" for row in ROWS]
 
 def plan_of(row: dict[str, Any]) -> MmaPlan:
     values = dict(field.split("=") for field in row["config"].split()[1:])
-    config = Mma(**{name: int(value) for name, value in values.items()})
+    config = generator.config_from_json(json.dumps({"family": "mma"} | {n: int(value) for n, value in values.items()}))
     made = generator.plan(parse(row["problem"]), config, target(row["target"]))
     assert isinstance(made, MmaPlan)
     return made
@@ -32,7 +31,7 @@ def plan_of(row: dict[str, Any]) -> MmaPlan:
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_the_defaults_are_those_that_were_read(row: dict[str, Any]) -> None:
-    assert str(generator.default(parse(row["problem"]), target(row["target"])).config) == row["config"]
+    assert generator.default(parse(row["problem"]), target(row["target"])).config == plan_of(row).config
 
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)

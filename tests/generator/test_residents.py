@@ -15,7 +15,7 @@ def test_every_block_takes_a_kilobyte_beside_its_own() -> None:
     """The driver reserves it."""
     half = H200.smem_bytes_per_sm // 2
     check_blocks_per_sm(2, 128, half - 1024, 32, H200)
-    with pytest.raises(Infeasible, match="bytes of shared memory of all residents") as refused:
+    with pytest.raises(Infeasible, match="bytes of shared memory of all resident blocks") as refused:
         check_blocks_per_sm(2, 128, half, 32, H200)
     assert refused.value.excess == pytest.approx(2048 / H200.smem_bytes_per_sm)
 

@@ -165,19 +165,19 @@ struct Mbarrier {
             "l"(from), "r"(bytes), "r"(shared_address(this))
             : "memory");
     }
-    __device__ __forceinline__ void wait() { wait_for_phase(0); }
-    // Until all of it is there; `phase` counts what is expected one after the other.
-    __device__ __forceinline__ void wait_for_phase(int phase) {
+    // Until all of it is there.
+    __device__ __forceinline__ void wait() {
         unsigned is_there;
         do {
             asm volatile(
                 "{\n"
                 ".reg .pred p;\n"
-                "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
+                "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 "
+                "p, [%1], 0;\n"
                 "selp.u32 %0, 1, 0, p;\n"
                 "}"
                 : "=r"(is_there)
-                : "r"(shared_address(this)), "r"(phase % 2)
+                : "r"(shared_address(this))
                 : "memory");
         } while (!is_there);
     }

@@ -24,7 +24,7 @@ class Artificial(Config):
     tile_k: int
     warps_m: int
     warps_n: int
-    stages: int
+    pipeline_stages: int
     swizzle: int
     splits: int
 

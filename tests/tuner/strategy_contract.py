@@ -69,7 +69,7 @@ class StrategyContract:
             assert plans.pop(plan.config) is plan
 
     def test_any_number_may_be_asked_before_the_first_is_told(self, begin: Begin) -> None:
-        asked = run(begin(space_of(LARGE)), most=60, prefetch_fragments=16)
+        asked = run(begin(space_of(LARGE)), most=60, ahead=16)
         assert len(set(asked)) == 60
 
     def test_what_the_caller_names_comes_first_and_in_order(self, begin: Begin) -> None:
