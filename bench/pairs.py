@@ -248,7 +248,7 @@ def summary(rows: list[Row], refused: dict[str, str]) -> Row:
     return said
 
 
-def main(arguments: list[str] | None = None) -> None:
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--suite", default="pairs")
@@ -268,6 +268,11 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.db is None and not options.verify:
         parser.error("--db says where the measurements go; or give --verify")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = parsed(arguments)
     device = open_device(options.device)
     protocol = protocol_for(device)
     report = Report(options.out, options.suite, device, described(protocol), options.commit)

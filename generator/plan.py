@@ -24,7 +24,7 @@ class Config:
 
     family: ClassVar[str]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {"family": self.family} | {f.name: getattr(self, f.name) for f in fields(self)}
 
     def as_json(self) -> str:

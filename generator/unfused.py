@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from qconv.fused import Chain
 from qconv.generator.convolution import ChainContext, context_of_chain
@@ -23,7 +23,7 @@ class Unfused(Config):
     first: Config
     second: Config
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {"family": self.family, "first": self.first.as_dict(), "second": self.second.as_dict()}
 
     def __str__(self) -> str:

@@ -112,19 +112,25 @@ def _graph(cudnn: Any, handle: Any, problem: Conv2d, between: Any, modes: list[A
     return Graph(graph, x, w, scale, y)
 
 
+def _packs(case: Case, torch: Any, made: Graph, scale: Any) -> list[dict[Any, Any]]:
+    """What each launch reads and writes, by the graph's tensors: a set of inputs each, so that the cache is cold."""
+    problem, packs = case.problem, []
+    for x, w in input_sets(case.device, case.drawn, problem.io_bytes, case.protocol):
+        y = torch.empty(problem.y_shape, dtype=torch.int8, device=scale.device)
+        nhwc = {made.x: torch.from_dlpack(x), made.w: torch.from_dlpack(w), made.y: y}
+        packs.append({node: array.permute(0, 3, 1, 2) for node, array in nhwc.items()} | {made.scale: scale})
+    return packs
+
+
 def _fastest(case: Case, cudnn: Any, torch: Any, handle: Any, made: Graph) -> Peer:
-    problem, device, graph = case.problem, case.device, made.graph
+    device, graph = case.device, made.graph
     values = case.drawn.parameters
     multiplier = (
         np.float32(values["x_scale"]) * np.asarray(values["w_scale"], np.float32) / np.float32(values["y_scale"])
     )
     expected = torch.from_dlpack(case.expected)
     scale = torch.from_numpy(multiplier.reshape(1, -1, 1, 1)).to(expected.device)
-    packs = []
-    for x, w in input_sets(device, case.drawn, problem.io_bytes, case.protocol):
-        y = torch.empty(problem.y_shape, dtype=torch.int8, device=expected.device)
-        nhwc = {made.x: torch.from_dlpack(x), made.w: torch.from_dlpack(w), made.y: y}
-        packs.append({node: array.permute(0, 3, 1, 2) for node, array in nhwc.items()} | {made.scale: scale})
+    packs = _packs(case, torch, made, scale)
     device.synchronize()
 
     def launches(index: int, workspace: Any) -> list[Callable[[Any], None]]:

@@ -216,7 +216,14 @@ def _zero_xnnpack(of: _Range) -> ChoiceStep:
 def _fbgemm(of: _Range, scale_type: str) -> Iterator[ChoiceStep]:
     """fp32 ends, fp64 between. A scale without a finite reciprocal becomes 0.1; a small one the cut-off, and the ends
     grow with it."""
-    wide, single, wants = Real("float64"), Real("float32"), ("wide", "divide")
+    yield _fbgemm_unit(of)
+    yield _fbgemm_cut_off(of)
+    yield _fbgemm_zero_point(of)
+    yield _scale(scale_type)
+
+
+def _fbgemm_unit(of: _Range) -> ChoiceStep:
+    wide, single = Real("float64"), Real("float32")
     most = float(np.finfo(np.float32).max)
 
     def unit(v: Values) -> Values:
@@ -226,7 +233,7 @@ def _fbgemm(of: _Range, scale_type: str) -> Iterator[ChoiceStep]:
         usable = (near > 0) & (np.float32(1) / near <= np.float32(most))
         return {"low": low, "high": high, "unit": np.where(usable, unit, 0.1)}
 
-    yield ChoiceStep(
+    return ChoiceStep(
         "unit",
         f"float low = {single.cast('smallest')};\n"
         f"    float high = {single.cast('largest')};\n"
@@ -235,9 +242,12 @@ def _fbgemm(of: _Range, scale_type: str) -> Iterator[ChoiceStep]:
         f"    const float near = {single.cast('unit')};\n"
         f"    if (!(near > 0.0f && tile::divide(1.0f, near) <= {single.literal(most)})) unit = 0.1;",
         unit,
-        wants,
+        ("wide", "divide"),
     )
 
+
+def _fbgemm_cut_off(of: _Range) -> ChoiceStep:
+    wide, single = Real("float64"), Real("float32")
     eps = np.float32(of.eps)
     end = eps * np.float32(of.steps)
 
@@ -255,7 +265,7 @@ def _fbgemm(of: _Range, scale_type: str) -> Iterator[ChoiceStep]:
         }
 
     cut = wide.literal(of.eps)
-    yield ChoiceStep(
+    return ChoiceStep(
         "cut_off",
         f"if (unit < {cut}) {{\n"
         f"        const float factor = tile::divide({single.literal(of.eps)}, {single.cast('unit')});\n"
@@ -266,8 +276,12 @@ def _fbgemm(of: _Range, scale_type: str) -> Iterator[ChoiceStep]:
         f"        unit = {cut};\n    }}\n"
         f"    unit = tile::minimum(unit, {wide.literal(of.largest_scale)});",
         lambda v: {**(cut := cut_off(v)), "unit": np.fmin(cut["unit"], of.largest_scale)},
-        wants,
+        ("wide", "divide"),
     )
+
+
+def _fbgemm_zero_point(of: _Range) -> ChoiceStep:
+    wide = Real("float64")
 
     def zero_point(v: Values) -> Values:
         below, above = v["low"].astype(np.float64) / v["unit"], v["high"].astype(np.float64) / v["unit"]
@@ -276,7 +290,7 @@ def _fbgemm(of: _Range, scale_type: str) -> Iterator[ChoiceStep]:
 
     low, high = wide.literal(of.low), wide.literal(of.high)
     # The ends have the sign that their names say: |low| is -low.
-    yield ChoiceStep(
+    return ChoiceStep(
         "zero_point",
         "const double below = tile::divide(static_cast<double>(low), unit);\n"
         "    const double above = tile::divide(static_cast<double>(high), unit);\n"
@@ -285,6 +299,5 @@ def _fbgemm(of: _Range, scale_type: str) -> Iterator[ChoiceStep]:
         "    zero_point = tile::round_to_int(tile::clamp(\n"
         f"        from_low ? tile::add({low}, -below) : tile::add({high}, -above), {low}, {high}));",
         zero_point,
-        wants,
+        ("wide", "divide"),
     )
-    yield _scale(scale_type)
