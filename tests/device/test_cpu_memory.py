@@ -246,7 +246,7 @@ class TestCopies:
             run(f"crooked_{end}", [0] * 4, 1, 0, threads=32, shared_bytes=128, seed=seed)
 
 
-class TestInbox:
+class TestMbarrier:
     @pytest.mark.parametrize("seed", [*DEFERRED, *AT_ONCE])
     def test_bytes_are_there_before_the_wait_or_only_behind_it(self, run: Runner, seed: int) -> None:
         values = distinct(64)
