@@ -69,7 +69,7 @@ def test_what_an_older_database_calls_its_fields_is_read(family: str) -> None:
     written = {before.get(name, name): value for name, value in today.as_dict().items()}
     assert written.keys() != today.as_dict().keys()
     assert config_from_json(json.dumps(written)) == today
-    chain = {"family": "unfused", "first": written, "second": written}
+    chain = {"family": "apart", "first": written, "second": written}
     assert config_from_json(json.dumps(chain)) == Unfused(today, today)
 
 
