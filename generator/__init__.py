@@ -23,7 +23,7 @@ from qconv.generator import (
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Plan
-from qconv.generator.source import Source, render
+from qconv.generator.source import Source, joined, render
 from qconv.op import Problem
 from qconv.target import Target
 
@@ -36,6 +36,7 @@ __all__ = [
     "cost",
     "default",
     "families",
+    "joined",
     "plan",
     "predicted_us",
     "predicts_time",

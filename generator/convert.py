@@ -28,10 +28,6 @@ SAYS = {
 }
 
 
-def aliases(problem: Conversion) -> dict[str, str]:
-    return {ALIASES[t.name]: t.dtype for t in (*problem.inputs, *problem.outputs) if t.name in ALIASES}
-
-
 def argument_fields(problem: Conversion, workspace: tuple[Field, ...] = ()) -> tuple[Field, ...]:
     def field(tensor: Tensor, const: str) -> Field:
         ctype = ALIASES.get(tensor.name, DATA_TYPES[tensor.dtype].ctype)
@@ -94,7 +90,8 @@ class ConversionPlan(Plan):
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        return aliases(self.problem)
+        tensors = (*self.problem.inputs, *self.problem.outputs)
+        return {ALIASES[tensor.name]: tensor.dtype for tensor in tensors if tensor.name in ALIASES}
 
     @property
     def context(self) -> Context:

@@ -21,13 +21,6 @@ FOLD_THREADS = 128
 REPACK_THREADS = 128
 
 
-@lru_cache(maxsize=256)
-def aliases(problem: Conv2d) -> dict[str, str]:
-    q = problem.quantization
-    residual = {} if q.residual == "none" else {"Residual": q.residual}
-    return {"X": q.x_type, "W": q.w_type, "Output": q.out_type, **residual}
-
-
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionContext(Context):
     quantization: Quantization
@@ -48,7 +41,9 @@ class ConvolutionPlan(Plan):
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        return aliases(self.problem)
+        q = self.problem.quantization
+        residual = {} if q.residual == "none" else {"Residual": q.residual}
+        return {"X": q.x_type, "W": q.w_type, "Output": q.out_type, **residual}
 
     @property
     def context(self) -> ConvolutionContext:
@@ -58,6 +53,21 @@ class ConvolutionPlan(Plan):
 @dataclass(frozen=True, kw_only=True)
 class ChainContext(Context):
     polynomials: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ChainPlan(Plan):
+    """The plan of several convolutions, by one kernel or by several. The types are those of its convolutions."""
+
+    problem: Chain
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def context(self) -> ChainContext:
+        return context_of_chain(self.problem)
 
 
 def context(problem: Conv2d) -> ConvolutionContext:

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.fused import MIDS, Chain
-from qconv.generator.convolution import ChainContext, context_of_chain, pads_with_zero_point
+from qconv.generator.convolution import ChainPlan, pads_with_zero_point
 from qconv.generator.fused_space import Fused, Geometry, Weights
-from qconv.generator.plan import Constant, Field, Launch, Plan, Roles, ceil_div
+from qconv.generator.plan import Constant, Field, Launch, Roles, ceil_div
 from qconv.generator.share import chunks
 from qconv.generator.stage import StagePlan
 from qconv.generator.tiles import BLOCKS_PER_SM_SAYS
@@ -53,7 +53,7 @@ class FusedRoles(Roles):
 
 
 @dataclass(frozen=True)
-class FusedPlan(Plan):
+class FusedPlan(ChainPlan):
     page: ClassVar[str] = "fused/page.j2"
 
     problem: Chain
@@ -145,14 +145,6 @@ class FusedPlan(Plan):
             **dict.fromkeys(self.problem.packed, 1),
             **{name: n for name, n in self.layers[self.last].alignment.items() if name != "w"},
         }
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return {}
-
-    @property
-    def context(self) -> ChainContext:
-        return context_of_chain(self.problem)
 
     @property
     def wants(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -45,14 +45,18 @@ def _environment() -> Environment:
 
 
 def render(plan: Plan) -> Source:
-    """Of a plan in parts, their sources one after the other: to be read and compared, not to be compiled as one."""
     if plan.parts:
-        return _source("\n".join(render(part).text for part in plan.parts), plan)
+        return joined(plan, [render(kernel) for kernel in plan.kernels])
     of_stages = [(stage, stage.context) for stage in plan.stages.values()]
     own = plan.context
     wants = own.wants.union(plan.wants, *(context.wants for _, context in of_stages))
     texts = [_page(stage, replace(context, wants=wants)) for stage, context in of_stages]
     return _source(_page(plan, replace(own, wants=wants), texts), plan)
+
+
+def joined(plan: Plan, sources: Iterable[Source]) -> Source:
+    """Those of a plan's kernels, one after the other: to be read and compared, not to be compiled as one."""
+    return _source("\n".join(source.text for source in sources), plan)
 
 
 def _source(text: str, plan: Plan) -> Source:

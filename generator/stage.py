@@ -190,11 +190,11 @@ class StagePlan(ConvolutionPlan):
     def launches(self) -> tuple[Launch, ...]:
         """What is done with a set of weights."""
         stage, blocks = self.config.stage, ceil_div(self.weight_words, REPACK_THREADS)
-        spread = Launch(f"{stage}_repack_weights", (blocks, 1, 1), REPACK_THREADS, 0, "prepare")
+        repack = Launch(f"{stage}_repack_weights", (blocks, 1, 1), REPACK_THREADS, 0, "prepare")
         if not self.problem.quantization.x_zero_point:
-            return (spread,)
+            return (repack,)
         fold = Launch(f"{stage}_fold", (self.problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "prepare")
-        return fold, spread
+        return fold, repack
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:

@@ -28,7 +28,7 @@ from qconv.target import Target
 MOST_FILTER_WORDS = 128
 MOST_WORDS = 168
 # Of the next tile, that a thread carries.
-MOST_CARGO_WORDS = 32
+MOST_CARRIED_WORDS = 32
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _words_carried(problem: Conv2d, words: int, quads: bool, threads: int) -> in
     """What a thread carries of the next tile, which has so many words; raises Infeasible where that is too much."""
     pieces, of_piece = (words // 4, problem.c + (problem.c < 3)) if quads else (words, 1)
     carried = ceil_div(pieces, threads) * of_piece
-    at_most(carried, MOST_CARGO_WORDS, "registers of a thread for the next tile")
+    at_most(carried, MOST_CARRIED_WORDS, "registers of a thread for the next tile")
     return carried
 
 

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import ClassVar
 
 from qconv.fused import Chain
-from qconv.generator.convolution import ChainContext, context_of_chain
+from qconv.generator.convolution import ChainPlan
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Plan
 from qconv.op import Problem
@@ -31,7 +31,7 @@ class Unfused(Config):
 
 
 @dataclass(frozen=True)
-class UnfusedPlan(Plan):
+class UnfusedPlan(ChainPlan):
     """It has no page and no arguments of its own: its parts have."""
 
     problem: Chain
@@ -62,14 +62,6 @@ class UnfusedPlan(Plan):
         others = {name: second[name] for name in second if name not in ("x", *rest.packed)}
         ours = {name: second[theirs] for name, theirs in weights.items()}
         return {"x": first["x"], "w1": first["w"], **ours, **others}
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        return {}
-
-    @property
-    def context(self) -> ChainContext:
-        return context_of_chain(self.problem)
 
     def cost(self) -> float:
         return sum(part.cost() for part in self.parts)

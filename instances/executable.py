@@ -252,8 +252,7 @@ class Executable:
     def __call__(
         self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False, **parameters: Any
     ) -> Any:
-        """One call on the caller's stream (by default the current one); returns the output. `overlap`: as for `bind`,
-        but where the call itself folds or turns weights, it waits for that: pack them once."""
+        """See `Instance.__call__`."""
         with self.device.on(stream):
             packed, rest = self._split(inputs, parameters, stream)
             if overlap and packed.computed:

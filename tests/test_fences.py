@@ -190,7 +190,7 @@ LEFT_OUT = {
     ),
     "the wait for a slab": LeftOut(
         "dw, pw, streamed",
-        "        held.mbarrier[buffer].wait_for(number / BUFFERS);\n",
+        "        held.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
         "",
         "expected before those of the last phase have come",
     ),

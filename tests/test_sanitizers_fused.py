@@ -222,7 +222,7 @@ PLANTED = {
     ),
     "a slab before it is there": Planted(
         "dw, pw, streamed",
-        "        held.mbarrier[buffer].wait_for(number / BUFFERS);\n",
+        "        held.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
         "",
         "address",
         "runtime error",

@@ -28,7 +28,7 @@ class Candidate:
     def of(cls, plan: Plan) -> Candidate:
         sources = tuple(generator.render(kernel) for kernel in plan.kernels)
         # The digest of a plan in parts is of their texts together.
-        return cls(plan, sources, generator.render(plan).digest if plan.parts else sources[0].digest)
+        return cls(plan, sources, generator.joined(plan, sources).digest if plan.parts else sources[0].digest)
 
     @property
     def problem(self) -> Problem:

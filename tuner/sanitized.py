@@ -15,6 +15,10 @@ from qconv.sample import Sample
 from qconv.step import Array
 from qconv.tuner.comparison import differences, opposite
 
+# What is prepared is written by short kernels whose blocks are all alike: the first of them show what two do to each
+# other.
+FEW_FIBERS = 512
+
 
 def run(
     plan: Plan,
@@ -47,9 +51,7 @@ def run(
             cluster=launch.cluster,
             warp_size=plan.target.warp_size,
             seed=seed,
-            # What is prepared is written by short kernels whose blocks are all alike: the first of them show what two
-            # do to each other.
-            fresh_fibers=4096 if launch.when == "call" else 512,
+            fresh_fibers=cpu_runtime.FRESH_FIBERS if launch.when == "call" else FEW_FIBERS,
             cache=runtime_cache(),
         )
         if not report.clean:

@@ -200,9 +200,6 @@ struct Mbarrier {
         expect_next(bytes);
         copy(to, from, bytes);
     }
-    // Until those are there that were asked for so many times after the first. Who waits has had those
-    // before.
-    __device__ __forceinline__ void wait_for(int phase) { wait_for_phase(phase); }
     // Until all of it is there; `phase` counts what is expected one after the other.
     __device__ __forceinline__ void wait_for_phase(int phase) {
         unsigned is_there;
@@ -1218,7 +1215,7 @@ __device__ __forceinline__ void run(
         const int number = team.phase * BLOCK_SLABS + index, buffer = number % BUFFERS;  // of all tiles
         Channel channels[LANE_K];
         load_channels(args, held, index, channels);
-        held.mbarrier[buffer].wait_for(number / BUFFERS);
+        held.mbarrier[buffer].wait_for_phase(number / BUFFERS);
 #pragma unroll 1
         for (int run = group % OF_SLAB; run < RUNS; run += OF_SLAB) {
             Sums sums(channels);

@@ -214,9 +214,6 @@ struct Mbarrier {
     __device__ __forceinline__ void wait_for_phase(int phase, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);
     }
-    __device__ __forceinline__ void wait_for(int phase, int line = __builtin_LINE()) {
-        wait_for_phase(phase, line);
-    }
     __device__ __forceinline__ void wait(int line = __builtin_LINE()) { wait_for_phase(0, line); }
 };
 

@@ -311,8 +311,8 @@ STAGES = (
     Mutant(
         "warpgroup: a buffer is awaited as it was asked for first",
         PAGES + "warpgroup.j2",
-        "wait_for(number / BUFFERS);",
-        "wait_for(0);",
+        "wait_for_phase(number / BUFFERS);",
+        "wait_for_phase(0);",
         "Slabs are multiplied before they have come.",
         (fused_exact("dw, pw, streamed"),),
     ),

@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "candidate: the digest of the first part",
         HERE + "candidate.py",
-        "generator.render(plan).digest if plan.parts else sources[0].digest",
+        "generator.joined(plan, sources).digest if plan.parts else sources[0].digest",
         "sources[0].digest",
         "Two kernels are what they were measured as only where neither has changed.",
         (CANDIDATE + "::test_it_crosses_to_another_process_as_it_is",),

@@ -44,6 +44,8 @@ KERNEL_FLAGS = (
 RUNTIME_FLAGS = ("-O2", "-std=c++17", "-fPIC", "-pthread")
 # Reports name lines and inlined functions; where each variable lies is half of the compiler's time and not asked for.
 _SANITIZED_FLAGS = (*(flag for flag in KERNEL_FLAGS if flag != "-O2"), "-O1", "-g1", "-fno-omit-frame-pointer")
+# Threads of a launch that have a fiber of their own under ThreadSanitizer; see cpu_runtime.h.
+FRESH_FIBERS = 4096
 _SANITIZERS: dict[Sanitizer, str] = {"address": "address,undefined", "thread": "thread"}
 _FOUND_EXIT_CODE = 66  # of a sanitizer that has found something
 _JOB_EXIT_CODE = 2  # of the harness when the job is wrong
@@ -278,7 +280,7 @@ def run_sanitized(
     warp_size: int = 32,
     workers: int = 2,
     seed: int = 0,
-    fresh_fibers: int = 4096,
+    fresh_fibers: int = FRESH_FIBERS,
     cache: Path,
     timeout_s: float = 120.0,
 ) -> SanitizerReport:
