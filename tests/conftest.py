@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     for name in ("QCONV_DB", "QCONV_NO_COMPILE"):
         os.environ.pop(name, None)
-    if kept := os.environ.get("QCONV_TESTS_CACHE"):  # of tests/mutate.py, whose hundreds of runs share it
+    if kept := os.environ.get("QCONV_TESTS_CACHE"):  # of tests/repository/mutate.py, whose hundreds of runs share it
         os.environ["QCONV_CACHE"] = kept
     else:
         os.environ["QCONV_CACHE"] = config.stash[CACHE] = tempfile.mkdtemp(prefix="qconv-tests-")

@@ -1,7 +1,7 @@
 """Which config next: what every search strategy promises, and which ones there are.
 
 A strategy is a module of `qconv.tuner.strategies`, chosen by its name; what it exports as `STRATEGY` makes one for a
-space. tests/tuner/test_strategies.py holds each of them to the contract.
+space. tests/tuner/test_strategy.py holds each of them to the contract.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from qconv.tune_db.text import parse
 
 # A function of the source, and a change of one instruction.
 KERNELS = {
-    "quantize-channel-sm_80.cu": ("round_small", ("-128.0f, 127.0f", "-128.0f, 126.0f")),
+    "elementwise-quantize-channel-sm_80.cu": ("round_small", ("-128.0f, 127.0f", "-128.0f, 126.0f")),
     "gemv-everything-gfx1100.hip": ("round_small", ("LARGEST = 255.0f", "LARGEST = 254.0f")),
     "gemv-bytes-cpu.cpp": ("round_small", ("a > b ? a : b", "a < b ? a : b")),
 }

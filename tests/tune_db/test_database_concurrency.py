@@ -16,7 +16,7 @@ from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 
 Make = Callable[..., Measurement]
-WRITER = Path(__file__).parent / "database_writer.py"
+WRITER = Path(__file__).parents[1] / "support" / "database_writer.py"
 
 
 def writer(path: Path, count: int, digest: str) -> subprocess.Popen[str]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_child import is_alive
 
 from qconv import generator
 from qconv.device import compile, open_device
@@ -23,6 +22,7 @@ from qconv.tuner import ahead
 from qconv.tuner.ahead import Ahead
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.tune import tune
+from tests.tuner.test_child import is_alive
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 CPU = open_device("cpu")

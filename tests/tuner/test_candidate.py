@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_child import HELLO, child
 
 from qconv import generator
 from qconv.device import open_device
@@ -25,6 +24,7 @@ from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import WALL_CLOCK
 from qconv.tuner.tune import Run, tune
+from tests.tuner.test_child import HELLO, child
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 CPU = open_device("cpu")

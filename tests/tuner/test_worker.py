@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from test_child import HELLO, child
 
 from qconv import generator
 from qconv.device import open_device
@@ -14,6 +13,7 @@ from qconv.problem import Conv2d
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import WALL_CLOCK
+from tests.tuner.test_child import HELLO, child
 
 CPU = open_device("cpu")
 ONE, OTHER = Conv2d(1, 3, 3, 4, 4, 1, 1), Conv2d(1, 4, 3, 8, 4, 1, 1)

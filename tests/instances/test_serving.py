@@ -1,0 +1,74 @@
+"""What lookup remembers and forgets, what is near what, and that an export has the winners of every device."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qconv.conversion import Quantize
+from qconv.instances import serving
+from qconv.instances.export import export
+from qconv.instances.lookup import distance
+from qconv.problem import Conv2d
+from qconv.quantization import Quantization
+from tests.instances.test_export import winner
+
+PROBLEM = Conv2d(1, 8, 8, 16, 16, 3, 3, pad=1)
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The databases that were asked, in order; every answer is another object."""
+    asked: list[Any] = []
+
+    def cold(problem: Conv2d, device: object, database: str | None) -> object:
+        asked.append(database)
+        return object()
+
+    monkeypatch.setattr(serving, "_cold", cold)
+    monkeypatch.setattr(serving, "_warm", {})
+    return asked
+
+
+def test_an_answer_is_remembered_until_it_is_forgotten(found: list[Any]) -> None:
+    first = serving.lookup(PROBLEM, "cpu")
+    assert serving.lookup(PROBLEM, "cpu") is first
+    assert len(found) == 1
+    serving.forget()
+    assert serving.lookup(PROBLEM, "cpu") is not first
+    assert len(found) == 2
+
+
+def test_what_one_database_answered_is_not_another_ones_answer(found: list[Any]) -> None:
+    assert serving.lookup(PROBLEM, "cpu", "one") is not serving.lookup(PROBLEM, "cpu", "other")
+    assert found == ["one", "other"]
+
+
+def test_types_and_layouts_set_problems_apart() -> None:
+    """Half a doubling each, as documented; of equal extents, what is of the same kind is nearest."""
+    for other in (
+        replace(PROBLEM, layout="nchw"),
+        replace(PROBLEM, quantization=Quantization(x_type="uint8")),
+        replace(PROBLEM, quantization=Quantization(w_type="uint8")),
+        replace(PROBLEM, quantization=Quantization(out_type="float16")),
+        replace(PROBLEM, quantization=Quantization(w_zero_point=True)),
+    ):
+        assert distance(PROBLEM, other) == 0.5
+    assert distance(PROBLEM, replace(PROBLEM, quantization=Quantization(activation="relu"))) == 0
+    assert distance(PROBLEM, replace(PROBLEM, k=32)) == 1
+    assert distance(PROBLEM, Quantize(1, 8, 8)) == inf
+
+
+def test_an_export_has_the_winners_of_every_device(tmp_path: Path) -> None:
+    """Two parts of one architecture may have the same winner: its source is one file, and both are in the manifest."""
+    row = winner(PROBLEM, "sm_90a")
+    rows = [replace(row, device=device) for device in ("NVIDIA H100", "NVIDIA H200")]
+    export(rows, tmp_path)
+    entries = json.loads((tmp_path / "manifest.json").read_text())["kernels"]
+    assert [entry["device"] for entry in entries] == ["NVIDIA H100", "NVIDIA H200"]
+    assert len({entry["file"] for entry in entries}) == 1

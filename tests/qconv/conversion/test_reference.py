@@ -1,0 +1,198 @@
+"""The oracle of the conversions against rational arithmetic, and against values worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scalar_conversion
+from conversion_calls import compute, draw
+
+from qconv.conversion import CONVERSIONS, REALS, Choose, Dynamic, Quantize
+from qconv.conversion.reference import spread
+from qconv.conversion.steps import narrow
+from qconv.dtypes import DATA_TYPES
+
+VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "vectors/quantize.json").read_text())
+ZEROS = {"quantize": ("zero_point",), "dequantize": ("zero_point",), "requantize": ("x_zero_point", "y_zero_point")}
+
+
+def run(vector: dict[str, Any]) -> Any:
+    flags = {**vector["flags"], **dict.fromkeys(ZEROS[vector["op"]], True)}
+    problem = CONVERSIONS[vector["op"]](outer=1, channels=1, inner=1, **flags)
+    arrays = []
+    for tensor in problem.inputs:
+        arrays.append(np.full(tensor.shape, vector["given"][tensor.name]).astype(DATA_TYPES[tensor.dtype].numpy))
+    return compute(problem, tuple(arrays))[0].reshape(())
+
+
+@pytest.mark.parametrize("number", range(len(VECTORS)))
+def test_stored_vectors(number: int) -> None:
+    vector = VECTORS[number]
+    assert scalar_conversion.element(vector) == vector["expected"]
+    assert float(run(vector)) == vector["expected"], vector
+
+
+def test_the_table_of_the_contract() -> None:
+    page = (Path(__file__).parents[3] / "docs/contract.md").read_text()
+    head, *rows = page[page.index("| x, scale, zero point |") :].strip().splitlines()
+    modes = [name.strip() for name in head.strip("|").split("|")[1:]]
+    for row in rows[1:]:
+        given, *outputs = row.strip("|").split("|")
+        x, scale, zero_point = (float(number) for number in given.split(","))
+        numbers = {"x": x, "scale": scale, "zero_point": zero_point}
+        assert any(vector["given"] == numbers for vector in VECTORS)
+        for mode, output in zip(modes, outputs, strict=True):
+            problem = Quantize.of(mode, outer=1, channels=1, inner=1, zero_point=True)
+            arrays = (np.full(t.shape, numbers[t.name]).astype(DATA_TYPES[t.dtype].numpy) for t in problem.inputs)
+            assert compute(problem, tuple(arrays))[0].item() == int(output), (mode, row)
+
+
+def test_every_flip_of_a_flag_is_seen_by_a_vector() -> None:
+    """The vectors stand in pairs with the same numbers, whose flags differ in one and whose outputs differ."""
+    flips = set()
+    for one, other in zip(VECTORS[::2], VECTORS[1::2], strict=True):
+        assert one["given"] == other["given"]
+        assert one["expected"] != other["expected"]
+        changed = {k: v for k, v in other["flags"].items() if one["flags"].get(k) != v}
+        assert len(changed) == 1
+        flips |= {(one["op"], *next(iter(changed.items())))}
+    for flip in (
+        *itertools.product(["quantize", "requantize"], ["rounding"], ["half_away", "rtz"]),
+        *itertools.product(["quantize", "requantize"], ["zero_point_add"], ["before_round"]),
+        *itertools.product(["quantize", "dequantize", "requantize"], ["precision", "scale_type"], ["float64"]),
+        *itertools.product(["requantize"], ["order"], ["multiply_divide", "multiply_reciprocal"]),
+        *itertools.product(["quantize"], ["precision"], ["float16", "bfloat16"]),
+        ("quantize", "quotient", "reciprocal"),
+        ("quantize", "fma", "on"),
+        ("dequantize", "subtraction", "real"),
+    ):
+        assert flip in flips
+
+
+@pytest.mark.parametrize("x_type", REALS)
+def test_random_elements_in_rational_arithmetic(x_type: str) -> None:
+    for quotient, rounding, add in itertools.product(
+        ("divide", "reciprocal"), ("rne", "half_away", "rtz"), ("after_round", "before_round")
+    ):
+        flags = {"x_type": x_type, "quotient": quotient, "rounding": rounding, "zero_point_add": add}
+        flags["precision"] = x_type
+        problem = Quantize(1, 6, 20, zero_point=True, **flags)
+        x, scale, zero = draw(problem, 5)
+        (y,) = compute(problem, (x, scale, zero))
+        given = scalar_conversion.Flags.of(flags)
+        for (_, c, i), value in np.ndenumerate(x.astype(np.float64)):
+            if np.isfinite(value) and abs(value) < 1e4 and abs(value) > 1e-5 * scale[c]:
+                expected = scalar_conversion.quantize(float(value), float(scale[c]), int(zero[c]), given)
+                assert y[0, c, i] == expected, (flags, value, scale[c], zero[c])
+
+
+@pytest.mark.parametrize("out_type", ["int8", "uint8", "int16", "uint16", "int32"])
+@pytest.mark.parametrize("zero_point", [False, True])
+def test_nan_becomes_low_and_infinities_saturate(zero_point: bool, out_type: str) -> None:
+    problem = Quantize(1, 1, 4, out_type=out_type, zero_point=zero_point)
+    x = np.array([np.nan, np.inf, -np.inf, 1e30], np.float32).reshape(1, 1, 4)
+    zero = (np.array([7], np.int32),) if zero_point else ()
+    (y,) = compute(problem, (x, np.ones(1, np.float32), *zero))
+    assert y.reshape(-1).tolist() == [problem.low, problem.high, problem.low, problem.high]
+
+
+def test_int32_is_exact_to_its_ends() -> None:
+    problem = Quantize(1, 1, 3, x_type="float64", out_type="int32", zero_point=True, precision="float64")
+    x = np.array([2.0**31 - 1, 2.0**32, -1.0]).reshape(1, 1, 3)
+    for zero, expected in ((0, [2**31 - 1, 2**31 - 1, -1]), (-(2**31), [-1, 2**31 - 1, -(2**31)])):
+        (y,) = compute(problem, (x, np.ones(1, np.float32), np.array([zero], np.int32)))
+        assert y.reshape(-1).tolist() == expected
+
+
+def test_blocks() -> None:
+    problem = Quantize(2, 5, 3, block=2)
+    assert spread(problem, np.arange(18)).tolist()[1][4] == [15, 16, 17]
+    x, scale = draw(problem, 1)
+    (y,) = compute(problem, (x, scale))
+    for o, c, i in np.ndindex(problem.shape):
+        alone = Quantize(1, 1, 1)
+        at = (o * problem.blocks + c // 2) * problem.inner + i
+        assert compute(alone, (x[o, c, i].reshape(1, 1, 1), scale[at : at + 1]))[0].item() == y[o, c, i]
+
+
+def chosen(x: Any, **spec: Any) -> tuple[float, int]:
+    x = np.asarray(x, np.float32).reshape(1, 1, -1)
+    scale, zero = compute(Choose(1, 1, x.size, **spec), (x,))
+    assert np.isfinite(scale).all()
+    return float(scale[0]), int(zero[0])
+
+
+MOST = float(np.finfo(np.float32).max)
+
+
+def test_choices_worked_out_by_hand() -> None:
+    assert chosen([0, 0]) == (float(np.float32(1.1920929e-07)), -128)
+    assert chosen([0, 0], rule="onnx", out_type="uint8") == (1.0, 0)
+    assert chosen([0, 0], rule="fbgemm", out_type="uint8") == (float(np.float32(0.1)), 0)
+    assert chosen([-1, 254]) == (1.0, -127)
+    assert chosen([-255, -3], out_type="uint8") == (1.0, 255)
+    assert chosen([255, 3], out_type="uint8") == (1.0, 0)
+    assert chosen([-2.5, 252.5], out_type="uint8") == (1.0, 2)
+    assert chosen([-2.5, 252.5], out_type="uint8", rule="onnx") == (1.0, 2)
+    # -128 - rne(-2.5) = -126, and rne(-128 + 2.5) = -126; -3.5 ties apart from the rest only with an odd low.
+    assert chosen([-2.5, 251.5], low=-127) == (1.0, -125)
+    assert chosen([-2.5, 251.5], low=-127, rule="onnx") == (1.0, -124)
+    assert chosen([-127.5, 3], mapping="symmetric") == (1.0, 0)
+    assert chosen([-127.5, 3], mapping="symmetric", out_type="uint8") == (1.0, 128)
+    assert chosen([-127.5, 127], mapping="symmetric_no_clip") == (1.0, 0)
+    assert chosen([-128, 12], mapping="symmetric_no_clip") == (1.0, 0)
+
+
+def test_nans_are_ignored_and_infinite_ranges_are_finite() -> None:
+    nan, inf = np.nan, np.inf
+    assert chosen([nan, -1, 254, nan]) == (1.0, -127)
+    assert chosen([nan, nan]) == chosen([0, 0])
+    for rule in ("torch", "onnx"):
+        assert chosen([-inf, 1], rule=rule) == (MOST, 127)
+        assert chosen([-1, inf], rule=rule) == (MOST, -128)
+        assert chosen([-inf, inf], rule=rule) == (MOST, 127)
+    for rule, low in itertools.product(("fbgemm", "xnnpack"), (-inf, -1)):
+        scale, zero = chosen([low, inf], rule=rule)
+        assert (scale, zero) == (MOST, -128)
+    assert chosen([-MOST, MOST], mapping="symmetric") == (float(np.float32(MOST) / np.float32(127.5)), 0)
+
+
+def test_dynamic_is_choose_then_quantize() -> None:
+    for seed, rule in enumerate(("torch", "onnx", "fbgemm", "xnnpack")):
+        problem = Dynamic(2, 11, 30, rule=rule, x_type="float16")
+        (x,) = draw(problem, seed)
+        y, scale, zero = compute(problem, (x,))
+        again = compute(problem.choose, (x,))
+        assert (again[0] == scale).all()
+        assert (again[1] == zero).all()
+        assert (compute(problem.quantize, (x, scale, zero))[0] == y).all()
+
+
+def test_fp64_is_rounded_once_to_16_bits() -> None:
+    # Just above the middle of two bfloat16: fp32 in between would make it a tie.
+    value = np.array([1 + 2.0**-8 + 2.0**-40, -(1 + 2.0**-8 + 2.0**-40), 1 + 2.0**-8, np.nan, np.inf, 1e-300])
+    assert narrow(value, "bfloat16").astype(np.float64)[:3].tolist() == [1 + 2.0**-7, -(1 + 2.0**-7), 1.0]
+    assert np.isnan(narrow(value, "bfloat16").astype(np.float64)[3])
+
+
+def test_samples_show_what_they_are_for() -> None:
+    problem = Quantize(1, 200, 100, zero_point=True)
+    x, scale, zero = draw(problem, 1)
+    (y,) = compute(problem, (x, scale, zero))
+    units = np.where(np.isfinite(x), x, 0).astype(np.float64) / spread(problem, scale)
+    assert 0.02 < np.isin(y, (-128, 127)).mean() < 0.3
+    assert (np.abs(units - np.trunc(units)) == 0.5).mean() > 0.05
+    assert len(np.unique(y)) == 256
+    assert (np.signbit(x) & (x == 0)).any()
+    assert all(
+        (a.view(np.uint8) == b.view(np.uint8)).all() for a, b in zip(draw(problem, 1), (x, scale, zero), strict=True)
+    )
+    with pytest.raises(ValueError, match=r"2 arrays for quantize.*it takes x, scale, zero_point"):
+        compute(problem, (x, scale))
+    with pytest.raises(ValueError, match=r"scale is float64 of shape"):
+        compute(problem, (x, scale.astype(np.float64), zero))

@@ -1,0 +1,260 @@
+"""Counts what this project wants less of, and compares each count with its limit.
+
+    python tests/repository/house.py                                # the table; status 1 where a count is not its limit
+    python tests/repository/house.py --list "duplicated functions"  # what is counted, with file and line
+
+A limit is what was counted last, and only goes down: a change that leaves less lowers it, and a count above it fails,
+with its places. What LIMITS does not name has the limit zero. This file stands beside test_ladder.py, the other rule of
+how sources are written, and not in bench/, which measures kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = ("src", "generator", "instances", "templates", "tune_db", "tuner", "bench", "examples")
+# Golden sources are generated.
+WRITTEN_ELSEWHERE = "tests/golden/"
+
+MOST_FUNCTION_LINES = 60
+MOST_FILE_LINES = 400
+MOST_TEMPLATE_COLUMNS = 110
+# Two functions are a duplicated pair where half of the runs of five tokens of the shorter one occur in the other, or so
+# many that it is no accident in a long one. Names count; comments, docstrings and layout do not. Short functions are
+# alike by chance, and one function may be defined within the other.
+RUN_TOKENS = 5
+LEAST_TOKENS = 60
+DUPLICATE_SHARE = 0.5
+DUPLICATE_RUNS = 200
+
+LIMITS = {
+    "functions over 60 lines": 0,
+    "files over 400 lines": 0,
+    "dict[str, Any] in generator/": 0,
+    "roles[...] in generator/": 0,
+    'constants["..."] in generator/': 0,
+    "template lines over 110 columns": 0,
+    "duplicated functions": 47,
+}
+
+EXPRESSION = re.compile(r"""\$\{((?:"[^"]*"|'[^']*'|[^}"'])*)\}""")
+STRING = re.compile(r""""[^"]*"|'[^']*'""")
+TOKEN = re.compile(r"""[A-Za-z_]\w*|\d[\w.]*|"[^"]*"|'[^']*'|\S""")
+SIGNATURE = re.compile(r'^( *)(?:template <[^>]*> )?(?:static |constexpr )*(?:__device__|__global__|extern "C")')
+
+
+@dataclass(frozen=True)
+class Found:
+    path: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Function:
+    path: str
+    name: str
+    first: int
+    last: int
+    tokens: tuple[str, ...]
+
+    def overlaps(self, other: Function) -> bool:
+        """One is defined within the other."""
+        return self.path == other.path and self.first <= other.last and other.first <= self.last
+
+    def runs(self, numbers: dict[tuple[str, ...], int]) -> frozenset[int]:
+        """As numbers, the same for the same run: they are compared much faster than tuples."""
+        every = (self.tokens[i : i + RUN_TOKENS] for i in range(len(self.tokens) - RUN_TOKENS + 1))
+        return frozenset(numbers.setdefault(run, len(numbers)) for run in every)
+
+
+@lru_cache
+def files(root: Path, *suffixes: str) -> Mapping[str, str]:
+    """Path -> text of everything that is written by hand, tests included."""
+    found = (path for folder in (*PRODUCT, "tests") for path in sorted((root / folder).rglob("*")))
+    named = {str(path.relative_to(root)): path for path in found if path.suffix in suffixes and path.is_file()}
+    return {name: path.read_text() for name, path in named.items() if not name.startswith(WRITTEN_ELSEWHERE)}
+
+
+@lru_cache
+def definitions(root: Path) -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef], ...]:
+    """Every function of Python, with its path."""
+    return tuple(
+        (path, node)
+        for path, text in files(root, ".py").items()
+        for node in statements(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """However deep; no expression has a function that is named, and most of a tree is expressions."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield node
+            yield from statements(node)
+
+
+def functions_too_long(root: Path) -> Iterator[Found]:
+    for path, node in definitions(root):
+        lines = (node.end_lineno or node.lineno) - node.lineno + 1
+        if lines > MOST_FUNCTION_LINES:
+            yield Found(path, node.lineno, f"{node.name} has {lines} lines")
+
+
+def files_too_long(root: Path) -> Iterator[Found]:
+    for path, text in files(root, ".py", ".j2", ".h", ".cpp").items():
+        if (lines := len(text.splitlines())) > MOST_FILE_LINES:
+            yield Found(path, lines, f"has {lines} lines")
+
+
+def lines_with(root: Path, folder: str, suffix: str, pattern: str) -> Iterator[Found]:
+    for path, text in files(root, suffix).items():
+        if path.startswith(folder):
+            for number, line in enumerate(text.splitlines(), 1):
+                yield from (Found(path, number, line.strip()) for _ in re.finditer(pattern, line))
+
+
+def untyped_dicts(root: Path) -> Iterator[Found]:
+    return lines_with(root, "generator/", ".py", r"dict\[str, Any\]")
+
+
+def reads_of_roles(root: Path) -> Iterator[Found]:
+    return lines_with(root, "generator/", ".py", r"\broles(\[|\.get\()")
+
+
+def reads_of_constants(root: Path) -> Iterator[Found]:
+    return lines_with(root, "generator/", ".py", r'\bconstants(\["|\.get\()')
+
+
+def wide_lines(root: Path) -> Iterator[Found]:
+    """They are counted as they stand in the template: what is generated is at most as wide, by another test."""
+    return lines_with(root, "templates/", ".j2", rf"^.{{{MOST_TEMPLATE_COLUMNS + 1},}}$")
+
+
+def inline_conditionals(root: Path) -> Iterator[Found]:
+    """`${ a if b else c }`, which a reader of C++ has to take apart."""
+    for path, text in files(root, ".j2").items():
+        for expression in EXPRESSION.finditer(text):
+            if re.search(r"\bif\b", STRING.sub("", expression[1])):
+                yield Found(path, text.count("\n", 0, expression.start()) + 1, " ".join(expression[0].split()))
+
+
+def duplicated_functions(root: Path) -> Iterator[Found]:
+    """Pairs, of Python or of what templates mark for a device; those of tests are not counted."""
+    numbers: dict[tuple[str, ...], int] = {}
+    known = [(one, one.runs(numbers)) for one in functions(root) if len(one.tokens) >= LEAST_TOKENS]
+    for (one, runs), (other, others) in combinations(known, 2):
+        common = len(runs & others)
+        share = common / min(len(runs), len(others))
+        if (share >= DUPLICATE_SHARE or common >= DUPLICATE_RUNS) and not one.overlaps(other):
+            where = f"{other.name} of {other.path}:{other.first}"
+            yield Found(one.path, one.first, f"{one.name} has {share:.0%} of the shorter in common with {where}")
+
+
+def functions(root: Path) -> Iterator[Function]:
+    for path, node in definitions(root):
+        if not path.startswith("tests/"):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            said = "\n".join(ast.unparse(statement) for statement in body)
+            yield Function(path, node.name, node.lineno, node.end_lineno or node.lineno, tuple(TOKEN.findall(said)))
+    for path, text in files(root, ".j2").items():
+        yield from template_functions(path, text)
+
+
+def template_functions(path: str, text: str) -> Iterator[Function]:
+    """A function ends at the first brace that stands as far to the left as it begins: so all are written."""
+    lines = text.splitlines()
+    for first, line in enumerate(lines):
+        if (begin := SIGNATURE.match(line)) is None:
+            continue
+        opens = next((i for i in range(first, len(lines)) if re.search(r"[;{}]\s*(//.*)?$", lines[i])), None)
+        if opens is None or not re.search(r"\{\s*(//.*)?$", lines[opens]):
+            continue
+        last = next((i for i in range(opens + 1, len(lines)) if lines[i].startswith(begin[1] + "}")), None)
+        if last is None:
+            continue
+        head = re.sub(r"__launch_bounds__\([^)]*\)", "", " ".join(lines[first : opens + 1]))
+        name = re.search(r"(\w+|\$\{ ?\w+ ?\})\s*\(", head)
+        body = re.sub(r"(?<!:)//(?!%).*", "", "\n".join(lines[opens + 1 : last]))
+        yield Function(path, name[1] if name else "a function", first + 1, last + 1, tuple(TOKEN.findall(body)))
+
+
+MEASURES: dict[str, Callable[[Path], Iterator[Found]]] = {
+    f"functions over {MOST_FUNCTION_LINES} lines": functions_too_long,
+    f"files over {MOST_FILE_LINES} lines": files_too_long,
+    "dict[str, Any] in generator/": untyped_dicts,
+    "roles[...] in generator/": reads_of_roles,
+    'constants["..."] in generator/': reads_of_constants,
+    "inline conditionals": inline_conditionals,
+    f"template lines over {MOST_TEMPLATE_COLUMNS} columns": wide_lines,
+    "duplicated functions": duplicated_functions,
+}
+# Counted for every file by itself, under a name that begins with this.
+BY_FILE = "inline conditionals"
+
+
+def counted(root: Path) -> dict[str, list[Found]]:
+    """By name of the limit."""
+    found: dict[str, list[Found]] = {}
+    for name, measure in MEASURES.items():
+        if name != BY_FILE:
+            found[name] = list(measure(root))
+            continue
+        for one in measure(root):
+            found.setdefault(f"{name} of {one.path}", []).append(one)
+    return found
+
+
+def wrong(found: Mapping[str, Sequence[Found]], limits: Mapping[str, int]) -> list[str]:
+    """What is above its limit, each with its places, and what is below, so that the limit is lowered."""
+    said = []
+    for name in dict.fromkeys((*limits, *found)):
+        here, limit = found.get(name, ()), limits.get(name, 0)
+        if len(here) > limit:
+            said.append("\n  ".join([f"{name}: {len(here)}, and {limit} is the limit", *map(str, here)]))
+        elif len(here) < limit:
+            remedy = f"write {len(here)}" if here else "leave its row out, or write 0"
+            said.append(
+                f"{name}: {len(here)}, fewer than the limit {limit}: {remedy} in LIMITS of tests/repository/house.py"
+            )
+    return said
+
+
+def table(found: Mapping[str, Sequence[Found]], limits: Mapping[str, int]) -> str:
+    names = sorted(dict.fromkeys((*limits, *found)), key=lambda name: name.startswith(BY_FILE))
+    total = Counter({BY_FILE: sum(len(here) for name, here in found.items() if name.startswith(BY_FILE))})
+    width = max(map(len, names))
+    lines = [f"{'count':<{width}} {'now':>5} {'limit':>6}"]
+    lines += [f"{name:<{width}} {len(found.get(name, ())):5} {limits.get(name, 0):6}" for name in names]
+    return "\n".join([*lines, f"{f'{BY_FILE}, all':<{width}} {total[BY_FILE]:5}"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", choices=MEASURES, metavar="COUNT", help=f"one of: {', '.join(MEASURES)}")
+    options = parser.parse_args()
+    if options.list is not None:
+        print(*MEASURES[options.list](ROOT), sep="\n")
+        return
+    found = counted(ROOT)
+    print(table(found, LIMITS))
+    if said := wrong(found, LIMITS):
+        sys.exit("\n".join(said))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Of the loader of AMD architectures, whose hardware checks the bounds of a buffer."""
+
+from mutants.mutant import Mutant
+from mutants.named import mma
+
+BUFFERS, CARGO = "templates/loader/buffers.j2", "templates/loader/register_tile.j2"
+HAS_REDUCTION_REMAINDER, PADDED, COPIES = mma("mfma 16x16"), mma("wmma"), mma("wmma, copies of operands")
+
+MUTANTS = (
+    Mutant(
+        "buffers: every step fills one stage",
+        BUFFERS,
+        "        stage = 1 - stage;\n",
+        "",
+        "The step that is multiplied is written over.",
+        (PADDED,),
+    ),
+    Mutant(
+        "buffers: every part begins at the first step's weights",
+        BUFFERS,
+        "column = WColumn(begin +",
+        "column = WColumn(0 * begin +",
+        "A part of the reduction multiplies another part's weights.",
+        (COPIES,),
+    ),
+    Mutant(
+        "buffers: every part begins at the first step's windows",
+        BUFFERS,
+        "tap = Tap(begin +",
+        "tap = Tap(0 * begin +",
+        "A part of the reduction multiplies another part's windows.",
+        (COPIES,),
+    ),
+    Mutant(
+        "buffers: padding is zero",
+        BUFFERS,
+        "(padding >> i & 1) != 0 ? filling : word;",
+        "(padding >> i & 1) != 0 ? 0u * filling : word;",
+        "Padding is a real zero, which is stored as the zero point.",
+        (PADDED,),
+    ),
+    Mutant(
+        "buffers: the first piece's padding for all",
+        BUFFERS,
+        "!inside && tap.exists()) << i;",
+        "!inside && tap.exists()) << 0;",
+        "Each piece of a tile lies in the padding or not.",
+        (PADDED,),
+    ),
+    Mutant(
+        "buffers: weights past the end of the reduction",
+        BUFFERS,
+        "const bool exists = WPieces::exists(i) && (!HAS_REDUCTION_REMAINDER || index < REDUCTION);",
+        "const bool exists = WPieces::exists(i);",
+        "The last filter is read beyond its end.",
+        (HAS_REDUCTION_REMAINDER,),
+    ),
+    Mutant(
+        "buffers: windows past the end of the reduction",
+        BUFFERS,
+        "inside && tap.exists() ? at : tile::NOWHERE",
+        "inside ? at : tile::NOWHERE",
+        "The window sums count bytes that no filter has.",
+        (HAS_REDUCTION_REMAINDER, PADDED, mma("mfma 32x32")),
+    ),
+    Mutant(
+        "buffers: steps past the last",
+        BUFFERS,
+        "fetch_w(left > 0 ? W_SIZE : 0);",
+        "fetch_w(W_SIZE);",
+        "Behind the last step the weights end.",
+        (PADDED, COPIES),
+    ),
+    Mutant(
+        "loaders: parameters of the tile's first channel",
+        "templates/loader/channel_parameters.j2",
+        "const int k = existing_channel(tile_part, n);",
+        "const int k = existing_channel(tile_part, 0);",
+        "Scales and biases are per channel.",
+        (PADDED,),
+    ),
+    Mutant(
+        "cargo: every piece is the first",
+        CARGO,
+        "= words[i];",
+        "= words[0];",
+        "A thread carries several pieces of a tile.",
+        (PADDED,),
+    ),
+    Mutant(
+        "cargo: pieces lie over each other",
+        CARGO,
+        "Pieces::place_of(i)",
+        "Pieces::place_of(0)",
+        "Each piece of a tile has a place of its own.",
+        (PADDED,),
+    ),
+    Mutant(
+        "cargo: pieces past the tile's last row",
+        CARGO,
+        "            if (!Pieces::exists(i)) continue;\n",
+        "",
+        "Threads write past the end of an operand's tile.",
+        ("tests/templates/test_mma_roles.py::test_what_is_carried_to_shared_memory_ends_with_the_tile",),
+    ),
+)

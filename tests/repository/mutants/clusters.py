@@ -1,0 +1,139 @@
+"""Of what blocks send each other and wait for, and what they make visible: the CPU device gives all of it a meaning."""
+
+from mutants.mutant import Mutant
+from mutants.named import fence
+
+CLUSTER, SCRATCH = "templates/combine/cluster.j2", "templates/combine/scratch.j2"
+OF_TILE, TEAMS = "templates/fused/of_tile.j2", "templates/fused/begin_teams.j2"
+OVERLAPS = "tests/templates/test_fences.py::test_a_launch_waits_for_the_one_before"
+
+MUTANTS = (
+    Mutant(
+        "cluster: fewer bytes than are sent",
+        CLUSTER,
+        "shared.mbarrier.expect(units * SPLIT * BYTES);",
+        "shared.mbarrier.expect(units * (SPLIT - 1) * BYTES);",
+        "A block adds up products that have not all come.",
+        (fence("cluster"),),
+    ),
+    Mutant(
+        "cluster: as many units for every block",
+        CLUSTER,
+        "(UNITS - rank + SPLIT - 1) / SPLIT",
+        "UNITS / SPLIT",
+        "The first blocks of a cluster have one vector of outputs more.",
+        (fence("cluster, odd"),),
+    ),
+    Mutant(
+        "cluster: sent before it is expected",
+        CLUSTER,
+        "    tile::wait_for_cluster();  // they have all opened their mbarriers\n",
+        "",
+        "Bytes arrive at a barrier that is not there yet.",
+        (fence("cluster"),),
+    ),
+    Mutant(
+        "cluster: nobody waits for the others' sums",
+        CLUSTER,
+        "    shared.mbarrier.wait();\n",
+        "",
+        "A block adds up products that have not come.",
+        (fence("cluster"),),
+    ),
+    Mutant(
+        "cluster: a unit past the last",
+        CLUSTER,
+        "        if (UNITS % SPLIT != 0 && unit >= UNITS) return;\n",
+        "",
+        "A block finishes outputs that no lane has.",
+        (fence("cluster, odd"),),
+    ),
+    Mutant(
+        "cluster: the sums of one block are left out",
+        CLUSTER,
+        "for (int block = 0; block < SPLIT; ++block) {",
+        "for (int block = 1; block < SPLIT; ++block) {",
+        "Every block of a cluster has a part of the sums.",
+        (fence("cluster"),),
+    ),
+    Mutant(
+        "scratch: sums are not published",
+        SCRATCH,
+        "    tile::publish();\n    tile::barrier();\n",
+        "    tile::barrier();\n",
+        "The last block may take sums without what this one has added.",
+        (fence("scratch"),),
+    ),
+    Mutant(
+        "async: a launch reads what the one before still writes",
+        "templates/loader/async.j2",
+        "        tile::wait_on_dependency();\n",
+        "",
+        "Launches overlap until they wait.",
+        (OVERLAPS,),
+    ),
+    Mutant(
+        "of tile: the first reads what is not shown",
+        OF_TILE,
+        '//% if "first" in wide\n    tile::fence_proxy_async();\n//% endif\n',
+        "",
+        "The async proxy sees what threads wrote only after their fences.",
+        (fence("dense, pw"),),
+    ),
+    Mutant(
+        "of tile: the second reads what is not shown",
+        OF_TILE,
+        '//% if clusters or "second" in wide\n    tile::fence_proxy_async();\n//% endif\n',
+        "",
+        "The async proxy sees what threads wrote only after their fences.",
+        (fence("dw, pw, fetched"),),
+    ),
+    Mutant(
+        "of tile: the third reads what is not shown",
+        OF_TILE,
+        '//%   if "third" in wide\n    tile::fence_proxy_async();\n//%   endif\n',
+        "",
+        "The async proxy sees what threads wrote only after their fences.",
+        (fence("pw, dense, pw"),),
+    ),
+    Mutant(
+        "of tile: clusters send what is not shown",
+        OF_TILE,
+        '//% if clusters or "second" in wide\n    tile::fence_proxy_async();',
+        '//% if "second" in wide\n    tile::fence_proxy_async();',
+        "A copy in bulk reads through the async proxy.",
+        (fence("dw, pw, cluster"),),
+    ),
+    Mutant(
+        "teams: weights are not shown",
+        TEAMS,
+        "    tile::fence_proxy_async();\n",
+        "",
+        "The async proxy sees what threads wrote only after their fences.",
+        (fence("dense, pw, teams"),),
+    ),
+    Mutant(
+        "of tile: nobody waits for the cluster's bytes",
+        OF_TILE,
+        "    shared.mbarrier.wait_for_phase(team.phase);\n",
+        "",
+        "The second convolution begins before its input has come.",
+        (fence("dw, pw, cluster"),),
+    ),
+    Mutant(
+        "of tile: the next tile's bytes are not expected",
+        OF_TILE,
+        "        if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());\n",
+        "",
+        "A phase that expects nothing never ends.",
+        (fence("dw, pw, cluster"),),
+    ),
+    Mutant(
+        "of tile: fetched weights are read before they are there",
+        OF_TILE,
+        "        shared.${ last }_weights.mbarrier.wait();  // they came meanwhile\n",
+        "",
+        "A fetch is waited for before its bytes are read.",
+        (fence("dw, pw, fetched"),),
+    ),
+)

@@ -1,0 +1,130 @@
+"""Of the kernels that quantize, dequantize, requantize, choose a scale, and do both at once."""
+
+from mutants.mutant import Mutant
+from mutants.named import conversion, conversion_random
+
+CHOOSE, ELEMENTWISE = "templates/convert/choose.j2", "templates/convert/elementwise.j2"
+GRANULE, VECTOR = "templates/convert/granule.j2", "templates/convert/vector.j2"
+
+MUTANTS = (
+    Mutant(
+        "choose: a slice ends with the next one's first vector",
+        CHOOSE,
+        "slice.part() == SLICES - 1 ? COUNT : slice.begin + SLICE;",
+        "slice.begin + SLICE;",
+        "The last slice ends with the array, not with a whole slice.",
+        (conversion("slices of the array"), conversion("slices, then the array")),
+    ),
+    Mutant(
+        "choose: the elements behind the last whole vector",
+        CHOOSE,
+        "for (unsigned at = first; at < slice.end; ++at) {",
+        "for (unsigned at = first + 1; at < slice.end; ++at) {",
+        "The elements that fill no vector are seen as well.",
+        ("tests/templates/test_convert_extremes.py",),
+    ),
+    Mutant(
+        "choose: the largest of the slices is the last one's",
+        CHOOSE,
+        "seen.largest = tile::maximum(others.largest, seen.largest);",
+        "seen.largest = others.largest;",
+        "What threads have seen is joined, not replaced.",
+        (conversion("a team a row"),),
+    ),
+    Mutant(
+        "choose: the smallest is never seen",
+        CHOOSE,
+        "seen.smallest = tile::minimum(value, seen.smallest);",
+        "seen.smallest = tile::minimum(value, 0);",
+        "The smallest element is the smallest of all, not of the last.",
+        (conversion("a team a row"),),
+    ),
+    Mutant(
+        "choose: half of the team is not heard",
+        CHOOSE,
+        "for (int half = TEAM / 2; half > 0; half /= 2) {",
+        "for (int half = TEAM / 4; half > 0; half /= 2) {",
+        "What the team's upper half has seen counts as well.",
+        ("tests/templates/test_convert_extremes.py",),
+    ),
+    Mutant(
+        "choose: partials of the first channel",
+        CHOOSE,
+        "args.partials + 2 * (channel * SLICES + i);",
+        "args.partials + 2 * i;",
+        "Every channel has slices of its own.",
+        ("tests/templates/test_convert_extremes.py",),
+    ),
+    Mutant(
+        "choose: a team past the last channel stores",
+        CHOOSE,
+        "if (slice.lane == 0 && slice.exists()) store(args, slice.channel, choice);",
+        "if (slice.lane == 0) store(args, slice.channel, choice);",
+        "Scales behind the last channel's are written.",
+        (conversion("a team a row"),),
+    ),
+    Mutant(
+        "dynamic: a slice that is not held is not read again",
+        CHOOSE,
+        "if constexpr (!HELD) x[i] =",
+        "if constexpr (HELD) x[i] =",
+        "What is converted is the element, not one that was loaded before.",
+        (conversion("slices, then the array"), conversion("rows of all threads")),
+    ),
+    Mutant(
+        "dynamic: the second slice stores as well",
+        CHOOSE,
+        "if (tile::thread() == 0 && slice.part() == 0) store",
+        "if (tile::thread() == 0) store",
+        "Blocks that write the same address race, be it with the same value.",
+        (conversion("slices, then the array", "thread"),),
+    ),
+    Mutant(
+        "elementwise: the scale of a block of another channel",
+        ELEMENTWISE,
+        "BLOCKS + channel / BLOCK) * INNER + element % INNER;",
+        "BLOCKS + channel % BLOCKS) * INNER + element % INNER;",
+        "BLOCK neighbouring channels share a scale.",
+        (conversion("blocks"),),
+    ),
+    Mutant(
+        "elementwise: the first scale of a vector",
+        ELEMENTWISE,
+        "load_granule(args, granule_of(first + i))",
+        "load_granule(args, granule_of(first))",
+        "A scale may change within a vector.",
+        (conversion("scales within a vector"),),
+    ),
+    Mutant(
+        "elementwise: the elements behind the last whole vector",
+        ELEMENTWISE,
+        "for (unsigned at = first; at < ELEMENTS; ++at) {",
+        "for (unsigned at = first; at + 1 < ELEMENTS; ++at) {",
+        "The last element is converted as well.",
+        (conversion("vectors and a tail"),),
+    ),
+    Mutant(
+        "elementwise: rows of vectors lie over each other",
+        ELEMENTWISE,
+        "tile::block_x()) * UNROLL * THREADS + tile::thread()) * VECTOR;",
+        "tile::block_x()) * THREADS + tile::thread()) * VECTOR;",
+        "A block has UNROLL rows; others compute them again, and the last ones are not computed.",
+        (conversion("vectors and a tail"),),
+    ),
+    Mutant(
+        "granule: the last step is left out",
+        GRANULE,
+        "//% for step in steps\n",
+        "//% for step in steps[:-1]\n",
+        "Every step of the contract is computed.",
+        conversion_random(0),
+    ),
+    Mutant(
+        "vector: never more than 8 bytes aligned",
+        VECTOR,
+        "VECTOR * sizeof(T) < 16 ? VECTOR * sizeof(T) : 16) Vector",
+        "VECTOR * sizeof(T) < 16 ? 2 * VECTOR * sizeof(T) : 32) Vector",
+        "An address is aligned to a vector's size, not to twice as much.",
+        (conversion("vectors and a tail"), conversion("scales within a vector")),
+    ),
+)

@@ -1,0 +1,111 @@
+"""Of the rules of the house: the ladder, the counts, the documents, the examples, the scripts of bench."""
+
+from mutants.mutant import Mutant
+
+LADDER, HOUSE, DOCUMENTS = (
+    "tests/repository/test_ladder.py",
+    "tests/repository/test_house.py::",
+    "tests/repository/test_documents.py",
+)
+SEES = HOUSE + "test_a_count_sees_what_it_counts"
+
+MUTANTS = (
+    Mutant(
+        "ladder: a circle above the first rung",
+        "src/qconv/device/folders.py",
+        "from pathlib import Path\n",
+        "from pathlib import Path\nfrom typing import TYPE_CHECKING\n\n"
+        "if TYPE_CHECKING:\n    from qconv.device import cpu_runtime\n",
+        "What knows the folders and what compiles into them would be one module in two files.",
+        (LADDER,),
+    ),
+    Mutant(
+        "ladder: an import from above, for a type only",
+        "tune_db/measurement.py",
+        "from __future__ import annotations\n",
+        "from __future__ import annotations\n\nfrom typing import TYPE_CHECKING\n\n"
+        "if TYPE_CHECKING:\n    from qconv.tuner import protocol\n",
+        "The database knows nothing of the tuner.",
+        (LADDER,),
+    ),
+    Mutant(
+        "house: a string that says if",
+        "tests/repository/house.py",
+        'STRING.sub("", expression[1])',
+        "expression[1]",
+        "C++ that an expression prints may have an if.",
+        (SEES,),
+    ),
+    Mutant(
+        "house: one line too many",
+        "tests/repository/house.py",
+        "(node.end_lineno or node.lineno) - node.lineno + 1\n",
+        "(node.end_lineno or node.lineno) - node.lineno\n",
+        "The last line of a function is one of its lines.",
+        (SEES,),
+    ),
+    Mutant(
+        "house: a function within another",
+        "tests/repository/house.py",
+        " and not one.overlaps(other):",
+        ":",
+        "A function has all lines of those that are defined within it, and is no copy of them.",
+        (HOUSE + "test_functions_that_only_look_alike_are_no_pair",),
+    ),
+    Mutant(
+        "house: one more than the limit",
+        "tests/repository/house.py",
+        "if len(here) > limit:",
+        "if len(here) > limit + 1:",
+        "What is above its limit fails.",
+        (HOUSE + "test_above_and_below_a_limit_are_both_wrong",),
+    ),
+    Mutant(
+        "house: a limit that nobody lowers",
+        "tests/repository/house.py",
+        "elif len(here) < limit:",
+        "elif not here and limit:",
+        "A limit above its count lets the count rise again.",
+        (HOUSE + "test_above_and_below_a_limit_are_both_wrong",),
+    ),
+    Mutant(
+        "documents: an option of another name",
+        "bench/pairs.py",
+        '"--blocks", action',
+        '"--three", dest="blocks", action',
+        "A command of bench/README.md is refused.",
+        (DOCUMENTS,),
+    ),
+    Mutant(
+        "documents: a new option that is required",
+        "bench/compare.py",
+        'parser.add_argument("--device")',
+        'parser.add_argument("--device", required=True)',
+        "A command of bench/README.md is refused.",
+        (DOCUMENTS,),
+    ),
+    Mutant(
+        "documents: a command of another name",
+        "src/qconv/cli/database.py",
+        '@db.command("list")',
+        '@db.command("show")',
+        "README says `qconv-tune db list`.",
+        (DOCUMENTS,),
+    ),
+    Mutant(
+        "example: parameters forgotten",
+        "examples/layer.py",
+        "instance.bind(x, w, **data.parameters)",
+        "instance.bind(x, w, **{**data.parameters, 'y_scale': 1.0})",
+        "The oracle was given another scale.",
+        ("tests/repository/test_examples.py",),
+    ),
+    Mutant(
+        "bench: a peer that is right somewhere",
+        "bench/peers/simt.py",
+        "(y == case.expected).all()",
+        "(y == case.expected).any()",
+        "A peer that computes something else is timed.",
+        ("tests/bench/peers/test_simt.py",),
+    ),
+)

@@ -1,0 +1,40 @@
+"""A planted bug: what a line of the product says instead, why that is wrong, and which tests must notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+# They compare text, not behaviour: to fail there, a change needs only to be one.
+COMPARE_TEXT = (
+    "tests/generator/test_golden.py",
+    "tests/repository/test_house.py::test_counts_are_at_their_limits",
+    "tests/repository/test_mutants.py",
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    path: str  # of the file, from the repository's root
+    old: str  # stands there exactly once
+    new: str
+    why: str  # one sentence: what goes wrong
+    tests: tuple[str, ...]  # node ids, few and quick, at least one of which fails
+    slow: bool = False  # whether only tests marked `slow` notice
+    gpu: bool = False  # whether only tests marked `gpu` notice, for nothing else executes the line
+    equivalent: str = ""  # why no test can notice; such a mutant is listed so that nobody plants it again
+
+    def apply(self, root: Path) -> None:
+        """Rewrites the file below `root`."""
+        file = root / self.path
+        file.write_text(self.changed(file.read_text()))
+
+    def changed(self, text: str) -> str:
+        if (count := text.count(self.old)) != 1:
+            raise ValueError(
+                f"mutant {self.name!r}: its old text occurs {count} times in {self.path}, and must occur once: "
+                "choose it anew"
+            )
+        return text.replace(self.old, self.new)

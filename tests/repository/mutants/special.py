@@ -1,0 +1,282 @@
+"""Of the families that serve some layers alone: gemv, stem, direct, depthwise, and the fold of zero points."""
+
+from mutants.mutant import Mutant
+from mutants.named import mma, simt, special, special_random
+
+PAGES = "templates/conv2d/"
+
+GEMV = (
+    Mutant(
+        "gemv: rows are not strided",
+        PAGES + "gemv.j2",
+        "row * STRIDE_H) * IN_W",
+        "row) * IN_W",
+        "Windows lie STRIDE_H rows apart.",
+        ("tests/templates/test_special_roles.py",),
+    ),
+    Mutant(
+        "gemv: the first lane's products are left out",
+        PAGES + "gemv.j2",
+        "for (int i = 0; i < LANES; ++i) inputs.acc +=",
+        "for (int i = 1; i < LANES; ++i) inputs.acc +=",
+        "Every lane has a part of a window.",
+        (special_random("gemv"),),
+    ),
+    Mutant(
+        "gemv: the first pixel's window sum for all",
+        PAGES + "gemv.j2",
+        "inputs.x_sum += shared.x_sum[out_row][i];",
+        "inputs.x_sum += shared.x_sum[0][i];",
+        "Every pixel has a window of its own.",
+        ("tests/templates/test_special_roles.py",),
+    ),
+    Mutant(
+        "gemv: window sums of unsigned bytes",
+        PAGES + "gemv.j2",
+        "dot4<X_SIGNED, false>(x.word[j]",
+        "dot4<false, false>(x.word[j]",
+        "The bytes of a window are signed where x is.",
+        (special_random("gemv"),),
+    ),
+    Mutant(
+        "gemv: a pixel past the last is finished",
+        PAGES + "gemv.j2",
+        "out_k < K && first_pixel + out_row < PIXELS;",
+        "out_k < K;",
+        "Outputs behind the last are written.",
+        (special("gemv"),),
+        slow=True,
+    ),
+)
+
+STEM = (
+    Mutant(
+        "stem: windows begin at a multiple of four pixels",
+        PAGES + "stem.j2",
+        "(tile.column * STRIDE_W - PAD_LEFT) & 3; }",
+        "0 * tile.column; }",
+        "A tile's first window begins up to three pixels behind the first that is loaded.",
+        (special("stem"),),
+    ),
+    Mutant(
+        "stem: the last of four pixels is not moved down",
+        PAGES + "stem.j2",
+        "word[2] >> 8}};",
+        "word[2]}};",
+        "The fourth pixel's word begins with the third's last channel.",
+        (special("stem"),),
+    ),
+    Mutant(
+        "stem: all channels are written at once",
+        PAGES + "stem.j2",
+        "if constexpr (K % LANE_K == 0) {",
+        "if constexpr (LANE_K > 0) {",
+        "A vector past the last channel is written over the next pixel's.",
+        (special_random("stem"),),
+    ),
+    Mutant(
+        "stem: a filter row goes on behind its end",
+        PAGES + "stem.j2",
+        "r < R && s < S && c < C};",
+        "r < R && c < C};",
+        "Words behind the last tap meet the next row's weights.",
+        (special_random("stem"), "tests/templates/test_special_roles.py"),
+    ),
+    Mutant(
+        "stem: taps that are not dilated",
+        PAGES + "stem.j2",
+        "const int column = first + j / C * DILATION_W;",
+        "const int column = first + j / C;",
+        "Taps lie DILATION_W columns apart.",
+        (special_random("stem"),),
+    ),
+    Mutant(
+        "stem: padding is zero",
+        PAGES + "stem.j2",
+        "unsigned byte = padding_word(args) & 0xffu;",
+        "unsigned byte = 0u;",
+        "Padding is a real zero, which is stored as the zero point.",
+        ("tests/templates/test_special_roles.py",),
+    ),
+    Mutant(
+        "spread: bytes of a word in reverse",
+        PAGES + "repack_weights.j2",
+        "word |= byte << (8 * i);",
+        "word |= byte << (24 - 8 * i);",
+        "The first weight of a word is its lowest byte.",
+        (special("stem"),),
+    ),
+    Mutant(
+        "tile: one image",
+        PAGES + "tile.j2",
+        "n(block / (SLAB_TILES * TILES_W * TILES_H)) {}",
+        "n(0 * block) {}",
+        "All images' tiles read and write the first image.",
+        (special("stem"),),
+    ),
+    Mutant(
+        "filters: a column of B is a channel",
+        PAGES + "filters.j2",
+        "return column / 2 * LANE_K + atom * 2 + column % 2;",
+        "return atom * 8 + column;",
+        "A lane ends up with neighbouring channels of all its atoms.",
+        (special("stem"),),
+    ),
+)
+
+DIRECT = (
+    Mutant(
+        "direct: columns of taps that are not dilated",
+        PAGES + "direct.j2",
+        "IN_COLUMNS + tap % S * DILATION_W) * 16",
+        "IN_COLUMNS + tap % S) * 16",
+        "Taps lie DILATION_W columns apart.",
+        (special_random("direct"),),
+    ),
+    Mutant(
+        "direct: all groups are one",
+        PAGES + "direct.j2",
+        "unit < TAPS * CHUNKS && k / K_GROUP == c / C_GROUP};",
+        "unit < TAPS * CHUNKS};",
+        "Between the groups the matrix of filters is zero.",
+        (special_random("direct"),),
+    ),
+    Mutant(
+        "direct: a lane's second pixel is eight columns on",
+        PAGES + "direct.j2",
+        "first + i * (ROWS_ON * TILE_W + COLUMNS_ON) * Y_PITCH",
+        "first + i * 8 * Y_PITCH",
+        "Where a sixteen is two rows of eight, the second pixel is a row on.",
+        (special_random("direct"),),
+        equivalent="ROWS_ON * TILE_W + COLUMNS_ON is 8 for both: rows of eight, or eight columns of a row of sixteen.",
+    ),
+    Mutant(
+        "direct: padding is zero",
+        PAGES + "direct.j2",
+        "tile::fill<X_BYTES>(to, padding_word(args));",
+        "tile::fill<X_BYTES>(to, 0u);",
+        "Padding is a real zero, which is stored as the zero point.",
+        (special_random("direct"),),
+    ),
+    Mutant(
+        "direct: rows of a tile's windows are not strided",
+        PAGES + "direct.j2",
+        "first_row * STRIDE_H * IN_COLUMNS",
+        "first_row * IN_COLUMNS",
+        "Windows lie STRIDE_H rows apart.",
+        (special_random("direct"),),
+    ),
+    Mutant(
+        "filters: ones where the group has no weight",
+        PAGES + "filters.j2",
+        "if (element_of(k, step, half, tile::lane(), i).exists) ones",
+        "ones",
+        "A window's sum counts the channels of its own group alone.",
+        (special_random("direct"),),
+    ),
+    Mutant(
+        "sixteens: eight columns apart",
+        PAGES + "sixteens.j2",
+        "sixteen % SIXTEENS_OF_ROW * 16 + tile::lane() / 4",
+        "sixteen % SIXTEENS_OF_ROW * 8 + tile::lane() / 4",
+        "Sixteens of a row are sixteen pixels apart.",
+        ("tests/templates/test_special_roles.py",),
+    ),
+)
+
+DEPTHWISE = (
+    Mutant(
+        "depthwise: a channel filters the input channel of its number",
+        PAGES + "depthwise.j2",
+        "(k + i < K ? k + i : K - 1) / K_GROUP",
+        "(k + i < K ? k + i : K - 1) % C",
+        "K_GROUP neighbouring output channels filter the same input channel.",
+        (special("depthwise, bytes"),),
+    ),
+    Mutant(
+        "depthwise: columns past the last are written",
+        PAGES + "depthwise.j2",
+        "    if (OUT_W % COLUMNS != 0 && place.column + column >= OUT_W) return;\n",
+        "",
+        "A run that reaches beyond a row writes the next row's first outputs.",
+        (special("depthwise, bytes"), special_random("depthwise")),
+    ),
+    Mutant(
+        "depthwise: the second of a run sums up the first one's taps",
+        PAGES + "depthwise_products.j2",
+        "if (s >= 0 && s < S) word |= 1u",
+        "if (s < S) word |= 1u",
+        "The taps before a window's first do not belong to it.",
+        (special_random("depthwise"), special("depthwise")),
+        slow=True,
+    ),
+    Mutant(
+        "depthwise: taps two behind are one behind",
+        PAGES + "depthwise_taps.j2",
+        "i % 4 == 2 ? moved<2>(first, next)",
+        "i % 4 == 2 ? moved<1>(first, next)",
+        "The taps begin at the pixel that was asked for.",
+        ("tests/templates/test_special_roles.py",),
+    ),
+    Mutant(
+        "depthwise: rows between dilated taps count",
+        PAGES + "depthwise_down.j2",
+        "down < 0 || down % DILATION_H != 0 ||",
+        "down < 0 ||",
+        "Rows between the taps are not multiplied.",
+        (special_random("depthwise"),),
+    ),
+    Mutant(
+        "depthwise: words beyond the end of a filter row",
+        PAGES + "depthwise_word.j2",
+        "if (s >= S || k >= K) continue;",
+        "if (s >= S + 1 || k >= K) continue;",
+        "A filter row's last word has a weight of the next row.",
+        (special_random("depthwise"),),
+    ),
+)
+
+FOLD = (
+    Mutant(
+        "fold: one tap fewer",
+        PAGES + "fold_channel.j2",
+        "REDUCTION * args.x_zero * w_zero",
+        "(REDUCTION - 1) * args.x_zero * w_zero",
+        "Both zero points are subtracted at every tap.",
+        (simt("vectors, everything, in place"),),
+    ),
+    Mutant(
+        "fold: without the bias",
+        PAGES + "fold_channel.j2",
+        "        offset = tile::wrapping_add(offset, tile::load(args.int32_bias + k));\n",
+        "",
+        "A bias that is added to the sums is part of the offset.",
+        (simt("vectors, everything, in place"),),
+    ),
+    Mutant(
+        "fold: the first channel's weights for all",
+        PAGES + "fold_channel.j2",
+        "tile::load(args.w + k * REDUCTION + i)",
+        "tile::load(args.w + i)",
+        "Every channel's weights have a sum of their own.",
+        (simt("vectors, everything, in place"),),
+    ),
+    Mutant(
+        "fold: some copies of padding",
+        PAGES + "fold_channel.j2",
+        "for (int i = k * FOLD_THREADS + tile::thread(); i < PADDING_WORDS;",
+        "for (int i = k * FOLD_THREADS + tile::thread(); i < 4;",
+        "Threads of other blocks read padding that nobody has written.",
+        (mma("tile, ahead, staged"),),
+    ),
+    Mutant(
+        "padding: three of four bytes",
+        PAGES + "padding.j2",
+        "& 0xffu) * 0x01010101u;",
+        "& 0xffu) * 0x00010101u;",
+        "Every channel of the padding is the zero point.",
+        (mma("tile, ahead, staged"),),
+    ),
+)
+
+MUTANTS = (*GEMV, *STEM, *DIRECT, *DEPTHWISE, *FOLD)

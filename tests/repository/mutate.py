@@ -1,0 +1,263 @@
+"""Plants the bugs of `mutants` one by one in a copy of the repository, and says which of them the tests notice.
+
+    python tests/repository/mutate.py                      # all of them
+    python tests/repository/mutate.py --jobs 2 mma tuner   # those whose name, area or file contains a word
+    python tests/repository/mutate.py --sample 12          # some of every area, others for each commit
+    python tests/repository/mutate.py --again seen.json    # what an earlier run with --json seen.json refused
+    python tests/repository/mutate.py --record             # keeps the verdicts in tests/repository/mutants/judged.json
+    python tests/repository/mutate.py --table              # plants nothing: the table of mutants/README.md
+
+A mutant is caught where one of the tests that it names fails, which passes without it. With --whole, one that they miss
+meets the fast suite, and then the slow one. Exit status 1: one was missed that is not explained as equivalent, or is no
+mutant at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mutants import AREAS, record
+from mutants.mutant import COMPARE_TEXT, ROOT, Mutant
+
+TIME_LIMIT_S = 600.0
+# Those of a sample were caught as fast as this before, on a machine that did something else as well.
+QUICK_S = 12.0
+PASSED, FAILED, NOT_DONE = 0, 1, 99  # pytest's exit status; others say that it could not run the tests
+# A mutant with one of these is not a program: that it fails says nothing about the tests.
+NOT_A_PROGRAM = ("CompileError", "TemplateSyntaxError", "UndefinedError", "SyntaxError", "NameError", "ImportError")
+# A source that refuses itself when it is compiled was tested.
+REFUSES_ITSELF = "static assertion failed"
+# What is kept under a key that a mutant may have spoilt does not serve the others.
+OWN_CACHE = "src/qconv/device/"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    mutant: Mutant
+    caught_by: str  # named, fast, slow; "" where nothing noticed
+    says: str  # of the test that failed
+    seconds: float
+    invalid: bool = False
+    unfinished: bool = False
+
+    @property
+    def is_accepted(self) -> bool:
+        return not self.invalid and bool(self.caught_by) != bool(self.mutant.equivalent)
+
+    @property
+    def failed(self) -> str:
+        """The node id of the test that failed."""
+        return self.says.removeprefix("FAILED ").partition(" - ")[0] if self.says.startswith("FAILED ") else ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"is_accepted": self.is_accepted}
+
+
+class Copy:
+    """The repository as it stands, untracked files included, in a folder of its own from which `qconv` is imported."""
+
+    def __init__(self, root: Path, cache: Path, limit_s: float = TIME_LIMIT_S) -> None:
+        self.root, self._cache, self._limit_s = root, cache, limit_s
+        listed = subprocess.check_output(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
+        )
+        for name in filter(None, listed.split("\0")):
+            if (ROOT / name).is_file():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, root / name)
+        # An editable install finds `qconv.generator` in generator/ of the original: here, a link comes before it.
+        project = tomllib.loads((root / "pyproject.toml").read_text())
+        for package, folder in project["tool"]["setuptools"]["package-dir"].items():
+            if package != "qconv":
+                (root / "src" / package.replace(".", "/")).symlink_to(root / folder, target_is_directory=True)
+
+    def pytest(self, arguments: Sequence[str], *, own_cache: bool = False) -> tuple[int, str]:
+        """Exit status and output; a run that does not end says nothing: the machine may be busy."""
+        environment = os.environ | {
+            "PYTHONPATH": str(self.root / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second and one length would share it
+            "COLUMNS": "400",  # the summary names the error: a narrow terminal cuts it off
+            "QCONV_TESTS_CACHE": "" if own_cache else str(self._cache),
+        }
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
+        with subprocess.Popen(
+            command, cwd=self.root, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                output, _ = process.communicate(timeout=self._limit_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                return NOT_DONE, f"not done within {self._limit_s:g} s"
+        return process.returncode, output
+
+    def check_imports(self) -> None:
+        """That a test in this folder tests it, and not what is installed."""
+        imported = subprocess.check_output(
+            [sys.executable, "-c", "import qconv.generator, qconv.tuner; print(qconv.generator.__file__)"],
+            cwd=self.root, env=os.environ | {"PYTHONPATH": str(self.root / "src")}, text=True,
+        )  # fmt: skip
+        if not Path(imported.strip()).resolve().is_relative_to(self.root.resolve()):
+            raise SystemExit(f"{imported.strip()} is imported instead of the copy in {self.root}")
+
+    def check_honest(self, tests: Sequence[str]) -> None:
+        """Tests that failed with a mutant pass without one: else they say nothing about it."""
+        status, output = self.pytest(tests) if tests else (PASSED, "")
+        if status not in (PASSED, NOT_DONE):
+            raise SystemExit(f"without a mutant, a test that caught one fails as well\n{output[-4000:]}")
+
+    @contextmanager
+    def planted(self, mutant: Mutant) -> Iterator[None]:
+        file = self.root / mutant.path
+        before = file.read_text()
+        mutant.apply(self.root)
+        try:
+            yield
+        finally:
+            file.write_text(before)
+
+
+def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
+    """Runs the named tests, and where these pass and `whole` asks for it, the suites."""
+    begin = time.monotonic()
+    ignored = [f"--deselect={test}" for test in COMPARE_TEXT]
+    named = [*mutant.tests] if mutant.slow or mutant.gpu else ["-m", "not slow", *mutant.tests]
+    runs = {"named": named, "fast": ["-m", "not slow", *ignored], "slow": ["-m", "slow", *ignored]}
+    caught_by, says, invalid, unfinished = "", "", False, False
+    with copy.planted(mutant):
+        for suite, arguments in runs.items() if whole else [("named", named)]:
+            status, output = copy.pytest(arguments, own_cache=mutant.path.startswith(OWN_CACHE))
+            says = _reason(output)
+            crashed = status < 0  # by a signal: no sanitizer stood in the way of a wild address
+            unfinished = status == NOT_DONE
+            invalid = status > FAILED or (REFUSES_ITSELF not in says and any(word in says for word in NOT_A_PROGRAM))
+            if (status == FAILED or crashed) and not invalid:
+                caught_by = suite
+            if status != PASSED:
+                break
+    return Verdict(mutant, caught_by, says, round(time.monotonic() - begin, 1), invalid, unfinished)
+
+
+def _reason(output: str) -> str:
+    """The line of pytest's summary that says which test failed and why, or the last line."""
+    lines = output.strip().splitlines() or [""]
+    return next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1])[:300]
+
+
+def sample(count: int, seed: str) -> list[Mutant]:
+    """So many that were caught quickly before, of one area after the other."""
+    rng, known = random.Random(seed), record.load()
+    areas = [[m for m in rng.sample(mutants, len(mutants)) if _is_quick(m, known)] for mutants in AREAS.values()]
+    rng.shuffle(areas)
+    depth = max(map(len, areas))
+    in_turn = [area[at] for at in range(depth) for area in areas if at < len(area)]
+    return in_turn[:count]
+
+
+def _is_quick(mutant: Mutant, known: Mapping[str, record.Judged]) -> bool:
+    judged = record.of(mutant, known)
+    return judged is not None and judged.caught == "fast" and judged.seconds <= QUICK_S
+
+
+def commit() -> str:
+    return subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
+
+
+def run(mutants: Sequence[Mutant], jobs: int = 1, whole: bool = False, limit_s: float = TIME_LIMIT_S) -> list[Verdict]:
+    with tempfile.TemporaryDirectory(prefix="qconv-mutants-") as folder:
+        copies: queue.Queue[Copy] = queue.Queue()
+        for index in range(jobs):
+            (root := Path(folder, f"copy{index}")).mkdir()
+            copies.put(Copy(root, Path(folder, "cache"), limit_s))
+        copies.queue[0].check_imports()
+
+        def judged(mutant: Mutant) -> Verdict:
+            copy = copies.get()
+            try:
+                verdict = judge(copy, mutant, whole)
+            finally:
+                copies.put(copy)
+            print(_line(verdict), flush=True)
+            return verdict
+
+        with ThreadPoolExecutor(jobs) as pool:
+            verdicts = list(pool.map(judged, mutants))
+            failed = sorted({v.failed for v in verdicts if v.failed})
+            list(pool.map(Copy.check_honest, copies.queue, [failed[first::jobs] for first in range(jobs)]))
+        return verdicts
+
+
+def _line(verdict: Verdict) -> str:
+    word = "INVALID" if verdict.invalid else verdict.caught_by or ("equivalent" if verdict.is_accepted else "MISSED")
+    return f"{word:10} {verdict.seconds:6.1f} s  {verdict.mutant.path}: {verdict.mutant.name}"
+
+
+def judged_anew(verdicts: Sequence[Verdict]) -> dict[str, record.Judged]:
+    """What is known with these: one that is no verdict changes nothing."""
+    known, at = record.load(), commit()[:10]
+    for verdict in verdicts:
+        mutant = verdict.mutant
+        if not verdict.invalid:
+            suite = "slow" if mutant.slow or verdict.caught_by == "slow" else "fast"
+            caught = suite if verdict.caught_by else ""
+            known[mutant.name] = record.Judged(record.wording(mutant), caught, verdict.seconds, at)
+    every = {mutant.name for mutants in AREAS.values() for mutant in mutants}
+    return {name: judged for name, judged in known.items() if name in every}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="parts of names, areas or paths; without one, all mutants")
+    parser.add_argument("--jobs", type=int, default=1, help="copies that are worked on at once")
+    parser.add_argument("--sample", type=int, metavar="N", help="only so many, chosen by the commit")
+    parser.add_argument("--whole", action="store_true", help="what named tests miss meets both suites")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes every verdict there")
+    parser.add_argument("--gpu", action="store_true", help="those that only a GPU notices, and no others")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="only what an earlier run refused")
+    parser.add_argument("--record", action="store_true", help=f"keeps the verdicts in {record.FILE.name}")
+    parser.add_argument("--table", action="store_true", help=f"plants nothing; shows what {record.FILE.name} holds")
+    options = parser.parse_args(arguments)
+    if options.table:
+        print(record.table(AREAS, record.load()))
+        return 0
+    chosen = sample(options.sample, commit()) if options.sample else [m for ms in AREAS.values() for m in ms]
+    chosen = [mutant for mutant in chosen if mutant.gpu == options.gpu]
+    if options.words:
+        area_of = {mutant.name: area for area, mutants in AREAS.items() for mutant in mutants}
+        chosen = [
+            m for m in chosen if any(w in text for w in options.words for text in (m.name, m.path, area_of[m.name]))
+        ]
+    if options.again:
+        accepted = {row["mutant"]["name"] for row in json.loads(options.again.read_text()) if row["is_accepted"]}
+        chosen = [mutant for mutant in chosen if mutant.name not in accepted]
+    verdicts = run(chosen, options.jobs, options.whole)
+    known = judged_anew(verdicts)
+    if options.record:
+        record.save(known)
+    print(record.table(AREAS, known))
+    if options.json:
+        options.json.write_text(json.dumps([v.as_dict() for v in verdicts], indent=1) + "\n")
+    refused = [verdict for verdict in verdicts if not verdict.is_accepted]
+    for verdict in refused:
+        print(f"{_line(verdict)}\n    {verdict.mutant.why}\n    {verdict.says}")
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

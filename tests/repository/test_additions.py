@@ -1,0 +1,127 @@
+"""What CONTRIBUTING says to touch is all that has to be touched: each addition is put into a copy of the repository,
+where the tests that a contributor would run find it.
+
+`additions/<name>` holds the files that are new, and `ADDITIONS` what is put into others.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import mutate
+import pytest
+
+FILES = Path(__file__).with_name("additions")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Text that is put into a file, before what follows it there."""
+
+    path: str
+    text: str
+    follows: str
+
+    def put_into(self, root: Path) -> None:
+        before = (root / self.path).read_text()
+        assert before.count(self.follows) == 1, f"{self.path}: {self.follows!r}"
+        (root / self.path).write_text(before.replace(self.follows, self.text + self.follows))
+
+
+@dataclass(frozen=True)
+class Addition:
+    files: tuple[str, ...]  # that are the addition
+    tests: tuple[str, ...]  # arguments of pytest in the copy
+    rows: tuple[Row, ...] = ()
+    lists: tuple[Row, ...] = ()  # which only name it
+    vectors: tuple[str, ...] = ()  # files that say what is expected of it
+
+
+MISH_NUMPY = '''def mish(x: Array) -> Array:
+    """x tanh(log(1 + e^x)), as x n / (n + 2) with n = e^x (e^x + 2): no cancellation. From 20 on, it is x."""
+    e = exponential(np.minimum(x, np.float32(20)))
+    n = e * (e + np.float32(2))
+    return flush(np.maximum(x, -MOST_EXPONENT) * (n * (np.float32(1) / (n + np.float32(2)))))
+
+
+'''
+MISH_CXX = """//% if "mish" in wants
+// x tanh(log(1 + e^x)), as x n / (n + 2) with n = e^x (e^x + 2): no cancellation. From 20 on, it is x.
+__device__ __forceinline__ float mish(float x) {
+    const float e = exponential(minimum(x, 20.0f));
+    const float n = multiply(e, add(e, 2.0f));
+    return flush(multiply(maximum(x, -87.0f), multiply(n, reciprocal(add(n, 2.0f)))));
+}
+
+//% endif
+"""
+MISH = '        _curve("mish", mish, "reciprocal", *EXPONENTIAL, instructions=30, spread=(1.0, 3.0)),\n'
+
+ACTIVATION = Addition(
+    files=("src/qconv/activation.py", "templates/prelude/activation.j2"),
+    rows=(
+        Row("src/qconv/activation.py", MISH_NUMPY, "def leaky_relu("),
+        Row("src/qconv/activation.py", MISH, '        _curve("gelu"'),
+        Row("templates/prelude/activation.j2", MISH_CXX, '//% if "gelu" in wants\n'),
+        Row(
+            "tests/qconv/test_activation.py",
+            '    "mish": Curve(lambda x: x * math.tanh(math.log1p(math.exp(x)) if x < 40 else x), 2e-7),\n',
+            '    "gelu": Curve(',
+        ),
+    ),
+    vectors=("tests/qconv/test_activation.py",),
+    tests=(
+        "tests/qconv/test_activation.py",
+        "tests/qconv/test_sample.py",
+        "-m",
+        "not slow",
+        "-k",
+        "mish and not float",
+    ),
+)
+# The DGX Spark's and the RX 7800 XT's, of known generations.
+ARCHITECTURE = Addition(
+    files=("src/qconv/target.py",),
+    rows=(
+        Row("src/qconv/target.py", '    _nvidia("sm_121", BLACKWELL, 48, 99, 100, 1536),\n', ")\n\n# AMD:"),
+        Row("src/qconv/target.py", '    _amd("gfx1101", RDNA_3, 60, 64, 1024),\n', '    _amd("gfx1201"'),
+    ),
+    tests=(
+        *("tests/qconv/test_target.py", "tests/generator/test_compiles.py", "tests/generator/test_source.py"),
+        *("-m", "not slow", "-k", "test_target or ((sm_121 or gfx1101) and (test_source or residual or depthwise))"),
+    ),
+)
+OP = Addition(
+    files=("src/qconv/add.py", "generator/add.py", "templates/add.j2"),
+    lists=(
+        Row("src/qconv/ops.py", "from qconv import add\n", "from qconv import chain, convolution\n"),
+        Row("src/qconv/ops.py", "    add.OP,\n", "    convolution.OP,\n"),
+        Row("generator/__init__.py", "    add,\n", "    choosing,\n"),
+        Row("generator/__init__.py", "        add.FAMILY,\n", "        simt.FAMILY,\n"),
+    ),
+    vectors=("tests/check_add.py",),
+    tests=("tests/check_add.py",),
+)
+STRATEGY = Addition(
+    files=("tuner/strategies/shuffled.py",),
+    tests=("tests/tuner/test_strategy.py", "-k", "shuffled or names"),
+)
+ADDITIONS = {"activation": ACTIVATION, "architecture": ARCHITECTURE, "op": OP, "strategy": STRATEGY}
+
+
+@pytest.mark.parametrize("name", ADDITIONS)
+def test_an_addition_touches_the_files_that_are_said(name: str, tmp_path: Path) -> None:
+    addition = ADDITIONS[name]
+    new = {str(path.relative_to(FILES / name)) for path in (FILES / name).rglob("*.*") if path.is_file()}
+    assert new | {row.path for row in addition.rows} == {*addition.files, *addition.vectors}
+    copy = mutate.Copy(tmp_path / "copy", tmp_path / "cache")
+    if new:
+        shutil.copytree(FILES / name, copy.root, dirs_exist_ok=True)
+    for row in (*addition.rows, *addition.lists):
+        row.put_into(copy.root)
+    copy.check_imports()
+    status, output = copy.pytest(addition.tests)
+    assert status == mutate.PASSED, output
+    assert " passed" in output

@@ -1,0 +1,310 @@
+"""The generated files that are kept in tests/golden: between them every vendor, path and option of a kernel page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
+from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
+from qconv.generator import Config, Plan
+from qconv.generator.choosing import Choosing
+from qconv.generator.depthwise import Depthwise
+from qconv.generator.direct import Direct
+from qconv.generator.fused_space import Block, Fused
+from qconv.generator.gemv import Gemv
+from qconv.generator.mma_space import Mma
+from qconv.generator.simt import Simt
+from qconv.generator.stem import Stem
+from qconv.op import Problem
+from qconv.target import TARGETS
+
+POINTWISE = Conv2d(32, 28, 28, 512, 1024, 1, 1)
+STEM = Conv2d(1, 224, 224, 3, 64, 7, 7, stride=(2, 2), pad=(3, 3, 3, 3))
+BODY = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=(1, 1, 1, 1))
+ODD = Conv2d(2, 9, 5, 21, 33, 2, 5, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=3)
+GROUPED = Conv2d(1, 14, 14, 64, 96, 3, 3, pad=(1, 1, 1, 1), groups=8)
+SQUEEZE = Conv2d(2, 1, 1, 960, 240, 1, 1)
+DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=(1, 1, 1, 1), groups=48)
+
+SEPARABLE = Conv2d(32, 56, 56, 144, 144, 3, 3, pad=(1, 1, 1, 1), groups=144)
+PROJECT = Conv2d(32, 56, 56, 144, 24, 1, 1)
+SMALL = Conv2d(32, 14, 14, 384, 384, 3, 3, pad=(1, 1, 1, 1), groups=384)
+SMALL_PROJECT = Conv2d(32, 14, 14, 384, 64, 1, 1)
+SMALL_WIDEN = Conv2d(32, 14, 14, 384, 768, 1, 1)
+EXPAND = Conv2d(32, 56, 56, 24, 144, 1, 1)
+SQUARE_96 = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=(1, 1, 1, 1))
+WIDEN = Conv2d(4, 28, 28, 96, 192, 1, 1)
+HALVED_96, HALVED_WIDEN = Conv2d(4, 28, 28, 96, 96, 3, 3, (2, 2), pad=(1, 1, 1, 1)), Conv2d(4, 14, 14, 96, 192, 1, 1)
+
+EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
+HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
+WHOLE = Quantization("uint8", "uint8", "int32", x_zero_point=True, w_zero_point=True)
+REAL = Quantization(out_type="float32", per_channel=True, w_zero_point=True)
+GELU = Quantization(per_channel=True, y_zero_point=True, bias="float32", activation="gelu")
+ADDED = Quantization.of(
+    "torch-onednn",
+    x_type="uint8",
+    out_type="uint8",
+    per_channel=True,
+    x_zero_point=True,
+    y_zero_point=True,
+    bias="float32",
+    activation="relu",
+    residual="uint8",
+    residual_zero_point=True,
+)
+GIVES = Quantization("int8", "int8", "uint8", True, y_zero_point=True, bias="int32", activation="relu6")
+SIGNED_MID = Quantization(per_channel=True, bias="int32", activation="relu")
+BIASED = Quantization(per_channel=True, bias="int32", activation="relu")
+
+# What MFMA multiplies.
+SIGNED = replace(EVERYTHING, x_type="int8")
+SIGNED_HALF = replace(HALF, w_type="int8")
+
+FUSED = Quantization.of("et-vulkan", bias="float32", y_zero_point=True)
+WIDER = Quantization.of("onnx-ref", bias="int32", y_zero_point=True)
+CHANNELS = {"outer": 8, "channels": 64, "inner": 196}
+
+WIDE = Simt(tile_m=128, tile_n=64, tile_k=64, thread_m=8, thread_n=4, pipeline_stages=2)
+SQUARE = Simt(tile_m=64, tile_n=64, tile_k=32, thread_m=4, thread_n=4, pipeline_stages=2)
+FEW = Simt(tile_m=16, tile_n=4, tile_k=32, thread_m=1, thread_n=1, pipeline_stages=2)
+TALL = Depthwise(rows=8, columns=4, vector=4, run=2, threads=128)
+TILE = Direct(tile_h=8, tile_w=16, slabs=2, warps=4, batch=2, blocks_per_sm=3)
+FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, blocks_per_sm=4)
+ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
+PIECES = Fused(
+    tile_h=8,
+    tile_w=14,
+    warps=4,
+    blocks_per_sm=2,
+    teams=1,
+    cluster_blocks=1,
+    weights_in_smem=0,
+    on_wgmma=0,
+    first_m=2,
+    first_n=2,
+    second_m=2,
+    second_n=2,
+)
+SLICED = Choosing(threads=256, team=256, vector=4, unroll=2, slices=16)
+
+
+BLOCK = Mma(
+    instruction=0,
+    tile_m=64,
+    tile_n=64,
+    tile_k=64,
+    warp_m=32,
+    warp_n=32,
+    pipeline_stages=2,
+    prefetch_fragments=0,
+    split=1,
+    split_last_wave=0,
+    persist=0,
+    stream_k=0,
+    tile_swizzle_width=1,
+    staged=0,
+)
+# Where there are asynchronous copies.
+DEEP = replace(BLOCK, pipeline_stages=4, prefetch_fragments=1)
+
+
+def conv(problem: Conv2d, quantization: Quantization) -> Conv2d:
+    return replace(problem, quantization=quantization)
+
+
+# Name of the file -> problem, target and config (None: the default).
+CASES: dict[str, tuple[Problem, str, Config | None]] = {
+    "simt-body-sm_90a.cu": (conv(BODY, BIASED), "sm_90a", WIDE),
+    "simt-body-everything-sm_80.cu": (conv(BODY, EVERYTHING), "sm_80", Simt(32, 32, 64, 4, 4, 2)),
+    "simt-stem-bytes-sm_75.cu": (STEM, "sm_75", SQUARE),
+    "simt-stem-nchw-everything-sm_90a.cu": (replace(STEM, layout="nchw", quantization=EVERYTHING), "sm_90a", SQUARE),
+    "simt-grouped-float16-sm_120.cu": (conv(GROUPED, HALF), "sm_120", FEW),
+    "simt-depthwise-int32-sm_100a.cu": (conv(DEPTHWISE, WHOLE), "sm_100a", Simt(64, 4, 16, 2, 4, 2)),
+    "simt-body-et-vulkan-sm_90a.cu": (conv(BODY, FUSED), "sm_90a", WIDE),
+    "simt-body-gelu-sm_90a.cu": (conv(BODY, GELU), "sm_90a", WIDE),
+    "simt-body-residual-sm_90a.cu": (conv(BODY, ADDED), "sm_90a", WIDE),
+    "simt-body-gfx942.hip": (conv(BODY, BIASED), "gfx942", WIDE),
+    "simt-stem-everything-gfx90a.hip": (conv(STEM, EVERYTHING), "gfx90a", SQUARE),
+    "simt-grouped-float32-gfx1100.hip": (conv(GROUPED, REAL), "gfx1100", FEW),
+    "simt-odd-float16-gfx1100.hip": (conv(ODD, HALF), "gfx1100", FEW),
+    "simt-body-everything-cpu.cpp": (conv(BODY, EVERYTHING), "cpu", WIDE),
+    "simt-odd-int32-cpu.cpp": (conv(ODD, WHOLE), "cpu", None),
+    "simt-grouped-onnx-ref-cpu.cpp": (conv(GROUPED, WIDER), "cpu", None),
+    "depthwise-float16-cpu.cpp": (conv(DEPTHWISE, HALF), "cpu", None),
+    "depthwise-rows-sm_90a.cu": (conv(DEPTHWISE, BIASED), "sm_90a", TALL),
+    "depthwise-everything-gfx942.hip": (conv(DEPTHWISE, EVERYTHING), "gfx942", TALL),
+    "depthwise-gathers-sm_75.cu": (
+        conv(replace(DEPTHWISE, c=24, groups=24, r=5, s=5), ADDED),
+        "sm_75",
+        replace(TALL, run=1),
+    ),
+    "direct-depthwise-sm_90a.cu": (conv(DEPTHWISE, BIASED), "sm_90a", TILE),
+    "direct-residual-sm_80.cu": (conv(GROUPED, ADDED), "sm_80", TILE),
+    "direct-everything-cpu.sm_80.cpp": (conv(GROUPED, EVERYTHING), "cpu.sm_80", TILE),
+    "stem-words-sm_90a.cu": (conv(STEM, BIASED), "sm_90a", FIRST),
+    "stem-words-residual-sm_80.cu": (
+        conv(replace(STEM, c=1, w=222, r=5, s=20), ADDED),
+        "sm_80",
+        replace(FIRST, tile_w=8, atoms=2, batch=2, blocks_per_sm=2),
+    ),
+    "stem-words-everything-cpu.sm_80.cpp": (conv(STEM, EVERYTHING), "cpu.sm_80", replace(FIRST, atoms=2)),
+    "gemv-squeeze-sm_90a.cu": (conv(SQUEEZE, BIASED), "sm_90a", ROW),
+    "gemv-everything-gfx1100.hip": (conv(SQUEEZE, EVERYTHING), "gfx1100", replace(ROW, channels=1, pixels=2)),
+    "gemv-bytes-cpu.cpp": (conv(replace(SQUEEZE, c=30, k=10), ADDED), "cpu", replace(ROW, lanes=4, threads=32)),
+    "mma-body-sm_90a.cu": (conv(BODY, BIASED), "sm_90a", replace(DEEP, tile_m=128, tile_n=128, warp_n=64)),
+    "mma-cluster-residual-sm_90a.cu": (conv(BODY, ADDED), "sm_90a", replace(DEEP, tile_m=128, split=4)),
+    "mma-tail-everything-sm_120.cu": (
+        conv(BODY, EVERYTHING),
+        "sm_120",
+        replace(DEEP, pipeline_stages=3, prefetch_fragments=0, split=4, split_last_wave=1),
+    ),
+    "mma-persist-staged-sm_100a.cu": (
+        conv(POINTWISE, BIASED),
+        "sm_100a",
+        replace(DEEP, persist=1, tile_swizzle_width=8, staged=1),
+    ),
+    "mma-stream-everything-sm_80.cu": (conv(BODY, EVERYTHING), "sm_80", replace(DEEP, persist=1, stream_k=1)),
+    "mma-scratch-float16-sm_86.cu": (
+        conv(BODY, HALF),
+        "sm_86",
+        replace(DEEP, tile_m=128, split=2, prefetch_fragments=0),
+    ),
+    "mma-nchw-everything-sm_89.cu": (
+        replace(STEM, layout="nchw", quantization=EVERYTHING),
+        "sm_89",
+        replace(DEEP, tile_k=32),
+    ),
+    "mma-stem-bytes-sm_75.cu": (STEM, "sm_75", replace(BLOCK, tile_k=32)),
+    "mma-32x32x8-everything-gfx908.hip": (conv(BODY, SIGNED), "gfx908", BLOCK),
+    "mma-16x16x16-scratch-gfx90a.hip": (
+        conv(BODY, SIGNED_HALF),
+        "gfx90a",
+        replace(BLOCK, instruction=1, tile_m=128, tile_n=128, warp_m=64, warp_n=64, split=4),
+    ),
+    "mma-32x32x16-stream-gfx942.hip": (
+        conv(BODY, BIASED),
+        "gfx942",
+        replace(BLOCK, tile_m=32, tile_n=32, persist=1, stream_k=1),
+    ),
+    "mma-16x16x32-staged-gfx942.hip": (conv(BODY, BIASED), "gfx942", replace(BLOCK, instruction=1, staged=1)),
+    "mma-32x32x32-gfx950.hip": (conv(BODY, BIASED), "gfx950", BLOCK),
+    "mma-16x16x64-odd-gfx950.hip": (conv(ODD, SIGNED_HALF), "gfx950", replace(BLOCK, instruction=1)),
+    "mma-everything-gfx1100.hip": (conv(BODY, EVERYTHING), "gfx1100", BLOCK),
+    "mma-residual-gfx1201.hip": (conv(BODY, ADDED), "gfx1201", replace(BLOCK, tile_k=128, staged=1)),
+    "mma-odd-stream-cpu.sm_80.cpp": (
+        conv(ODD, EVERYTHING),
+        "cpu.sm_80",
+        replace(DEEP, tile_m=32, tile_n=16, tile_k=32, warp_m=16, warp_n=16, pipeline_stages=2, persist=1, stream_k=1),
+    ),
+    "mma-bytes-cpu.gfx1100.cpp": (STEM, "cpu.gfx1100", replace(BLOCK, tile_k=32)),
+    "fused-depthwise-pointwise-sm_90a.cu": (
+        FusedConv2d(conv(SEPARABLE, GIVES), conv(PROJECT, replace(GIVES, x_type="uint8", x_zero_point=True))),
+        "sm_90a",
+        PIECES,
+    ),
+    "fused-small-image-sm_90a.cu": (
+        FusedConv2d(conv(SMALL, replace(SIGNED_MID, activation="relu6")), conv(SMALL_PROJECT, SIGNED_MID)),
+        "sm_90a",
+        replace(
+            PIECES,
+            tile_h=4,
+            warps=16,
+            blocks_per_sm=1,
+            weights_in_smem=1,
+            on_wgmma=1,
+            first_m=4,
+            second_m=1,
+            second_n=4,
+        ),
+    ),
+    "fused-cluster-sm_90a.cu": (
+        FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
+        "sm_90a",
+        replace(PIECES, cluster_blocks=2, weights_in_smem=1, second_n=1),
+    ),
+    "fused-warpgroups-sm_90a.cu": (
+        FusedConv2d(conv(SQUARE_96, SIGNED_MID), conv(WIDEN, replace(SIGNED_MID, residual="int8"))),
+        "sm_90a",
+        replace(
+            PIECES,
+            tile_w=8,
+            teams=3,
+            weights_in_smem=2,
+            on_wgmma=2,
+            blocks_per_sm=1,
+            first_m=1,
+            first_n=4,
+            second_m=1,
+            second_n=8,
+        ),
+    ),
+    "fused-streamed-sm_90a.cu": (
+        FusedConv2d(conv(SMALL, replace(SIGNED_MID, activation="hardswish")), conv(SMALL_WIDEN, SIGNED_MID)),
+        "sm_90a",
+        replace(PIECES, tile_h=14, warps=16, blocks_per_sm=1, on_wgmma=1, first_m=4, second_m=1, second_n=8),
+    ),
+    "fused-stride-2-sm_90a.cu": (
+        FusedConv2d(conv(HALVED_96, SIGNED_MID), conv(HALVED_WIDEN, SIGNED_MID)),
+        "sm_90a",
+        replace(
+            PIECES,
+            tile_w=8,
+            weights_in_smem=2,
+            on_wgmma=2,
+            blocks_per_sm=1,
+            first_m=1,
+            first_n=4,
+            second_m=1,
+            second_n=8,
+        ),
+    ),
+    "fused-teams-cpu.sm_90a.cpp": (
+        FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
+        "cpu.sm_90a",
+        replace(PIECES, teams=2, weights_in_smem=1, on_wgmma=1, second_m=1, second_n=2),
+    ),
+    "fused-pointwise-depthwise-gfx942.hip": (
+        FusedConv2d(conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID)),
+        "gfx942",
+        replace(PIECES, first_n=4, second_n=1),
+    ),
+    "fused-dense-everything-cpu.sm_80.cpp": (
+        FusedConv2d(conv(SQUARE_96, GIVES), conv(SQUARE_96, replace(EVERYTHING, residual="int8"))),
+        "cpu.sm_80",
+        replace(PIECES, first_m=2, second_m=1),
+    ),
+    "block-inverted-residual-sm_90a.cu": (
+        FusedBlock(
+            conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID), conv(PROJECT, replace(SIGNED_MID, residual="int8"))
+        ),
+        "sm_90a",
+        Block(
+            **vars(
+                replace(
+                    PIECES, blocks_per_sm=1, teams=2, weights_in_smem=2, on_wgmma=1, first_n=4, second_m=4, second_n=1
+                )
+            ),
+            third_m=1,
+            third_n=3,
+        ),
+    ),
+    "elementwise-quantize-tensor-sm_90a.cu": (Quantize(1, 1, 2**20, zero_point=True), "sm_90a", None),
+    "elementwise-quantize-channel-sm_80.cu": (Quantize.of("torch-fbgemm", zero_point=True, **CHANNELS), "sm_80", None),
+    "elementwise-dequantize-block-gfx942.hip": (Dequantize(64, 4096, 1, block=32, out_type="float16"), "gfx942", None),
+    "elementwise-requantize-token-gfx1100.hip": (
+        Requantize(1, 512, 768, x_zero_point=True, y_zero_point=True),
+        "gfx1100",
+        None,
+    ),
+    "choosing-choose-tensor-sm_90a.cu": (Choose(1, 1, 2**24, mapping="symmetric"), "sm_90a", None),
+    "choosing-dynamic-token-sm_90a.cu": (Dynamic(1, 512, 4096, x_type="bfloat16"), "sm_90a", None),
+    "choosing-dynamic-tensor-cpu.cpp": (Dynamic.of("ort", outer=1, channels=1, inner=2**20), "cpu", SLICED),
+}
+
+
+def plan_of(name: str) -> Plan:
+    problem, target, config = CASES[name]
+    if config is None:
+        return generator.default(problem, TARGETS[target])
+    return generator.plan(problem, config, TARGETS[target])

@@ -1,0 +1,66 @@
+"""Another revision of this repository, in a folder of its own: what it generates."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKING_TREE = "."
+
+Case = dict[str, Any]  # name, problem, config, target
+Answer = dict[str, Any]  # digest and kernels, or why it is refused
+
+
+class Revision:
+    """A commit, or the working tree with its untracked files. `folder` is an empty one."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.root = name, folder
+        if name == WORKING_TREE:
+            _copy(folder)
+        else:
+            archive = subprocess.check_output(["git", "archive", name], cwd=ROOT)
+            with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+                files.extractall(folder, filter="data")
+        # An editable install finds `qconv.generator` in generator/ of the original: here, a link comes before it.
+        project = tomllib.loads((folder / "pyproject.toml").read_text())
+        for package, place in project["tool"]["setuptools"]["package-dir"].items():
+            link = folder / "src" / package.replace(".", "/")
+            if not link.exists():
+                link.symlink_to(folder / place, target_is_directory=True)
+
+    def drawn(self, count: int, seed: int) -> list[Case]:
+        """Its golden cases, its shipped winners, and so many random plans."""
+        return [dict(case) for case in self._run("draw.py", "", str(count), str(seed))]
+
+    def answers(self, cases: Sequence[Case]) -> list[Answer]:
+        return [dict(answer) for answer in self._run("render.py", json.dumps(list(cases)))]
+
+    def _run(self, script: str, text: str, *arguments: str) -> list[Any]:
+        """By its own script, which knows its own names; by that of today where it is older than these."""
+        own = self.root / "tests/support/revisions" / script
+        path = own if own.is_file() else ROOT / "tests/support/revisions" / script
+        command = [sys.executable, str(path), str(self.root), *arguments]
+        environment = os.environ | {"PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, cwd=self.root, env=environment, input=text, stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise SystemExit(f"{script} fails with the code of {self.name}: it says why above")
+        return list(json.loads(done.stdout))
+
+
+def _copy(folder: Path) -> None:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in filter(None, subprocess.check_output(command, cwd=ROOT, text=True).split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / name)

@@ -1,0 +1,249 @@
+"""What a kernel has to wait for, expect or make visible, left out one by one: the CPU device shows each.
+
+Sources are compiled without optimization, and run without a sanitizer: late launches (even seeds) and early ones, the
+two ends of what the memory model allows, give wrong outputs or an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from exactness import expected
+from exactness import run as outputs_of
+from numpy.typing import NDArray
+
+from qconv import Conv2d, Quantization, generator, sample
+from qconv.device import cpu_runtime
+from qconv.device.cache import Binary, cache_root
+from qconv.device.cpu import CpuDevice, CpuKernel, CpuLaunch, run_overlapped
+from qconv.errors import LaunchError
+from qconv.generator import Plan
+from qconv.instances.executable import Executable
+from tests.templates.test_fused_sanitizers import plan_of as fused
+from tests.templates.test_mma_sanitizers import ADDED, WIDE, WRONG
+from tests.templates.test_mma_sanitizers import plan_of as matrix
+
+LATE, EARLY = 2, 3
+SM_90A = "cpu.sm_90a"
+PRODUCT = Conv2d(2, 5, 5, 136, 40, 1, 1)
+BOTH = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
+
+PLANS = {
+    "cluster": matrix(SM_90A, WIDE, ADDED, split=4, prefetch_fragments=1, pipeline_stages=2),
+    # Ten vectors of a lane for four blocks: two have one less.
+    "cluster, odd": matrix(
+        SM_90A, PRODUCT, BOTH, tile_k=32, warp_m=16, tile_n=40, warp_n=40, split=4, pipeline_stages=2
+    ),
+    "scratch": matrix("cpu.sm_80", WIDE, Quantization(), split=2),
+    "dw, pw, cluster": fused(SM_90A, "dw pw", c=32, cluster_blocks=2, weights_in_smem=1, second_n=1),
+    "dw, pw, one tile": fused(
+        SM_90A, "dw pw", c=32, tile_h=14, tile_w=14, cluster_blocks=2, weights_in_smem=1, second_n=1
+    ),
+    "dw, pw, fetched": fused(SM_90A, "dw pw", weights_in_smem=1, on_wgmma=1),
+    "dense, pw, teams": fused(SM_90A, "dense pw", teams=2, weights_in_smem=2, on_wgmma=2, first_n=4),
+    "dense, pw": fused(SM_90A, "dense pw", weights_in_smem=2, on_wgmma=2, first_n=4),
+    "pw, dense, pw": fused(SM_90A, "pw dense pw", weights_in_smem=3, on_wgmma=3),
+    "dw, pw, streamed": fused(SM_90A, "dw pw", c=32, k=72, warps=16, on_wgmma=1, second_n=1),
+}
+
+
+def executable_of(plan: Plan, text: str, seed: int) -> Executable:
+    flags = [flag.replace("-O2", "-O0") for flag in cpu_runtime.KERNEL_FLAGS]
+    path = cpu_runtime.build({"kernel.cpp": text}, [*flags, "-shared"], ".so", cache_root() / "cpu")
+    binary = Binary(b"", path, "g++", 0.0, {})
+    return Executable(plan, binary, CpuKernel(plan, binary, seed), CpuDevice(plan.target, seed))
+
+
+def finding(plan: Plan, text: str, seed: int) -> str | None:
+    """What a run shows: the runtime's message, or `wrong`."""
+    drawn = sample.draw(plan.problem, 1)
+    try:
+        y = outputs_of(executable_of(plan, text, seed), drawn)
+    except LaunchError as error:
+        return str(error)
+    return None if y.tobytes() == expected(plan.problem, drawn).tobytes() else WRONG
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_nothing_is_left_out(name: str) -> None:
+    text = generator.render(PLANS[name]).text
+    assert [finding(PLANS[name], text, seed) for seed in (LATE, EARLY)] == [None, None]
+
+
+class LeftOut(NamedTuple):
+    plan: str
+    old: str
+    new: str
+    says: str  # part of the message, or `wrong`
+    seed: int = LATE
+    also: tuple[str, str] | None = None  # what goes with it, and its place
+
+
+LEFT_OUT = {
+    "expected bytes of a block": LeftOut(
+        "cluster", "expect(units * SPLIT * BYTES)", "expect(units * (SPLIT - 1) * BYTES)", "ends while bytes are on"
+    ),
+    "expected bytes of a block, early": LeftOut(
+        "cluster",
+        "expect(units * SPLIT * BYTES)",
+        "expect(units * (SPLIT - 1) * BYTES)",
+        "bytes for a block that has ended",
+        EARLY,
+    ),
+    "expected bytes of the last unit": LeftOut(
+        "cluster, odd", "(UNITS - rank + SPLIT - 1) / SPLIT", "UNITS / SPLIT", "ends while bytes are on|wait for bytes"
+    ),
+    "the wait for the cluster's mbarriers": LeftOut(
+        "cluster",
+        "    tile::wait_for_cluster();  // they have all opened their mbarriers\n",
+        "",
+        "nobody has initialised an mbarrier there",
+    ),
+    "the wait for the others' sums": LeftOut("cluster", "    shared.mbarrier.wait();\n", "", "ends while bytes are on"),
+    "the end of the units": LeftOut("cluster, odd", "if (UNITS % SPLIT != 0 && unit >= UNITS) return;", "", WRONG),
+    "publish": LeftOut("scratch", "    tile::publish();\n", "", WRONG),
+    "the fence of what a cluster sends": LeftOut(
+        "dw, pw, cluster",
+        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + PLACES",
+        "        tile::barrier();\n        if (index + PLACES",
+        WRONG,
+    ),
+    "the fence before the first of two": LeftOut(
+        "dense, pw",
+        "        tile::fence_proxy_async();\n        tile::barrier();  // the input",
+        "        tile::barrier();  // the input",
+        WRONG,
+    ),
+    "the fence before the second of two": LeftOut(
+        "dw, pw, fetched",
+        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + PLACES",
+        "        tile::barrier();\n        if (index + PLACES",
+        WRONG,
+    ),
+    "the fence before the third of three": LeftOut(
+        "pw, dense, pw",
+        "activations.mid, mid2);\n        tile::fence_proxy_async();",
+        "activations.mid, mid2);",
+        WRONG,
+    ),
+    "the fence of the teams' weights": LeftOut(
+        "dense, pw, teams",
+        "    tile::fence_proxy_async();\n    tile::barrier();  // the weights",
+        "    tile::barrier();  // the weights",
+        WRONG,
+    ),
+    "the fence of a team's input": LeftOut(
+        "dense, pw, teams",
+        "        tile::fence_proxy_async();\n        tile::barrier_of_team(team.number);  // the input",
+        "        tile::barrier_of_team(team.number);  // the input",
+        WRONG,
+    ),
+    "a fence by all but one thread": LeftOut(
+        "dw, pw, fetched",
+        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + PLACES",
+        "        if (tile::thread() != 7) tile::fence_proxy_async();\n"
+        "        tile::barrier();\n        if (index + PLACES",
+        WRONG,
+    ),
+    "the wait until the cluster has read": LeftOut(
+        "dw, pw, cluster",
+        "        tile::wait_for_cluster();  // until nothing of this block's memory is on its way\n",
+        "",
+        "second arrival at the barrier of the cluster",
+    ),
+    "the barrier before a cluster sends": LeftOut(
+        "dw, pw, one tile",
+        "    tile::wait_for_cluster();  // they expect it\n",
+        "",
+        "nobody has initialised an mbarrier there",
+        LATE,
+        ("bytes_of_others());\n    tile::arrive_at_cluster();", "bytes_of_others());"),
+    ),
+    "the barrier at the end of a cluster": LeftOut(
+        "dw, pw, one tile",
+        "    tile::wait_for_cluster();  // until nothing of this block's memory is on its way\n",
+        "",
+        "ends while bytes are on their way to or from its shared memory",
+        LATE,
+        ("wait_for_phase(team.phase);\n    tile::arrive_at_cluster();", "wait_for_phase(team.phase);"),
+    ),
+    "the wait for the second tile's phase": LeftOut(
+        "dw, pw, cluster",
+        "wait_for_phase(team.phase)",
+        "wait_for_phase(0)",
+        "before those of the last phase have come",
+    ),
+    "the bytes of the second tile": LeftOut(
+        "dw, pw, cluster",
+        "            if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());\n",
+        "",
+        "wait for bytes at line",
+    ),
+    "the wait for the weights": LeftOut(
+        "dw, pw, fetched",
+        "            shared.second_weights.mbarrier.wait();  // they came meanwhile\n",
+        "",
+        "ends while bytes are on",
+    ),
+    "the wait for a slab": LeftOut(
+        "dw, pw, streamed",
+        "        held.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
+        "",
+        "expected before those of the last phase have come",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_left_out_is_found(name: str) -> None:
+    bug = LEFT_OUT[name]
+    text = generator.render(PLANS[bug.plan]).text
+    for old, new in ((bug.old, bug.new), *((bug.also,) if bug.also else ())):
+        assert text.count(old) == 1, "the text to replace has changed: leave it out anew"
+        text = text.replace(old, new)
+    found = finding(PLANS[bug.plan], text, bug.seed)
+    assert found is not None
+    assert any(one in found for one in bug.says.split("|")), found
+
+
+LAYER = matrix(SM_90A, Conv2d(1, 6, 6, 32, 32, 3, 3, pad=1), Quantization(), split=2)
+WAIT = "        tile::wait_on_dependency();\n"
+
+
+def overlapped(plan: Plan, text: str, seed: int) -> list[NDArray[Any]]:
+    """Three layers, each of which reads what the one before writes; the last writes over what the first has read."""
+    drawn = [sample.draw(plan.problem, i) for i in range(3)]
+    instance = executable_of(plan, text, seed)
+    x = drawn[0].arrays[0].copy()
+    outs = [np.full_like(x, 0x5A), np.full_like(x, 0x5A), x]
+    bounds = [
+        instance.bind(given, each.arrays[1], out=out, overlap=True, **each.parameters)
+        for given, each, out in zip((x, *outs[:2]), drawn, outs, strict=True)
+    ]
+    launches = [bound.launch for bound in bounds]
+    assert all(isinstance(launch, CpuLaunch) for launch in launches)
+    run_overlapped(launches)  # type: ignore[arg-type]
+    return outs
+
+
+def one_after_the_other(plan: Plan) -> list[NDArray[Any]]:
+    drawn = [sample.draw(plan.problem, i) for i in range(3)]
+    outs = [drawn[0].arrays[0]]
+    for each in drawn:
+        outs.append(expected(plan.problem, replace(each, arrays=(outs[-1], *each.arrays[1:]))))
+    return outs[1:]
+
+
+def test_a_launch_waits_for_the_one_before() -> None:
+    text = generator.render(LAYER).text
+    want = one_after_the_other(LAYER)
+    for seed in (LATE, EARLY):
+        assert all(map(np.array_equal, overlapped(LAYER, text, seed), want))
+    assert text.count(WAIT) == 1
+    found = overlapped(LAYER, text.replace(WAIT, ""), LATE)
+    assert not any(map(np.array_equal, found[1:], want[1:]))
+    # Where nothing overlaps, nobody waits.
+    assert all(map(np.array_equal, overlapped(LAYER, text.replace(WAIT, ""), EARLY), want))

@@ -1,0 +1,48 @@
+"""Two convolutions in one kernel where tiles and channels do not come out even: what lies past the end is left alone.
+
+The other plans under the sanitizers have tiles for all teams and whole shares of channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from qconv import generator
+from qconv.fused import chain_of
+from qconv.generator.fused_plan import FusedPlan
+from qconv.generator.stage_matrix import MatrixStage
+from tests.templates.test_fused_sanitizers import GIVES, SM_80, SM_90A, TAKES, conv, plan_of
+from tests.templates.test_mma_sanitizers import EARLY, LATE, check
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_team_without_a_tile_reads_nothing() -> None:
+    """Copies are made at once: nobody waits for those of such a team."""
+    plan = plan_of(SM_80, "dense pw", tile_h=14, tile_w=14, teams=2, weights_in_smem=1)
+    one_image = chain_of([replace(stage, n=1) for stage in plan.problem.stages.values()])
+    made = generator.plan(one_image, plan.config, plan.target)
+    assert isinstance(made, FusedPlan)
+    assert made.tiles < made.places, "every team has a tile"
+    check(made, "address", EARLY)
+
+
+def test_a_last_share_of_few_channels_ends_with_them() -> None:
+    plan = plan_of(SM_90A, "dw pw", c=48, cluster_blocks=2, weights_in_smem=1, second_n=1)
+    first = plan.stages["first"]
+    assert first.problem.k % first.block_k != 0, "every share is whole"
+    check(plan, "address", LATE)
+
+
+def test_a_slab_that_begins_within_a_group_reads_no_channels_past_the_last() -> None:
+    """Their weights would be zero, but they lie behind the intermediate tensor."""
+    plan = plan_of(SM_80, "pw grouped", second_n=2)
+    wide = conv("pw", 16, 48, GIVES)
+    made = generator.plan(chain_of([wide, conv("grouped", 48, 48, TAKES)]), plan.config, plan.target)
+    second = made.stages["second"]
+    assert isinstance(second, MatrixStage)
+    first = (second.slabs - 1) * second.slab_k // 24 * 24 // 16
+    assert first + second.slab_chunks > 48 // 16, "every slab's chunks end with the input's by themselves"
+    check(made, "address", LATE)

@@ -1,0 +1,38 @@
+"""Ways to run two convolutions in one kernel that few random plans have, each by a plan that asks for it: tolerance 0.
+
+Without a sanitizer, whose compilers take these kernels ten times as long.
+"""
+
+from __future__ import annotations
+
+import pytest
+from exactness import check
+from random_fused import TILE
+
+from qconv import Conv2d, generator
+from qconv.device.cpu import CpuDevice
+from qconv.fused import chain_of
+from qconv.target import TARGETS
+from tests.templates.test_fused_sanitizers import GIVES, PLANS, SM_80, TAKES
+from tests.templates.test_mma_sanitizers import EARLY, LATE
+
+NAMES = (
+    *("dw, pw", "pw, dw", "dense, grouped", "dw, pw, shared", "dense, pw, held", "dw, pw, teams", "dw, pw, cluster"),
+    *("dw, pw, streamed", "pw, dense, warpgroups", "halved, pw, eights", "dense, pw, warpgroups of 24 and 80"),
+    "halved, pw",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_exact(name: str) -> None:
+    """Copies as late as they may be or as early, by turns."""
+    plan, seed = PLANS[name], (LATE, EARLY)[NAMES.index(name) % 2]
+    check(plan, CpuDevice(plan.target, seed=seed), seed=seed)
+
+
+def test_rows_and_columns_are_padded_each_by_its_own() -> None:
+    """The second looks at three columns of one row."""
+    first = Conv2d(1, 9, 9, 16, 32, 1, 1, quantization=GIVES)
+    second = Conv2d(1, 9, 9, 32, 24, 1, 3, pad=(0, 1, 0, 1), quantization=TAKES)
+    target = TARGETS[SM_80]
+    check(generator.plan(chain_of([first, second]), TILE, target), CpuDevice(target, seed=LATE), seed=2)

@@ -1,0 +1,123 @@
+"""Random problems through the matrix instructions of the first GPU, bit for bit against the oracle.
+
+Under compute-sanitizer, which sees what the results need not show, a few launches suffice:
+
+    compute-sanitizer --tool racecheck python -m pytest tests/templates/test_mma_random_gpu.py -k sanitizer
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from exactness import POISON, assert_same, check, expected
+from random_matrix import BANDS, matrix_plan, matrix_problems
+from wanted_matrix import asked_of_gpu
+
+from qconv import Conv2d, Quantization, sample
+from qconv.device import Device
+from qconv.errors import Infeasible
+from qconv.generator import Plan
+from qconv.instances.loading import load
+from tests.templates.test_mma_random import GPU_COUNT, GPU_SEED
+
+COUNT, CHUNK, SEED = GPU_COUNT, 10, GPU_SEED
+EVERYTHING = Quantization("int8", "int8", "uint8", True, True, True, True, "int32", "relu6")
+# Enough tiles for blocks that persist on every GPU, and numbers of tiles that leave a last round unfilled.
+MANY = Conv2d(4, 64, 64, 64, 160, 3, 3, pad=1, quantization=EVERYTHING)
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def _matrices(request: pytest.FixtureRequest) -> None:
+    gpu: Device = request.getfixturevalue("gpu")
+    if not gpu.target.instructions:
+        pytest.skip(f"{gpu.target.name} has no matrix instructions")
+
+
+def two_plans(gpu: Device, first: int, count: int) -> list[tuple[int, Plan]]:
+    """The first is what was asked for, if anything was: `test_mma_random` sees to it that nothing is missing."""
+    made, _ = asked_of_gpu(gpu.target, SEED, COUNT)
+    chosen = list(enumerate(matrix_problems(SEED, COUNT, gpu.target)))[first : first + count]
+    return [
+        (index, (not turn and made.get((gpu.target.name, index))) or matrix_plan(problem, gpu.target, (index, turn)))
+        for index, problem in chosen
+        for turn in range(2)
+    ]
+
+
+@pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
+def test_two_random_configs(first: int, gpu: Device) -> None:
+    for index, plan in two_plans(gpu, first, CHUNK):
+        check(plan, gpu, seed=index)
+
+
+def test_the_many_have_every_role_and_width(gpu: Device) -> None:
+    """Schedules that need many tiles are left to `test_many_tiles`."""
+    _, missing = asked_of_gpu(gpu.target, SEED, COUNT)
+    assert not missing, f"{missing}: no config of {COUNT} problems on {gpu.target.name} has them"
+
+
+# What needs many tiles, or large weights; and each way of a tile's parts to become one.
+LARGER: dict[str, dict[str, int]] = {
+    "in bands": {"tile_swizzle_width": 8},
+    "persist": {"persist": 1, "stream_k": 0},
+    "persist, two blocks, staged": {"persist": 2, "stream_k": 0, "staged": 1},
+    "stream": {"persist": 1, "stream_k": 1},
+    "stream, two blocks": {"persist": 2, "stream_k": 1},
+    "a tail": {"split_last_wave": 1, "split": 2},
+    "another tail": {"split_last_wave": 2, "split": 4},
+}
+
+
+def larger(gpu: Device, problem: Conv2d, name: str, seed: int) -> Plan:
+    try:
+        return matrix_plan(problem, gpu.target, seed, **LARGER[name])
+    except Infeasible as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", LARGER)
+def test_many_tiles(name: str, seed: int, gpu: Device) -> None:
+    check(larger(gpu, BANDS if name == "in bands" else MANY, name, seed), gpu, seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_overlapping_launches(seed: int, gpu: Device) -> None:
+    """Each begins while the one before it ends, with what that one leaves in the scratch and in the outputs."""
+    problem = matrix_problems(SEED + 1, 8, gpu.target)[seed]
+    plan = matrix_plan(problem, gpu.target, seed)
+    if not plan.overlaps:
+        pytest.skip(f"no kernel overlaps on {gpu.target.name}")
+    drawn = sample.draw(problem, seed)
+    instance = load(plan, gpu)
+    arrays: list[Any] = [gpu.upload(array) for array in drawn.arrays]
+    bounds = [instance.bind(*arrays, overlap=True, **drawn.parameters) for _ in range(2)]
+    for bound in bounds:
+        gpu.fill(bound.y, POISON)
+    gpu.synchronize()
+    for turn in range(20):
+        bounds[turn % 2]()
+    gpu.synchronize()
+    for bound in bounds:
+        assert_same(gpu.download(bound.y), expected(problem, drawn), f"{plan.config}, {problem}")
+
+
+# Small, for compute-sanitizer takes a hundred times as long: a tile a block, parts of a tile, blocks that persist.
+SMALL = Conv2d(1, 40, 40, 64, 48, 3, 3, pad=1, quantization=Quantization("int8", "int8", per_channel=True))
+SANITIZED: dict[str, dict[str, int]] = {
+    "tile": {"split": 1, "persist": 0, "staged": 1},
+    "parts of a tile": {"split": 4, "persist": 0},
+    "stream": {"persist": 1, "stream_k": 1},
+}
+
+
+@pytest.mark.parametrize("name", SANITIZED)
+def test_one_of_each_for_the_sanitizer(name: str, gpu: Device) -> None:
+    """Every array in an allocation of its own, so that what lies beside it belongs to nobody."""
+    cupy = pytest.importorskip("cupy")
+    plan = matrix_plan(SMALL, gpu.target, name, **SANITIZED[name])
+    with cupy.cuda.using_allocator(None):
+        check(plan, gpu, seed=1)

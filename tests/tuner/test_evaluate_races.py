@@ -1,0 +1,78 @@
+"""Who runs in a race, and which rows of an earlier run are measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from qconv import generator
+from qconv.device.compile import compiler_for
+from qconv.generator import Config
+from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import Measurement
+from qconv.tuner.candidate import Candidate
+from qconv.tuner.evaluate import race
+from qconv.tuner.protocol import WALL_CLOCK
+from qconv.tuner.tune import Run
+from tests.tuner.test_evaluate import CPU, MANY, PROBLEM, Recorded, Told
+
+PLANS = generator.space(MANY, CPU.target)[0][:7]
+CONFIGS = [plan.config for plan in PLANS]
+
+
+class Slowing(Recorded):
+    """Each race finds the device slower than the one before: its times say little of another race's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entrants: list[list[Config]] = []
+
+    def race(self, candidates: Sequence[Candidate]) -> list[Measurement]:
+        configs = [candidate.config for candidate in candidates]
+        self.entrants.append(configs)
+        slow = 100.0 * len(self.entrants)
+        return [self._row(MANY, config, slow + CONFIGS.index(config), "raced") for config in configs]
+
+
+class Kept(list[Measurement]):
+    """In place of a database."""
+
+    def add(self, row: Measurement) -> None:
+        self.append(row)
+
+
+def test_the_leader_of_a_race_runs_in_the_next() -> None:
+    """And so does the default, which is the slowest here."""
+    child: Any = Slowing()
+    database: Any = Kept()
+    default = CONFIGS[6]
+    run = Run(MANY, CPU, database, child)
+    for at, plan in enumerate(PLANS):
+        run.candidate(plan)
+        run.rows[plan.config] = child._row(MANY, plan.config, 10.0 + at, "alone")
+    run.race(default)
+    assert child.entrants[:2] == [[default, *CONFIGS[:4]], [CONFIGS[0], default, *CONFIGS[4:6]]]
+    assert all(default in entrants for entrants in child.entrants)
+    assert len(database) == sum(map(len, child.entrants))
+
+
+def test_each_entrant_runs_once_in_every_round() -> None:
+    """Behind a first run of each, whose time does not count."""
+    times = [float(number) for number in range(2 + 2 * WALL_CLOCK.repeats)]
+    candidates = [Candidate.of(plan) for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
+    rows = race(candidates, Told(*times), WALL_CLOCK)
+    assert [row.times_us for row in rows] == [tuple(times[2::2]), tuple(times[3::2])]
+
+
+def test_a_time_out_is_tried_again() -> None:
+    plans = generator.space(PROBLEM, CPU.target)[0][:2]
+    toolchain = compiler_for(CPU.target).toolchain
+    with Database.open("sqlite://") as database:
+        for plan, outcome in zip(plans, ("timeout", "runtime"), strict=True):
+            digest = generator.render(plan).digest
+            made = (PROBLEM, plan.config, CPU.name, "cpu", toolchain, digest, outcome, "it says why")
+            database.add(Measurement(*made))
+        child: Any = Recorded()
+        run = Run(PROBLEM, CPU, database, child)
+        run.recall(plans)
+    assert list(run.rows) == [plans[1].config]
