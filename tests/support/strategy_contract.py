@@ -24,9 +24,8 @@ TARGET = target("gfx906")  # without matrix instructions: all configs are of the
 
 def simulated_us(config: Config) -> float:
     """A smooth landscape with one optimum that is not the default."""
-    values: dict[str, float] = config.as_dict()
     wanted = {"tile_m": 64, "tile_n": 64, "tile_k": 32, "thread_m": 8, "thread_n": 4, "pipeline_stages": 2}
-    return 10.0 + sum(abs(values[name] - best) / best for name, best in wanted.items())
+    return 10.0 + sum(abs(int(getattr(config, name)) - best) / best for name, best in wanted.items())
 
 
 @lru_cache(maxsize=2)
