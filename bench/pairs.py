@@ -202,18 +202,18 @@ def measured(
         if (wrong := workload.mismatch(runnable)) is not None:
             row["mismatch"][family] = wrong
         runners[family] = runner_of(runnable, drawn, protocol)
-    for stage, one in problem.stages.items():
+    for layer, one in problem.layers.items():
         one = replace(one, quantization=replace(one.quantization, residual="none"))  # no peer adds one here
         case = peers.Case(one, sample.draw(one, 1), None, device, protocol)
         ready, missing = peers.prepare(names, case)
-        runners |= {f"{name} {stage}": peer.run for name, peer in ready.items()}
-        row["missing"] |= {f"{name} {stage}": reason for name, reason in missing.items()}
+        runners |= {f"{name} {layer}": peer.run for name, peer in ready.items()}
+        row["missing"] |= {f"{name} {layer}": reason for name, reason in missing.items()}
     times = interleaved_us(runners, protocol)
     apart, fused = times["apart"], times.get("fused")
     both = {
-        name: sum(times[f"{name} {stage}"] for stage in problem.STAGES)
+        name: sum(times[f"{name} {layer}"] for layer in problem.LAYERS)
         for name in names
-        if all(f"{name} {stage}" in times for stage in problem.STAGES)
+        if all(f"{name} {layer}" in times for layer in problem.LAYERS)
     }
     best_peer = min(both, key=both.__getitem__) if both else None
     with open_layers(db, device) as layers:

@@ -164,6 +164,6 @@ def _unfused_from(values: dict[str, object], text: str) -> Config:
     if set(values) != {"first", "second"}:
         raise ValueError(f"the config {text[:120]!r} must have exactly the fields first, second, each of them a config")
     try:
-        return unfused.Unfused(*(config_from_json(json.dumps(values[stage])) for stage in ("first", "second")))
+        return unfused.Unfused(*(config_from_json(json.dumps(values[layer])) for layer in ("first", "second")))
     except RecursionError:
         raise ValueError(f"the config {text[:120]!r} nests too deep; a chain has at most three convolutions") from None

@@ -35,7 +35,7 @@ class ConvolutionContext(Context):
 
 @dataclass(frozen=True)
 class ConvolutionPlan(Plan):
-    """The plan of one convolution, by a kernel of its own or as a stage of one."""
+    """The plan of one convolution, by a kernel of its own or as a layer of one."""
 
     problem: Conv2d
 
@@ -90,10 +90,10 @@ def context(problem: Conv2d) -> ConvolutionContext:
 def context_of_chain(problem: Chain) -> ChainContext:
     """For the page around several of them."""
     called = "x"
-    for stage, weights in zip(problem.STAGES, problem.packed, strict=True):
-        called = f"{stage}({called}, {weights})"
-    types = " and ".join(dict.fromkeys(one.quantization.x_type for one in list(problem.stages.values())[1:]))
-    between = f"{types} between the {WORDS[len(problem.STAGES)]}, in shared memory"
+    for layer, weights in zip(problem.LAYERS, problem.packed, strict=True):
+        called = f"{layer}({called}, {weights})"
+    types = " and ".join(dict.fromkeys(one.quantization.x_type for one in list(problem.layers.values())[1:]))
+    between = f"{types} between the {WORDS[len(problem.LAYERS)]}, in shared memory"
     text = f"y = {called}; {between}; the math of each is with it"
     lines = textwrap.wrap(text, 106, initial_indent="  ", subsequent_indent="      ")
     return ChainContext(says=lines, wants=frozenset(), polynomials=_polynomials())

@@ -25,10 +25,10 @@ from qconv.generator.fused_space import (
     structure,
     tiles_of,
 )
+from qconv.generator.layer import InKernel, LayerPlan
+from qconv.generator.layers import layer_plan
 from qconv.generator.plan import at_most, ceil_div, check_choices
 from qconv.generator.share import MBARRIER_BYTES, Share, is_depthwise
-from qconv.generator.stage import InKernel, StagePlan
-from qconv.generator.stages import stage_plan
 from qconv.generator.tiles import check_blocks_per_sm
 from qconv.target import Target
 
@@ -37,7 +37,7 @@ FEW_REGISTERS = 64
 
 
 def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
-    check_choices(config, BLOCK_CHOICES if len(problem.STAGES) > 2 else CHOICES)
+    check_choices(config, BLOCK_CHOICES if len(problem.LAYERS) > 2 else CHOICES)
     teams, threads = config.teams, config.warps * target.warp_size
     _check_threads(config, threads, target)
     weights = placed_weights(problem, config.weights_in_smem, config.on_wgmma, target)
@@ -62,7 +62,7 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
         target=target,
         geometry=room,
         weights=weights,
-        layers=layers,
+        layer_plans=layers,
         cluster=cluster,
         held_bytes=held_bytes,
         spare_bytes=spare_bytes,
@@ -86,14 +86,14 @@ def _check_threads(config: Fused, threads: int, target: Target) -> None:
 
 def _layers(
     problem: Chain, config: Fused, weights: Weights, room: Geometry, cluster: int, target: Target
-) -> dict[str, StagePlan]:
-    """The stages, with what the kernel asks of each."""
-    last = problem.STAGES[-1]
+) -> dict[str, LayerPlan]:
+    """The layers, with what the kernel asks of each."""
+    last = problem.LAYERS[-1]
     blocks = {"first": cluster, last: config.cluster_blocks}
-    # A stage writes the padding of the next one's input.
-    fills = {giver: any(problem.stages[taker].pad) for giver, taker in pairwise(problem.STAGES)}
+    # A layer writes the padding of the next one's input.
+    fills = {giver: any(problem.layers[taker].pad) for giver, taker in pairwise(problem.LAYERS)}
     layers = {}
-    for name in problem.STAGES:
+    for name in problem.LAYERS:
         share = Share(
             name,
             name == last,
@@ -104,24 +104,24 @@ def _layers(
             config.warps // 4 * (weights.stream and name == last),
         )
         asks = InKernel(config.warps * target.warp_size, fills.get(name, False), config.teams > 1, name in weights.held)
-        layers[name] = stage_plan(problem.stages[name], share, target, asks)
+        layers[name] = layer_plan(problem.layers[name], share, target, asks)
     return layers
 
 
-def _least_registers(layers: dict[str, StagePlan], threads: int, target: Target) -> int:
+def _least_registers(layers: dict[str, LayerPlan], threads: int, target: Target) -> int:
     """What a thread needs at least. A third of its registers can be computed again or spilled, where many are left:
     beyond that ptxas 13.0 loses pointers, so that kernels read address 0, or searches for minutes."""
-    registers = max(stage.registers for stage in layers.values())
+    registers = max(layer.registers for layer in layers.values())
     return 2 * registers // 3 if threads * FEW_REGISTERS <= target.registers_per_sm else registers
 
 
-def _spare_bytes(layers: dict[str, StagePlan], weights: Weights, room: Geometry, held_bytes: int) -> int:
+def _spare_bytes(layers: dict[str, LayerPlan], weights: Weights, room: Geometry, held_bytes: int) -> int:
     """How far warpgroups, which read past the end of a tile's pixels, read beyond all that follows these."""
     beyond = 0
-    for at, (name, stage) in enumerate(layers.items()):
+    for at, (name, layer) in enumerate(layers.items()):
         if name in weights.groups:
             follow_bytes = sum(16 * count * pixels for count, pixels in room.planes[at + 1 :]) + held_bytes
-            beyond = max(beyond, stage.past_bytes - follow_bytes)
+            beyond = max(beyond, layer.past_bytes - follow_bytes)
     return 16 * ceil_div(beyond, 16)
 
 

@@ -9,9 +9,9 @@ from typing import ClassVar
 from qconv.fused import MIDS, Chain
 from qconv.generator.convolution import ChainPlan, pads_with_zero_point
 from qconv.generator.fused_space import Fused, Geometry, Weights
+from qconv.generator.layer import LayerPlan
 from qconv.generator.plan import Constant, Field, Launch, Roles, ceil_div
 from qconv.generator.share import chunks
-from qconv.generator.stage import StagePlan
 from qconv.generator.tiles import BLOCKS_PER_SM_SAYS
 
 # Fitted to 166 configs on an H200.
@@ -20,7 +20,7 @@ EXCHANGE = 1750  # clocks in which the blocks of a tile show each other what lie
 HOLDING = 130  # bytes of weights to hold that come in a clock
 STREAMING = 11.4  # bytes of the tiles that come in a clock
 HIDING = 1.9  # how much longer instructions take with one warp, for others hide what it waits for
-LACKING = 1.0  # how much longer a stage takes that lacks as many registers as it has
+LACKING = 1.0  # how much longer a layer takes that lacks as many registers as it has
 # The best of 163 chains took about 0.92 of the clocks that this counts; with 0.9 fewer are decided wrongly against two.
 FITTED = 0.9
 
@@ -39,7 +39,7 @@ class FusedRoles(Roles):
     waits_before_second: bool
     streams: bool
     wide: tuple[str, ...]
-    pads: tuple[str, ...]  # stages that write the padding of the next
+    pads: tuple[str, ...]  # layers that write the padding of the next
     mid_chunks: tuple[str, ...]  # of each intermediate tensor, as the source spells them
     last: str
     spare_bytes: int
@@ -60,7 +60,7 @@ class FusedPlan(ChainPlan):
     config: Fused
     geometry: Geometry
     weights: Weights
-    layers: dict[str, StagePlan]
+    layer_plans: dict[str, LayerPlan]
     cluster: int  # blocks that have a tile together and reach each other's shared memory
     held_bytes: int  # of the weights in shared memory, with what belongs to them
     spare_bytes: int  # past the last pixels, which warpgroups read
@@ -71,16 +71,16 @@ class FusedPlan(ChainPlan):
     blocks: int  # or groups of blocks that have a tile together
 
     @property
-    def stages(self) -> dict[str, StagePlan]:
-        return self.layers
+    def layers(self) -> dict[str, LayerPlan]:
+        return self.layer_plans
 
     @property
-    def first(self) -> StagePlan:
-        return self.layers["first"]
+    def first(self) -> LayerPlan:
+        return self.layer_plans["first"]
 
     @property
     def last(self) -> str:
-        return self.problem.STAGES[-1]
+        return self.problem.LAYERS[-1]
 
     @property
     def threads(self) -> int:
@@ -112,12 +112,12 @@ class FusedPlan(ChainPlan):
     @property
     def copied(self) -> tuple[str, ...]:
         """Whose weights come by asynchronous copies."""
-        return tuple(name for name in self.weights.held if self.layers[name].held_copies)
+        return tuple(name for name in self.weights.held if self.layer_plans[name].held_copies)
 
     @property
     def fetched(self) -> tuple[str, ...]:
         """Whose weights come in bulk."""
-        return tuple(name for name in self.weights.held if self.layers[name].fetches)
+        return tuple(name for name in self.weights.held if self.layer_plans[name].fetches)
 
     @property
     def loads_input(self) -> bool:
@@ -132,23 +132,23 @@ class FusedPlan(ChainPlan):
     def launches(self) -> tuple[Launch, ...]:
         grid = (self.blocks * self.config.cluster_blocks, 1, 1)
         main = Launch(self.problem.op, grid, self.block_threads, self.smem_bytes, cluster=self.cluster)
-        return (*(launch for stage in self.layers.values() for launch in stage.launches), main)
+        return (*(launch for layer in self.layer_plans.values() for launch in layer.launches), main)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        return tuple(field for stage in self.layers.values() for field in stage.fields)
+        return tuple(field for layer in self.layer_plans.values() for field in layer.fields)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
         return {
             "x": self.first.alignment["x"],
             **dict.fromkeys(self.problem.packed, 1),
-            **{name: n for name, n in self.layers[self.last].alignment.items() if name != "w"},
+            **{name: n for name, n in self.layer_plans[self.last].alignment.items() if name != "w"},
         }
 
     @property
     def wants(self) -> tuple[str, ...]:
-        wants = {want for stage in self.layers.values() for want in stage.wants}
+        wants = {want for layer in self.layer_plans.values() for want in layer.wants}
         asked = {
             "cluster": self.clusters,
             "parts": self.clusters,
@@ -197,7 +197,7 @@ class FusedPlan(ChainPlan):
         """The CPU device keeps a thread's copies in a queue."""
         if self.target.vendor != "cpu":
             return ()
-        loops = (count for name in self.weights.held for count in self.layers[name].held_copies)
+        loops = (count for name in self.weights.held for count in self.layer_plans[name].held_copies)
         pieces = sum(ceil_div(count, self.block_threads) for count in loops)
         if self.loads_ahead:
             rows, columns = self.first.source_span
@@ -224,7 +224,7 @@ class FusedPlan(ChainPlan):
             waits_before_second=not self.has_teams and copies and (bool(behind) or not self.loads_input),
             streams=self.weights.stream,
             wide=self.weights.groups,
-            pads=tuple(name for name, stage in self.layers.items() if stage.in_kernel.fills),
+            pads=tuple(name for name, layer in self.layer_plans.items() if layer.in_kernel.fills),
             mid_chunks=_mid_chunks(self.problem, self.geometry),
             last=self.last,
             spare_bytes=self.spare_bytes,
@@ -234,12 +234,12 @@ class FusedPlan(ChainPlan):
             clusters=self.clusters,
             counts_tiles=self.clusters or self.weights.stream,
             stays=self.stays,
-            kinds=frozenset(stage.kind for stage in self.layers.values()),
+            kinds=frozenset(layer.kind for layer in self.layer_plans.values()),
         )
 
     def cost(self) -> float:
         config, target = self.config, self.target
-        works = [stage.work for stage in self.layers.values()]
+        works = [layer.work for layer in self.layer_plans.values()]
         issued, longest = sum(work.issued for work in works), sum(work.longest for work in works)
         if target.vendor == "cpu":  # one thread after the other
             return self.tiles * config.cluster_blocks * issued
@@ -260,19 +260,19 @@ class FusedPlan(ChainPlan):
 
     @property
     def _lacking(self) -> float:
-        """Registers of a thread that a stage would need more, by those that it has. Of warpgroups, whose sums may not
+        """Registers of a thread that a layer would need more, by those that it has. Of warpgroups, whose sums may not
         be spilled, more are asked for than they need."""
-        registers = [stage.registers for stage in self.layers.values() if stage.kind != "warpgroup"]
+        registers = [layer.registers for layer in self.layer_plans.values() if layer.kind != "warpgroup"]
         threads = self.config.blocks_per_sm * self.block_threads
         return max(0.0, max(registers, default=0) * threads / self.target.registers_per_sm - 1)
 
 
 def _window_constants(problem: Chain) -> tuple[Constant, ...]:
-    """Where the windows of each stage begin in what the stage before gives."""
+    """Where the windows of each layer begin in what the layer before gives."""
     return tuple(
         constant
-        for name, taker in zip(MIDS, problem.STAGES[1:], strict=False)
-        for (stride_h, stride_w), (top, left, *_) in ((problem.stages[taker].stride, problem.stages[taker].pad),)
+        for name, taker in zip(MIDS, problem.LAYERS[1:], strict=False)
+        for (stride_h, stride_w), (top, left, *_) in ((problem.layers[taker].stride, problem.layers[taker].pad),)
         for constant in (
             Constant(f"{name.upper()}_STRIDE_H", stride_h),
             Constant(f"{name.upper()}_STRIDE_W", stride_w),
@@ -285,9 +285,9 @@ def _window_constants(problem: Chain) -> tuple[Constant, ...]:
 def _plane_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
     return tuple(
         constant
-        for name, giver, (_, pixels) in zip(MIDS, problem.STAGES, room.planes[1:], strict=False)
+        for name, giver, (_, pixels) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
         for constant in (
-            Constant(f"{name.upper()}_CHUNKS", chunks(problem.stages[giver].k), "of 16 channels"),
+            Constant(f"{name.upper()}_CHUNKS", chunks(problem.layers[giver].k), "of 16 channels"),
             Constant(f"{name.upper()}_PLANE", pixels, "pixels of a chunk"),
         )
     )
@@ -296,6 +296,6 @@ def _plane_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
 def _mid_chunks(problem: Chain, room: Geometry) -> tuple[str, ...]:
     """Warpgroups read two chunks at a time."""
     return tuple(
-        f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.stages[giver].k))
-        for name, giver, (count, _) in zip(MIDS, problem.STAGES, room.planes[1:], strict=False)
+        f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.layers[giver].k))
+        for name, giver, (count, _) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
     )

@@ -13,6 +13,9 @@ from typing import ClassVar, NamedTuple
 from qconv.errors import Infeasible
 from qconv.fused import WORDS, Chain, FusedBlock
 from qconv.generator.convolution import input_span
+from qconv.generator.layer import InKernel
+from qconv.generator.layer_cost import Work
+from qconv.generator.layers import layer_plan
 from qconv.generator.plan import Config, at_most, ceil_div
 from qconv.generator.share import (
     RUN_PIXELS,
@@ -24,9 +27,6 @@ from qconv.generator.share import (
     plane,
     row_places,
 )
-from qconv.generator.stage import InKernel
-from qconv.generator.stage_cost import Work
-from qconv.generator.stages import stage_plan
 from qconv.generator.tiles import check_blocks_per_sm
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -51,8 +51,8 @@ class Fused(Config):
     second_m: int  # the same of the second
     second_n: int
 
-    def piece(self, stage: str) -> tuple[int, int]:
-        return getattr(self, f"{stage}_m"), getattr(self, f"{stage}_n")
+    def piece(self, layer: str) -> tuple[int, int]:
+        return getattr(self, f"{layer}_m"), getattr(self, f"{layer}_n")
 
 
 @dataclass(frozen=True)
@@ -112,23 +112,23 @@ def configs(problem: Chain, target: Target, choices: dict[str, tuple[int, ...]])
         with suppress(Infeasible):
             of_weights.append((holds, wide, placed_weights(problem, holds, wide, target)))
     pieces = {
-        (stage, wide): tuple(
+        (layer, wide): tuple(
             (m, n)
-            for m, n in itertools.product((1,) if wide else choices[f"{stage}_m"], choices[f"{stage}_n"])
-            if is_piece(problem.stages[stage], wide, m, n, target)
+            for m, n in itertools.product((1,) if wide else choices[f"{layer}_m"], choices[f"{layer}_n"])
+            if is_piece(problem.layers[layer], wide, m, n, target)
         )
-        for stage, wide in itertools.product(problem.STAGES, (False, True))
+        for layer, wide in itertools.product(problem.LAYERS, (False, True))
     }
 
     made = Block if isinstance(problem, FusedBlock) else Fused
-    most = MOST_PIECES[len(problem.STAGES)]
+    most = MOST_PIECES[len(problem.LAYERS)]
     # Which of them a block computes by itself.
-    alone = () if target.bulk_copies else problem.STAGES[:-1]
+    alone = () if target.bulk_copies else problem.LAYERS[:-1]
 
-    def best_pieces(stage: str, tile: tuple[int, int], shares: int, warps: int, weights: Weights) -> tuple[_Piece, ...]:
-        wide, last = stage in weights.groups, stage == problem.STAGES[-1]
-        share = Share(stage, last, *tile, shares, wide, 1, 1, warps // 4 * (weights.stream and last))
-        return _cheapest(problem.stages[stage], share, warps * target.warp_size, pieces[stage, wide], target, most)
+    def best_pieces(layer: str, tile: tuple[int, int], shares: int, warps: int, weights: Weights) -> tuple[_Piece, ...]:
+        wide, last = layer in weights.groups, layer == problem.LAYERS[-1]
+        share = Share(layer, last, *tile, shares, wide, 1, 1, warps // 4 * (weights.stream and last))
+        return _cheapest(problem.layers[layer], share, warps * target.warp_size, pieces[layer, wide], target, most)
 
     for tile_h, tile_w, warps, blocks_per_sm, teams, shares in itertools.product(
         *(choices[n] for n in list(CHOICES)[:6])
@@ -156,19 +156,19 @@ def configs(problem: Chain, target: Target, choices: dict[str, tuple[int, ...]])
             if too_many and (weights.stream or _bytes(problem, weights.held) < shares / 4 * target.smem_bytes):
                 continue
             # Of 64 pixels that a warpgroup multiplies most should be there.
-            if any(room.pixels(stage) < 0.6 * RUN_PIXELS for stage in weights.groups):
+            if any(room.pixels(layer) < 0.6 * RUN_PIXELS for layer in weights.groups):
                 continue
             shape = (tile_h, tile_w, warps, blocks_per_sm, teams, shares, holds, wide)
             best = [
-                best_pieces(stage, room.outputs[stage], 1 if stage in alone else shares, warps, weights)
-                for stage in problem.STAGES
+                best_pieces(layer, room.outputs[layer], 1 if layer in alone else shares, warps, weights)
+                for layer in problem.LAYERS
             ]
-            for of_stages in itertools.product(*best):
-                yield made(*shape, *itertools.chain(*of_stages))
+            for of_layers in itertools.product(*best):
+                yield made(*shape, *itertools.chain(*of_layers))
 
 
 _Piece = tuple[int, int]
-# Of each stage, by either cost, where there are so many: each is chosen for itself, for a kernel takes about as long as
+# Of each layer, by either cost, where there are so many: each is chosen for itself, for a kernel takes about as long as
 # all of them.
 MOST_PIECES = {2: 3, 3: 1}
 
@@ -182,24 +182,24 @@ def _cheapest(
     alone = InKernel(threads)
     for m, n in pieces:
         with suppress(Infeasible):
-            works[m, n] = stage_plan(problem, replace(share, m=m, n=n), target, alone).work
+            works[m, n] = layer_plan(problem, replace(share, m=m, n=n), target, alone).work
     either = (sorted(works, key=lambda piece: works[piece][cost])[:most] for cost in (0, 1))
     return tuple(dict.fromkeys(itertools.chain(*either)))
 
 
 def _matrices(problem: Chain) -> tuple[str, ...]:
     """Whose weights are matrices, the last one's first. Dot products read theirs once for many pixels."""
-    *others, last = problem.STAGES
-    return tuple(stage for stage in (last, *others) if not is_depthwise(problem.stages[stage]))
+    *others, last = problem.LAYERS
+    return tuple(layer for layer in (last, *others) if not is_depthwise(problem.layers[layer]))
 
 
-def _bytes(problem: Chain, stages: tuple[str, ...]) -> int:
-    return sum(math.prod(problem.stages[stage].w_shape) for stage in stages)
+def _bytes(problem: Chain, layers: tuple[str, ...]) -> int:
+    return sum(math.prod(problem.layers[layer].w_shape) for layer in layers)
 
 
 def _for_groups(problem: Chain, target: Target) -> tuple[str, ...]:
     """Those that warpgroups may multiply."""
-    return tuple(stage for stage in _matrices(problem) if is_wide(problem.stages[stage], target))
+    return tuple(layer for layer in _matrices(problem) if is_wide(problem.layers[layer], target))
 
 
 def tiles_of(problem: Chain, tile_h: int, tile_w: int) -> tuple[int, int, int]:
@@ -211,12 +211,12 @@ def tiles_of(problem: Chain, tile_h: int, tile_w: int) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Geometry:
-    outputs: dict[str, tuple[int, int]]  # of each stage: the last one's tile, and of the others what it needs
+    outputs: dict[str, tuple[int, int]]  # of each layer: the last one's tile, and of the others what it needs
     planes: tuple[tuple[int, int], ...]  # chunks and pixels of the input and of what lies between, in shared memory
     smem_bytes: int  # of a team
 
-    def pixels(self, stage: str) -> int:
-        return math.prod(self.outputs[stage])
+    def pixels(self, layer: str) -> int:
+        return math.prod(self.outputs[layer])
 
 
 @lru_cache(maxsize=1024)
@@ -230,19 +230,19 @@ def geometry(
     wide: tuple[str, ...],
     target: Target,
 ) -> Geometry:
-    stages, first, last = problem.stages, problem.first, problem.last
+    layers, first, last = problem.layers, problem.first, problem.last
     for name, side, size in (("tile_h", tile_h, last.oh), ("tile_w", tile_w, last.ow)):
         at_most(side, max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
-    outputs = {problem.STAGES[-1]: (tile_h, tile_w)}
-    for giver, taker in reversed(list(itertools.pairwise(problem.STAGES))):
-        outputs[giver] = input_span(stages[taker], *outputs[taker])
+    outputs = {problem.LAYERS[-1]: (tile_h, tile_w)}
+    for giver, taker in reversed(list(itertools.pairwise(problem.LAYERS))):
+        outputs[giver] = input_span(layers[taker], *outputs[taker])
     # A depthwise layer reads the image itself.
     planes = [(0, 0)]
     if not is_depthwise(first):
         rows, columns = input_span(first, *outputs["first"])[0], row_places(first, outputs["first"][1])
         planes = [_even(chunks(first.c), "first" in wide, rows * columns)]
-    for giver, taker in itertools.pairwise(problem.STAGES):
-        planes.append(_even(chunks(stages[giver].k), taker in wide, math.prod(outputs[giver])))
+    for giver, taker in itertools.pairwise(problem.LAYERS):
+        planes.append(_even(chunks(layers[giver].k), taker in wide, math.prod(outputs[giver])))
     smem_bytes = 16 * sum(count * pixels for count, pixels in planes)
     check_blocks_per_sm(blocks_per_sm, teams * threads, teams * smem_bytes, 40, target)
     return Geometry(outputs, tuple(planes), smem_bytes)
@@ -268,7 +268,7 @@ def placed_weights(problem: Chain, holds: int, wide: int, target: Target) -> Wei
         raise Infeasible(f"weights_in_smem={holds}: {target.name} has no asynchronous copies; 0 serves it")
     if holds > len(matrices):
         raise Infeasible(
-            f"weights_in_smem={holds}: {len(matrices)} of the {WORDS[len(problem.STAGES)]} convolutions have matrix "
+            f"weights_in_smem={holds}: {len(matrices)} of the {WORDS[len(problem.LAYERS)]} convolutions have matrix "
             "instructions; hold no more"
         )
     if wide and target.warpgroup is None:
@@ -276,12 +276,12 @@ def placed_weights(problem: Chain, holds: int, wide: int, target: Target) -> Wei
     if wide > len(for_groups):
         raise Infeasible(
             f"on_wgmma={wide}: warpgroups multiply what has one group, more than 4 output channels and no "
-            f"w_zero_point, {len(for_groups)} of the {WORDS[len(problem.STAGES)]} convolutions; no more than that"
+            f"w_zero_point, {len(for_groups)} of the {WORDS[len(problem.LAYERS)]} convolutions; no more than that"
         )
     held, groups = matrices[:holds], for_groups[:wide]
-    if not held and groups == (problem.STAGES[-1],) and target.bulk_copies:
+    if not held and groups == (problem.LAYERS[-1],) and target.bulk_copies:
         return Weights(groups, groups, stream=True)
     if not {*groups} <= {*held}:
-        needed = 1 + max(matrices.index(stage) for stage in groups)
+        needed = 1 + max(matrices.index(layer) for layer in groups)
         raise Infeasible(f"on_wgmma={wide}: warpgroups read weights that are held; weights_in_smem={needed} or more")
     return Weights(tuple(sorted(held)), tuple(sorted(groups)), stream=False)

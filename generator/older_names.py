@@ -1,4 +1,5 @@
-"""What families and their fields were called when older databases were written: their rows are still read."""
+"""What families, their fields and those of a timing protocol were called when older databases were written: their
+rows are still read."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ FIELDS: dict[str, dict[str, str]] = {
     "block": _CHAIN,
 }
 
+PROTOCOL = {"stage": "phase"}
+
 
 def family_today(name: str) -> str:
     return FAMILIES.get(name, name)
@@ -36,3 +39,8 @@ def fields_today(family: str, values: dict[str, Value]) -> dict[str, Value]:
     if any(old in values and new in values for old, new in names.items()):
         return values
     return {names.get(name, name): value for name, value in values.items()}
+
+
+def protocol_today(values: dict[str, Value]) -> dict[str, Value]:
+    """A timing protocol with its fields as they are called today."""
+    return {PROTOCOL.get(name, name): value for name, value in values.items()}

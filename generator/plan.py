@@ -69,11 +69,11 @@ class Field:
     says: str
     argument: Argument | None = None
     elements: int = 1  # what a pointer that is not the caller's points at
-    stage: str = ""  # of a problem that has several: whose value it is
+    layer: str = ""  # of a problem that has several: whose value it is
 
     @property
     def path(self) -> str:
-        return f"{self.stage}.{self.name}" if self.stage else self.name
+        return f"{self.layer}.{self.name}" if self.layer else self.name
 
     @property
     def is_pointer(self) -> bool:
@@ -82,8 +82,8 @@ class Field:
     def value(self, problem: Problem, parameters: Any) -> bytes:
         """What this field holds, or points at where it is a pointer: one value, or one per output channel."""
         assert self.argument is not None
-        if self.stage:
-            problem, parameters = getattr(problem, self.stage), getattr(parameters, self.stage)
+        if self.layer:
+            problem, parameters = getattr(problem, self.layer), getattr(parameters, self.layer)
         assert isinstance(problem, Conv2d)
         value = self.argument.value(problem.quantization, parameters)
         shape = (self.elements,) if self.is_pointer else ()
@@ -187,7 +187,7 @@ class Plan(ABC):
         return False
 
     @property
-    def stages(self) -> Mapping[str, Plan]:
+    def layers(self) -> Mapping[str, Plan]:
         """The convolutions of a problem that has several, by their names: each is a namespace of the source."""
         return {}
 
@@ -220,7 +220,7 @@ class Plan(ABC):
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Of the fields in the kernel's one argument, as C lays them out: a stage's begin with a pointer."""
+        """Of the fields in the kernel's one argument, as C lays them out: a layer's begin with a pointer."""
         offsets, end = [], 0
         for each in self.fields:
             size = 8 if each.is_pointer else 4

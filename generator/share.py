@@ -22,8 +22,8 @@ MBARRIER_BYTES = 16  # of an mbarrier, aligned as what lies beside it
 class Share(Config):
     """What one of them computes of a tile, and what of it a warp or a thread has at a time."""
 
-    family: ClassVar[str] = "stage"
-    stage: str  # first, second or third
+    family: ClassVar[str] = "layer"
+    layer: str  # first, second or third
     last: bool  # its outputs go to device memory
     rows: int
     columns: int
@@ -112,7 +112,7 @@ def ring(share: Share, runs: int, slabs: int, block_slabs: int) -> tuple[int, in
     )
     if not buffers or slabs % block_slabs:
         raise Infeasible(
-            f"weights_in_smem=0: {at_once} slabs of the {share.stage} convolution are multiplied at a time; to come in "
+            f"weights_in_smem=0: {at_once} slabs of the {share.layer} convolution are multiplied at a time; to come in "
             f"turn there must be more, as many for each of {share.blocks} blocks (there are {slabs}); "
             "weights_in_smem=1, or on_wgmma=0, serves it"
         )

@@ -47,10 +47,10 @@ def _environment() -> Environment:
 def render(plan: Plan) -> Source:
     if plan.parts:
         return joined(plan, [render(kernel) for kernel in plan.kernels])
-    of_stages = [(stage, stage.context) for stage in plan.stages.values()]
+    of_layers = [(layer, layer.context) for layer in plan.layers.values()]
     own = plan.context
-    wants = own.wants.union(plan.wants, *(context.wants for _, context in of_stages))
-    texts = [_page(stage, replace(context, wants=wants)) for stage, context in of_stages]
+    wants = own.wants.union(plan.wants, *(context.wants for _, context in of_layers))
+    texts = [_page(layer, replace(context, wants=wants)) for layer, context in of_layers]
     return _source(_page(plan, replace(own, wants=wants), texts), plan)
 
 
@@ -65,7 +65,7 @@ def _source(text: str, plan: Plan) -> Source:
 
 
 def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
-    """`texts`: the pages of its stages. What the roles and the context hold, the page reads by the bare names."""
+    """`texts`: the pages of its layers. What the roles and the context hold, the page reads by the bare names."""
     return (
         _environment()
         .get_template(plan.page)

@@ -177,7 +177,7 @@ def _c_name(field: Field) -> str:
 
 def _c_type(plan: Plan, field: Field) -> str:
     """The field's type in C: the aliases of the source spelled out."""
-    ctype, aliases = field.ctype, (plan.stages[field.stage] if field.stage else plan).aliases
+    ctype, aliases = field.ctype, (plan.layers[field.layer] if field.layer else plan).aliases
     for alias, dtype in aliases.items():
         spelled = DATA_TYPES[dtype].stdint
         ctype = re.sub(rf"\b{alias}\b", spelled, ctype)

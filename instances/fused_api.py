@@ -68,8 +68,8 @@ def conv2d_conv2d(
         problems.append(made)
         taken, zero_point = _Shaped(made.y_shape, made.quantization.out_type), given_zero_point
     problem = chain_of(problems)
-    for stage, own in of.items():
-        values |= {problem.names(stage)[name]: own[name] for name in OF_EACH if name in own}
+    for layer, own in of.items():
+        values |= {problem.names(layer)[name]: own[name] for name in OF_EACH if name in own}
     return run(problem, (x, *weights, residual), device, out=out, stream=stream, **values)
 
 

@@ -79,7 +79,7 @@ class Pair:
         layout = {"w_layout": named.pop("w_layout")} if "w_layout" in named else {}
         values = {name: self.device.download(value) for name, value in named.items()}
         self.problem.checked(values)
-        first = self.first.pack(weights[0], stream=stream, **self.problem.of_stage("first", values), **layout)
+        first = self.first.pack(weights[0], stream=stream, **self.problem.of_layer("first", values), **layout)
         second = self.second.pack(*weights[1:], stream=stream, **self.problem.of_rest(values), **layout)
         return PackedPair(self, first, second)
 

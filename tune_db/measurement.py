@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from qconv.generator import Config, config_from_json
+from qconv.generator import Config, config_from_json, older_names
 from qconv.keys import parse
 from qconv.op import Problem
 
@@ -65,7 +65,7 @@ class Measurement:
         if self.compile_ms is not None:
             object.__setattr__(self, "compile_ms", _number("compile_ms", self.compile_ms))
         if self.protocol is not None:
-            object.__setattr__(self, "protocol", _plain(self.protocol))
+            object.__setattr__(self, "protocol", older_names.protocol_today(_plain(self.protocol)))
         if not isinstance(self.created_at, datetime) or self.created_at.tzinfo is None:
             raise ValueError(f"created_at={self.created_at!r} must be a time with its zone: datetime.now(UTC)")
         object.__setattr__(self, "created_at", self.created_at.astimezone(UTC))
@@ -116,11 +116,11 @@ class Measurement:
     @property
     def screened(self) -> bool:
         """Timed by a few repeats only, for it looked far slower than the best."""
-        return self.protocol is not None and self.protocol.get("stage") == SCREENED
+        return self.protocol is not None and self.protocol.get("phase") == SCREENED
 
 
 def complexity(config: Config) -> int:
-    """The product of the config's integers: smaller tiles, fewer stages and fewer splits are simpler."""
+    """The product of the config's integers: smaller tiles, fewer pipeline stages and fewer splits are simpler."""
     return math.prod(max(1, value) for value in config.as_dict().values() if isinstance(value, int))
 
 

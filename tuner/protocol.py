@@ -28,22 +28,22 @@ ALONE, RACED = "alone", "raced"
 class TimingProtocol:
     """`rotated_bytes`: the launches of one repeat go round input sets of at least this size in total, so that no set is
     still in the cache when its turn comes again. A repeat gives one figure, the mean over its launches; the median
-    over the repeats is what rows are compared by. `stage` is screened, alone or raced, as above."""
+    over the repeats is what rows are compared by. `phase` is screened, alone or raced, as above."""
 
     name: str
     rotated_bytes: int
     repeats: int
-    stage: str = ALONE
+    phase: str = ALONE
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def screening(self, repeats: int) -> TimingProtocol:
-        return replace(self, repeats=repeats, stage=SCREENED)
+        return replace(self, repeats=repeats, phase=SCREENED)
 
     @property
     def race(self) -> TimingProtocol:
-        return replace(self, stage=RACED)
+        return replace(self, phase=RACED)
 
 
 # 200 MB is more than three times the last-level cache of any GPU listed.

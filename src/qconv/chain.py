@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qconv.convolution import conv2d, style_of, towards
-from qconv.draft import Given, draw_stage
+from qconv.draft import Given, draw_layer
 from qconv.fused import Chain, FusedBlock, FusedConv2d, chain_of
 from qconv.op import BETWEEN, Array, Op, Sample, read_key, short
 from qconv.option import Option
@@ -53,7 +53,7 @@ def _conv2d(key: str, part: str) -> Conv2d:
 
 
 def draw(problem: Chain, seed: int, fixed: dict[str, int]) -> Sample:
-    """What one stage draws can leave the next no data that spreads: then the whole chain is drawn anew."""
+    """What one layer draws can leave the next no data that spreads: then the whole chain is drawn anew."""
     rng = np.random.default_rng(seed)
     drawn, lacks = _draft(problem, rng, fixed)
     for _ in range(DRAWS - 1):
@@ -64,26 +64,26 @@ def draw(problem: Chain, seed: int, fixed: dict[str, int]) -> Sample:
 
 
 def _draft(problem: Chain, rng: np.random.Generator, fixed: dict[str, int]) -> tuple[Sample, list[str]]:
-    """A sample, and what its stages lack for no known reason."""
+    """A sample, and what its layers lack for no known reason."""
     arrays: list[Array] = []
     parameters: dict[str, Any] = {}
     forced: list[str] = []
     lacks: list[str] = []
     given: Given | None = None
-    every = windows(list(problem.stages.values()), rng)
+    every = windows(list(problem.layers.values()), rng)
     style = style_of(every, rng)
-    chosen = {stage: problem.of_stage(stage, fixed) for stage in problem.stages}
+    chosen = {layer: problem.of_layer(layer, fixed) for layer in problem.layers}
     reads = [*(seen.reads for seen in every[1:]), None]
-    for (stage, one), seen, wanted in zip(problem.stages.items(), every, reads, strict=True):
-        side = towards(one.quantization, chosen[stage])
-        drawn = draw_stage(seen, rng, chosen[stage], style, side, given, wanted)
+    for (layer, one), seen, wanted in zip(problem.layers.items(), every, reads, strict=True):
+        side = towards(one.quantization, chosen[layer])
+        drawn = draw_layer(seen, rng, chosen[layer], style, side, given, wanted)
         arrays += drawn.arrays
-        names = problem.names(stage)
+        names = problem.names(layer)
         parameters |= {names[own]: value for own, value in drawn.parameters.items() if own in names}
         if drawn.forced:
-            forced.append(f"{stage}: {drawn.forced}")
+            forced.append(f"{layer}: {drawn.forced}")
         elif drawn.lacks:
-            lacks.append(f"{stage}: {drawn.lacks}")
+            lacks.append(f"{layer}: {drawn.lacks}")
         if one is not problem.last:
             given = Given(drawn.parameters["y_scale"], drawn.parameters["y_zero_point"], seen.pixels, drawn.rows)
     return Sample(tuple(arrays), parameters, tuple(forced)), lacks
@@ -92,9 +92,9 @@ def _draft(problem: Chain, rng: np.random.Generator, fixed: dict[str, int]) -> t
 def compute(problem: Chain, drawn: Sample) -> tuple[Array, ...]:
     values = problem.checked(drawn.parameters)
     x, *others = drawn.arrays
-    for stage, one in problem.stages.items():
+    for layer, one in problem.layers.items():
         w, *others = others
-        x = conv2d(one, x, w, getattr(values, stage), *(others if one is problem.last else ()))
+        x = conv2d(one, x, w, getattr(values, layer), *(others if one is problem.last else ()))
     return (x,)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from qconv import calibration
 from qconv.calibration import Style
-from qconv.draft import draw_stage
+from qconv.draft import draw_layer
 from qconv.epilogue import computed
 from qconv.mode import PRESETS
 from qconv.op import Array, Op, Sample, read_key
@@ -90,7 +90,7 @@ def ask(given: dict[str, Any]) -> Conv2d:
 def draw(problem: Conv2d, seed: int, fixed: dict[str, int]) -> Sample:
     rng = np.random.default_rng(seed)
     (seen,) = windows([problem], rng)
-    drawn = draw_stage(seen, rng, fixed, style_of([seen], rng), towards(problem.quantization, fixed))
+    drawn = draw_layer(seen, rng, fixed, style_of([seen], rng), towards(problem.quantization, fixed))
     return Sample(drawn.arrays, drawn.parameters, tuple(filter(None, [drawn.forced or drawn.lacks])))
 
 

@@ -30,7 +30,7 @@ LEAST_MEAN, MOST_MEAN, MEAN_AT_ONE = 4.0, 32.0, 69.0
 
 @dataclass(frozen=True)
 class Given:
-    """What the stage before leaves to the next: its scale and zero point, and some of its pixels."""
+    """What the layer before leaves to the next: its scale and zero point, and some of its pixels."""
 
     scale: np.float32
     zero_point: Any
@@ -51,7 +51,7 @@ class Drawn:
     forced: str = ""
 
 
-def draw_stage(
+def draw_layer(
     seen: Windows,
     rng: np.random.Generator,
     fixed: dict[str, int],
@@ -60,13 +60,13 @@ def draw_stage(
     given: Given | None = None,
     next_reads: Array | None = None,
 ) -> Drawn:
-    """The first attempt with enough variety, among the pixels that the next stage reads as well; else the last one, and
+    """The first attempt with enough variety, among the pixels that the next layer reads as well; else the last one, and
     what forbids it."""
     for attempt in range(ATTEMPTS):
         drawn = _Attempt(seen, rng, fixed, replace(style, attempt=attempt), towards, given).drawn()
         if drawn.lacks:
             continue
-        # Where all that the next stage reads is padding, it reads nothing.
+        # Where all that the next layer reads is padding, it reads nothing.
         if next_reads is None or not len(next_reads):
             return drawn
         if not Variety.of(drawn.rows[np.searchsorted(seen.pixels, next_reads)]).lacks():

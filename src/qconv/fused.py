@@ -23,22 +23,22 @@ WORDS = {2: "two", 3: "three"}
 class Chain(Problem):
     """NHWC. The weights are `w1`, `w2`, ...; a residual is the last one's."""
 
-    STAGES: ClassVar[tuple[str, ...]]
+    LAYERS: ClassVar[tuple[str, ...]]
     first: Conv2d
 
     def __post_init__(self) -> None:
-        for name in self.STAGES:
+        for name in self.LAYERS:
             problem = getattr(self, name)
             if not isinstance(problem, Conv2d):
                 raise ValueError(f"{name}={problem!r} must be a qconv.Conv2d")
             if problem.layout != "nhwc":
                 raise ValueError(f"{name} has layout={problem.layout}: convolutions in one kernel take and give nhwc")
-        for giver, taker in pairwise(self.STAGES):
+        for giver, taker in pairwise(self.LAYERS):
             self._check_link(giver, taker)
-        self._name(BETWEEN.join(map(str, self.stages.values())))
+        self._name(BETWEEN.join(map(str, self.layers.values())))
 
     def _check_link(self, giver: str, taker: str) -> None:
-        one, two = self.stages[giver], self.stages[taker]
+        one, two = self.layers[giver], self.layers[taker]
         if one.y_shape != two.x_shape:
             raise ValueError(
                 f"the {taker} takes {two.x_shape}, but the {giver} gives {one.y_shape} (N, H, W, channels): make "
@@ -59,16 +59,16 @@ class Chain(Problem):
             )
         if given.residual != "none":
             raise ValueError(
-                f"the {giver} has residual={given.residual}: only the {self.STAGES[-1]} can add one; run them apart"
+                f"the {giver} has residual={given.residual}: only the {self.LAYERS[-1]} can add one; run them apart"
             )
 
     @property
-    def stages(self) -> dict[str, Conv2d]:
-        return {name: getattr(self, name) for name in self.STAGES}
+    def layers(self) -> dict[str, Conv2d]:
+        return {name: getattr(self, name) for name in self.LAYERS}
 
     @property
     def last(self) -> Conv2d:
-        return self.stages[self.STAGES[-1]]
+        return self.layers[self.LAYERS[-1]]
 
     @property
     def rest(self) -> Problem:
@@ -77,7 +77,7 @@ class Chain(Problem):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        weights = [one.inputs[1] for one in self.stages.values()]
+        weights = [one.inputs[1] for one in self.layers.values()]
         named = (Tensor(name, w.shape, w.dtype) for name, w in zip(self.packed, weights, strict=True))
         return (self.first.inputs[0], *named, *self.last.inputs[2:])
 
@@ -92,27 +92,27 @@ class Chain(Problem):
     @property
     def mid_bytes(self) -> int:
         """What they would write and read between them, once."""
-        return sum(one.pixels * one.k for one in list(self.stages.values())[:-1])
+        return sum(one.pixels * one.k for one in list(self.layers.values())[:-1])
 
     @property
     def operations(self) -> int:
-        return sum(one.operations for one in self.stages.values())
+        return sum(one.operations for one in self.layers.values())
 
     @property
     def io_bytes(self) -> int:
-        return sum(one.io_bytes for one in self.stages.values()) - 2 * self.mid_bytes
+        return sum(one.io_bytes for one in self.layers.values()) - 2 * self.mid_bytes
 
     @property
     def extents(self) -> dict[str, int]:
-        return {f"{stage}_{name}": n for stage, one in self.stages.items() for name, n in one.extents.items()}
+        return {f"{layer}_{name}": n for layer, one in self.layers.items() for name, n in one.extents.items()}
 
     @property
     def kinds(self) -> tuple[object, ...]:
-        return tuple(kind for one in self.stages.values() for kind in one.kinds)
+        return tuple(kind for one in self.layers.values() for kind in one.kinds)
 
     @property
     def shape_class(self) -> tuple[object, ...]:
-        return tuple(one.shape_class for one in self.stages.values())
+        return tuple(one.shape_class for one in self.layers.values())
 
     @property
     def parts(self) -> tuple[Problem, ...]:
@@ -120,55 +120,55 @@ class Chain(Problem):
 
     @property
     def packed(self) -> tuple[str, ...]:
-        return tuple(f"w{i + 1}" for i in range(len(self.STAGES)))
+        return tuple(f"w{i + 1}" for i in range(len(self.LAYERS)))
 
     def relayout(self, named: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         axes = self.first.relayout(named)
         return dict.fromkeys(self.packed, axes["w"]) if axes else {}
 
-    def names(self, stage: str) -> dict[str, str]:
-        """What a stage takes of a call's parameters, by its own name for it."""
-        at, last = self.STAGES.index(stage), len(self.STAGES) - 1
+    def names(self, layer: str) -> dict[str, str]:
+        """What a layer takes of a call's parameters, by its own name for it."""
+        at, last = self.LAYERS.index(layer), len(self.LAYERS) - 1
         x, y = MIDS[at - 1] if at else "x", MIDS[at] if at < last else "y"
         ends = (("x", x), ("y", y))
         named = {f"{own}_{what}": f"{of}_{what}" for own, of in ends for what in ("scale", "zero_point")}
         if at == last:
             named |= {name: name for name in ("residual_scale", "residual_zero_point")}
-        return named | {name: f"{stage}_{name}" for name in OF_EACH}
+        return named | {name: f"{layer}_{name}" for name in OF_EACH}
 
-    def of_stage(self, stage: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    def of_layer(self, layer: str, parameters: dict[str, Any]) -> dict[str, Any]:
         """What one of them is given of a call's parameters, by its own names."""
-        q = self.stages[stage].quantization
+        q = self.layers[layer].quantization
         # A sum that is not scaled has no use for the scale of what lies between.
-        used = {own: name for own, name in self.names(stage).items() if own != "x_scale" or q.scaled}
+        used = {own: name for own, name in self.names(layer).items() if own != "x_scale" or q.scaled}
         return {own: parameters[name] for own, name in used.items() if name in parameters}
 
     def of_rest(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """What is given to all behind the first, by their names where those are a problem of their own."""
-        rest, behind = self.rest, self.STAGES[1:]
+        rest, behind = self.rest, self.LAYERS[1:]
         if not isinstance(rest, Chain):
-            return self.of_stage(behind[0], parameters)
+            return self.of_layer(behind[0], parameters)
         given: dict[str, Any] = {}
-        for ours, theirs in zip(behind, rest.STAGES, strict=True):
+        for ours, theirs in zip(behind, rest.LAYERS, strict=True):
             names = rest.names(theirs)
-            given |= {names[own]: value for own, value in self.of_stage(ours, parameters).items()}
+            given |= {names[own]: value for own, value in self.of_layer(ours, parameters).items()}
         return given
 
     def checked(self, parameters: dict[str, Any]) -> SimpleNamespace:
-        """Those of each stage, under its name."""
-        known = list(dict.fromkeys(name for stage in self.STAGES for name in self.names(stage).values()))
+        """Those of each layer, under its name."""
+        known = list(dict.fromkeys(name for layer in self.LAYERS for name in self.names(layer).values()))
         for name in parameters:
             if name not in known:
                 raise ValueError(
-                    f"{name!r} is no parameter of {WORDS[len(self.STAGES)]} convolutions in one; they are "
+                    f"{name!r} is no parameter of {WORDS[len(self.LAYERS)]} convolutions in one; they are "
                     f"{', '.join(known)}"
                 )
         values = SimpleNamespace()
-        for stage, one in self.stages.items():
+        for layer, one in self.layers.items():
             try:
-                setattr(values, stage, one.checked(self.of_stage(stage, parameters)))
+                setattr(values, layer, one.checked(self.of_layer(layer, parameters)))
             except ValueError as error:
-                raise ValueError(f"of the {stage} convolution: {error}") from None
+                raise ValueError(f"of the {layer} convolution: {error}") from None
         return values
 
 
@@ -177,7 +177,7 @@ class FusedConv2d(Chain):
     """`second` of `first` of x."""
 
     op: ClassVar[str] = "conv2d_conv2d"
-    STAGES: ClassVar[tuple[str, ...]] = ("first", "second")
+    LAYERS: ClassVar[tuple[str, ...]] = ("first", "second")
     first: Conv2d
     second: Conv2d
     key: str = field(init=False, repr=False)
@@ -193,7 +193,7 @@ class FusedBlock(Chain):
     """`third` of `second` of `first` of x: an inverted residual, which expands, filters and projects."""
 
     op: ClassVar[str] = "conv2d_conv2d_conv2d"
-    STAGES: ClassVar[tuple[str, ...]] = ("first", "second", "third")
+    LAYERS: ClassVar[tuple[str, ...]] = ("first", "second", "third")
     first: Conv2d
     second: Conv2d
     third: Conv2d
@@ -206,7 +206,7 @@ class FusedBlock(Chain):
 
 
 def chain_of(problems: list[Conv2d]) -> Chain:
-    kinds = {len(kind.STAGES): kind for kind in (FusedConv2d, FusedBlock)}
+    kinds = {len(kind.LAYERS): kind for kind in (FusedConv2d, FusedBlock)}
     if len(problems) not in kinds:
         raise ValueError(f"{len(problems)} convolutions: {' or '.join(WORDS.values())} are one kernel")
     return kinds[len(problems)](*problems)

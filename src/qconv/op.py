@@ -139,7 +139,7 @@ Array = NDArray[Any]
 @dataclass(frozen=True)
 class Sample:
     """The arrays of one call in their order, and its parameters by name. `forced` says why the problem cannot have
-    outputs of the variety that is promised, by stage for a chain; mostly it is empty."""
+    outputs of the variety that is promised, by layer for a chain; mostly it is empty."""
 
     arrays: tuple[Array, ...]
     parameters: dict[str, Any] = field(default_factory=dict)

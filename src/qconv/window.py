@@ -46,11 +46,11 @@ class Windows:
         return len(self.pixels) == self.problem.pixels
 
 
-def windows(stages: list[Conv2d], rng: np.random.Generator) -> list[Windows]:
-    """All pixels of what is small. Else some at random, and of the stages before the last those that the next reads."""
+def windows(layers: list[Conv2d], rng: np.random.Generator) -> list[Windows]:
+    """All pixels of what is small. Else some at random, and of the layers before the last those that the next reads."""
     wanted: Array | None = None
     found: list[Windows] = []
-    for problem in reversed(stages):
+    for problem in reversed(layers):
         few = _affordable(problem)
         if few >= problem.pixels:
             pixels = np.arange(problem.pixels)

@@ -65,7 +65,7 @@ def test_rows_that_follow_each_other_are_a_block(tmp_path: Path) -> None:
     assert row["verified"] is True
     assert set(row["configs"]) == {"apart", "fused"}
     assert row["configs"]["fused"]["family"] == "block"
-    assert set(row["missing"]) == {f"cudnn_fp16 {stage}" for stage in ("first", "second", "third")}
+    assert set(row["missing"]) == {f"cudnn_fp16 {layer}" for layer in ("first", "second", "third")}
 
 
 def test_a_pair_that_no_kernel_serves_is_a_row_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ TILE = Mma(
     tile_swizzle_width=1,
     staged=0,
 )
-# Its second stage has window sums, and each of the stages a branch behind its products.
+# Its second layer has window sums, and each of the layers a branch behind its products.
 CHAIN = (
     "conv2d:n=1:h=16:w=9:c=32:k=48:r=1:s=1:stride=2,2:x_type=uint8:w_type=uint8:out_type=uint8:per_channel:bias=int32"
     ":activation=relu+conv2d:n=1:h=8:w=5:c=48:k=128:r=1:s=1:x_type=uint8:w_type=int8:out_type=float16:w_zero_point"
@@ -98,7 +98,7 @@ def random_jobs(target: Target, seed: int, count: int) -> list[Job]:
     drawn: list[tuple[str, Problem]] = []
     if target.instructions:
         drawn += [("mma", problem) for problem in matrix_problems(seed, count // 2, target)]
-        chains = (*fused_problems(seed, count // 6, target), *fused_problems(seed, count // 12, target, stages=3))
+        chains = (*fused_problems(seed, count // 6, target), *fused_problems(seed, count // 12, target, layers=3))
         drawn += [("fused", problem) for problem in chains]
     for family in ("depthwise", "gemv"):
         drawn += [(family, problem) for problem in special_problems(family, seed, count // 16)]

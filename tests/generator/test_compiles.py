@@ -198,7 +198,7 @@ def accepted(plan: Plan) -> int:
         return ACCEPTED_OF_DEPTHWISE
     if isinstance(plan.config, Fused):
         assert isinstance(plan.problem, Chain)
-        tall = any(is_depthwise(one) and one.r > 3 for one in plan.problem.stages.values())
+        tall = any(is_depthwise(one) and one.r > 3 for one in plan.problem.layers.values())
         return ACCEPTED_OF_DEPTHWISE if tall else ACCEPTED_OF_FUSED
     if not isinstance(plan.config, Mma):
         return ACCEPTED[plan.target.vendor]
@@ -275,7 +275,7 @@ def test_random_configs_for_special_layers_compile(family: str, target: Target) 
 def test_random_chains_in_one_kernel_compile(target: Target) -> None:
     if reason := why_not(target):
         pytest.skip(reason)
-    chains = [*fused_problems(5, 8, target), *fused_problems(5, 4, target, stages=3)]
+    chains = [*fused_problems(5, 8, target), *fused_problems(5, 4, target, layers=3)]
     plans = [fused_plan(problem, target, 0) for problem in chains]
     found = {f"{plan.problem} {plan.config}": complaint(plan, accepted(plan), reads_code=True) for plan in plans}
     wrong = [(plan, answer) for plan, answer in found.items() if answer is not None]

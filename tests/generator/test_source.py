@@ -23,7 +23,7 @@ MOST_COLUMNS = 110
 
 def drawn(target: Target) -> list[Plan]:
     counts = {2: 10, 3: 4} if target.instructions else {}
-    chains = [chain for stages, count in counts.items() for chain in fused_problems(5, count, target, stages)]
+    chains = [chain for layers, count in counts.items() for chain in fused_problems(5, count, target, layers)]
     return [
         *(generator.default(problem, target) for problem in problems(seed=5, count=12)),
         *(fused_plan(chain, target, index) for index, chain in enumerate(chains)),

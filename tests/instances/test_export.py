@@ -212,7 +212,7 @@ def test_three_that_are_faster_apart_are_three_files(tmp_path: Path) -> None:
     expand, project = Conv2d(1, 6, 6, 4, 8, 1, 1), Conv2d(1, 6, 6, 8, 4, 1, 1)
     block = FusedBlock(expand, Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8), project)
     kernels = export([row_of(generator.unfused_plan(block, target("cpu")))], tmp_path)
-    assert [kernel.row.problem for kernel in kernels] == list(block.stages.values())
+    assert [kernel.row.problem for kernel in kernels] == list(block.layers.values())
 
 
 def test_the_arguments_of_two_in_one_kernel_are_named_after_each(tmp_path: Path) -> None:

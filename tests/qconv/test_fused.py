@@ -68,7 +68,7 @@ def test_what_is_no_pair_of_keys_is_refused(key: str) -> None:
 def test_the_oracle_is_both_in_turn() -> None:
     drawn = sample.draw(PROBLEM, 3)
     x, w1, w2, residual = drawn.arrays
-    given = PROBLEM.of_stage("first", drawn.parameters), PROBLEM.of_stage("second", drawn.parameters)
+    given = PROBLEM.of_layer("first", drawn.parameters), PROBLEM.of_layer("second", drawn.parameters)
     mid = convolution.conv2d(FIRST, x, w1, FIRST.checked(given[0]))
     y = convolution.conv2d(SECOND, mid, w2, SECOND.checked(given[1]), residual)
     assert_same(reference.compute(PROBLEM, drawn)[0], y, "both in turn")
@@ -175,8 +175,8 @@ def test_three_are_a_chain_as_well() -> None:
     assert parse(str(BLOCK)) == BLOCK
     keys = ("k=32:r=3:s=3:pad=1,1,1,1:groups=32", "k=16:r=1:s=1")
     short = chained("conv2d:n=1:h=8:w=8:c=16:k=32:r=1:s=1:out_type=uint8", *(f"conv2d:{key}" for key in keys))
-    assert short.stages["third"].x_shape == (1, 8, 8, 32)
-    assert BLOCK.io_bytes == sum(one.io_bytes for one in BLOCK.stages.values()) - 2 * (8 * 8 * 32 * 2)
+    assert short.layers["third"].x_shape == (1, 8, 8, 32)
+    assert BLOCK.io_bytes == sum(one.io_bytes for one in BLOCK.layers.values()) - 2 * (8 * 8 * 32 * 2)
     with pytest.raises(ValueError, match="third has x_type=uint8"):
         replace(BLOCK, third=replace(BLOCK.third, quantization=replace(TAKES, x_type="uint8")))
     with pytest.raises(ValueError, match=r"'mid3_scale'.*three convolutions.*mid2_scale"):
@@ -186,10 +186,10 @@ def test_three_are_a_chain_as_well() -> None:
 def test_three_are_their_oracles_in_turn_in_every_way() -> None:
     device, drawn = CpuDevice(TARGET), sample.draw(BLOCK, 3)
     x, *weights, residual = drawn.arrays
-    for stage, w in zip(BLOCK.STAGES, weights, strict=True):
-        one = BLOCK.stages[stage]
-        last = (residual,) if stage == "third" else ()
-        x = convolution.conv2d(one, x, w, one.checked(BLOCK.of_stage(stage, drawn.parameters)), *last)
+    for layer, w in zip(BLOCK.LAYERS, weights, strict=True):
+        one = BLOCK.layers[layer]
+        last = (residual,) if layer == "third" else ()
+        x = convolution.conv2d(one, x, w, one.checked(BLOCK.of_layer(layer, drawn.parameters)), *last)
         assert np.unique(x).size > 50
     assert_same(reference.compute(BLOCK, drawn)[0], x, "in turn")
     together = generator.space(BLOCK, TARGET, likely=True)[0][0]
@@ -209,15 +209,15 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
 
 
 def test_what_warpgroups_read_was_shown_to_their_engines() -> None:
-    """Of every stage, behind whose outputs they read, in more plans than run: test_fences.py shows that it matters."""
+    """Of every layer, behind whose outputs they read, in more plans than run: test_fences.py shows that it matters."""
     dense = FusedBlock(EXPAND, replace(EXPAND, c=32), replace(EXPAND, c=32, k=16))
     kernels = [p for p in generator.space(dense, TARGETS["cpu.sm_90a"])[0] if p.config.on_wgmma]  # type: ignore[attr-defined]
     assert {p.config.on_wgmma for p in kernels} == {1, 2, 3}  # type: ignore[attr-defined]
     for plan in kernels[::50]:
         _, kernel = generator.render(plan).text.rsplit("conv2d_conv2d_conv2d(const Arguments args)", 1)
-        for before, stage in (("args", "first"), ("first::run", "second"), ("second::run", "third")):
-            between = kernel[kernel.index(before) : kernel.index(f"{stage}::run")]
-            assert ("fence_proxy_async" in between) >= (stage in plan.weights.groups), (stage, str(plan.config))
+        for before, layer in (("args", "first"), ("first::run", "second"), ("second::run", "third")):
+            between = kernel[kernel.index(before) : kernel.index(f"{layer}::run")]
+            assert ("fence_proxy_async" in between) >= (layer in plan.weights.groups), (layer, str(plan.config))
 
 
 def test_all_ways_of_three_compete(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_a_large_layer_is_calibrated_on_a_few_of_its_outputs() -> None:
     assert np.array_equal(got, want[seen.pixels])
 
 
-def test_a_wrong_tensor_between_the_stages_shows_in_the_outputs() -> None:
+def test_a_wrong_intermediate_tensor_shows_in_the_outputs() -> None:
     """A block of three whose intermediate was wrong in 540 bytes passed on five seeds in a row: its outputs were 45
     everywhere."""
     rng = np.random.default_rng(0)
@@ -192,20 +192,20 @@ def test_a_wrong_tensor_between_the_stages_shows_in_the_outputs() -> None:
         if drawn.forced:
             continue
         assert isinstance(problem, FusedBlock)
-        for stage in ("first", "second"):
-            right, wrong = (outputs_with(problem, drawn, stage, rng, bytes_wrong) for bytes_wrong in (0, 540))
+        for layer in ("first", "second"):
+            right, wrong = (outputs_with(problem, drawn, layer, rng, bytes_wrong) for bytes_wrong in (0, 540))
             assert np.array_equal(right, reference.compute(problem, drawn)[0])
-            assert not np.array_equal(wrong, right), f"sample {index}, behind the {stage}: {problem}"
+            assert not np.array_equal(wrong, right), f"sample {index}, behind the {layer}: {problem}"
 
 
 def outputs_with(problem: Chain, drawn: Sample, spoiled: str, rng: np.random.Generator, bytes_wrong: int) -> Any:
     checked = problem.checked(drawn.parameters)
     x, *others = drawn.arrays
-    for stage, one in problem.stages.items():
+    for layer, one in problem.layers.items():
         w, *others = others
-        x = convolution.conv2d(one, x, w, getattr(checked, stage), *(others if one is problem.last else ()))
-        if stage == spoiled:
-            # Only what the next stage reads: a stride may pass over the rest.
+        x = convolution.conv2d(one, x, w, getattr(checked, layer), *(others if one is problem.last else ()))
+        if layer == spoiled:
+            # Only what the next layer reads: a stride may pass over the rest.
             flat = x.reshape(-1)
             at = rng.permutation(flat.size)[:bytes_wrong]
             flat[at] ^= rng.integers(1, 128, len(at)).astype(x.dtype)

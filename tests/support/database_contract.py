@@ -86,7 +86,7 @@ class DatabaseContract:
         assert best.config == large
 
     def test_best_was_measured_in_full_if_any_was(self, database: Database, make: Make, problem: Conv2d) -> None:
-        screened = make(0, median_us=1.0, protocol={"stage": "screened"})
+        screened = make(0, median_us=1.0, protocol={"phase": "screened"})
         database.add(screened)
         assert database.best(problem, screened.device, screened.target) == screened
         for number, median_us in ((1, 20.0), (2, 10.0)):

@@ -49,15 +49,15 @@ SMALLEST = Block(
 MOST_DRAWN = 300  # configs for a problem
 
 
-def fused_problems(seed: int, count: int, target: Target, stages: int = 2) -> list[Chain]:
+def fused_problems(seed: int, count: int, target: Target, layers: int = 2) -> list[Chain]:
     """Such as the target's matrix instructions serve, with tiles that fit its shared memory."""
-    rng = random.Random(f"fused {seed}" if stages == 2 else f"block {seed}")
-    decks = [Decks(rng) for _ in range(stages)]
+    rng = random.Random(f"fused {seed}" if layers == 2 else f"block {seed}")
+    decks = [Decks(rng) for _ in range(layers)]
     found: list[Chain] = []
     while len(found) < count:
         problem = _problem(rng, decks)
-        served = all(is_depthwise(one) or atom_of(one, target) is not None for one in problem.stages.values())
-        if served and (stages == 2 or _plan(problem, SMALLEST, target) is not None):
+        served = all(is_depthwise(one) or atom_of(one, target) is not None for one in problem.layers.values())
+        if served and (layers == 2 or _plan(problem, SMALLEST, target) is not None):
             found.append(problem)
     return found
 
@@ -123,20 +123,20 @@ def fused_plan(problem: Chain, target: Target, seed: object, feature: Wanted | N
         values = {name: rng.choice(choices) for name, choices in family.choices.items()}
         if not target.async_copies:
             values |= {"weights_in_smem": 0, "teams": 1}
-        if rng.random() < 0.2 and len(problem.STAGES) == 2:  # few have slabs for several blocks
+        if rng.random() < 0.2 and len(problem.LAYERS) == 2:  # few have slabs for several blocks
             values |= {"teams": 1, "cluster_blocks": rng.choice((2, 4, 4)), "warps": 4, "first_n": 1, "second_n": 1}
         if target.warpgroup is None:
             values["on_wgmma"] = 0
         elif rng.random() < 0.5:  # few problems have two that warpgroups multiply
             values |= {"weights_in_smem": 2, "on_wgmma": rng.choice((1, 2, 2)), "cluster_blocks": 1}
-            values |= {f"{stage}_m": 1 for stage in problem.STAGES}
+            values |= {f"{layer}_m": 1 for layer in problem.LAYERS}
             values["tile_w"] = rng.choice((values["tile_w"], 8))  # which stride 2 needs
         elif rng.random() < 0.3:  # few have slabs that come in turn
-            last = problem.STAGES[-1]
+            last = problem.LAYERS[-1]
             values |= {"teams": 1, "weights_in_smem": 0, "on_wgmma": 1, f"{last}_m": 1, f"{last}_n": 1}
-        for stage, one in problem.stages.items():
+        for layer, one in problem.layers.items():
             if one.k > 40 and values["cluster_blocks"] == 1 and rng.random() < 0.3:  # few have so many channels
-                values |= {f"{stage}_m": 1, f"{stage}_n": rng.choice((6, 10, 12))}
+                values |= {f"{layer}_m": 1, f"{layer}_n": rng.choice((6, 10, 12))}
         if feature is not None:
             values |= {name: rng.choice(asked) for name, asked in feature.asks.items()}
         made = _plan(problem, family.config(**values), target)
@@ -151,7 +151,7 @@ def fused_plan(problem: Chain, target: Target, seed: object, feature: Wanted | N
 
 
 def family_of(problem: Chain) -> Family:
-    return FAMILIES["fused" if len(problem.STAGES) == 2 else "block"]
+    return FAMILIES["fused" if len(problem.LAYERS) == 2 else "block"]
 
 
 def _plan(problem: Chain, config: Config, target: Target) -> Plan | None:

@@ -72,20 +72,20 @@ def _in_modes(seed: int, count: int) -> Iterator[Conv2d]:
 
 
 def tensors(problem: Problem, drawn: sample.Sample) -> Iterator[NDArray[Any]]:
-    """Outputs and what lies between stages, by [pixel, channel]; of a conversion, the converted array."""
+    """Outputs and what lies between layers, by [pixel, channel]; of a conversion, the converted array."""
     if isinstance(problem, Conversion):
         converted = reference.compute(problem, drawn)[0]
         if problem.op != "choose":  # whose outputs are one for each channel
             yield np.ascontiguousarray(converted.transpose(0, 2, 1)).reshape(-1, problem.channels)
         return
-    stages = problem.stages if isinstance(problem, Chain) else {"": problem}
+    layers = problem.layers if isinstance(problem, Chain) else {"": problem}
     checked = problem.checked(drawn.parameters)
     x, *others = drawn.arrays
-    for stage, one in stages.items():
+    for layer, one in layers.items():
         assert isinstance(one, Conv2d)
         w, *others = others
-        is_last = stage == list(stages)[-1]
-        x = convolution.conv2d(one, x, w, getattr(checked, stage) if stage else checked, *(others if is_last else ()))
+        is_last = layer == list(layers)[-1]
+        x = convolution.conv2d(one, x, w, getattr(checked, layer) if layer else checked, *(others if is_last else ()))
         last = x if one.layout == "nhwc" else x.transpose(0, 2, 3, 1)
         yield np.ascontiguousarray(last).reshape(-1, one.k)
 

@@ -34,10 +34,10 @@ ASKED = "cpu.sm_90a"
 Feature = tuple[str, Any]
 
 
-def plans(name: str, seed: int, count: int, first: int, stages: int = 2) -> list[Plan]:
+def plans(name: str, seed: int, count: int, first: int, layers: int = 2) -> list[Plan]:
     """Those that were asked for, and others at random."""
-    made = asked(name, seed, count)[0] if (name, count, stages) == (ASKED, LONG[ASKED], 2) else {}
-    chosen = list(enumerate(fused_problems(seed, count, TARGETS[name], stages)))[first : first + CHUNK]
+    made = asked(name, seed, count)[0] if (name, count, layers) == (ASKED, LONG[ASKED], 2) else {}
+    chosen = list(enumerate(fused_problems(seed, count, TARGETS[name], layers)))[first : first + CHUNK]
     return [made.get(index) or fused_plan(problem, TARGETS[name], index) for index, problem in chosen]
 
 
@@ -57,7 +57,7 @@ def test_a_random_config(name: str) -> None:
 
 @pytest.mark.parametrize("name", LONG_OF_THREE)
 def test_a_random_config_of_three(name: str) -> None:
-    check_all(plans(name, FAST_SEED, FAST, 0, stages=3), 0)
+    check_all(plans(name, FAST_SEED, FAST, 0, layers=3), 0)
 
 
 @pytest.mark.slow
@@ -73,17 +73,17 @@ def test_many_random_configs(name: str, first: int) -> None:
     ("name", "first"), [(n, first) for n, count in LONG_OF_THREE.items() for first in range(0, count, CHUNK)]
 )
 def test_many_random_configs_of_three(name: str, first: int) -> None:
-    check_all(plans(name, LONG_SEED, LONG_OF_THREE[name], first, stages=3), first)
+    check_all(plans(name, LONG_SEED, LONG_OF_THREE[name], first, layers=3), first)
 
 
 def features(plan: Plan) -> set[Feature]:
     assert isinstance(plan, FusedPlan)
-    divided = [stage for stage in plan.stages.values() if stage.divided]
-    ragged = [stage.kind for stage in divided if stage.problem.k % stage.block_k]
+    divided = [layer for layer in plan.layers.values() if layer.divided]
+    ragged = [layer.kind for layer in divided if layer.problem.k % layer.block_k]
     return {
         *problem_features(plan.problem),
         *((name, getattr(plan.config, name)) for name in FAMILIES["fused"].choices),
-        *((f"{name} {role}", value) for name, stage in plan.stages.items() for role, value in vars(stage.roles).items()
+        *((f"{name} {role}", value) for name, layer in plan.layers.items() for role, value in vars(layer.roles).items()
           if isinstance(value, bool)),
         ("fewer tiles than places", plan.tiles < plan.places),
         *((f"ragged share of {kind}", True) for kind in ragged),
@@ -161,17 +161,17 @@ def test_the_many_have_every_choice_and_kind() -> None:
 
 @pytest.mark.slow
 def test_the_many_of_three_have_every_kind() -> None:
-    every = [plan for first in range(0, 120, CHUNK) for plan in plans("cpu.sm_90a", LONG_SEED, 120, first, stages=3)]
-    of_chain = ("teams", "weights_in_smem", "on_wgmma")  # the others are a stage's, and pairs have all of them
+    every = [plan for first in range(0, 120, CHUNK) for plan in plans("cpu.sm_90a", LONG_SEED, 120, first, layers=3)]
+    of_chain = ("teams", "weights_in_smem", "on_wgmma")  # the others are a layer's, and pairs have all of them
     wanted: set[tuple[str, Any]] = {(name, value) for name in of_chain for value in FAMILIES["block"].choices[name]}
     wanted -= {("on_wgmma", 3)}  # one problem in a hundred could: test_fused_sanitizers has it
     wanted |= {(f"{at} kinds", kinds) for at in (0, 1) for kinds in itertools.product(KINDS, repeat=2)}
-    wanted |= {(f"{stage} kind", kind) for stage in FusedBlock.STAGES for kind in ("depthwise", "matrix", "warpgroup")}
+    wanted |= {(f"{layer} kind", kind) for layer in FusedBlock.LAYERS for kind in ("depthwise", "matrix", "warpgroup")}
     seen: set[tuple[str, Any]] = set()
     for plan in every:
         assert isinstance(plan, FusedPlan)
         seen |= {(name, getattr(plan.config, name)) for name in of_chain}
-        kinds = [kind_of(one) for one in plan.problem.stages.values()]
+        kinds = [kind_of(one) for one in plan.problem.layers.values()]
         seen |= {(f"{at} kinds", both) for at, both in enumerate(itertools.pairwise(kinds))}
-        seen |= {(f"{name} kind", stage.kind) for name, stage in plan.stages.items()}
+        seen |= {(f"{name} kind", layer.kind) for name, layer in plan.layers.items()}
     assert not (missing := wanted - seen), f"{missing} never occur"

@@ -55,7 +55,7 @@ def test_a_random_config(first: int, gpu: Device) -> None:
 
 @pytest.mark.parametrize("first", range(0, COUNT_OF_THREE, CHUNK))
 def test_a_random_config_of_three(first: int, gpu: Device) -> None:
-    every = fused_problems(SEED, COUNT_OF_THREE, gpu.target, stages=3)
+    every = fused_problems(SEED, COUNT_OF_THREE, gpu.target, layers=3)
     for index, problem in list(enumerate(every))[first : first + CHUNK]:
         plan = fused_plan(problem, gpu.target, index)
         check(plan, gpu, seed=index)
@@ -66,7 +66,7 @@ def test_a_random_config_of_three(first: int, gpu: Device) -> None:
             {"weights_in_smem": 3, "on_wgmma": 3},
             {"weights_in_smem": 0, "on_wgmma": 1},
         ):
-            pieces = {f"{stage}_m": 1 for stage in problem.STAGES}
+            pieces = {f"{layer}_m": 1 for layer in problem.LAYERS}
             config = replace(plan.config, warps=4, tile_w=8, **others, **pieces)
             try:
                 check(generator.plan(problem, config, gpu.target), gpu, seed=index)

@@ -128,16 +128,16 @@ HAS: dict[str, Callable[[FusedPlan], bool]] = {
     "fewer tiles than places": lambda plan: plan.tiles < plan.places,
     "as many tiles as places": lambda plan: plan.tiles == plan.places,
     "a ragged share of a depthwise layer": lambda plan: any(
-        stage.kind == "depthwise" and stage.divided and stage.problem.k % stage.block_k != 0
-        for stage in plan.stages.values()
+        layer.kind == "depthwise" and layer.divided and layer.problem.k % layer.block_k != 0
+        for layer in plan.layers.values()
     ),
     "a ragged share of a matrix": lambda plan: any(
-        stage.kind == "matrix" and stage.divided and stage.problem.k % stage.block_k != 0
-        for stage in plan.stages.values()
+        layer.kind == "matrix" and layer.divided and layer.problem.k % layer.block_k != 0
+        for layer in plan.layers.values()
     ),
     **{
         f"{kind} {role}": lambda plan, kind=kind, role=role: any(
-            stage.kind == kind and getattr(stage.roles, role) for stage in plan.stages.values()
+            layer.kind == kind and getattr(layer.roles, role) for layer in plan.layers.values()
         )
         for kind, role in (
             *(("depthwise", role) for role in ("two_ways", "early", "fills")),

@@ -95,12 +95,18 @@ def test_best_is_simple_among_the_fastest(make: Make) -> None:
 
 
 def test_what_was_only_screened_is_the_best_only_where_nothing_else_is(make: Make) -> None:
-    lucky = make(0, median_us=1.0, protocol={"stage": "screened"})
-    luckier = make(1, median_us=0.9, protocol={"stage": "screened"})
+    lucky = make(0, median_us=1.0, protocol={"phase": "screened"})
+    luckier = make(1, median_us=0.9, protocol={"phase": "screened"})
     full = make(2, median_us=10.0)
     assert best_of([lucky, full, luckier]) == full
     assert best_of([lucky, luckier]) == luckier
     assert ranked([lucky, make(outcome="runtime"), full, luckier]) == [full, luckier, lucky]
+
+
+def test_a_protocol_of_an_older_database_is_read_by_the_names_of_today(make: Make) -> None:
+    older = make(protocol={"name": "rotated", "stage": "screened"})
+    assert older.protocol == {"name": "rotated", "phase": "screened"}
+    assert older.screened
 
 
 def test_best_does_not_depend_on_the_order(make: Make) -> None:

@@ -58,7 +58,7 @@ def test_a_trial_renders_once_and_so_does_the_race_behind_it(rendered: Counter[s
             outcome = tune(PROBLEM, CPU, database, trials=3, child=worker)
         rows = database.measurements()
     assert (outcome.measured, outcome.failures) == (3, {})
-    assert any(row.protocol is not None and row.protocol["stage"] == "raced" for row in rows)
+    assert any(row.protocol is not None and row.protocol["phase"] == "raced" for row in rows)
     assert rendered == dict.fromkeys((row.config.as_json() for row in rows), 1)
     assert {row.digest for row in rows} == {
         generator.render(generator.plan(PROBLEM, row.config, CPU.target)).digest for row in rows

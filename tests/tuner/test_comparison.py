@@ -262,7 +262,7 @@ def test_a_pair_tells_its_scratch_and_what_lies_between() -> None:
     bound = load(plan, device).bind(*drawn.arrays, **drawn.parameters)
     (middle,) = bound.between
     bound()
-    (first,) = reference.compute(chain.first, Sample(drawn.arrays[:2], chain.of_stage("first", drawn.parameters)))
+    (first,) = reference.compute(chain.first, Sample(drawn.arrays[:2], chain.of_layer("first", drawn.parameters)))
     assert np.array_equal(middle, first)
 
 

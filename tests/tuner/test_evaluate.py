@@ -53,7 +53,7 @@ def told(*times: float, best_us: float | None) -> Measurement:
     assert workload.times == []
     assert row.protocol is not None
     assert row.protocol["repeats"] == len(row.times_us)
-    assert row.screened == (row.protocol["stage"] == "screened")
+    assert row.screened == (row.protocol["phase"] == "screened")
     return row
 
 
@@ -80,7 +80,7 @@ def test_a_race_takes_turns() -> None:
         candidates, Told(99.0, 99.0, *itertools.chain(*zip(range(1, 10), range(11, 20), strict=True))), WALL_CLOCK
     )
     assert [(row.config, row.median_us) for row in rows] == [(candidates[0].config, 5.0), (candidates[1].config, 15.0)]
-    assert all(row.protocol is not None and row.protocol["stage"] == "raced" for row in rows)
+    assert all(row.protocol is not None and row.protocol["phase"] == "raced" for row in rows)
 
 
 class Recorded:
@@ -112,7 +112,7 @@ class Recorded:
         self.races += 1
         return [self._row(c.problem, c.config, true_us(c.config) * slowness, "raced") for c in candidates]
 
-    def _row(self, problem: Problem, config: Config, us: float, stage: str) -> Measurement:
+    def _row(self, problem: Problem, config: Config, us: float, phase: str) -> Measurement:
         return Measurement(
             problem=problem,
             config=config,
@@ -123,7 +123,7 @@ class Recorded:
             outcome="correct",
             times_us=(us,),
             median_us=us,
-            protocol={"stage": stage},
+            protocol={"phase": phase},
             created_at=datetime.now(UTC),
         )
 
@@ -148,7 +148,7 @@ def test_the_winner_is_raced_and_no_accident(tmp_path: Path) -> None:
         rows = database.measurements()
         assert database.best(PROBLEM, CPU.name, "cpu") == outcome.best
     assert outcome.best is not None
-    assert outcome.best.protocol == {"stage": "raced"}
+    assert outcome.best.protocol == {"phase": "raced"}
     truth = min(true_us(row.config) for row in rows)
     assert outcome.best.median_us == pytest.approx(truth, rel=0.01)
 
@@ -170,7 +170,7 @@ def test_times_of_two_races_are_not_compared(
     assert true_us(outcome.best.config) == pytest.approx(truth, rel=0.01)
     assert outcome.default.config == default != outcome.best.config
     assert outcome.default == rows[default]
-    assert outcome.default.protocol == outcome.best.protocol == {"stage": "raced"}
+    assert outcome.default.protocol == outcome.best.protocol == {"phase": "raced"}
     ratio = true_us(default) / true_us(outcome.best.config)
     assert outcome.default.median_us / outcome.best.median_us == pytest.approx(ratio)  # type: ignore[operator]
 
@@ -183,7 +183,7 @@ def test_the_simplest_of_those_that_tie_was_raced_as_well(tmp_path: Path, monkey
         rows = database.measurements()
     assert outcome.best is not None
     assert complexity(outcome.best.config) == min(complexity(row.config) for row in rows)
-    assert outcome.best.protocol == {"stage": "raced"}
+    assert outcome.best.protocol == {"phase": "raced"}
 
 
 @pytest.mark.usefixtures("recorded")
@@ -255,11 +255,11 @@ def test_where_compiling_is_forbidden_nothing_is_compiled_ahead(
 
 
 @pytest.mark.parametrize(
-    ("stage", "says"), [("raced", "1.25x the speed of the untuned default (100.00 us)"), ("alone", None)]
+    ("phase", "says"), [("raced", "1.25x the speed of the untuned default (100.00 us)"), ("alone", None)]
 )
-def test_a_speed_up_is_of_times_taken_alike(stage: str, says: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_speed_up_is_of_times_taken_alike(phase: str, says: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     one, other = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
-    best, default = Recorded()._row(PROBLEM, one, 80.0, "raced"), Recorded()._row(PROBLEM, other, 100.0, stage)
+    best, default = Recorded()._row(PROBLEM, one, 80.0, "raced"), Recorded()._row(PROBLEM, other, 100.0, phase)
     measure._print_outcome(
         tune.Outcome(PROBLEM, CPU.name, "cpu", 2, 2, 0, {}, default, best, {}, "cheapest"), "t.sqlite"
     )

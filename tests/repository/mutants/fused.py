@@ -23,15 +23,15 @@ PAGE = (
         ("tests/templates/test_fused_roles.py",),
     ),
     Mutant(
-        "stage: padding of the intermediate is zero",
-        PAGES + "stage.j2",
+        "layer: padding of the intermediate is zero",
+        PAGES + "layer.j2",
         "return static_cast<X>(padding_word(args) & 0xffu);",
         "return static_cast<X>(padding_word(args) & 0u);",
-        "What a later stage pads with is its own input's zero point.",
+        "What a later layer pads with is its own input's zero point.",
         (fused_exact("pw, dw"),),
     ),
     Mutant(
-        "stage: parameters of the first of four channels",
+        "layer: parameters of the first of four channels",
         PAGES + "load_channels.j2",
         ".element[j];",
         ".element[0];",
@@ -43,7 +43,7 @@ PAGE = (
         PAGES + "into_tile.j2",
         "if (in_row >= OUT_H || in_column >= OUT_W) {",
         "if (in_row >= OUT_H) {",
-        "Columns beyond the image are padding for the next stage.",
+        "Columns beyond the image are padding for the next layer.",
         (fused_exact("pw, dw"),),
     ),
     Mutant(
@@ -96,7 +96,7 @@ ORDER = (
         PAGES + "of_tile.j2",
         "mid2, out_tile, third::padding_byte(args.third));",
         "mid2, out_tile, second::padding_byte(args.second));",
-        "What a later stage pads with is its own input's zero point.",
+        "What a later layer pads with is its own input's zero point.",
         (block_random("sm_80"), block_random("sm_90a")),
     ),
     Mutant(
@@ -167,7 +167,7 @@ ORDER = (
     ),
 )
 
-STAGES = (
+LAYERS = (
     Mutant(
         "hold weights: the second's are not asked for",
         PAGES + "hold_weights.j2",
@@ -336,4 +336,4 @@ STAGES = (
     ),
 )
 
-MUTANTS = (*PAGE, *ORDER, *STAGES)
+MUTANTS = (*PAGE, *ORDER, *LAYERS)

@@ -251,8 +251,8 @@ MUTANTS = (
     Mutant(
         "fused: a chain is its first convolution",
         "src/qconv/fused.py",
-        "tuple(one.shape_class for one in self.stages.values())",
-        "tuple(one.shape_class for one in list(self.stages.values())[:1])",
+        "tuple(one.shape_class for one in self.layers.values())",
+        "tuple(one.shape_class for one in list(self.layers.values())[:1])",
         "The second may have remainders where the neighbour's has none.",
         ("tests/instances/test_lookup.py::test_chains_are_of_one_kind_where_each_of_them_is",),
     ),

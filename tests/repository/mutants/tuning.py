@@ -3,8 +3,12 @@
 from mutants.mutant import Mutant
 
 HERE = "tuner/"
-STAGES, SEARCH, SAMPLER = "tests/tuner/test_evaluate.py", "tests/tuner/test_strategy.py", "tests/tuner/test_sampler.py"
-KNOWN = STAGES + "::test_rows_of_another_toolchain_source_or_device_are_not_known"
+EVALUATE, SEARCH, SAMPLER = (
+    "tests/tuner/test_evaluate.py",
+    "tests/tuner/test_strategy.py",
+    "tests/tuner/test_sampler.py",
+)
+KNOWN = EVALUATE + "::test_rows_of_another_toolchain_source_or_device_are_not_known"
 MISMATCH = "tests/tuner/test_comparison.py"
 CANDIDATE = "tests/tuner/test_candidate.py"
 CHILD, TUNE, WORKLOAD = "tests/tuner/test_child.py", "tests/tuner/test_tune.py", "tests/tuner/test_workload.py"
@@ -72,7 +76,7 @@ MUTANTS = (
         "if statistics.median(times) > NEAR * best_us:",
         "if statistics.median(times) < NEAR * best_us:",
         "A candidate near the best is timed in full.",
-        (STAGES,),
+        (EVALUATE,),
     ),
     Mutant(
         "evaluate: nothing is hopeless",
@@ -80,7 +84,7 @@ MUTANTS = (
         "if times[0] > HOPELESS * best_us:",
         "if times[0] > 1e9 * best_us:",
         "What is many times slower takes many times as long to time.",
-        (STAGES,),
+        (EVALUATE,),
     ),
     Mutant(
         "evaluate: a wrong kernel is timed",
@@ -101,10 +105,10 @@ MUTANTS = (
     Mutant(
         "protocol: what was screened counts in full",
         HERE + "protocol.py",
-        "return replace(self, repeats=repeats, stage=SCREENED)",
+        "return replace(self, repeats=repeats, phase=SCREENED)",
         "return replace(self, repeats=repeats)",
         "Three lucky repeats would be a winner.",
-        (STAGES,),
+        (EVALUATE,),
     ),
     Mutant(
         "sampler: a proposal may come again",

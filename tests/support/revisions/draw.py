@@ -46,10 +46,10 @@ def shipped() -> Iterator[dict[str, Any]]:
 def random_plan(family: str, target: Target, seed: int) -> Plan:
     """Raises Infeasible or IndexError where the target has none of the family."""
     if family in ("fused", "block", "unfused"):
-        stages = 3 if family == "block" else 2 + seed % 2 * (family == "unfused")
+        layers = 3 if family == "block" else 2 + seed % 2 * (family == "unfused")
         if not target.instructions:
             raise Infeasible("no matrix instruction")
-        (chain,) = fused_problems(seed, 1, target, stages)
+        (chain,) = fused_problems(seed, 1, target, layers)
         return generator.unfused_plan(chain, target) if family == "unfused" else fused_plan(chain, target, seed)
     if family == "mma":
         if not target.instructions:

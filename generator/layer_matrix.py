@@ -1,4 +1,4 @@
-"""A stage on the matrix instructions of warps."""
+"""A layer on the matrix instructions of warps."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
 from qconv.generator.cost_units import of_activation
+from qconv.generator.layer import InKernel, LayerPlan, LayerRoles, check_blocks, check_piece
+from qconv.generator.layer_cost import ALONE, Work, times_asked
 from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.generator.share import MBARRIER_BYTES, Share, atom_of, chunks, fetches
-from qconv.generator.stage import InKernel, StagePlan, StageRoles, check_blocks, check_piece
-from qconv.generator.stage_cost import ALONE, Work, times_asked
 from qconv.instruction import MatrixInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -22,7 +22,7 @@ MOST_UNROLLED = 4
 
 
 @dataclass(frozen=True)
-class MatrixRoles(StageRoles):
+class MatrixRoles(LayerRoles):
     instruction: MatrixInstruction
     spelled: str
     atom: str
@@ -35,7 +35,7 @@ class MatrixRoles(StageRoles):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixStage(StagePlan):
+class MatrixLayer(LayerPlan):
     kind: ClassVar[str] = "matrix"
 
     atom: Atom
@@ -119,7 +119,7 @@ class MatrixStage(StagePlan):
         return Work(items * one / 4, ALONE * ceil_div(items, threads // self.target.warp_size) * one + 215)
 
 
-def matrix_stage(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> MatrixStage:
+def matrix_layer(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> MatrixLayer:
     atom, q = atom_of(problem, target), problem.quantization
     if atom is None:
         raise Infeasible(f"{target.name} has no matrix instruction that multiplies {q.x_type} by {q.w_type}")
@@ -136,7 +136,7 @@ def matrix_stage(problem: Conv2d, share: Share, target: Target, in_kernel: InKer
     weight_words = (block_slabs * share.blocks * steps + 1) * step_words
     at_most(weight_words, 2**28, "words of weights")
     fetched = fetches(share, target)
-    return MatrixStage(
+    return MatrixLayer(
         problem=problem,
         config=share,
         target=target,

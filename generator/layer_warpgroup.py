@@ -1,4 +1,4 @@
-"""A stage on the matrix instructions of warpgroups, whose factors both lie in shared memory."""
+"""A layer on the matrix instructions of warpgroups, whose factors both lie in shared memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import ClassVar
 from qconv.epilogue import steps as epilogue_steps
 from qconv.errors import Infeasible
 from qconv.generator.cost_units import of_activation
+from qconv.generator.layer import InKernel, LayerPlan, LayerRoles, check_blocks, check_piece
+from qconv.generator.layer_cost import ALONE, Work
 from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.generator.share import (
     MBARRIER_BYTES,
@@ -21,8 +23,6 @@ from qconv.generator.share import (
     ring_bytes,
     row_places,
 )
-from qconv.generator.stage import InKernel, StagePlan, StageRoles, check_blocks, check_piece
-from qconv.generator.stage_cost import ALONE, Work
 from qconv.instruction import SHORT_TYPES
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -33,7 +33,7 @@ GROUP_WARPS = 4
 
 
 @dataclass(frozen=True)
-class WarpgroupRoles(StageRoles):
+class WarpgroupRoles(LayerRoles):
     atoms: int
     types: str
     sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each atom
@@ -41,7 +41,7 @@ class WarpgroupRoles(StageRoles):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WarpgroupStage(StagePlan):
+class WarpgroupLayer(LayerPlan):
     kind: ClassVar[str] = "warpgroup"
 
     slabs: int
@@ -103,7 +103,7 @@ class WarpgroupStage(StagePlan):
         return Work(items * (of_products + of_warp), ALONE * ceil_div(items, groups) * of_warp + of_products + 80)
 
 
-def warpgroup_stage(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> WarpgroupStage:
+def warpgroup_layer(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> WarpgroupLayer:
     _check_served(problem, share, target)
     lane_k, slab_k, sums = 2 * share.n, 8 * share.n, 4 * share.n
     check_piece(problem, share, slab_k, RUN_PIXELS, sums)
@@ -124,7 +124,7 @@ def warpgroup_stage(problem: Conv2d, share: Share, target: Target, in_kernel: In
     channel_bytes = per_channel * block_slabs * 4 * (lane_k + 4) * 4
     inbox_bytes = ring_bytes(buffers) if buffers else MBARRIER_BYTES * fetched
     apart = problem.stride[0] * columns if share.columns == 8 else 8
-    return WarpgroupStage(
+    return WarpgroupLayer(
         problem=problem,
         config=share,
         target=target,
@@ -154,15 +154,15 @@ def _registers(numbers: Iterable[int]) -> str:
 def _check_served(problem: Conv2d, share: Share, target: Target) -> None:
     if not is_wide(problem, target):
         raise Infeasible(
-            f"wide: warpgroups of {target.name} do not multiply the {share.stage} convolution: it must have one group, "
+            f"wide: warpgroups of {target.name} do not multiply the {share.layer} convolution: it must have one group, "
             f"more than 4 output channels and no w_zero_point; leave it to warps"
         )
-    if problem.stride != (1, 1) and (share.stage != "first" or share.columns != 8):
+    if problem.stride != (1, 1) and (share.layer != "first" or share.columns != 8):
         raise Infeasible(
             f"wide: warpgroups multiply a convolution of stride {problem.stride[0]}x{problem.stride[1]} if it is the "
-            f"first, on {share.stage} tiles 8 pixels across (here {share.columns}); leave it to warps"
+            f"first, on {share.layer} tiles 8 pixels across (here {share.columns}); leave it to warps"
         )
     if share.n % 2 and share.n > 3:
-        raise Infeasible(f"{share.stage}_n={share.n}: warpgroups multiply by 8, 16, 24 or a multiple of 16 channels")
+        raise Infeasible(f"{share.layer}_n={share.n}: warpgroups multiply by 8, 16, 24 or a multiple of 16 channels")
     if share.m > 1:
-        raise Infeasible(f"{share.stage}_m={share.m}: a warpgroup has {RUN_PIXELS} pixels at a time; 1 serves it")
+        raise Infeasible(f"{share.layer}_m={share.m}: a warpgroup has {RUN_PIXELS} pixels at a time; 1 serves it")

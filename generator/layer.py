@@ -1,5 +1,5 @@
-"""One of several convolutions in one kernel, a stage: a plan whose page is a namespace of that kernel's source. The
-first stage finds its inputs in the image, the last leaves its outputs there; between two lies a tile of pixels in
+"""One of several convolutions in one kernel, a layer: a plan whose page is a namespace of that kernel's source. The
+first layer finds its inputs in the image, the last leaves its outputs there; between two lies a tile of pixels in
 shared memory."""
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from qconv.generator.convolution import (
     pads_with_zero_point,
     problem_constants,
 )
+from qconv.generator.layer_cost import Work
 from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
 from qconv.generator.share import Share, fetches, plane, row_places
-from qconv.generator.stage_cost import Work
 from qconv.problem import Conv2d
 from qconv.step import Argument
 
 # A lane's registers hold no more sums than this.
 MOST_SUMS = 128
-STAGES = FusedBlock.STAGES
+LAYERS = FusedBlock.LAYERS
 
 
 @dataclass(frozen=True)
 class InKernel:
-    """What the kernel around a stage asks of it."""
+    """What the kernel around a layer asks of it."""
 
     threads: int  # of a team
-    fills: bool = False  # its outputs beyond the image, which the next stage reads as padding, are filled with it
+    fills: bool = False  # its outputs beyond the image, which the next layer reads as padding, are filled with it
     teams: bool = False  # a block has several
     holds: bool = False  # its weights lie in shared memory
 
@@ -51,11 +51,11 @@ class InKernel:
 
 
 @dataclass(frozen=True)
-class StageRoles(Roles):
-    stage: str
+class LayerRoles(Roles):
+    layer: str
     kind: str
-    before: str  # the stage that gives its inputs; empty for the first
-    behind: str  # the stage that takes its outputs, and what the source calls the intermediate; empty for the last
+    before: str  # the layer that gives its inputs; empty for the first
+    behind: str  # the layer that takes its outputs, and what the source calls the intermediate; empty for the last
     gives: str
     divided: bool  # several blocks have some of its channels each
     by_turns: bool
@@ -78,8 +78,8 @@ class StageRoles(Roles):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StagePlan(ConvolutionPlan):
-    page: ClassVar[str] = "fused/stage.j2"
+class LayerPlan(ConvolutionPlan):
+    page: ClassVar[str] = "fused/layer.j2"
     kind: ClassVar[str]
     workspace: ClassVar[str] = "fragments"  # what the source calls the weights as the lanes read them
 
@@ -99,16 +99,16 @@ class StagePlan(ConvolutionPlan):
     @property
     @abstractmethod
     def own_config(self) -> tuple[Constant, ...]:
-        """The constants that the config of a stage of this kind gives."""
+        """The constants that the config of a layer of this kind gives."""
 
     @property
     @abstractmethod
     def own_constants(self) -> tuple[Constant, ...]:
-        """The constants that follow for a stage of this kind alone."""
+        """The constants that follow for a layer of this kind alone."""
 
     @abstractmethod
     def count_work(self) -> Work:
-        """The cost model of a stage of this kind."""
+        """The cost model of a layer of this kind."""
 
     @cached_property
     def work(self) -> Work:
@@ -119,11 +119,11 @@ class StagePlan(ConvolutionPlan):
 
     @property
     def is_first(self) -> bool:
-        return self.config.stage == STAGES[0]
+        return self.config.layer == LAYERS[0]
 
     @property
     def loads_image(self) -> bool:
-        """Whether the kernel brings its input from the image to shared memory. Depthwise stages read the image."""
+        """Whether the kernel brings its input from the image to shared memory. Depthwise layers read the image."""
         return self.is_first and self.kind != "depthwise"
 
     @property
@@ -189,11 +189,11 @@ class StagePlan(ConvolutionPlan):
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         """What is done with a set of weights."""
-        stage, blocks = self.config.stage, ceil_div(self.weight_words, REPACK_THREADS)
-        repack = Launch(f"{stage}_repack_weights", (blocks, 1, 1), REPACK_THREADS, 0, "prepare")
+        layer, blocks = self.config.layer, ceil_div(self.weight_words, REPACK_THREADS)
+        repack = Launch(f"{layer}_repack_weights", (blocks, 1, 1), REPACK_THREADS, 0, "prepare")
         if not self.problem.quantization.x_zero_point:
             return (repack,)
-        fold = Launch(f"{stage}_fold", (self.problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "prepare")
+        fold = Launch(f"{layer}_fold", (self.problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "prepare")
         return fold, repack
 
     @cached_property
@@ -202,7 +202,7 @@ class StagePlan(ConvolutionPlan):
         own = Field(self.workspace, "int*", "workspace", says, None, self.weight_words)
         elsewhere = ("x",) * (not self.is_first) + ("y",) * (not share.last)  # in shared memory
         return tuple(
-            replace(field, stage=share.stage, role=_role(field, share.stage))
+            replace(field, layer=share.layer, role=_role(field, share.layer))
             for field in argument_fields(self.problem, (own,))
             if field.name not in elsewhere
         )
@@ -254,13 +254,13 @@ class StagePlan(ConvolutionPlan):
         return (Constant("SOURCE_PLANE", plane(self.source_span[0] * self.source_row)),)
 
     @property
-    def roles(self) -> StageRoles:
-        share, q, at = self.config, self.problem.quantization, STAGES.index(self.config.stage)
-        return StageRoles(
-            stage=share.stage,
+    def roles(self) -> LayerRoles:
+        share, q, at = self.config, self.problem.quantization, LAYERS.index(self.config.layer)
+        return LayerRoles(
+            layer=share.layer,
             kind=self.kind,
-            before="" if self.is_first else STAGES[at - 1],
-            behind="" if share.last else STAGES[at + 1],
+            before="" if self.is_first else LAYERS[at - 1],
+            behind="" if share.last else LAYERS[at + 1],
             gives="" if share.last else MIDS[at],
             divided=self.divided,
             by_turns=self.by_turns,
@@ -283,8 +283,8 @@ class StagePlan(ConvolutionPlan):
         )
 
 
-def _role(field: Field, stage: str) -> str:
-    return f"w{STAGES.index(stage) + 1}" if field.role == "w" else field.role
+def _role(field: Field, layer: str) -> str:
+    return f"w{LAYERS.index(layer) + 1}" if field.role == "w" else field.role
 
 
 def check_piece(problem: Conv2d, share: Share, slab_k: int, pixels: int, sums: int) -> None:
@@ -293,9 +293,9 @@ def check_piece(problem: Conv2d, share: Share, slab_k: int, pixels: int, sums: i
         at_most(slab_k, 2 * problem.k - 1, f"output channels at a time (the problem has {problem.k})")
     if share.m > 1:
         at_most(pixels, 2 * share.pixels - 1, f"pixels at a time (a tile has {share.pixels})")
-    at_most(sums, MOST_SUMS, f"sums of a lane of the {share.stage} convolution")
+    at_most(sums, MOST_SUMS, f"sums of a lane of the {share.layer} convolution")
 
 
 def check_blocks(share: Share, slabs: int, block_slabs: int) -> None:
     """Raises Infeasible where some blocks would have no slab."""
-    at_most(share.blocks, ceil_div(slabs, block_slabs), f"shares (the {share.stage} convolution has {slabs} slabs)")
+    at_most(share.blocks, ceil_div(slabs, block_slabs), f"shares (the {share.layer} convolution has {slabs} slabs)")

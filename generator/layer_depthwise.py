@@ -1,4 +1,4 @@
-"""A depthwise stage, on dot products over the taps of a filter row."""
+"""A depthwise layer, on dot products over the taps of a filter row."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from qconv.errors import Infeasible
 from qconv.generator.convolution import input_span
 from qconv.generator.cost_units import of_activation
 from qconv.generator.depthwise import MOST_WORDS, held_words
+from qconv.generator.layer import InKernel, LayerPlan, LayerRoles
+from qconv.generator.layer_cost import Work
 from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.generator.share import Share, chunks
-from qconv.generator.stage import InKernel, StagePlan, StageRoles
-from qconv.generator.stage_cost import Work
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -29,13 +29,13 @@ OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 5.4, 4, 27, 6, 1.03
 
 
 @dataclass(frozen=True)
-class DepthwiseRoles(StageRoles):
+class DepthwiseRoles(LayerRoles):
     two_ways: bool
     early: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class DepthwiseStage(StagePlan):
+class DepthwiseLayer(LayerPlan):
     kind: ClassVar[str] = "depthwise"
     workspace: ClassVar[str] = "taps"
 
@@ -74,7 +74,7 @@ class DepthwiseStage(StagePlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        # The first stage reads the image: it asks for lines ahead, and most of its places are inside.
+        # The first layer reads the image: it asks for lines ahead, and most of its places are inside.
         return ("bytes", *("near",) * self.is_first, *("warp_uniform",) * self.two_ways, *super().wants)
 
     @property
@@ -96,7 +96,7 @@ class DepthwiseStage(StagePlan):
         return Work(longest * (threads // self.target.warp_size) / 4, ALONE_WAITING * longest + FIRST)
 
 
-def depthwise_stage(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> DepthwiseStage:
+def depthwise_layer(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> DepthwiseLayer:
     vector, rows, row_words = 4 * share.n, share.m, ceil_div(problem.s, 4)
     if 16 % vector or problem.c % vector:
         raise Infeasible(f"{vector} channels of a thread do not divide {problem.c}, or 16; 4 does for any")
@@ -107,11 +107,11 @@ def depthwise_stage(problem: Conv2d, share: Share, target: Target, in_kernel: In
     at_most(held, MOST_WORDS, "registers for filters, pixels and sums")
     block_chunks = ceil_div(chunks(problem.c), share.blocks)
     at_most(share.blocks, ceil_div(chunks(problem.c), block_chunks), "shares (each has 16 channels or more)")
-    two_ways = share.stage == "first" and _inside(problem, rows, COLUMNS) >= 0.5
+    two_ways = share.layer == "first" and _inside(problem, rows, COLUMNS) >= 0.5
     # A second way would have to be chosen before the filters come: of two, none asks early.
-    asks_early = share.stage == "first" and not two_ways
+    asks_early = share.layer == "first" and not two_ways
     height, width = input_span(problem, rows, COLUMNS)
-    return DepthwiseStage(
+    return DepthwiseLayer(
         problem=problem,
         config=share,
         target=target,

@@ -1,4 +1,4 @@
-"""What the cost models of stages have in common: what a tile takes, in clocks, and what that was fitted to."""
+"""What the cost models of layers have in common: what a tile takes, in clocks, and what that was fitted to."""
 
 from __future__ import annotations
 
