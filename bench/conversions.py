@@ -95,8 +95,8 @@ def is_right(problem: Conversion, arrays: list[Any], outputs: tuple[Any, ...]) -
 
         def cut(array: Any, shape: tuple[int, ...], begin: int = begin) -> Any:
             if len(shape) == 3:
-                piece = array[(slice(None),) * axis + (slice(begin, begin + some),)]
-                return np.ascontiguousarray(cupy.asnumpy(piece))
+                part = array[(slice(None),) * axis + (slice(begin, begin + some),)]
+                return np.ascontiguousarray(cupy.asnumpy(part))
             per = shape[0] // extent if shape[0] % extent == 0 and shape[0] >= extent else 0
             moves = axis == 1 or (problem.block and axis == 0)
             return cupy.asnumpy(array[begin * per : (begin + some) * per] if moves else array)

@@ -1,11 +1,11 @@
-"""Two or three convolutions in one kernel beside the same ones apart, and beside a peer's; writes one suite.
+"""Two or three convolutions in one kernel beside the same ones unfused, and beside a peer's; writes one suite.
 
     python bench/pairs.py PAIRS.csv --kinds '^dw.pw$' --batch 32 --db tune.sqlite --out bench/results/nvidia-h200
     python bench/pairs.py PAIRS.csv --kinds '^pw.dw.pw$' --blocks --batch 1 --db tune.sqlite --out DIRECTORY
     python bench/pairs.py PAIRS.csv --batch 8 --verify --out bench/results/nvidia-h200
 
 PAIRS.csv has the columns of fused_pairs.csv; only rows with nothing between the two count. With --verify nothing is
-timed: the kernel that the cost model would fuse them into, and the same apart, are compared with the oracle. With
+timed: the kernel that the cost model would fuse them into, and the same unfused, are compared with the oracle. With
 --blocks a row and the row that begins with its second convolution are three. While one chain is timed, the candidates
 of the next are compiled.
 """
@@ -72,11 +72,13 @@ def problem_of(rows: list[Line], batch: int | None) -> Chain:
     inverted residual what was added to it."""
 
     def conv(row: Line, i: int, n: int, h: int, w: int, c: int, activation: str) -> Conv2d:
-        k, r, s, step, pad, apart, groups = (
+        k, r, s, step, pad, dilation, groups = (
             int(row[f"{name}{i}"]) for name in ("K", "R", "S", "stride", "pad", "dil", "groups")
         )
         q = Quantization(per_channel=True, bias="int32", activation=activation)
-        return Conv2d(n, h, w, c, k, r, s, (step, step), (apart, apart), (pad, pad, pad, pad), groups, quantization=q)
+        return Conv2d(
+            n, h, w, c, k, r, s, (step, step), (dilation, dilation), (pad, pad, pad, pad), groups, quantization=q
+        )
 
     n, c, h, w = batch or int(rows[0]["N"]), *(int(rows[0][name]) for name in ("C", "H", "W"))
     chain = [conv(rows[0], 1, n, h, w, c, ACTIVATIONS[rows[0]["act1"]])]
@@ -140,7 +142,7 @@ def verification(key: str, target_name: str, seed: int) -> Verification:
     """In a process of its own, for plans, compilers and the oracle take a while."""
     problem = parse(key)
     assert isinstance(problem, Chain)
-    plans = {"apart": generator.unfused_plan(problem, target(target_name))}
+    plans = {"unfused": generator.unfused_plan(problem, target(target_name))}
     feasible, rejected = generator.space(problem, target(target_name), likely=True)
     unfused = None
     if feasible:
@@ -156,7 +158,7 @@ def verification(key: str, target_name: str, seed: int) -> Verification:
 
 
 def verified(problem: Chain, found: Verification, device: Device) -> Row:
-    """The kernel that fuses them, if one can, and the same apart, against the oracle."""
+    """The kernel that fuses them, if one can, and the same unfused, against the oracle."""
     workload = Workload(problem, device, found.drawn, expected=found.expected)
     row: Row = {"mismatch": {}, "configs": {}}
     if found.unfused is not None:
@@ -171,14 +173,14 @@ def verified(problem: Chain, found: Verification, device: Device) -> Row:
 
 
 def fastest(problem: Chain, device: Device, db: str) -> dict[str, Measurement]:
-    """The best row of either way: `apart`, or `fused`, which is one kernel."""
+    """The best row of either way: `unfused`, or `fused`, which is one kernel."""
     with open_layers(db, device) as layers:
         rows = ranked(layers.measurements(problem=problem, device=device.name, target=device.target.name))
     return {way_of(row.config): row for row in reversed(rows)}
 
 
 def way_of(config: Config) -> str:
-    return "apart" if config.family == "unfused" else "fused"
+    return "unfused" if config.family == "unfused" else "fused"
 
 
 def parts_of(problem: Problem) -> tuple[Problem, ...]:
@@ -209,7 +211,7 @@ def measured(
         runners |= {f"{name} {layer}": peer.run for name, peer in ready.items()}
         row["missing"] |= {f"{name} {layer}": reason for name, reason in missing.items()}
     times = interleaved_us(runners, protocol)
-    apart, fused = times["apart"], times.get("fused")
+    unfused, fused = times["unfused"], times.get("fused")
     both = {
         name: sum(times[f"{name} {layer}"] for layer in problem.LAYERS)
         for name in names
@@ -222,10 +224,10 @@ def measured(
     return row | {
         "verified": not row["mismatch"],
         "fused_us": fused,
-        "apart_us": apart,
+        "unfused_us": unfused,
         "chosen": chosen,
         "time_us": ours,
-        "over_apart": apart / fused if fused else None,
+        "over_unfused": unfused / fused if fused else None,
         "peers": both,
         "over_best_peer": both[best_peer] / ours if best_peer else None,
     }
@@ -239,12 +241,12 @@ def summary(rows: list[Row], refused: dict[str, str]) -> Row:
         "not_fused": [row["name"] for row in rows if "unfused" in row],
         "refused": refused,
     }
-    for name in ("over_apart", "over_best_peer"):
+    for name in ("over_unfused", "over_best_peer"):
         if values := [row[name] for row in rows if row.get(name)]:
             said[f"{name}_geometric_mean"] = statistics.geometric_mean(values)
             said[f"{name}_least"] = min(values)
     if any("chosen" in row for row in rows):
-        said["chosen"] = {f: sum(row["chosen"] == f for row in rows) for f in ("fused", "apart")}
+        said["chosen"] = {f: sum(row["chosen"] == f for row in rows) for f in ("fused", "unfused")}
     return said
 
 
@@ -318,7 +320,7 @@ def main(arguments: list[str] | None = None) -> None:
             fused = rows[-1]["fused_us"]
             shown = f"fused {fused:.2f}" if fused else "not fused"
             print(
-                f"{same[0].name:<60} {rows[-1]['kind']:<12} {shown}, apart {rows[-1]['apart_us']:.2f}, "
+                f"{same[0].name:<60} {rows[-1]['kind']:<12} {shown}, unfused {rows[-1]['unfused_us']:.2f}, "
                 + ", ".join(f"{name} {value:.2f}" for name, value in rows[-1]["peers"].items()),
                 file=sys.stderr,
                 flush=True,

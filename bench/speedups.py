@@ -75,7 +75,7 @@ def _document(suite: str) -> dict[str, Any]:
 def _fused(what: str, drawn: str, *suites: str) -> tuple[Comparison, Comparison]:
     return (
         Comparison(what, CUDNN_FP16, suites, _field("over_best_peer"), drawn, fused=True),
-        Comparison(what, TWO_KERNELS, suites, _field("over_apart"), fused=True),
+        Comparison(what, TWO_KERNELS, suites, _field("over_unfused"), fused=True),
     )
 
 

@@ -44,13 +44,13 @@ class Atom:
         """Bytes of the reduction in a fragment."""
         if self.is_nvidia:
             return self.instruction.k
-        return 16 * math.prod(digit.size for digit in self.instruction.b.lane if digit.axis == "k")
+        return 16 * math.prod(dim.size for dim in self.instruction.b.lane if dim.axis == "k")
 
     @cached_property
     def lane_channels(self) -> int:
         """Of one pixel, that a lane ends up with."""
         axis = "n" if self.is_nvidia else "m"
-        return math.prod(digit.size for digit in self.instruction.d.element if digit.axis == axis)
+        return math.prod(dim.size for dim in self.instruction.d.element if dim.axis == axis)
 
     @property
     def lane_words(self) -> int:

@@ -46,7 +46,7 @@ class ChoosingPlan(ConversionPlan):
     config: Choosing
     count: int  # elements of a channel
     per_slice: int  # elements of a slice; the last may have fewer
-    held: bool  # a thread converts what it has looked at, without loading it again
+    in_registers: bool  # a thread converts what it has looked at, without loading it again
     blocks: int
     smem_bytes: int
 
@@ -86,7 +86,7 @@ class ChoosingPlan(ConversionPlan):
         config, converts = self.config, isinstance(self.problem, Dynamic)
         of_conversion = (
             Constant("SHARED_SCALE", True, "by the elements of a vector"),
-            Constant("HELD", self.held, "a thread converts what it has looked at, without loading it again"),
+            Constant("IN_REGISTERS", self.in_registers, "a thread converts what it has loaded to look at it"),
         )
         return {
             "The problem.": (*dimensions(self.problem), Constant("COUNT", self.count, "elements of a channel")),
@@ -125,7 +125,7 @@ def plan(problem: Choose, config: Choosing, target: Target) -> ChoosingPlan:
     _check_vectors(problem, config, count)
     per_slice = _per_slice(config, count)
     step = config.team * config.vector * config.unroll
-    held = config.slices == 1 and per_slice <= step
+    in_registers = config.slices == 1 and per_slice <= step
     blocks = ceil_div(problem.channels * config.slices, config.threads // config.team)
     at_most(blocks, MOST_BLOCKS, "blocks along x")
     return ChoosingPlan(
@@ -134,7 +134,7 @@ def plan(problem: Choose, config: Choosing, target: Target) -> ChoosingPlan:
         target=target,
         count=count,
         per_slice=per_slice,
-        held=held,
+        in_registers=in_registers,
         blocks=blocks,
         smem_bytes=2 * _real_bytes(problem) * config.threads,
     )

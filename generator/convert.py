@@ -19,12 +19,12 @@ ALIASES = {"x": "X", "y": "Output", "scale": "Scale", "x_scale": "Scale", "y_sca
 SAYS = {
     "x": "the array",
     "y": "the output",
-    "scale": "one a granule",
-    "zero_point": "one a granule",
-    "x_scale": "of the input, one a granule",
-    "x_zero": "the zero point of the input, one a granule",
-    "y_scale": "of the output, one a granule",
-    "y_zero": "the zero point of the output, one a granule",
+    "scale": "one per tensor, channel or block",
+    "zero_point": "one per tensor, channel or block",
+    "x_scale": "of the input, per tensor, channel or block",
+    "x_zero": "the zero point of the input, per tensor, channel or block",
+    "y_scale": "of the output, per tensor, channel or block",
+    "y_zero": "the zero point of the output, per tensor, channel or block",
 }
 
 
@@ -64,7 +64,7 @@ class ConversionContext(Context):
 class ElementContext(ConversionContext):
     """Elements are converted, by scales that are there."""
 
-    granule: tuple[Prepared, ...]  # what is computed once for a scale
+    prepared: tuple[Prepared, ...]  # what is computed once for a scale
     steps: tuple[Step, ...]
     declared: str  # the parameters of `prepare`
     loaded: str  # its arguments, loaded
@@ -109,7 +109,7 @@ def context(problem: Conversion) -> ConversionContext:
         says=choice.says,
         wants=elements.wants | choice.wants,
         problem=problem,
-        granule=elements.granule,
+        prepared=elements.prepared,
         steps=elements.steps,
         declared=elements.declared,
         loaded=elements.loaded,
@@ -120,13 +120,13 @@ def context(problem: Conversion) -> ConversionContext:
 
 
 def _of_elements(problem: Quantize | Dequantize | Requantize) -> ElementContext:
-    granule, chosen = prepared(problem), steps(problem)
+    entries, chosen = prepared(problem), steps(problem)
     scales = [tensor for tensor in problem.inputs if tensor.name != "x"]
     return ElementContext(
         says=_what_it_computes(problem),
-        wants=_wants(granule) | _wants(chosen),
+        wants=_wants(entries) | _wants(chosen),
         problem=problem,
-        granule=granule,
+        prepared=entries,
         steps=chosen,
         declared=",\n    ".join(f"[[maybe_unused]] {DATA_TYPES[t.dtype].ctype} {t.name}" for t in scales),
         loaded=",\n        ".join(f"tile::load(args.{tensor.name} + index)" for tensor in scales),
@@ -146,8 +146,8 @@ def _of_choice(problem: Choose) -> ChoiceContext:
     )
 
 
-def _wants(pieces: Iterable[Prepared | Step | ChoiceStep]) -> frozenset[str]:
-    return frozenset(want for piece in pieces for want in piece.wants)
+def _wants(entries: Iterable[Prepared | Step | ChoiceStep]) -> frozenset[str]:
+    return frozenset(want for entry in entries for want in entry.wants)
 
 
 def _as_real(problem: Choose) -> tuple[str, set[str]]:

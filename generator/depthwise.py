@@ -82,7 +82,7 @@ class DepthwisePlan(ConvolutionPlan):
     words: int  # of four taps in a filter row
     in_rows: int  # of the input that a thread's outputs look at
     in_columns: int
-    words_held: int  # what a thread holds at a time
+    register_words: int  # what a thread holds at a time
     tiles_h: int
     tiles_w: int
     vectors: int  # of channels
@@ -168,7 +168,7 @@ class DepthwisePlan(ConvolutionPlan):
     def _resident(self) -> int:
         """About how many blocks a multiprocessor has room for."""
         target, threads = self.target, self.config.threads
-        registers = min(255.0, 24 + 0.6 * self.words_held)
+        registers = min(255.0, 24 + 0.6 * self.register_words)
         return max(1, min(int(target.registers_per_sm / (registers * threads)), target.threads_per_sm // threads))
 
 
@@ -186,8 +186,8 @@ def plan(problem: Conv2d, config: Depthwise, target: Target) -> DepthwisePlan:
     at_most(in_rows, MOST_INPUT_ROWS, "input rows of a thread")
     # A tile may reach beyond the last output; how far its last row lies from its first is an int.
     at_most(in_rows * problem.w * problem.c, INT_MAX, "elements of the input rows of a thread")
-    words_held = held_words(problem, config.rows, config.columns, config.vector, config.run)
-    at_most(words_held, MOST_WORDS, "registers for filters, pixels and sums")
+    register_words = words_in_registers(problem, config.rows, config.columns, config.vector, config.run)
+    at_most(register_words, MOST_WORDS, "registers for filters, pixels and sums")
     tiles_h, tiles_w = ceil_div(problem.oh, config.rows), ceil_div(problem.ow, config.columns)
     vectors = ceil_div(problem.k, config.vector)
     units = problem.n * tiles_h * tiles_w * vectors
@@ -200,7 +200,7 @@ def plan(problem: Conv2d, config: Depthwise, target: Target) -> DepthwisePlan:
         words=words,
         in_rows=in_rows,
         in_columns=in_columns,
-        words_held=words_held,
+        register_words=register_words,
         tiles_h=tiles_h,
         tiles_w=tiles_w,
         vectors=vectors,
@@ -227,7 +227,7 @@ def _check_run(problem: Conv2d, config: Depthwise, words: int) -> None:
     at_most(taken, 4 * words, f"run={config.run}: taps in the {words} words of a filter row")
 
 
-def held_words(problem: Conv2d, rows: int, columns: int, vector: int, run: int) -> int:
+def words_in_registers(problem: Conv2d, rows: int, columns: int, vector: int, run: int) -> int:
     """What a thread holds at a time: its filters, a row of pixels, the sums of the outputs that look at that row."""
     _, width = input_span(problem, rows, columns)
     open_rows = min(rows, ceil_div((problem.r - 1) * problem.dilation[0] + 1, problem.stride[0]))

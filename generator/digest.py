@@ -53,8 +53,8 @@ def code_of(text: str) -> str:
         return _LITERAL
 
     # Ordinary code and directives in turn.
-    pieces = _DIRECTIVE.split(_MARKS.sub(without, text))
-    lines = [f"#{_one_line(piece)}" if at % 2 else _close(_one_line(piece)) for at, piece in enumerate(pieces)]
+    parts = _DIRECTIVE.split(_MARKS.sub(without, text))
+    lines = [f"#{_one_line(part)}" if at % 2 else _close(_one_line(part)) for at, part in enumerate(parts)]
     return "\n".join([*filter(None, lines), *literals])
 
 

@@ -91,7 +91,7 @@ class DirectPlan(TiledPlan):
         return self.problem.r * self.problem.s
 
     @property
-    def pieces(self) -> int:
+    def vectors(self) -> int:
         """Copies of a tile's input."""
         return self.in_bytes // self.x_bytes
 
@@ -138,7 +138,7 @@ class DirectPlan(TiledPlan):
         """The CPU device keeps a thread's copies in a queue."""
         if self.target.vendor != "cpu":
             return ()
-        return (Constant("COPIES_IN_FLIGHT", ceil_div(self.pieces, self.tiles.threads), "of a thread"),)
+        return (Constant("COPIES_IN_FLIGHT", ceil_div(self.vectors, self.tiles.threads), "of a thread"),)
 
     def cost(self) -> float:
         config, problem, tiles, steps, atoms = self.config, self.problem, self.tiles, self.steps, self.atoms
@@ -147,7 +147,7 @@ class DirectPlan(TiledPlan):
         # Instructions of warps: copies, then for 16 pixels of a slab loads, products and the epilogue.
         of_output = 6 + of_activation(problem)
         of_sixteen = steps * (3 + 2.5 * atoms * sums) + atoms * 4 * of_output + 30
-        work = self.pieces / 32 * 14 + sixteens * of_sixteen
+        work = self.vectors / 32 * 14 + sixteens * of_sixteen
         if self.target.vendor == "cpu":  # one thread after the other
             return tiles.count * work * 32 / 64
         held = tiles.resident

@@ -1,6 +1,6 @@
-"""The `fused` and `block` families: two or three convolutions in one kernel. What lies between them stays in shared
-memory: a block computes of it what a tile of the last one's outputs looks at, all channels of it, and so nothing twice
-but what tiles share."""
+"""The `fused` and `block` families: two or three convolutions in one kernel. The intermediate tensors stay in
+shared memory: a block computes of them what a tile of the last layer's outputs looks at, all channels of it, and so
+nothing twice but what neighbouring tiles both look at."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from qconv.generator.fused_space import (
     Weights,
     configs,
     geometry,
-    placed_weights,
     structure,
     tiles_of,
+    weights_of,
 )
 from qconv.generator.layer import InKernel, LayerPlan
+from qconv.generator.layer_config import MBARRIER_BYTES, LayerConfig, is_depthwise
 from qconv.generator.layers import layer_plan
 from qconv.generator.plan import at_most, ceil_div, check_choices
-from qconv.generator.share import MBARRIER_BYTES, Share, is_depthwise
 from qconv.generator.tiles import check_blocks_per_sm
 from qconv.target import Target
 
@@ -40,16 +40,19 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
     check_choices(config, BLOCK_CHOICES if len(problem.LAYERS) > 2 else CHOICES)
     teams, threads = config.teams, config.warps * target.warp_size
     _check_threads(config, threads, target)
-    weights = placed_weights(problem, config.weights_in_smem, config.on_wgmma, target)
-    room = geometry(problem, config.tile_h, config.tile_w, teams, threads, config.blocks_per_sm, weights.groups, target)
+    weights = weights_of(problem, config.weights_in_smem, config.on_wgmma, target)
+    room = geometry(
+        problem, config.tile_h, config.tile_w, teams, threads, config.blocks_per_sm, weights.on_wgmma, target
+    )
     if config.cluster_blocks > 1 and is_depthwise(problem.last):
         raise Infeasible(f"cluster_blocks={config.cluster_blocks} for a depthwise layer behind another: 1 serves it")
-    # The blocks of a cluster each compute some of what lies between, for all; elsewhere each computes all of it.
+    # The blocks of a cluster each compute some channels of the intermediate, for all; without clusters each computes
+    # all of them.
     cluster = config.cluster_blocks if target.bulk_copies else 1
     layers = _layers(problem, config, weights, room, cluster, target)
-    held_bytes = sum(layers[name].held_bytes for name in weights.held)
-    spare_bytes = _spare_bytes(layers, weights, room, held_bytes)
-    smem_bytes = teams * room.smem_bytes + held_bytes + spare_bytes + MBARRIER_BYTES * (cluster > 1)
+    weight_smem_bytes = sum(layers[name].weight_smem_bytes for name in weights.in_smem)
+    spare_bytes = _spare_bytes(layers, weights, room, weight_smem_bytes)
+    smem_bytes = teams * room.smem_bytes + weight_smem_bytes + spare_bytes + MBARRIER_BYTES * (cluster > 1)
     registers = _least_registers(layers, config.blocks_per_sm * teams * threads, target)
     check_blocks_per_sm(config.blocks_per_sm, teams * threads, smem_bytes, registers, target)
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
@@ -64,7 +67,7 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
         weights=weights,
         layer_plans=layers,
         cluster=cluster,
-        held_bytes=held_bytes,
+        weight_smem_bytes=weight_smem_bytes,
         spare_bytes=spare_bytes,
         smem_bytes=smem_bytes,
         tiles_h=tiles_h,
@@ -78,7 +81,7 @@ def _check_threads(config: Fused, threads: int, target: Target) -> None:
     at_most(config.teams * threads, target.threads_per_block, "threads of a block")
     if config.teams > 1 and (config.cluster_blocks > 1 or not config.weights_in_smem):
         raise Infeasible(
-            f"teams={config.teams}: teams of a block share weights that it holds, and no tile; 1 serves it"
+            f"teams={config.teams}: teams of a block share weights in shared memory, and no tile; 1 serves it"
         )
     if target.vendor == "amd":  # whose compiler bounds no registers
         at_most(config.warps, 8, f"warps of a block on {target.name}")
@@ -91,20 +94,22 @@ def _layers(
     last = problem.LAYERS[-1]
     blocks = {"first": cluster, last: config.cluster_blocks}
     # A layer writes the padding of the next one's input.
-    fills = {giver: any(problem.layers[taker].pad) for giver, taker in pairwise(problem.LAYERS)}
+    fills = {producer: any(problem.layers[consumer].pad) for producer, consumer in pairwise(problem.LAYERS)}
     layers = {}
     for name in problem.LAYERS:
-        share = Share(
+        layer_config = LayerConfig(
             name,
             name == last,
             *room.outputs[name],
             blocks.get(name, 1),
-            name in weights.groups,
-            *config.piece(name),
-            config.warps // 4 * (weights.stream and name == last),
+            name in weights.on_wgmma,
+            *config.subtile(name),
+            config.warps // 4 * (weights.weight_ring and name == last),
         )
-        asks = InKernel(config.warps * target.warp_size, fills.get(name, False), config.teams > 1, name in weights.held)
-        layers[name] = layer_plan(problem.layers[name], share, target, asks)
+        asks = InKernel(
+            config.warps * target.warp_size, fills.get(name, False), config.teams > 1, name in weights.in_smem
+        )
+        layers[name] = layer_plan(problem.layers[name], layer_config, target, asks)
     return layers
 
 
@@ -115,12 +120,12 @@ def _least_registers(layers: dict[str, LayerPlan], threads: int, target: Target)
     return 2 * registers // 3 if threads * FEW_REGISTERS <= target.registers_per_sm else registers
 
 
-def _spare_bytes(layers: dict[str, LayerPlan], weights: Weights, room: Geometry, held_bytes: int) -> int:
+def _spare_bytes(layers: dict[str, LayerPlan], weights: Weights, room: Geometry, weight_smem_bytes: int) -> int:
     """How far warpgroups, which read past the end of a tile's pixels, read beyond all that follows these."""
     beyond = 0
     for at, (name, layer) in enumerate(layers.items()):
-        if name in weights.groups:
-            follow_bytes = sum(16 * count * pixels for count, pixels in room.planes[at + 1 :]) + held_bytes
+        if name in weights.on_wgmma:
+            follow_bytes = sum(16 * count * pixels for count, pixels in room.planes[at + 1 :]) + weight_smem_bytes
             beyond = max(beyond, layer.past_bytes - follow_bytes)
     return 16 * ceil_div(beyond, 16)
 

@@ -10,13 +10,13 @@ from qconv.fused import MIDS, Chain
 from qconv.generator.convolution import ChainPlan, pads_with_zero_point
 from qconv.generator.fused_space import Fused, Geometry, Weights
 from qconv.generator.layer import LayerPlan
+from qconv.generator.layer_config import chunks
 from qconv.generator.plan import Constant, Field, Launch, Roles, ceil_div
-from qconv.generator.share import chunks
 from qconv.generator.tiles import BLOCKS_PER_SM_SAYS
 
 # Fitted to 166 configs on an H200.
 LAUNCH = 4100  # clocks of a launch
-EXCHANGE = 1750  # clocks in which the blocks of a tile show each other what lies between
+EXCHANGE = 1750  # clocks in which the blocks of a tile exchange the intermediate
 HOLDING = 130  # bytes of weights to hold that come in a clock
 STREAMING = 11.4  # bytes of the tiles that come in a clock
 HIDING = 1.9  # how much longer instructions take with one warp, for others hide what it waits for
@@ -28,17 +28,17 @@ FITTED = 0.9
 @dataclass(frozen=True)
 class FusedRoles(Roles):
     loads_input: bool
-    loads_ahead: bool
+    loads_async: bool
     copies: bool
     copied: tuple[str, ...]
     fetched: tuple[str, ...]
-    holds: tuple[str, ...]
-    holds_first: tuple[str, ...]  # whose weights are asked for before the input,
-    holds_behind: tuple[str, ...]  # and behind it, where a block has one team
+    weights_in_smem: tuple[str, ...]
+    weights_before_input: tuple[str, ...]  # whose weights are asked for before the input,
+    weights_behind_input: tuple[str, ...]  # and behind it, where a block has one team
     waits_before_first: bool  # for copies
     waits_before_second: bool
-    streams: bool
-    wide: tuple[str, ...]
+    weight_ring: bool
+    on_wgmma: tuple[str, ...]
     pads: tuple[str, ...]  # layers that write the padding of the next
     mid_chunks: tuple[str, ...]  # of each intermediate tensor, as the source spells them
     last: str
@@ -62,7 +62,7 @@ class FusedPlan(ChainPlan):
     weights: Weights
     layer_plans: dict[str, LayerPlan]
     cluster: int  # blocks that have a tile together and reach each other's shared memory
-    held_bytes: int  # of the weights in shared memory, with what belongs to them
+    weight_smem_bytes: int  # of the weights in shared memory, with what belongs to them
     spare_bytes: int  # past the last pixels, which warpgroups read
     smem_bytes: int
     tiles_h: int
@@ -96,14 +96,14 @@ class FusedPlan(ChainPlan):
         return self.config.teams > 1
 
     @property
-    def places(self) -> int:
+    def grid_teams(self) -> int:
         """Teams that have tiles in turn."""
         return self.blocks * self.config.teams
 
     @property
     def stays(self) -> bool:
         """Whether a block has several tiles, one after the other."""
-        return self.has_teams or self.places < self.tiles
+        return self.has_teams or self.grid_teams < self.tiles
 
     @property
     def clusters(self) -> bool:
@@ -112,19 +112,19 @@ class FusedPlan(ChainPlan):
     @property
     def copied(self) -> tuple[str, ...]:
         """Whose weights come by asynchronous copies."""
-        return tuple(name for name in self.weights.held if self.layer_plans[name].held_copies)
+        return tuple(name for name in self.weights.in_smem if self.layer_plans[name].weight_copies)
 
     @property
     def fetched(self) -> tuple[str, ...]:
         """Whose weights come in bulk."""
-        return tuple(name for name in self.weights.held if self.layer_plans[name].fetches)
+        return tuple(name for name in self.weights.in_smem if self.layer_plans[name].fetches)
 
     @property
     def loads_input(self) -> bool:
         return self.first.loads_image
 
     @property
-    def loads_ahead(self) -> bool:
+    def loads_async(self) -> bool:
         """Whether the input comes by asynchronous copies."""
         return self.loads_input and self.first.asynchronous
 
@@ -155,8 +155,8 @@ class FusedPlan(ChainPlan):
             "phases": self.clusters and self.stays,
             "bulk": bool(self.fetched),
             "teams": self.has_teams,
-            "copies": self.loads_ahead or bool(self.copied),
-            "fill": self.loads_ahead and pads_with_zero_point(self.problem.first),
+            "copies": self.loads_async or bool(self.copied),
+            "fill": self.loads_async and pads_with_zero_point(self.problem.first),
         }
         return tuple(sorted(wants | {want for want, is_asked in asked.items() if is_asked}))
 
@@ -180,7 +180,7 @@ class FusedPlan(ChainPlan):
                 Constant("TILES_H", self.tiles_h),
                 Constant("TILES_W", self.tiles_w),
                 Constant("TILES", self.tiles),
-                Constant("PLACES", self.places, "that have tiles in turn"),
+                Constant("GRID_TEAMS", self.grid_teams, "that have tiles in turn"),
                 *_window_constants(self.problem),
                 *(Constant("IN_CHUNKS", in_chunks), Constant("IN_PLANE", in_plane)) * self.loads_input,
                 *_plane_constants(self.problem, self.geometry),
@@ -197,33 +197,33 @@ class FusedPlan(ChainPlan):
         """The CPU device keeps a thread's copies in a queue."""
         if self.target.vendor != "cpu":
             return ()
-        loops = (count for name in self.weights.held for count in self.layer_plans[name].held_copies)
-        pieces = sum(ceil_div(count, self.block_threads) for count in loops)
-        if self.loads_ahead:
+        loops = (count for name in self.weights.in_smem for count in self.layer_plans[name].weight_copies)
+        copies = sum(ceil_div(count, self.block_threads) for count in loops)
+        if self.loads_async:
             rows, columns = self.first.source_span
             of_row = columns * ceil_div(self.problem.first.c, self.first.load_bytes)
             across = min(of_row, self.threads)
-            pieces += ceil_div(of_row, across) * ceil_div(rows, self.threads // across)
-        return (Constant("COPIES_IN_FLIGHT", pieces, "of a thread"),) * (pieces > 0)
+            copies += ceil_div(of_row, across) * ceil_div(rows, self.threads // across)
+        return (Constant("COPIES_IN_FLIGHT", copies, "of a thread"),) * (copies > 0)
 
     @property
     def roles(self) -> FusedRoles:
-        copies = self.loads_ahead or bool(self.copied)
+        copies = self.loads_async or bool(self.copied)
         behind = (self.last,) * (self.loads_input and self.last in self.copied and not self.has_teams)
         return FusedRoles(
             loads_input=self.loads_input,
-            loads_ahead=self.loads_ahead,
+            loads_async=self.loads_async,
             copies=copies,
             copied=self.copied,
             fetched=self.fetched,
-            holds=self.weights.held,
-            holds_first=tuple(name for name in self.weights.held if name not in behind),
-            holds_behind=behind,
+            weights_in_smem=self.weights.in_smem,
+            weights_before_input=tuple(name for name in self.weights.in_smem if name not in behind),
+            weights_behind_input=behind,
             # Teams wait for the weights before their first tile.
-            waits_before_first=self.loads_ahead if self.has_teams else copies and self.loads_input,
+            waits_before_first=self.loads_async if self.has_teams else copies and self.loads_input,
             waits_before_second=not self.has_teams and copies and (bool(behind) or not self.loads_input),
-            streams=self.weights.stream,
-            wide=self.weights.groups,
+            weight_ring=self.weights.weight_ring,
+            on_wgmma=self.weights.on_wgmma,
             pads=tuple(name for name, layer in self.layer_plans.items() if layer.in_kernel.fills),
             mid_chunks=_mid_chunks(self.problem, self.geometry),
             last=self.last,
@@ -232,7 +232,7 @@ class FusedPlan(ChainPlan):
             teams=self.has_teams,
             block_threads=self.first.in_kernel.block_threads,
             clusters=self.clusters,
-            counts_tiles=self.clusters or self.weights.stream,
+            counts_tiles=self.clusters or self.weights.weight_ring,
             stays=self.stays,
             kinds=frozenset(layer.kind for layer in self.layer_plans.values()),
         )
@@ -243,19 +243,21 @@ class FusedPlan(ChainPlan):
         issued, longest = sum(work.issued for work in works), sum(work.longest for work in works)
         if target.vendor == "cpu":  # one thread after the other
             return self.tiles * config.cluster_blocks * issued
-        turns = ceil_div(self.tiles, self.places)
-        held = min(config.blocks_per_sm * config.teams, ceil_div(self.tiles * config.cluster_blocks, target.processors))
+        turns = ceil_div(self.tiles, self.grid_teams)
+        resident = min(
+            config.blocks_per_sm * config.teams, ceil_div(self.tiles * config.cluster_blocks, target.processors)
+        )
         lacking = 1 + LACKING * self._lacking
-        issued, longest = issued * lacking * (1 + HIDING / (held * config.warps)), longest * lacking
+        issued, longest = issued * lacking * (1 + HIDING / (resident * config.warps)), longest * lacking
         tile_bytes = self.problem.io_bytes / self.tiles / config.cluster_blocks
         # What all blocks of a multiprocessor issue, what the longest warp of one waits for, what the memory brings.
-        turn = max(held * issued, longest, held * tile_bytes / STREAMING) + (
+        turn = max(resident * issued, longest, resident * tile_bytes / STREAMING) + (
             EXCHANGE if config.cluster_blocks > 1 else 0
         )
         in_chunks, in_plane = self.geometry.planes[0]
-        first_bytes = held * 16 * in_chunks * in_plane  # that all wait for
+        first_bytes = resident * 16 * in_chunks * in_plane  # that all wait for
         return FITTED * (
-            turns * turn + LAUNCH + first_bytes / STREAMING + config.blocks_per_sm * self.held_bytes / HOLDING
+            turns * turn + LAUNCH + first_bytes / STREAMING + config.blocks_per_sm * self.weight_smem_bytes / HOLDING
         )
 
     @property
@@ -271,8 +273,8 @@ def _window_constants(problem: Chain) -> tuple[Constant, ...]:
     """Where the windows of each layer begin in what the layer before gives."""
     return tuple(
         constant
-        for name, taker in zip(MIDS, problem.LAYERS[1:], strict=False)
-        for (stride_h, stride_w), (top, left, *_) in ((problem.layers[taker].stride, problem.layers[taker].pad),)
+        for name, consumer in zip(MIDS, problem.LAYERS[1:], strict=False)
+        for (stride_h, stride_w), (top, left, *_) in ((problem.layers[consumer].stride, problem.layers[consumer].pad),)
         for constant in (
             Constant(f"{name.upper()}_STRIDE_H", stride_h),
             Constant(f"{name.upper()}_STRIDE_W", stride_w),
@@ -285,9 +287,9 @@ def _window_constants(problem: Chain) -> tuple[Constant, ...]:
 def _plane_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
     return tuple(
         constant
-        for name, giver, (_, pixels) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
+        for name, producer, (_, pixels) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
         for constant in (
-            Constant(f"{name.upper()}_CHUNKS", chunks(problem.layers[giver].k), "of 16 channels"),
+            Constant(f"{name.upper()}_CHUNKS", chunks(problem.layers[producer].k), "of 16 channels"),
             Constant(f"{name.upper()}_PLANE", pixels, "pixels of a chunk"),
         )
     )
@@ -296,6 +298,6 @@ def _plane_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
 def _mid_chunks(problem: Chain, room: Geometry) -> tuple[str, ...]:
     """Warpgroups read two chunks at a time."""
     return tuple(
-        f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.layers[giver].k))
-        for name, giver, (count, _) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
+        f"{name.upper()}_CHUNKS" + " + 1" * (count > chunks(problem.layers[producer].k))
+        for name, producer, (count, _) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
     )

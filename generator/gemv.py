@@ -74,8 +74,8 @@ class GemvPlan(ConvolutionPlan):
     problem: Conv2d
     config: Gemv
     gathers: bool  # windows are read byte by byte
-    words: int  # of a piece of a window
-    pieces: int  # of a window
+    words: int  # of a vector of a window
+    vectors: int  # of a window
     turns: int  # that the lanes take for a window
     unroll: int  # turns whose operands a thread has in flight
     outputs: int  # of a block
@@ -116,8 +116,8 @@ class GemvPlan(ConvolutionPlan):
                 Constant("THREADS", config.threads),
             ),
             "What follows.": (
-                Constant("WORDS", self.words, "of a piece of a window"),
-                Constant("PIECES", self.pieces),
+                Constant("WORDS", self.words, "of a vector of a window"),
+                Constant("VECTORS", self.vectors),
                 Constant("OUTPUTS", self.outputs, "of a block"),
                 Constant("K_BLOCKS", self.k_blocks, "blocks that share pixels"),
                 Constant("SMEM_BYTES", self.smem_bytes),
@@ -146,13 +146,13 @@ def plan(problem: Conv2d, config: Gemv, target: Target) -> GemvPlan:
         raise Infeasible(reason)
     gathers = problem.reduction % 4 != 0
     words = 1 if gathers else math.gcd(16, problem.reduction) // 4
-    pieces = ceil_div(problem.reduction, 4 * words)
+    vectors = ceil_div(problem.reduction, 4 * words)
     teams = _teams(config, target)
     outputs = teams * config.channels * config.pixels
     at_most(outputs, config.threads, "outputs of a block's threads, each with at most one")
     team_k = teams * config.channels
-    _check_useful(problem, config, pieces, team_k, target)
-    turns = ceil_div(pieces, config.lanes)
+    _check_useful(problem, config, vectors, team_k, target)
+    turns = ceil_div(vectors, config.lanes)
     held = words * (config.channels + config.pixels)
     at_most(held, MOST_WORDS, "registers of a thread for operands")
     k_blocks = ceil_div(problem.k, team_k)
@@ -164,7 +164,7 @@ def plan(problem: Conv2d, config: Gemv, target: Target) -> GemvPlan:
         target=target,
         gathers=gathers,
         words=words,
-        pieces=pieces,
+        vectors=vectors,
         turns=turns,
         unroll=max(1, min(turns, MOST_WORDS // held)),
         outputs=outputs,
@@ -184,9 +184,9 @@ def _teams(config: Gemv, target: Target) -> int:
     return teams
 
 
-def _check_useful(problem: Conv2d, config: Gemv, pieces: int, team_k: int, target: Target) -> None:
+def _check_useful(problem: Conv2d, config: Gemv, vectors: int, team_k: int, target: Target) -> None:
     """Refuses blocks most of whose lanes, pixels or channels the problem does not have."""
-    at_most(config.lanes, max(min(CHOICES["lanes"]), 2 * pieces - 1), f"lanes (a window has {pieces} pieces)")
+    at_most(config.lanes, max(min(CHOICES["lanes"]), 2 * vectors - 1), f"lanes (a window has {vectors} vectors)")
     at_most(config.pixels, max(1, 2 * problem.pixels - 1), f"pixels (the problem has {problem.pixels})")
     if config.threads > target.warp_size:
         at_most(team_k, 2 * problem.k - 1, f"output channels of a block (the problem has {problem.k})")

@@ -1,6 +1,6 @@
 """One of several convolutions in one kernel, a layer: a plan whose page is a namespace of that kernel's source. The
-first layer finds its inputs in the image, the last leaves its outputs there; between two lies a tile of pixels in
-shared memory."""
+first layer finds its inputs in the image, the last leaves its outputs there; the intermediate between two is a
+tile of pixels in shared memory."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from qconv.generator.convolution import (
     pads_with_zero_point,
     problem_constants,
 )
+from qconv.generator.layer_config import LayerConfig, fetches, plane, row_pixels
 from qconv.generator.layer_cost import Work
 from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
-from qconv.generator.share import Share, fetches, plane, row_places
 from qconv.problem import Conv2d
 from qconv.step import Argument
 
@@ -42,7 +42,7 @@ class InKernel:
     threads: int  # of a team
     fills: bool = False  # its outputs beyond the image, which the next layer reads as padding, are filled with it
     teams: bool = False  # a block has several
-    holds: bool = False  # its weights lie in shared memory
+    weights_in_smem: bool = False  # its weights lie in shared memory
 
     @property
     def block_threads(self) -> str:
@@ -60,9 +60,9 @@ class LayerRoles(Roles):
     divided: bool  # several blocks have some of its channels each
     by_turns: bool
     offset_in_sums: bool
-    holds: bool
+    weights_in_smem: bool
     fetches: bool
-    streams: bool  # weights come in turn, slab after slab
+    weight_ring: bool  # its weights come through a ring of slabs
     does: tuple[str, ...]  # with a set of weights
     sink: str
     repack_threads: int
@@ -84,16 +84,16 @@ class LayerPlan(ConvolutionPlan):
     workspace: ClassVar[str] = "fragments"  # what the source calls the weights as the lanes read them
 
     problem: Conv2d
-    config: Share
+    config: LayerConfig
     in_kernel: InKernel
     lane_k: int  # neighbouring output channels that a lane or a thread ends up with
     slab_k: int  # output channels of a warp, a warpgroup or a thread
     block_k: int  # output channels of a block
     registers: int  # that a thread needs, about
     weight_words: int  # of the weights as the lanes read them
-    held_bytes: int = 0  # of the weights in shared memory, with what belongs to them
+    weight_smem_bytes: int = 0  # of the weights in shared memory, with what belongs to them
     # Copies that bring them there, of all threads: one number for each loop.
-    held_copies: tuple[int, ...] = ()
+    weight_copies: tuple[int, ...] = ()
     past_bytes: int = 0  # how far it reads past the end of its input in shared memory
 
     @property
@@ -139,7 +139,7 @@ class LayerPlan(ConvolutionPlan):
     @property
     def source_row(self) -> int:
         """Places of a row of its input in shared memory."""
-        return row_places(self.problem, self.config.columns) if self.by_turns else self.source_span[1]
+        return row_pixels(self.problem, self.config.columns) if self.by_turns else self.source_span[1]
 
     @property
     def load_width(self) -> int:
@@ -198,11 +198,11 @@ class LayerPlan(ConvolutionPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        share, says = self.config, "the weights as the lanes read them"
+        config, says = self.config, "the weights as the lanes read them"
         own = Field(self.workspace, "int*", "workspace", says, None, self.weight_words)
-        elsewhere = ("x",) * (not self.is_first) + ("y",) * (not share.last)  # in shared memory
+        elsewhere = ("x",) * (not self.is_first) + ("y",) * (not config.last)  # in shared memory
         return tuple(
-            replace(field, layer=share.layer, role=_role(field, share.layer))
+            replace(field, layer=config.layer, role=_role(field, config.layer))
             for field in argument_fields(self.problem, (own,))
             if field.name not in elsewhere
         )
@@ -225,7 +225,7 @@ class LayerPlan(ConvolutionPlan):
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
-        share, (source_rows, source_columns) = self.config, self.source_span
+        config, (source_rows, source_columns) = self.config, self.source_span
         return {
             "The problem.": problem_constants(self.problem, filter_rows=True),
             "The config.": self.own_config,
@@ -233,16 +233,16 @@ class LayerPlan(ConvolutionPlan):
                 *self.own_constants,
                 Constant("SOURCE_ROWS", source_rows, "of input pixels that a tile looks at"),
                 Constant("SOURCE_COLUMNS", source_columns),
-                *((Constant("SOURCE_ROW", self.source_row, "places of a row"),) * self.by_turns),
+                *((Constant("SOURCE_ROW", self.source_row, "pixels of a row and its gaps"),) * self.by_turns),
                 *self._plane_constants,
-                Constant("GRID_ROWS", share.rows, "of output pixels of a tile"),
-                Constant("GRID_COLUMNS", share.columns),
-                Constant("GRID_PIXELS", share.pixels),
+                Constant("GRID_ROWS", config.rows, "of output pixels of a tile"),
+                Constant("GRID_COLUMNS", config.columns),
+                Constant("GRID_PIXELS", config.pixels),
                 *((Constant("WIDTH", self.load_bytes, "bytes of the input at a time"),) * self.loads_image),
                 Constant(
                     "HAS_K_REMAINDER", self.problem.k % self.slab_k != 0, "some channels that are computed do not exist"
                 ),
-                *((Constant("VECTOR_K", self.vector_k, "channels that are written at once"),) * share.last),
+                *((Constant("VECTOR_K", self.vector_k, "channels that are written at once"),) * config.last),
                 *fold_constants(self.problem),
             ),
         }
@@ -255,21 +255,21 @@ class LayerPlan(ConvolutionPlan):
 
     @property
     def roles(self) -> LayerRoles:
-        share, q, at = self.config, self.problem.quantization, LAYERS.index(self.config.layer)
+        config, q, at = self.config, self.problem.quantization, LAYERS.index(self.config.layer)
         return LayerRoles(
-            layer=share.layer,
+            layer=config.layer,
             kind=self.kind,
             before="" if self.is_first else LAYERS[at - 1],
-            behind="" if share.last else LAYERS[at + 1],
-            gives="" if share.last else MIDS[at],
+            behind="" if config.last else LAYERS[at + 1],
+            gives="" if config.last else MIDS[at],
             divided=self.divided,
             by_turns=self.by_turns,
             offset_in_sums=self.kind != "matrix" and has_offset(q),
-            holds=self.in_kernel.holds,
+            weights_in_smem=self.in_kernel.weights_in_smem,
             fetches=self.fetches,
-            streams=self.config.streams > 0,
+            weight_ring=self.config.ring_warpgroups > 0,
             does=("repack_weights", "fold") if q.x_zero_point else ("repack_weights",),
-            sink=f"fused/into_{'image' if share.last else 'tile'}.j2",
+            sink=f"fused/into_{'image' if config.last else 'tile'}.j2",
             repack_threads=REPACK_THREADS,
             asynchronous=self.asynchronous,
             gathers=self.load_width == 1,
@@ -287,15 +287,19 @@ def _role(field: Field, layer: str) -> str:
     return f"w{LAYERS.index(layer) + 1}" if field.role == "w" else field.role
 
 
-def check_piece(problem: Conv2d, share: Share, slab_k: int, pixels: int, sums: int) -> None:
+def check_subtile(problem: Conv2d, config: LayerConfig, slab_k: int, pixels: int, sums: int) -> None:
     """Raises Infeasible where a warp or a warpgroup has more at a time than there is, or than its registers hold."""
-    if share.n > 1:
+    if config.n > 1:
         at_most(slab_k, 2 * problem.k - 1, f"output channels at a time (the problem has {problem.k})")
-    if share.m > 1:
-        at_most(pixels, 2 * share.pixels - 1, f"pixels at a time (a tile has {share.pixels})")
-    at_most(sums, MOST_SUMS, f"sums of a lane of the {share.layer} convolution")
+    if config.m > 1:
+        at_most(pixels, 2 * config.pixels - 1, f"pixels at a time (a tile has {config.pixels})")
+    at_most(sums, MOST_SUMS, f"sums of a lane of the {config.layer} convolution")
 
 
-def check_blocks(share: Share, slabs: int, block_slabs: int) -> None:
+def check_blocks(config: LayerConfig, slabs: int, block_slabs: int) -> None:
     """Raises Infeasible where some blocks would have no slab."""
-    at_most(share.blocks, ceil_div(slabs, block_slabs), f"shares (the {share.layer} convolution has {slabs} slabs)")
+    at_most(
+        config.blocks,
+        ceil_div(slabs, block_slabs),
+        f"cluster_blocks (the {config.layer} convolution has {slabs} slabs)",
+    )

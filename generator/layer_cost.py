@@ -18,8 +18,8 @@ class Work(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def times_asked(pixels: int, width: int, row: int, apart: int) -> float:
+def times_asked(pixels: int, width: int, row: int, column_stride: int) -> float:
     """How often shared memory is asked for eight neighbouring pixels of a tile, which may share banks."""
-    banks = [(pixel // width * row + pixel % width * apart) % 8 for pixel in range(pixels // 8 * 8)]
+    banks = [(pixel // width * row + pixel % width * column_stride) % 8 for pixel in range(pixels // 8 * 8)]
     eights = [banks[i : i + 8] for i in range(0, len(banks), 8)]
     return sum(max(map(eight.count, eight)) for eight in eights) / len(eights) if eights else 1.0

@@ -9,11 +9,11 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.convolution import input_span
 from qconv.generator.cost_units import of_activation
-from qconv.generator.depthwise import MOST_WORDS, held_words
+from qconv.generator.depthwise import MOST_WORDS, words_in_registers
 from qconv.generator.layer import InKernel, LayerPlan, LayerRoles
+from qconv.generator.layer_config import LayerConfig, chunks
 from qconv.generator.layer_cost import Work
 from qconv.generator.plan import Constant, at_most, ceil_div
-from qconv.generator.share import Share, chunks
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -24,8 +24,8 @@ COLUMNS = 2  # of output pixels of a thread
 # for pixels of the image, and clocks until the first of them come.
 ALONE_WAITING, FIRST = 5, 1170
 # Instructions of a thread and what they wait for: for four channels of a pixel, which are loaded and transposed; for an
-# output beside its products; for a place; and for a channel's filter.
-OF_PIXEL, OF_OUTPUT, OF_PLACE, OF_FILTER, WAITS = 5.4, 4, 27, 6, 1.03
+# output beside its products; for a patch; and for a channel's filter.
+OF_PIXEL, OF_OUTPUT, OF_PATCH, OF_FILTER, WAITS = 5.4, 4, 27, 6, 1.03
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class DepthwiseLayer(LayerPlan):
     workspace: ClassVar[str] = "taps"
 
     run: int  # neighbouring outputs that share the words of the first
-    two_ways: bool  # places whose pixels all lie in the image have a loop of their own
-    early_rows: int  # of a place, asked for before the filters
+    two_ways: bool  # patches whose pixels all lie in the image have a loop of their own
+    early_rows: int  # of a patch, asked for before the filters
 
     @property
     def vector(self) -> int:
@@ -64,7 +64,7 @@ class DepthwiseLayer(LayerPlan):
 
     @property
     def own_constants(self) -> tuple[Constant, ...]:
-        early = Constant("EARLY_ROWS", self.early_rows, "of a place, asked for before the filters")
+        early = Constant("EARLY_ROWS", self.early_rows, "of a patch, asked for before the filters")
         return (
             Constant("WORDS", self.row_words, "of four taps in a filter row"),
             Constant("VECTORS", self.problem.k // self.vector, "of channels"),
@@ -74,7 +74,7 @@ class DepthwiseLayer(LayerPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        # The first layer reads the image: it asks for lines ahead, and most of its places are inside.
+        # The first layer reads the image: it asks for lines ahead, and most of its patches are inside.
         return ("bytes", *("near",) * self.is_first, *("warp_uniform",) * self.two_ways, *super().wants)
 
     @property
@@ -82,53 +82,53 @@ class DepthwiseLayer(LayerPlan):
         return DepthwiseRoles(**vars(super().roles), two_ways=self.two_ways, early=self.early_rows > 0)
 
     def count_work(self) -> Work:
-        problem, share, threads = self.problem, self.config, self.in_kernel.threads
+        problem, config, threads = self.problem, self.config, self.in_kernel.threads
         sums = 1 + problem.quantization.w_zero_point
-        places = ceil_div(share.rows, share.m) * ceil_div(share.columns, COLUMNS)
-        outputs, quads = share.m * COLUMNS * self.vector, self.vector // 4
+        patches = ceil_div(config.rows, config.m) * ceil_div(config.columns, COLUMNS)
+        outputs, quads = config.m * COLUMNS * self.vector, self.vector // 4
         vectors = (self.block_k if self.divided else problem.k) // self.vector
         across = min(vectors, threads)
-        sets, turns = ceil_div(vectors, across), ceil_div(places, threads // across)
-        pixels = math.prod(input_span(problem, share.m, COLUMNS))
+        sets, turns = ceil_div(vectors, across), ceil_div(patches, threads // across)
+        pixels = math.prod(input_span(problem, config.m, COLUMNS))
         of_outputs = outputs * (problem.r * self.row_words * sums + OF_OUTPUT + of_activation(problem))
-        of_place = pixels * quads * OF_PIXEL + of_outputs + OF_PLACE
-        longest = sets * (turns * of_place * WAITS + self.vector * OF_FILTER + 60)
+        of_patch = pixels * quads * OF_PIXEL + of_outputs + OF_PATCH
+        longest = sets * (turns * of_patch * WAITS + self.vector * OF_FILTER + 60)
         return Work(longest * (threads // self.target.warp_size) / 4, ALONE_WAITING * longest + FIRST)
 
 
-def depthwise_layer(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> DepthwiseLayer:
-    vector, rows, row_words = 4 * share.n, share.m, ceil_div(problem.s, 4)
+def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> DepthwiseLayer:
+    vector, rows, row_words = 4 * config.n, config.m, ceil_div(problem.s, 4)
     if 16 % vector or problem.c % vector:
         raise Infeasible(f"{vector} channels of a thread do not divide {problem.c}, or 16; 4 does for any")
-    at_most(rows, max(1, 2 * share.rows - 1), f"rows of a thread (a tile has {share.rows})")
+    at_most(rows, max(1, 2 * config.rows - 1), f"rows of a thread (a tile has {config.rows})")
     taken = problem.s + problem.stride[1]
     run = 2 if problem.dilation[1] == 1 and taken <= 4 * row_words else 1
-    held = held_words(problem, rows, COLUMNS, vector, run)
-    at_most(held, MOST_WORDS, "registers for filters, pixels and sums")
-    block_chunks = ceil_div(chunks(problem.c), share.blocks)
-    at_most(share.blocks, ceil_div(chunks(problem.c), block_chunks), "shares (each has 16 channels or more)")
-    two_ways = share.layer == "first" and _inside(problem, rows, COLUMNS) >= 0.5
+    words = words_in_registers(problem, rows, COLUMNS, vector, run)
+    at_most(words, MOST_WORDS, "registers for filters, pixels and sums")
+    block_chunks = ceil_div(chunks(problem.c), config.blocks)
+    at_most(config.blocks, ceil_div(chunks(problem.c), block_chunks), "cluster_blocks (each has 16 channels or more)")
+    two_ways = config.layer == "first" and _inside(problem, rows, COLUMNS) >= 0.5
     # A second way would have to be chosen before the filters come: of two, none asks early.
-    asks_early = share.layer == "first" and not two_ways
+    asks_early = config.layer == "first" and not two_ways
     height, width = input_span(problem, rows, COLUMNS)
     return DepthwiseLayer(
         problem=problem,
-        config=share,
+        config=config,
         target=target,
         in_kernel=in_kernel,
         lane_k=vector,
         slab_k=vector,
         block_k=16 * block_chunks,
-        registers=held + 16,
+        registers=words + 16,
         weight_words=problem.r * row_words * problem.k,
         run=run,
         two_ways=two_ways,
-        early_rows=min(height, MOST_EARLY // (width * share.n)) * asks_early,
+        early_rows=min(height, MOST_EARLY // (width * config.n)) * asks_early,
     )
 
 
 def _inside(problem: Conv2d, rows: int, columns: int) -> float:
-    """How many of the places of so many outputs look at pixels of the image alone."""
+    """How many of the patches of so many outputs look at pixels of the image alone."""
     sides = []
     for axis, size in enumerate((rows, columns)):
         span = input_span(problem, rows, columns)[axis]

@@ -8,10 +8,10 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
 from qconv.generator.cost_units import of_activation
-from qconv.generator.layer import InKernel, LayerPlan, LayerRoles, check_blocks, check_piece
+from qconv.generator.layer import InKernel, LayerPlan, LayerRoles, check_blocks, check_subtile
+from qconv.generator.layer_config import MBARRIER_BYTES, LayerConfig, atom_of, chunks, fetches
 from qconv.generator.layer_cost import ALONE, Work, times_asked
 from qconv.generator.plan import Constant, at_most, ceil_div
-from qconv.generator.share import MBARRIER_BYTES, Share, atom_of, chunks, fetches
 from qconv.instruction import MatrixInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -102,16 +102,16 @@ class MatrixLayer(LayerPlan):
         )
 
     def count_work(self) -> Work:
-        problem, share, threads = self.problem, self.config, self.in_kernel.threads
+        problem, config, threads = self.problem, self.config, self.in_kernel.threads
         sums, of_curve = 1 + problem.quantization.w_zero_point, of_activation(problem)
-        run = share.m * self.atom.pixels
-        items = ceil_div(share.pixels, run) * self.block_slabs
+        run = config.m * self.atom.pixels
+        items = ceil_div(config.pixels, run) * self.block_slabs
         # A partition multiplies, or waits for the fragments of its factors.
         steps: float = self.steps * self.step_chunks * 16 * run * self.slab_k * sums / 570
-        of_step = share.m * (4 + share.n) + share.n * (8 if self.in_kernel.holds else 11) + 8
+        of_step = config.m * (4 + config.n) + config.n * (8 if self.in_kernel.weights_in_smem else 11) + 8
         # Shared memory brings a partition 32 bytes a clock, of pixels that lie on different banks.
-        apart = 1 if self.by_turns else problem.stride[1]
-        of_pixels = run * times_asked(share.pixels, share.columns, problem.stride[0] * self.source_row, apart)
+        column_stride = 1 if self.by_turns else problem.stride[1]
+        of_pixels = run * times_asked(config.pixels, config.columns, problem.stride[0] * self.source_row, column_stride)
         of_fragments = self.step_chunks * 16 * (of_pixels + self.slab_k * sums) / 32
         steps = max(steps, self.steps * max(of_step, of_fragments))
         epilogue: float = run * min(problem.k, self.slab_k) / 32 * (6.7 + of_curve) + 125
@@ -119,35 +119,35 @@ class MatrixLayer(LayerPlan):
         return Work(items * one / 4, ALONE * ceil_div(items, threads // self.target.warp_size) * one + 215)
 
 
-def matrix_layer(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> MatrixLayer:
+def matrix_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> MatrixLayer:
     atom, q = atom_of(problem, target), problem.quantization
     if atom is None:
         raise Infeasible(f"{target.name} has no matrix instruction that multiplies {q.x_type} by {q.w_type}")
-    slab_k = share.n * atom.channels
-    sums = slab_k * share.m * atom.pixels // target.warp_size * (1 + q.w_zero_point)
-    check_piece(problem, share, slab_k, share.m * atom.pixels, sums)
+    slab_k = config.n * atom.channels
+    sums = slab_k * config.m * atom.pixels // target.warp_size * (1 + q.w_zero_point)
+    check_subtile(problem, config, slab_k, config.m * atom.pixels, sums)
     slabs = ceil_div(problem.k, slab_k)
-    block_slabs = ceil_div(slabs, share.blocks)
-    check_blocks(share, slabs, block_slabs)
+    block_slabs = ceil_div(slabs, config.blocks)
+    check_blocks(config, slabs, block_slabs)
     slab_chunks = max(_chunks_of(problem, slab, slab_k) for slab in range(slabs))
     steps = ceil_div(problem.r * problem.s * slab_chunks, atom.block_k // 16)
-    step_words = share.n * atom.lane_words * target.warp_size * (1 + q.w_zero_point)
+    step_words = config.n * atom.lane_words * target.warp_size * (1 + q.w_zero_point)
     # Behind the last step another is loaded, and not used.
-    weight_words = (block_slabs * share.blocks * steps + 1) * step_words
+    weight_words = (block_slabs * config.blocks * steps + 1) * step_words
     at_most(weight_words, 2**28, "words of weights")
-    fetched = fetches(share, target)
+    fetched = fetches(config, target)
     return MatrixLayer(
         problem=problem,
-        config=share,
+        config=config,
         target=target,
         in_kernel=in_kernel,
-        lane_k=share.n * atom.lane_channels,
+        lane_k=config.n * atom.lane_channels,
         slab_k=slab_k,
         block_k=block_slabs * slab_k,
-        registers=sums + max(2 * share.n * atom.lane_words + 4 * share.m, 3 * share.n * atom.lane_channels) + 24,
+        registers=sums + max(2 * config.n * atom.lane_words + 4 * config.m, 3 * config.n * atom.lane_channels) + 24,
         weight_words=weight_words,
-        held_bytes=4 * (block_slabs * steps + 1) * step_words + MBARRIER_BYTES * fetched,
-        held_copies=() if fetched else (block_slabs * steps * step_words // 4,),
+        weight_smem_bytes=4 * (block_slabs * steps + 1) * step_words + MBARRIER_BYTES * fetched,
+        weight_copies=() if fetched else (block_slabs * steps * step_words // 4,),
         atom=atom,
         slabs=slabs,
         block_slabs=block_slabs,

@@ -9,20 +9,20 @@ from typing import ClassVar
 from qconv.epilogue import steps as epilogue_steps
 from qconv.errors import Infeasible
 from qconv.generator.cost_units import of_activation
-from qconv.generator.layer import InKernel, LayerPlan, LayerRoles, check_blocks, check_piece
-from qconv.generator.layer_cost import ALONE, Work
-from qconv.generator.plan import Constant, at_most, ceil_div
-from qconv.generator.share import (
+from qconv.generator.layer import InKernel, LayerPlan, LayerRoles, check_blocks, check_subtile
+from qconv.generator.layer_config import (
     MBARRIER_BYTES,
     RUN_PIXELS,
-    Share,
+    LayerConfig,
     chunks,
     fetches,
-    is_wide,
+    fits_wgmma,
     ring,
     ring_bytes,
-    row_places,
+    row_pixels,
 )
+from qconv.generator.layer_cost import ALONE, Work
+from qconv.generator.plan import Constant, at_most, ceil_div
 from qconv.instruction import SHORT_TYPES
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -46,11 +46,11 @@ class WarpgroupLayer(LayerPlan):
 
     slabs: int
     block_slabs: int
-    buffers: int  # of slabs that are there or on their way; 0: all weights are held
+    buffers: int  # of slabs that are there or on their way; 0: all weights are in shared memory
     of_slab: int  # warpgroups that multiply a slab together, where slabs come in turn
     pairs: int  # of chunks of 16 input channels
     positions: int  # of pixels of the input where windows begin
-    eights_apart: int  # pixels
+    eights_stride: int  # pixels
 
     @property
     def taps(self) -> int:
@@ -76,12 +76,12 @@ class WarpgroupLayer(LayerPlan):
             Constant("CHUNKS", 2 * self.pairs, "of 16 input channels, and of zeros"),
             Constant("UNITS", self.taps * 2 * self.pairs, "chunks of the reduction"),
             Constant("POSITIONS", self.positions, "of pixels of the input where windows begin"),
-            Constant("EIGHTS_APART", self.eights_apart, "pixels"),
+            Constant("EIGHTS_STRIDE", self.eights_stride, "pixels"),
         )
 
     @property
     def wants(self) -> tuple[str, ...]:
-        return ("warpgroup", *("stream",) * (self.buffers > 0), *super().wants)
+        return ("warpgroup", *("weight_ring",) * (self.buffers > 0), *super().wants)
 
     @property
     def roles(self) -> WarpgroupRoles:
@@ -103,30 +103,30 @@ class WarpgroupLayer(LayerPlan):
         return Work(items * (of_products + of_warp), ALONE * ceil_div(items, groups) * of_warp + of_products + 80)
 
 
-def warpgroup_layer(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> WarpgroupLayer:
-    _check_served(problem, share, target)
-    lane_k, slab_k, sums = 2 * share.n, 8 * share.n, 4 * share.n
-    check_piece(problem, share, slab_k, RUN_PIXELS, sums)
+def warpgroup_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> WarpgroupLayer:
+    _check_served(problem, config, target)
+    lane_k, slab_k, sums = 2 * config.n, 8 * config.n, 4 * config.n
+    check_subtile(problem, config, slab_k, RUN_PIXELS, sums)
     slabs = ceil_div(problem.k, slab_k)
-    block_slabs = ceil_div(slabs, share.blocks)
-    check_blocks(share, slabs, block_slabs)
-    columns, pairs = row_places(problem, share.columns), ceil_div(chunks(problem.c), 2)
-    without_gap = share.columns in (8, columns)
-    positions = share.pixels if without_gap else (share.rows - 1) * columns + share.columns
+    block_slabs = ceil_div(slabs, config.blocks)
+    check_blocks(config, slabs, block_slabs)
+    columns, pairs = row_pixels(problem, config.columns), ceil_div(chunks(problem.c), 2)
+    without_gap = config.columns in (8, columns)
+    positions = config.pixels if without_gap else (config.rows - 1) * columns + config.columns
     runs = ceil_div(positions, RUN_PIXELS)
-    of_slab, buffers = ring(share, runs, slabs, block_slabs)
+    of_slab, buffers = ring(config, runs, slabs, block_slabs)
     slab_bytes = problem.r * problem.s * 2 * pairs * slab_k * 16
-    weight_words = block_slabs * slab_bytes // 4 * share.blocks
+    weight_words = block_slabs * slab_bytes // 4 * config.blocks
     at_most(weight_words, 2**28, "words of weights")
-    weight_bytes, fetched = (buffers or block_slabs) * slab_bytes, fetches(share, target)
-    # What the epilogue knows of each channel is held as well.
+    weight_bytes, fetched = (buffers or block_slabs) * slab_bytes, fetches(config, target)
+    # The channel parameters of the epilogue are in shared memory as well.
     per_channel = sum(a.per_channel for step in epilogue_steps(problem.quantization) for a in step.arguments)
     channel_bytes = per_channel * block_slabs * 4 * (lane_k + 4) * 4
-    inbox_bytes = ring_bytes(buffers) if buffers else MBARRIER_BYTES * fetched
-    apart = problem.stride[0] * columns if share.columns == 8 else 8
+    mbarrier_bytes = ring_bytes(buffers) if buffers else MBARRIER_BYTES * fetched
+    eights_stride = problem.stride[0] * columns if config.columns == 8 else 8
     return WarpgroupLayer(
         problem=problem,
-        config=share,
+        config=config,
         target=target,
         in_kernel=in_kernel,
         lane_k=lane_k,
@@ -134,16 +134,16 @@ def warpgroup_layer(problem: Conv2d, share: Share, target: Target, in_kernel: In
         block_k=block_slabs * slab_k,
         registers=3 * (sums + 2 * lane_k + 16) // 2,  # none of these sums can be spilled
         weight_words=weight_words,
-        held_bytes=weight_bytes + channel_bytes + inbox_bytes,
-        held_copies=(*(weight_bytes // 16,) * (not fetched), *(block_slabs * slab_k,) * per_channel),
-        past_bytes=16 * (runs * RUN_PIXELS - positions) * apart // 8,
+        weight_smem_bytes=weight_bytes + channel_bytes + mbarrier_bytes,
+        weight_copies=(*(weight_bytes // 16,) * (not fetched), *(block_slabs * slab_k,) * per_channel),
+        past_bytes=16 * (runs * RUN_PIXELS - positions) * eights_stride // 8,
         slabs=slabs,
         block_slabs=block_slabs,
         buffers=buffers,
         of_slab=of_slab,
         pairs=pairs,
         positions=positions,
-        eights_apart=apart,
+        eights_stride=eights_stride,
     )
 
 
@@ -151,18 +151,18 @@ def _registers(numbers: Iterable[int]) -> str:
     return ", ".join(f"%{number}" for number in numbers)
 
 
-def _check_served(problem: Conv2d, share: Share, target: Target) -> None:
-    if not is_wide(problem, target):
+def _check_served(problem: Conv2d, config: LayerConfig, target: Target) -> None:
+    if not fits_wgmma(problem, target):
         raise Infeasible(
-            f"wide: warpgroups of {target.name} do not multiply the {share.layer} convolution: it must have one group, "
-            f"more than 4 output channels and no w_zero_point; leave it to warps"
+            f"on_wgmma: warpgroups of {target.name} do not multiply the {config.layer} convolution: it must have one "
+            f"group, more than 4 output channels and no w_zero_point; leave it to warps"
         )
-    if problem.stride != (1, 1) and (share.layer != "first" or share.columns != 8):
+    if problem.stride != (1, 1) and (config.layer != "first" or config.columns != 8):
         raise Infeasible(
-            f"wide: warpgroups multiply a convolution of stride {problem.stride[0]}x{problem.stride[1]} if it is the "
-            f"first, on {share.layer} tiles 8 pixels across (here {share.columns}); leave it to warps"
+            f"on_wgmma: warpgroups multiply a convolution of stride {problem.stride[0]}x{problem.stride[1]} if it is "
+            f"the first, on {config.layer} tiles 8 pixels across (here {config.columns}); leave it to warps"
         )
-    if share.n % 2 and share.n > 3:
-        raise Infeasible(f"{share.layer}_n={share.n}: warpgroups multiply by 8, 16, 24 or a multiple of 16 channels")
-    if share.m > 1:
-        raise Infeasible(f"{share.layer}_m={share.m}: a warpgroup has {RUN_PIXELS} pixels at a time; 1 serves it")
+    if config.n % 2 and config.n > 3:
+        raise Infeasible(f"{config.layer}_n={config.n}: warpgroups multiply by 8, 16, 24 or a multiple of 16 channels")
+    if config.m > 1:
+        raise Infeasible(f"{config.layer}_m={config.m}: a warpgroup has {RUN_PIXELS} pixels at a time; 1 serves it")

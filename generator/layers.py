@@ -6,22 +6,22 @@ from dataclasses import replace
 from functools import lru_cache
 
 from qconv.generator.layer import InKernel, LayerPlan
+from qconv.generator.layer_config import LayerConfig, is_depthwise
 from qconv.generator.layer_depthwise import depthwise_layer
 from qconv.generator.layer_matrix import matrix_layer
 from qconv.generator.layer_warpgroup import warpgroup_layer
-from qconv.generator.share import Share, is_depthwise
 from qconv.problem import Conv2d
 from qconv.target import Target
 
 
 @lru_cache(maxsize=4096)
-def layer_plan(problem: Conv2d, share: Share, target: Target, in_kernel: InKernel) -> LayerPlan:
+def layer_plan(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> LayerPlan:
     """Cached twice, because many configs have the same layer, and kernels ask different things of the same layer."""
-    return replace(_any_layer(problem, share, target), in_kernel=in_kernel)
+    return replace(_any_layer(problem, config, target), in_kernel=in_kernel)
 
 
 @lru_cache(maxsize=1024)
-def _any_layer(problem: Conv2d, share: Share, target: Target) -> LayerPlan:
+def _any_layer(problem: Conv2d, config: LayerConfig, target: Target) -> LayerPlan:
     """The layer as if its kernel asked nothing of it."""
-    make = depthwise_layer if is_depthwise(problem) else warpgroup_layer if share.wide else matrix_layer
-    return make(problem, share, target, InKernel(threads=target.warp_size))
+    make = depthwise_layer if is_depthwise(problem) else warpgroup_layer if config.on_wgmma else matrix_layer
+    return make(problem, config, target, InKernel(threads=target.warp_size))

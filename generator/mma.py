@@ -187,9 +187,9 @@ class MmaPlan(ConvolutionPlan):
         """The CPU device keeps a thread's copies in a queue."""
         if self.target.vendor != "cpu" or not self.target.async_copies:
             return ()
-        pieces = self.shape.x_pieces + self.shape.w_pieces
-        known = ceil_div(self.config.tile_n, self.shape.threads) * len(_channel_arguments(self.problem))
-        return (Constant("COPIES_IN_FLIGHT", self.config.pipeline_stages * pieces + known, "of a thread"),)
+        vectors = self.shape.x_vectors + self.shape.w_vectors
+        parameters = ceil_div(self.config.tile_n, self.shape.threads) * len(_channel_arguments(self.problem))
+        return (Constant("COPIES_IN_FLIGHT", self.config.pipeline_stages * vectors + parameters, "of a thread"),)
 
     @property
     def _buffer_sizes(self) -> tuple[Constant, ...]:
@@ -234,7 +234,7 @@ class MmaPlan(ConvolutionPlan):
             staged=bool(config.staged),
             store="staged" if config.staged else "direct",
             channel_arguments=_channel_arguments(problem),
-            channel_parameters_are_late=self._known_is_late,
+            channel_parameters_are_late=self._channel_parameters_are_late,
         )
 
     @property
@@ -252,9 +252,9 @@ class MmaPlan(ConvolutionPlan):
         )
 
     @property
-    def _known_is_late(self) -> bool:
-        """Whether what is known of the channels may be under way when the last step has been multiplied: it comes with
-        step `stages - 1`, and `ahead` waits for one step more than there are."""
+    def _channel_parameters_are_late(self) -> bool:
+        """Whether channel parameters may be under way when the last step has been multiplied: they come with step
+        `pipeline_stages - 1`, and `prefetch_fragments` waits for one step more than there are."""
         config = self.config
         if not (self.target.async_copies and _channel_arguments(self.problem)):
             return False
@@ -312,19 +312,19 @@ def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
 
 def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: Combine, vector_n: int) -> int:
     q = problem.quantization
-    known = ceil_div(4 * config.tile_n * len(_channel_arguments(problem)), 16) * 16 * (2 if config.persist else 1)
+    kept = ceil_div(4 * config.tile_n * len(_channel_arguments(problem)), 16) * 16 * (2 if config.persist else 1)
     phases = [config.pipeline_stages * config.tile_k * (config.tile_m + config.tile_n)]
     if config.staged:
         staged = config.tile_m * (config.tile_n * DATA_TYPES[q.out_type].bytes + 16)
         if config.persist:
-            known += staged
+            kept += staged
         else:
             phases.append(staged)
     if combine == "cluster":
         of_lane = config.warp_m * config.warp_n // target.warp_size
         slots = ceil_div(of_lane // vector_n, config.split)
-        known += config.split * slots * shape.threads * 4 * (vector_n + q.w_zero_point)
-    return known + max(phases) + 16 * (combine != "none")
+        kept += config.split * slots * shape.threads * 4 * (vector_n + q.w_zero_point)
+    return kept + max(phases) + 16 * (combine != "none")
 
 
 @lru_cache(maxsize=256)

@@ -24,7 +24,8 @@ CLOCKS = {
 # Instructions of a step that are neither products nor on their way to or from memory, of a tile that is finished, and
 # of each of its outputs; of each output that is added to others'.
 STEP, TILE, OUTPUT, SHARED_OUTPUT = 65, 90, 7, 8
-# Clocks of a step in which a wave alone waits for shared memory, by `ahead`; and until device memory answers.
+# Clocks of a step in which a wave alone waits for shared memory, by `prefetch_fragments`; and until device
+# memory answers.
 EXPOSED, LATENCY = (380, 100), 1000
 # Bytes that come in one clock: of shared memory, of the second-level cache, of those that have begun to; and of device
 # memory, by the data sheets of CDNA and RDNA.
@@ -53,7 +54,7 @@ def loop_of(plan: Costed) -> Loop:
     atoms_m, atoms_n = config.warp_m // atom.pixels, config.warp_n // atom.channels
     reads = (atoms_m + atoms_n) * (config.tile_k // atom.block_k)
     # What a thread loads it stores to shared memory.
-    carried = 2 * (shape.x_pieces + shape.w_pieces)
+    carried = 2 * (shape.x_vectors + shape.w_vectors)
     return Loop(atoms_m * atoms_n * config.tile_k // atom.instruction.k, STEP + reads + carried)
 
 
@@ -65,7 +66,7 @@ def registers_of(plan: Costed) -> int:
     fragment = 4 * (config.warp_m // atom.pixels + config.warp_n // atom.channels)
     blocks = config.tile_k // atom.block_k if target.warp_size == 32 else 1 + config.prefetch_fragments
     finished = 30 if config.persist and target.warp_size == 64 else 0
-    carried = 4 * (shape.x_pieces + shape.w_pieces)
+    carried = 4 * (shape.x_vectors + shape.w_vectors)
     return config.warp_m * config.warp_n // target.warp_size + carried + blocks * fragment + finished + 40
 
 
@@ -91,8 +92,8 @@ def issued(plan: Costed) -> float:
     held = min(resident(plan), ceil_div(blocks, target.processors))
     step = _step(plan, held)
     outputs = config.warp_m * config.warp_n // target.warp_size
-    shares = plan.combine != "none"
-    instructions = TILE + outputs * (OUTPUT + SHARED_OUTPUT * shares)
+    combines = plan.combine != "none"
+    instructions = TILE + outputs * (OUTPUT + SHARED_OUTPUT * combines)
     epilogue = _clocks(plan) * instructions * ceil_div(waves * held, target.simds)
     rounds: float = ceil_div(blocks, held * target.processors)
     of_block = steps * tiles / blocks
@@ -100,7 +101,7 @@ def issued(plan: Costed) -> float:
         rounds, of_block = tiles // (held * target.processors) + 1 / config.split, steps
     # The first step of a tile is waited for, but where other blocks multiply meanwhile or the tile before is finished.
     of_tile = epilogue + (0 if config.persist else _arrives(plan) / held)
-    return rounds * (of_block * step + max(1.0, tiles / blocks) * of_tile) + COMBINING * shares
+    return rounds * (of_block * step + max(1.0, tiles / blocks) * of_tile) + COMBINING * combines
 
 
 def _step(plan: Costed, held: int) -> float:

@@ -36,7 +36,7 @@ class Mma(Config):
         int  # 0: every tile is split; else those alone that do not fill a round of so many blocks a multiprocessor
     )
     persist: int  # 0: a block a tile; else blocks a multiprocessor, each one tile after the other
-    stream_k: int  # 1: they get equal shares of the steps of all tiles, not whole tiles
+    stream_k: int  # 1: the steps of all tiles are divided equally among them, not whole tiles
     tile_swizzle_width: int  # tiles of pixels that are worked on together, so that their weights are read once
     staged: int  # 1: the outputs go through shared memory, to be written in whole rows
 
@@ -90,7 +90,7 @@ MOST_SUMS = 128
 # The most blocks of a cluster on every part that has them.
 MOST_IN_CLUSTER = 8
 # Parts of a tile of the last round.
-MOST_IN_TAIL = 4
+MOST_LAST_SPLIT = 4
 # Bits of the mask that says which filter rows and columns of a window fall inside the image.
 MOST_ROWS_AND_COLUMNS = 32
 
@@ -106,8 +106,8 @@ class Shape:
     threads: int
     x_bytes: int  # one copy of x; 1: byte by byte
     w_bytes: int
-    x_pieces: int  # copies of x that a thread has in flight, of a step
-    w_pieces: int
+    x_vectors: int  # copies of x that a thread has in flight, of a step
+    w_vectors: int
     tiles_m: int
     tiles_n: int  # along the channels of a group
     tiles: int  # of all groups
@@ -196,11 +196,11 @@ def _divided(problem: Conv2d, target: Target, atom: Atom, tile: tuple[int, int, 
     threads = warps * target.warp_size
     x_bytes = load_bytes(problem.c_group) if problem.layout == "nhwc" else 1
     w_bytes = load_bytes(problem.reduction)
-    x_pieces, w_pieces = (
+    x_vectors, w_vectors = (
         ceil_div(rows * tile_k, max(width, 4) * threads) for rows, width in ((tile_m, x_bytes), (tile_n, w_bytes))
     )
-    for name, pieces, width in (("x", x_pieces, x_bytes), ("w", w_pieces, w_bytes)):
-        at_most(pieces, 16, f"loads of {name} a thread has in flight at {width} bytes each")
+    for name, vectors, width in (("x", x_vectors, x_bytes), ("w", w_vectors, w_bytes)):
+        at_most(vectors, 16, f"loads of {name} a thread has in flight at {width} bytes each")
     tiles_m, tiles_n = ceil_div(problem.pixels, tile_m), ceil_div(problem.k_group, tile_n)
     return Shape(
         tile=tile,
@@ -210,8 +210,8 @@ def _divided(problem: Conv2d, target: Target, atom: Atom, tile: tuple[int, int, 
         threads=threads,
         x_bytes=x_bytes,
         w_bytes=w_bytes,
-        x_pieces=x_pieces,
-        w_pieces=w_pieces,
+        x_vectors=x_vectors,
+        w_vectors=w_vectors,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         tiles=tiles_m * tiles_n * problem.groups,
@@ -330,7 +330,7 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
     if name == "split_last_wave" and not 0 < tiles % (value * target.processors) < tiles:
         return f"{tiles} tiles on {target.processors} multiprocessors have no last round that is unfilled"
     if name == "persist" and tiles <= value * target.processors:
-        return f"{tiles} tiles have a place of their own at {value} blocks a multiprocessor"
+        return f"{tiles} tiles have a block each at {value} blocks a multiprocessor"
     if name == "tile_swizzle_width" and (
         shape.tiles_n == 1 or shape.tiles_m < 2 * value or problem.k * problem.reduction < 2**19
     ):
@@ -348,16 +348,16 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
 
 def _contradiction(target: Target, shape: Shape, config: Mma) -> str | None:
     """Choices that do not go together."""
-    tiles, places = shape.tiles, config.persist * target.processors
-    if config.persist and config.stream_k and (tiles % places == 0 or tiles > 8 * places):
-        return f"stream_k=1: {tiles} tiles are about equal shares of {places} blocks already"
-    if config.persist and not config.stream_k and tiles < 2 * places:
-        return f"persist={config.persist}: {tiles} tiles are fewer than two for each of {places} blocks"
+    tiles, blocks = shape.tiles, config.persist * target.processors
+    if config.persist and config.stream_k and (tiles % blocks == 0 or tiles > 8 * blocks):
+        return f"stream_k=1: {tiles} tiles divide about equally among {blocks} blocks already"
+    if config.persist and not config.stream_k and tiles < 2 * blocks:
+        return f"persist={config.persist}: {tiles} tiles are fewer than two for each of {blocks} blocks"
     if config.stream_k and not config.persist:
-        return "stream_k=1 shares the steps among blocks that persist: persist must be 1 or more"
+        return "stream_k=1 divides the steps among blocks that persist: persist must be 1 or more"
     if config.split_last_wave:
         whole, parts = whole_tiles(config, target, tiles), config.split_last_wave * target.processors
-        if config.split == 1 or config.split > MOST_IN_TAIL or (tiles - whole) * config.split > parts * 5 // 4:
+        if config.split == 1 or config.split > MOST_LAST_SPLIT or (tiles - whole) * config.split > parts * 5 // 4:
             last = f"split_last_wave={config.split_last_wave}: split={config.split}"
             return f"{last} does not fill the wave of {tiles - whole} tiles"
     elif config.split > 1 and (tiles > 2 * target.processors or tiles * config.split > 4 * target.processors):
@@ -373,8 +373,8 @@ def whole_tiles(config: Mma, target: Target, tiles: int) -> int:
     """How many tiles are not split: those that fill rounds, and whole clusters."""
     if not config.split_last_wave:
         return 0
-    places = config.split_last_wave * target.processors
-    return tiles // places * places // config.split * config.split
+    blocks = config.split_last_wave * target.processors
+    return tiles // blocks * blocks // config.split * config.split
 
 
 def in_cluster(config: Mma, target: Target) -> bool:

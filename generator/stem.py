@@ -198,8 +198,8 @@ def _words_held(problem: Conv2d, config: Stem, steps: int) -> int:
 
 def _words_carried(problem: Conv2d, words: int, quads: bool, threads: int) -> int:
     """What a thread carries of the next tile, which has so many words; raises Infeasible where that is too much."""
-    pieces, of_piece = (words // 4, problem.c + (problem.c < 3)) if quads else (words, 1)
-    carried = ceil_div(pieces, threads) * of_piece
+    vectors, of_vector = (words // 4, problem.c + (problem.c < 3)) if quads else (words, 1)
+    carried = ceil_div(vectors, threads) * of_vector
     at_most(carried, MOST_CARRIED_WORDS, "registers of a thread for the next tile")
     return carried
 

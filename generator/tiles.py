@@ -52,14 +52,14 @@ class Tiles:
     tiles_h: int
     tiles_w: int
     count: int
-    places: int
+    grid_blocks: int
     resident: int  # blocks that a multiprocessor has at a time, where there are so many
     threads: int
 
     @property
     def turns(self) -> int:
         """Tiles that a block takes, one after the other."""
-        return ceil_div(self.count, self.places)
+        return ceil_div(self.count, self.grid_blocks)
 
     @property
     def slab_constants(self) -> tuple[Constant, ...]:
@@ -75,7 +75,7 @@ class Tiles:
             Constant("TILES_W", self.tiles_w),
             Constant("SLAB_TILES", self.slab_tiles, "blocks that share pixels"),
             Constant("TILES", self.count),
-            Constant("PLACES", self.places, "blocks, which have tiles in turn"),
+            Constant("GRID_BLOCKS", self.grid_blocks, "blocks, which have tiles in turn"),
         )
 
 
@@ -101,7 +101,7 @@ def tiles_of(
     count = problem.n * tiles_h * tiles_w * slab_tiles
     at_most(count, 2**30, "tiles")
     # A block keeps its slabs.
-    places = min(count, ceil_div(config.blocks_per_sm * target.processors, slab_tiles) * slab_tiles)
+    grid_blocks = min(count, ceil_div(config.blocks_per_sm * target.processors, slab_tiles) * slab_tiles)
     return Tiles(
         slab_k=slab_k,
         slabs=slabs,
@@ -109,8 +109,8 @@ def tiles_of(
         tiles_h=tiles_h,
         tiles_w=tiles_w,
         count=count,
-        places=places,
-        resident=min(config.blocks_per_sm, ceil_div(places, target.processors)),
+        grid_blocks=grid_blocks,
+        resident=min(config.blocks_per_sm, ceil_div(grid_blocks, target.processors)),
         threads=config.warps * target.warp_size,
     )
 
@@ -181,7 +181,7 @@ class TiledPlan(ConvolutionPlan):
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
-        grid = (self.tiles.places, 1, 1)
+        grid = (self.tiles.grid_blocks, 1, 1)
         main = Launch(f"conv2d_{self.config.family}", grid, self.tiles.threads, self.smem_bytes)
         return (*fold_launches(self.problem), repack_launch(self.fragment_words), main)
 

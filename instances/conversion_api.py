@@ -180,7 +180,7 @@ def _convert(
             view = View(view.shape)
         problem = _problem(kind, mode, spec, x, view)
         flat = [
-            _spread(array.astype(tensor.dtype).reshape(-1), tensor.shape[0])
+            _broadcast(array.astype(tensor.dtype).reshape(-1), tensor.shape[0])
             for tensor, (_, array) in zip(problem.inputs[1:], arrays, strict=True)
         ]
         flat = [place.upload(array) if isinstance(array, np.ndarray) else array for array in flat]
@@ -223,7 +223,7 @@ def _given(device: Device, name: str, value: Any, zero_of: str | None) -> Any:
     return value
 
 
-def _spread(array: Any, count: int) -> Any:
+def _broadcast(array: Any, count: int) -> Any:
     return array.repeat(count) if array.size == 1 != count else array
 
 

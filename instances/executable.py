@@ -70,7 +70,7 @@ class Packed:
         self.values = values
         self.folded: dict[str, Any] = {}  # what the kernel of the weights writes, by its name in the source
         self._kept: list[Any] = [] if like is None else like._kept
-        self._pieces = self._content({name: address for name, (_, address) in weights.items()}, like)
+        self._members = self._content({name: address for name, (_, address) in weights.items()}, like)
         arguments = self._arguments({})
         self._folds = [executable.kernel.bind(launch, arguments) for launch in executable.plan.prepare]
         self._scratch = [(field.path, (field.elements,)) for field in executable.plan.scratch]
@@ -159,18 +159,19 @@ class Packed:
         return Bound(tuple(outs) if several else outs[0], in_order(launches), self, tuple(arrays.values()))
 
     def _content(self, addresses: dict[str, int], like: Packed | None) -> list[bytes | str]:
-        """The argument struct in pieces; a name stands for the address of what each call has of its own."""
+        """The members of the argument struct: bytes, or a name that stands for the address of what each call has of its
+        own."""
         device, problem = self.executable.device, self.executable.problem
-        pieces: list[bytes | str] = []
+        members: list[bytes | str] = []
         for i, field in enumerate(self.executable.plan.fields):
             if field.role == "scratch":
-                pieces.append(field.path)
+                members.append(field.path)
             elif field.role not in ("workspace", "value"):
-                pieces.append(struct.pack("Q", addresses[field.role]) if field.role in addresses else field.role)
+                members.append(struct.pack("Q", addresses[field.role]) if field.role in addresses else field.role)
             elif like is not None and field.argument is not None:
-                pieces.append(like._pieces[i])
+                members.append(like._members[i])
             elif not field.is_pointer:
-                pieces.append(field.value(problem, self.values))
+                members.append(field.value(problem, self.values))
             else:
                 if field.argument is None:
                     array = self.folded[field.path] = device.empty((field.elements,), "int32")
@@ -178,13 +179,13 @@ class Packed:
                     content = np.frombuffer(field.value(problem, self.values), field.argument.dtype)
                     array = device.upload(content)
                     self._kept.append(array)
-                pieces.append(struct.pack("Q", device.adopt(field.path, array)[1]))
-        return pieces
+                members.append(struct.pack("Q", device.adopt(field.path, array)[1]))
+        return members
 
     def _arguments(self, addresses: dict[str, int]) -> bytes:
         packed = bytearray(self.executable.plan.argument_bytes)
-        for at, piece in zip(self.executable.plan.offsets, self._pieces, strict=True):
-            value = piece if isinstance(piece, bytes) else struct.pack("Q", addresses.get(piece, 0))
+        for at, member in zip(self.executable.plan.offsets, self._members, strict=True):
+            value = member if isinstance(member, bytes) else struct.pack("Q", addresses.get(member, 0))
             packed[at : at + len(value)] = value
         return bytes(packed)
 

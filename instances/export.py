@@ -78,7 +78,7 @@ def export(rows: Iterable[Measurement], folder: Path) -> list[Exported]:
             raise ValueError(
                 f"the winner of {row.problem} is not feasible any more ({refused}): tune it again"
             ) from None
-        # What is faster apart is a file each, unless it is there as the winner of its own problem.
+        # Each kernel of an unfused chain is a file, unless it is there as the winner of its own problem.
         is_of_today = generator.render(plan).digest == row.digest
         for part in plan.kernels:
             source = generator.render(part)

@@ -37,9 +37,9 @@ def conv2d_conv2d(
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
-    """`conv2d` of `conv2d`, with `w3` of another: NHWC `x`, KRSC weights. What lies between the first and the second is
-    int8 (or the `out_type` of `first`) at `mid_scale` and `mid_zero_point`, what lies between the second and the third
-    at `mid2_scale` and `mid2_zero_point`; where one kernel is fastest they never reach memory.
+    """`conv2d` of `conv2d`, with `w3` of another: NHWC `x`, KRSC weights. The intermediate tensor of the
+    first and the second is int8 (or the `out_type` of `first`) at `mid_scale` and `mid_zero_point`, that of the second
+    and the third is at `mid2_scale` and `mid2_zero_point`; where one kernel is fastest, neither reaches memory.
 
     `first`, `second` and `third` hold what else `conv2d` takes of each: stride, dilation, pad, groups, w_scale,
     w_zero_point, bias, activation with slope, low and high, mode; and `out_type`. The residual is added by the last.
@@ -90,7 +90,7 @@ def _of_problem(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Shaped:
-    """What lies between two: known by its shape and type alone."""
+    """An intermediate tensor, of which only the shape and the type are given."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
         self.shape = shape

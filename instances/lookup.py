@@ -68,17 +68,17 @@ class Transfer:
 
     plan: Plan
     row: Measurement
-    apart: float
+    distance: float
 
     def __str__(self) -> str:
-        return f"the winner of {self.row.problem}, {self.apart:.1f} doublings away"
+        return f"the winner of {self.row.problem}, {self.distance:.1f} doublings away"
 
 
 def _untuned(problem: Problem, device: Place, layers: Layered) -> Choice:
     """Neighbours' winners and the cost model's best, ranked by the cost model. It is not asked where a neighbour has
     the very same extents (another activation, say), nor of an op whose costs are no times."""
     transfers = list(islice(_transfers(problem, device, layers), NEIGHBOURS))
-    if transfers and (transfers[0].apart == 0 or not generator.predicts_time(problem)):
+    if transfers and (transfers[0].distance == 0 or not generator.predicts_time(problem)):
         return Choice(transfers[0].plan, "nearest", f"nearest: {transfers[0]}")
     own = generator.default(problem, device.target)
     if not transfers:
@@ -107,13 +107,13 @@ def _transfers(problem: Problem, device: Place, layers: Layered) -> Iterator[Tra
     """The nearest neighbour first: of each the winner. A larger problem's may be too large a tile for this one; then
     the fastest that fits, if it is about as fast."""
     target = device.target
-    for apart, neighbour in _neighbours(problem, layers.problems(device.name, target.name)):
+    for distance, neighbour in _neighbours(problem, layers.problems(device.name, target.name)):
         rows = ranked(layers.measurements(problem=neighbour, device=device.name, target=target.name))
         for row in rows:
             if (row.median_us or 0.0) > ABOUT_AS_FAST * (rows[0].median_us or 0.0):
                 break
             if (fitting := _planned(problem, row, target)) is not None:
-                yield Transfer(fitting, row, apart)
+                yield Transfer(fitting, row, distance)
                 break
 
 
@@ -162,5 +162,5 @@ def distance(a: Problem, b: Problem) -> float:
     if a.op != b.op:
         return inf
     others = b.extents
-    apart: float = sum(abs(log2(extent / others[name])) for name, extent in a.extents.items())
-    return apart + 0.5 * sum(own != other for own, other in zip(a.kinds, b.kinds, strict=True))
+    distance: float = sum(abs(log2(extent / others[name])) for name, extent in a.extents.items())
+    return distance + 0.5 * sum(own != other for own, other in zip(a.kinds, b.kinds, strict=True))

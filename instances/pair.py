@@ -55,7 +55,7 @@ class PackedPair:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Convolutions that are faster apart than in one kernel."""
+    """Convolutions that are faster unfused than in one kernel."""
 
     plan: Plan
     first: Executable

@@ -168,10 +168,10 @@ class Child:
         assert self._process.stdout is not None
         while b"\n" not in self._buffer:
             self._wait(self._process.stdout, selectors.EVENT_READ, allowance)
-            piece = self._process.stdout.read1(65536)  # type: ignore[attr-defined]
-            if not piece:
+            received = self._process.stdout.read1(65536)  # type: ignore[attr-defined]
+            if not received:
                 raise Died(self._epitaph())
-            self._buffer += piece
+            self._buffer += received
         line, _, self._buffer = self._buffer.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         return answer

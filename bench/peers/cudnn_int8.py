@@ -186,5 +186,5 @@ def _fastest(case: Case, cudnn: Any, torch: Any, handle: Any, made: Graph) -> Pe
 
 def compare(torch: Any, got: Any, expected: Any) -> float | None:
     """The share of equal outputs; None where one is off by more than 1, which rounding cannot explain."""
-    apart = (got.to(torch.int16) - expected.to(torch.int16)).abs()
-    return None if int(apart.max()) > 1 else float((apart == 0).double().mean())
+    difference = (got.to(torch.int16) - expected.to(torch.int16)).abs()
+    return None if int(difference.max()) > 1 else float((difference == 0).double().mean())

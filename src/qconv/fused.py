@@ -1,5 +1,5 @@
-"""Convolutions of which each takes what the one before gives. What lies between two is requantized as the earlier one's
-specification says, and need not exist in memory."""
+"""Convolutions in a chain: each consumes what the one before it produces. The intermediate tensor of two is requantized
+as the producer's specification says, and need not exist in memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from qconv.quantization import X_TYPES
 
 # What each has of its own.
 OF_EACH = ("w_scale", "w_zero_point", "bias", "slope", "low", "high")
-# What the first gives, and what the second of three gives: the scale and the zero point of what lies between are the
-# output's of one and the input's of the next.
+# The intermediate tensors: what the first produces, and what the second of three produces. Their scale and zero point
+# are the output's of the producer and the input's of the consumer.
 MIDS = ("mid", "mid2")
 WORDS = {2: "two", 3: "three"}
 
@@ -33,33 +33,34 @@ class Chain(Problem):
                 raise ValueError(f"{name}={problem!r} must be a qconv.Conv2d")
             if problem.layout != "nhwc":
                 raise ValueError(f"{name} has layout={problem.layout}: convolutions in one kernel take and give nhwc")
-        for giver, taker in pairwise(self.LAYERS):
-            self._check_link(giver, taker)
+        for producer, consumer in pairwise(self.LAYERS):
+            self._check_link(producer, consumer)
         self._name(BETWEEN.join(map(str, self.layers.values())))
 
-    def _check_link(self, giver: str, taker: str) -> None:
-        one, two = self.layers[giver], self.layers[taker]
+    def _check_link(self, producer: str, consumer: str) -> None:
+        one, two = self.layers[producer], self.layers[consumer]
         if one.y_shape != two.x_shape:
             raise ValueError(
-                f"the {taker} takes {two.x_shape}, but the {giver} gives {one.y_shape} (N, H, W, channels): make "
+                f"the {consumer} takes {two.x_shape}, but the {producer} gives {one.y_shape} (N, H, W, channels): make "
                 "them equal"
             )
         given, taken = one.quantization, two.quantization
         if given.out_type not in X_TYPES:
             raise ValueError(
-                f"the {giver} gives {given.out_type}: the {taker} multiplies {' or '.join(X_TYPES)}, so requantize to "
-                "one"
+                f"the {producer} gives {given.out_type}: the {consumer} multiplies {' or '.join(X_TYPES)}, so "
+                "requantize to one"
             )
         if given.out_type != taken.x_type:
-            raise ValueError(f"the {giver} gives {given.out_type}, but the {taker} has x_type={taken.x_type}")
+            raise ValueError(f"the {producer} gives {given.out_type}, but the {consumer} has x_type={taken.x_type}")
         if given.y_zero_point != taken.x_zero_point:
             raise ValueError(
-                f"y_zero_point={given.y_zero_point} of the {giver}, but x_zero_point={taken.x_zero_point} of the "
-                f"{taker}: they are one zero point, so give both or none"
+                f"y_zero_point={given.y_zero_point} of the {producer}, but x_zero_point={taken.x_zero_point} of the "
+                f"{consumer}: they are one zero point, so give both or none"
             )
         if given.residual != "none":
             raise ValueError(
-                f"the {giver} has residual={given.residual}: only the {self.LAYERS[-1]} can add one; run them apart"
+                f"the {producer} has residual={given.residual}: only the {self.LAYERS[-1]} can add one; run "
+                "them unfused"
             )
 
     @property
@@ -72,7 +73,7 @@ class Chain(Problem):
 
     @property
     def rest(self) -> Problem:
-        """What is behind the first, where the two run apart."""
+        """What follows the first convolution, as a problem of its own, where the chain runs unfused."""
         raise NotImplementedError
 
     @property
@@ -91,7 +92,7 @@ class Chain(Problem):
 
     @property
     def mid_bytes(self) -> int:
-        """What they would write and read between them, once."""
+        """Bytes of all intermediate tensors."""
         return sum(one.pixels * one.k for one in list(self.layers.values())[:-1])
 
     @property
@@ -139,7 +140,7 @@ class Chain(Problem):
     def of_layer(self, layer: str, parameters: dict[str, Any]) -> dict[str, Any]:
         """What one of them is given of a call's parameters, by its own names."""
         q = self.layers[layer].quantization
-        # A sum that is not scaled has no use for the scale of what lies between.
+        # A sum that is not scaled has no use for the scale of the intermediate.
         used = {own: name for own, name in self.names(layer).items() if own != "x_scale" or q.scaled}
         return {own: parameters[name] for own, name in used.items() if name in parameters}
 

@@ -1,7 +1,7 @@
 """Matrix instructions as data: which lane holds which element of A, B and D.
 
 The same tables choose the tile of a generated kernel, drive its execution in tests and fill the docs, so a
-layout is written once, as digits, and checked when it is built.
+layout is written once, as dimensions, and checked when it is built.
 
     D[m, n] = C[m, n] + sum over k of A[m, k] * B[k, n]        one warp (or wavefront) per instruction
 """
@@ -21,10 +21,10 @@ REGISTER_BITS = 32
 
 
 @dataclass(frozen=True)
-class Digit:
-    """One digit of a lane or element number: each of its `size` counts moves `stride` along `axis`.
+class Dim:
+    """One dimension of a lane or element number: each of its `size` counts moves `stride` along `axis`.
 
-    Axis "copy" moves nowhere: the lanes that differ only in such a digit hold the same element.
+    Axis "copy" moves nowhere: the lanes that differ only in such a dimension hold the same element.
     """
 
     size: int
@@ -37,27 +37,29 @@ class Digit:
 
     def __post_init__(self) -> None:
         if self.size < 2:
-            raise ValueError(f"digit size {self.size} along {self.axis!r}: a digit counts to 2 or more; leave it out")
+            raise ValueError(f"dimension size {self.size} along {self.axis!r}: it counts to 2 or more; leave it out")
         if self.axis not in ("m", "n", "k", "copy"):
-            raise ValueError(f"digit axis {self.axis!r}: an axis is 'm', 'n', 'k' or 'copy'; use one of these")
+            raise ValueError(f"dimension axis {self.axis!r}: an axis is 'm', 'n', 'k' or 'copy'; use one of these")
         if self.axis == "copy" and self.stride != 0:
-            raise ValueError(f"copy digit with stride {self.stride}: a copy moves nowhere; give stride 0")
+            raise ValueError(f"copy dimension with stride {self.stride}: a copy moves nowhere; give stride 0")
         if self.axis != "copy" and self.stride < 1:
-            raise ValueError(f"digit stride {self.stride} along {self.axis!r}: strides are positive; give 1 or more")
+            raise ValueError(
+                f"dimension stride {self.stride} along {self.axis!r}: strides are positive; give 1 or more"
+            )
 
 
 @dataclass(frozen=True)
 class Fragment:
     """How one operand tile is spread over the lanes of a warp.
 
-    A lane number and an element number are mixed-radix numbers; their digits, least significant first, add
+    A lane number and an element number are mixed-radix numbers; their dimensions, least significant first, add
     up to the coordinates of the element. Elements fill a lane's registers from the lowest bits of the first.
     """
 
     row_axis: Axis
     column_axis: Axis
-    lane: tuple[Digit, ...]
-    element: tuple[Digit, ...]
+    lane: tuple[Dim, ...]
+    element: tuple[Dim, ...]
     element_bits: int = 8
 
     def __post_init__(self) -> None:
@@ -65,18 +67,18 @@ class Fragment:
             raise ValueError(
                 f"{self.element_bits}-bit elements: int8 products are 8-bit in and 32-bit out; give 8 or 32"
             )
-        for digit in self.element:
-            if digit.axis == "copy":
+        for dim in self.element:
+            if dim.axis == "copy":
                 raise ValueError(
-                    "copy digit among the elements: hardware wants copies in other lanes; move it to lane="
+                    "copy dimension among the elements: hardware wants copies in other lanes; move it to lane="
                 )
         for axis in (self.row_axis, self.column_axis):
             self._check_axis(axis)
-        for digit in (*self.lane, *self.element):
-            if digit.axis not in (self.row_axis, self.column_axis, "copy"):
+        for dim in (*self.lane, *self.element):
+            if dim.axis not in (self.row_axis, self.column_axis, "copy"):
                 raise ValueError(
-                    f"digit along {digit.axis!r} in a {self.row_axis} x {self.column_axis} tile: "
-                    f"digits lie along the axes of the tile; use one of these"
+                    f"dimension along {dim.axis!r} in a {self.row_axis} x {self.column_axis} tile: "
+                    f"dimensions lie along the axes of the tile; use one of these"
                 )
         if self.elements % self.elements_per_register:
             raise ValueError(
@@ -86,29 +88,29 @@ class Fragment:
         if self.replication not in (1, 2):
             raise ValueError(
                 f"replication {self.replication}: instructions read an element from one lane or from two; "
-                f"give at most one copy digit, of size 2"
+                f"give at most one copy dimension, of size 2"
             )
 
     def _check_axis(self, axis: Axis) -> None:
-        # Digits number 0, 1, 2, ... once each exactly when, sorted, each stride is the product of the sizes
+        # Dimensions number 0, 1, 2, ... once each exactly when, sorted, each stride is the product of the sizes
         # before it: a larger stride leaves a gap and a smaller one an overlap. So no enumeration is needed at
         # import.
         covered = 1
-        for digit in sorted(self._digits(axis), key=lambda digit: digit.stride):
-            if digit.stride != covered:
-                problem = "is never held" if digit.stride > covered else "is held more than once"
+        for dim in sorted(self._dims(axis), key=lambda dim: dim.stride):
+            if dim.stride != covered:
+                problem = "is never held" if dim.stride > covered else "is held more than once"
                 raise ValueError(
-                    f"digit {digit} along {axis!r}: coordinate {min(covered, digit.stride)} {problem}; "
+                    f"dimension {dim} along {axis!r}: coordinate {min(covered, dim.stride)} {problem}; "
                     f"give stride {covered}"
                 )
-            covered *= digit.size
+            covered *= dim.size
 
-    def _digits(self, axis: Axis) -> Iterator[Digit]:
-        return (digit for digit in (*self.lane, *self.element) if digit.axis == axis)
+    def _dims(self, axis: Axis) -> Iterator[Dim]:
+        return (dim for dim in (*self.lane, *self.element) if dim.axis == axis)
 
     def extent(self, axis: Axis) -> int:
-        """How many rows, columns or copies the digits along `axis` count to."""
-        return prod(digit.size for digit in self._digits(axis))
+        """How many rows, columns or copies the dimensions along `axis` count to."""
+        return prod(dim.size for dim in self._dims(axis))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -123,12 +125,12 @@ class Fragment:
     @property
     def lanes(self) -> int:
         """Lanes of the warp that the fragment is spread over."""
-        return prod(digit.size for digit in self.lane)
+        return prod(dim.size for dim in self.lane)
 
     @property
     def elements(self) -> int:
         """Elements that one lane holds."""
-        return prod(digit.size for digit in self.element)
+        return prod(dim.size for dim in self.element)
 
     @property
     def elements_per_register(self) -> int:
@@ -147,10 +149,10 @@ class Fragment:
         if not 0 <= element < self.elements:
             raise ValueError(f"element {element}: a lane holds {self.elements} elements; give 0 to {self.elements - 1}")
         place = {self.row_axis: 0, self.column_axis: 0, "copy": 0}
-        for number, digits in ((lane, self.lane), (element, self.element)):
-            for digit in digits:
-                number, count = divmod(number, digit.size)
-                place[digit.axis] += count * digit.stride
+        for number, dims in ((lane, self.lane), (element, self.element)):
+            for dim in dims:
+                number, count = divmod(number, dim.size)
+                place[dim.axis] += count * dim.stride
         return place[self.row_axis], place[self.column_axis]
 
 
@@ -205,7 +207,7 @@ class MatrixInstruction(TakesTypes):
         self._check_operand("D", self.d, ("m", "n"), (self.m, self.n), 32)
         if self.d.replication != 1:
             raise ValueError(
-                f"{self.name}: {self.d.replication} copies of D: a sum is written once; drop the copy digit"
+                f"{self.name}: {self.d.replication} copies of D: a sum is written once; drop the copy dimension"
             )
 
     def _check_operand(
@@ -219,12 +221,12 @@ class MatrixInstruction(TakesTypes):
         if fragment.shape != shape:
             raise ValueError(
                 f"{self.name}: the fragment of {operand} is {fragment.shape[0]} x {fragment.shape[1]}: "
-                f"{axes[0]} x {axes[1]} is {shape[0]} x {shape[1]}; correct its digits"
+                f"{axes[0]} x {axes[1]} is {shape[0]} x {shape[1]}; correct its dimensions"
             )
         if fragment.lanes != self.lanes:
             raise ValueError(
                 f"{self.name}: {operand} is spread over {fragment.lanes} lanes: "
-                f"the instruction has {self.lanes}; correct the lane digits"
+                f"the instruction has {self.lanes}; correct the lane dimensions"
             )
         if fragment.element_bits != bits:
             raise ValueError(
@@ -272,12 +274,12 @@ class WarpgroupInstruction(TakesTypes):
         """The sums of a width: of a warp 16 rows, of a lane two neighbouring columns of each eight and of two rows."""
         if n not in self.widths:
             raise ValueError(f"{self.name}: n={n}: it has {', '.join(map(str, self.widths))}; use one of these")
-        eights = (Digit(n // 8, "n", 8),) if n > 8 else ()
+        eights = (Dim(n // 8, "n", 8),) if n > 8 else ()
         fragment = Fragment(
             "m",
             "n",
-            lane=(Digit(4, "n", 2), Digit(8, "m", 1), Digit(self.lanes // 32, "m", 16)),
-            element=(Digit(2, "n", 1), Digit(2, "m", 8), *eights),
+            lane=(Dim(4, "n", 2), Dim(8, "m", 1), Dim(self.lanes // 32, "m", 16)),
+            element=(Dim(2, "n", 1), Dim(2, "m", 8), *eights),
             element_bits=32,
         )
         if fragment.shape != (self.m, n):

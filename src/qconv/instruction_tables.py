@@ -6,12 +6,12 @@ table keeps the order of its document, so that a layout here can be compared wit
 
 from __future__ import annotations
 
-from qconv.instruction import INPUT_TYPES, Digit, Fragment, MatrixInstruction, WarpgroupInstruction
+from qconv.instruction import INPUT_TYPES, Dim, Fragment, MatrixInstruction, WarpgroupInstruction
 
 SIGNED = ("int8",)
 
 # mma.sync follows the PTX ISA manual 9.2, "Matrix Fragments for mma.m8n8k16" and "... for mma.m16n8k32".
-# The manual's threadID_in_group is the lane's first digit (4), its groupID the second (8).
+# The manual's threadID_in_group is the lane's first dimension (4), its groupID the second (8).
 MMA_M8N8K16 = MatrixInstruction(
     name="mma_m8n8k16",
     m=8,
@@ -20,9 +20,9 @@ MMA_M8N8K16 = MatrixInstruction(
     lanes=32,
     a_types=INPUT_TYPES,
     b_types=INPUT_TYPES,
-    a=Fragment("m", "k", lane=(Digit(4, "k", 4), Digit(8, "m", 1)), element=(Digit(4, "k", 1),)),
-    b=Fragment("k", "n", lane=(Digit(4, "k", 4), Digit(8, "n", 1)), element=(Digit(4, "k", 1),)),
-    d=Fragment("m", "n", lane=(Digit(4, "n", 2), Digit(8, "m", 1)), element=(Digit(2, "n", 1),), element_bits=32),
+    a=Fragment("m", "k", lane=(Dim(4, "k", 4), Dim(8, "m", 1)), element=(Dim(4, "k", 1),)),
+    b=Fragment("k", "n", lane=(Dim(4, "k", 4), Dim(8, "n", 1)), element=(Dim(4, "k", 1),)),
+    d=Fragment("m", "n", lane=(Dim(4, "n", 2), Dim(8, "m", 1)), element=(Dim(2, "n", 1),), element_bits=32),
     mnemonic="mma.sync.aligned.m8n8k16.row.col.s32.{a}.{b}.s32",
 )
 MMA_M16N8K32 = MatrixInstruction(
@@ -36,20 +36,20 @@ MMA_M16N8K32 = MatrixInstruction(
     a=Fragment(
         "m",
         "k",
-        lane=(Digit(4, "k", 4), Digit(8, "m", 1)),
-        element=(Digit(4, "k", 1), Digit(2, "m", 8), Digit(2, "k", 16)),
+        lane=(Dim(4, "k", 4), Dim(8, "m", 1)),
+        element=(Dim(4, "k", 1), Dim(2, "m", 8), Dim(2, "k", 16)),
     ),
     b=Fragment(
         "k",
         "n",
-        lane=(Digit(4, "k", 4), Digit(8, "n", 1)),
-        element=(Digit(4, "k", 1), Digit(2, "k", 16)),
+        lane=(Dim(4, "k", 4), Dim(8, "n", 1)),
+        element=(Dim(4, "k", 1), Dim(2, "k", 16)),
     ),
     d=Fragment(
         "m",
         "n",
-        lane=(Digit(4, "n", 2), Digit(8, "m", 1)),
-        element=(Digit(2, "n", 1), Digit(2, "m", 8)),
+        lane=(Dim(4, "n", 2), Dim(8, "m", 1)),
+        element=(Dim(2, "n", 1), Dim(2, "m", 8)),
         element_bits=32,
     ),
     mnemonic="mma.sync.aligned.m16n8k32.row.col.s32.{a}.{b}.s32",
@@ -80,7 +80,7 @@ def _mfma(shape: str, mn: int, k: int) -> MatrixInstruction:
     groups = 64 // mn
     run = k // groups
     turns = mn // (groups * 4)
-    rows = (Digit(4, "m", 1), Digit(turns, "m", groups * 4)) if turns > 1 else (Digit(4, "m", 1),)
+    rows = (Dim(4, "m", 1), Dim(turns, "m", groups * 4)) if turns > 1 else (Dim(4, "m", 1),)
     return MatrixInstruction(
         name=f"mfma_i32_{shape}",
         m=mn,
@@ -89,9 +89,9 @@ def _mfma(shape: str, mn: int, k: int) -> MatrixInstruction:
         lanes=64,
         a_types=SIGNED,
         b_types=SIGNED,
-        a=Fragment("m", "k", lane=(Digit(mn, "m", 1), Digit(groups, "k", run)), element=(Digit(run, "k", 1),)),
-        b=Fragment("k", "n", lane=(Digit(mn, "n", 1), Digit(groups, "k", run)), element=(Digit(run, "k", 1),)),
-        d=Fragment("m", "n", lane=(Digit(mn, "n", 1), Digit(groups, "m", 4)), element=rows, element_bits=32),
+        a=Fragment("m", "k", lane=(Dim(mn, "m", 1), Dim(groups, "k", run)), element=(Dim(run, "k", 1),)),
+        b=Fragment("k", "n", lane=(Dim(mn, "n", 1), Dim(groups, "k", run)), element=(Dim(run, "k", 1),)),
+        d=Fragment("m", "n", lane=(Dim(mn, "n", 1), Dim(groups, "m", 4)), element=rows, element_bits=32),
         mnemonic=f"__builtin_amdgcn_mfma_i32_{shape}",
     )
 
@@ -117,9 +117,9 @@ WMMA_GFX11 = MatrixInstruction(
     lanes=32,
     a_types=INPUT_TYPES,
     b_types=INPUT_TYPES,
-    a=Fragment("m", "k", lane=(Digit(16, "m", 1), Digit(2, "copy", 0)), element=(Digit(16, "k", 1),)),
-    b=Fragment("k", "n", lane=(Digit(16, "n", 1), Digit(2, "copy", 0)), element=(Digit(16, "k", 1),)),
-    d=Fragment("m", "n", lane=(Digit(16, "n", 1), Digit(2, "m", 1)), element=(Digit(8, "m", 2),), element_bits=32),
+    a=Fragment("m", "k", lane=(Dim(16, "m", 1), Dim(2, "copy", 0)), element=(Dim(16, "k", 1),)),
+    b=Fragment("k", "n", lane=(Dim(16, "n", 1), Dim(2, "copy", 0)), element=(Dim(16, "k", 1),)),
+    d=Fragment("m", "n", lane=(Dim(16, "n", 1), Dim(2, "m", 1)), element=(Dim(8, "m", 2),), element_bits=32),
     mnemonic="__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32",
 )
 
@@ -132,8 +132,8 @@ WMMA_GFX12 = MatrixInstruction(
     lanes=32,
     a_types=INPUT_TYPES,
     b_types=INPUT_TYPES,
-    a=Fragment("m", "k", lane=(Digit(16, "m", 1), Digit(2, "k", 8)), element=(Digit(8, "k", 1),)),
-    b=Fragment("k", "n", lane=(Digit(16, "n", 1), Digit(2, "k", 8)), element=(Digit(8, "k", 1),)),
-    d=Fragment("m", "n", lane=(Digit(16, "n", 1), Digit(2, "m", 8)), element=(Digit(8, "m", 1),), element_bits=32),
+    a=Fragment("m", "k", lane=(Dim(16, "m", 1), Dim(2, "k", 8)), element=(Dim(8, "k", 1),)),
+    b=Fragment("k", "n", lane=(Dim(16, "n", 1), Dim(2, "k", 8)), element=(Dim(8, "k", 1),)),
+    d=Fragment("m", "n", lane=(Dim(16, "n", 1), Dim(2, "m", 8)), element=(Dim(8, "m", 1),), element_bits=32),
     mnemonic="__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12",
 )

@@ -237,7 +237,7 @@ def _inverted(quantization: Quantization, checked: dict[str, Any]) -> list[tuple
     return made
 
 
-def _spread(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def _broadcast(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     array = np.asarray(value)
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name}={value!r} must be a number{' or one per output channel' if shape else ''}")
@@ -248,7 +248,7 @@ def _spread(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _check_scale(name: str, value: Any, shape: tuple[int, ...], used: bool) -> NDArray[Any]:
-    array = _spread(name, value, shape if used else ())
+    array = _broadcast(name, value, shape if used else ())
     if not used:
         if array != 1:
             raise ValueError(f"{name}={value!r} was given, but this out_type has no use for it: leave it out")
@@ -280,7 +280,7 @@ def _check_residual_scale(value: Any, residual: str, y_scale: NDArray[Any]) -> N
 
 
 def _check_zero_point(name: str, value: Any, shape: tuple[int, ...], dtype: str, used: bool) -> NDArray[Any]:
-    array = _spread(name, value, shape if used else ())
+    array = _broadcast(name, value, shape if used else ())
     if not used:
         if array != 0:
             raise ValueError(
@@ -333,7 +333,7 @@ def _check_activation_parameter(name: str, value: Any, activation: str) -> NDArr
         return None
     if not used:
         raise ValueError(f"{name}={value!r} was given, but activation={activation!r} has none: leave it out")
-    array = _spread(name, value, ())
+    array = _broadcast(name, value, ())
     with np.errstate(over="ignore"):
         single = array.astype(np.float32)
     if not np.isfinite(single):

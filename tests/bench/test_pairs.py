@@ -39,7 +39,7 @@ def test_every_pair_is_verified_both_ways(tmp_path: Path) -> None:
     assert (found["summary"]["rows"], found["summary"]["pairs"], found["summary"]["verified"]) == (3, 4, 3)
     for row in found["rows"]:
         assert row["verified"] is True
-        assert set(row["configs"]) == {"apart", "fused"}
+        assert set(row["configs"]) == {"unfused", "fused"}
     assert found["rows"][0]["pairs"] == ["m/a+b", "m/c+d"]
     assert "at most 2147479551 are supported" in found["summary"]["refused"]["m/large+i"]
 
@@ -50,9 +50,9 @@ def test_a_row_holds_both_times_and_what_is_chosen(tmp_path: Path) -> None:
     )
     (row,) = found["rows"]
     assert row["verified"] is True
-    assert row["over_apart"] == pytest.approx(row["apart_us"] / row["fused_us"])
-    assert row["time_us"] in (row["apart_us"], row["fused_us"])
-    assert row["chosen"] in ("apart", "fused")
+    assert row["over_unfused"] == pytest.approx(row["unfused_us"] / row["fused_us"])
+    assert row["time_us"] in (row["unfused_us"], row["fused_us"])
+    assert row["chosen"] in ("unfused", "fused")
     # cuDNN needs a GPU: absent, with the reason.
     assert set(row["missing"]) == {"cudnn_fp16 first", "cudnn_fp16 second"}
 
@@ -63,7 +63,7 @@ def test_rows_that_follow_each_other_are_a_block(tmp_path: Path) -> None:
     assert row["name"] == "m/e+f+i"
     assert row["kind"] == "pw+dw+pw"
     assert row["verified"] is True
-    assert set(row["configs"]) == {"apart", "fused"}
+    assert set(row["configs"]) == {"unfused", "fused"}
     assert row["configs"]["fused"]["family"] == "block"
     assert set(row["missing"]) == {f"cudnn_fp16 {layer}" for layer in ("first", "second", "third")}
 

@@ -26,9 +26,9 @@ from qconv.fused import Chain
 from qconv.generator import Plan, config_from_json
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.fused_space import Fused
+from qconv.generator.layer_config import is_depthwise
 from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES, Mma
-from qconv.generator.share import is_depthwise
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
 
@@ -297,7 +297,7 @@ def test_no_load_comes_before_its_address(name: str) -> None:
         pytest.skip(reason)
     config = replace(TILE, first_n=1, second_m=2, second_n=1)
     random_plans = [fused_plan(problem, target, 0) for problem in fused_problems(8, 4, target)]
-    # Whose loops over pieces are unrolled, and can be left half-way.
+    # Whose loops over subtiles are unrolled, and can be left half-way.
     for family in ("gemv", "direct"):
         random_plans += [special_plan(family, problem, target, 0) for problem in special_problems(family, 8, 3)]
     for plan in (generator.plan(parse(ODD_STEPS), config, target), *random_plans):

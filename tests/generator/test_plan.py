@@ -127,9 +127,9 @@ def check_blocks_of_tiles(plan: Plan, config: Direct | Stem) -> None:
     assert (known["ALL_SLABS"] - 1) * known["SLAB_K"] < problem.k <= known["ALL_SLABS"] * known["SLAB_K"]
     assert (known["SLAB_TILES"] - 1) * config.slabs < known["ALL_SLABS"] <= known["SLAB_TILES"] * config.slabs
     assert known["TILES"] == problem.n * known["TILES_H"] * known["TILES_W"] * known["SLAB_TILES"]
-    assert plan.main.grid == (known["PLACES"], 1, 1)
-    assert known["PLACES"] <= known["TILES"]
-    assert known["PLACES"] % known["SLAB_TILES"] == 0
+    assert plan.main.grid == (known["GRID_BLOCKS"], 1, 1)
+    assert known["GRID_BLOCKS"] <= known["TILES"]
+    assert known["GRID_BLOCKS"] % known["SLAB_TILES"] == 0
     assert config.warps % config.slabs == 0
 
 
@@ -142,8 +142,8 @@ def check_blocks_of_mma(plan: MmaPlan) -> None:
     assert plan.main.grid == (plan.blocks, 1, 1)
     tiles = shape.tiles_m * shape.tiles_n * problem.groups
     if config.persist:
-        places = config.persist * plan.target.processors
-        assert plan.blocks == places <= tiles * (shape.steps if config.stream_k else 1)
+        blocks = config.persist * plan.target.processors
+        assert plan.blocks == blocks <= tiles * (shape.steps if config.stream_k else 1)
     else:
         assert plan.blocks == plan.whole + (tiles - plan.whole) * config.split
         assert config.split <= shape.steps
@@ -332,7 +332,7 @@ REFUSED_OF_MMA: list[tuple[str, Conv2d, Target, dict[str, int], list[str]]] = [
     ("channels that are not there", SIGNED, SM_80, {"tile_n": 80, "warp_n": 80}, ["tile_n=80 computes 160", "64, 128"]),
     ("a long warp", SIGNED, SM_80, {"tile_m": 128, "warp_m": 128, "warp_n": 16}, ["8", "at most 4"]),
     ("stages without copies", SIGNED, SM_75, {"pipeline_stages": 3}, ["pipeline_stages=3", "sm_75", "takes 2"]),
-    ("fragments ahead without copies", SIGNED, SM_75, {"prefetch_fragments": 1}, ["prefetch_fragments=1", "sm_75"]),
+    ("fragments without copies", SIGNED, SM_75, {"prefetch_fragments": 1}, ["prefetch_fragments=1", "sm_75"]),
     ("shared memory", SIGNED, replace(SM_80, smem_bytes=8192), {}, ["shared memory on sm_80: 16384", "at most 8192"]),
     ("parts of enough tiles", replace(SIGNED, n=64), SM_80, {"split": 2}, ["split=2", "108"]),
     ("persisting for one tile", SIGNED, SM_80, {"persist": 2}, ["persist=2", "196", "2"]),
@@ -347,7 +347,7 @@ REFUSED_OF_MMA: list[tuple[str, Conv2d, Target, dict[str, int], list[str]]] = [
         ["staged=1", "24 channels of 1 bytes"],
     ),
     ("a cluster that is staged", SIGNED, TARGETS["sm_90a"], {"split": 2, "staged": 1}, ["staged=1", "split=2"]),
-    ("a tail that is none", SIGNED, SM_80, {"split_last_wave": 1}, ["split_last_wave=1", "split=1", "88"]),
+    ("no last wave", SIGNED, SM_80, {"split_last_wave": 1}, ["split_last_wave=1", "split=1", "88"]),
 ]
 
 

@@ -109,8 +109,8 @@ using Scale = float;
 // The kernel's one argument.
 struct Arguments {
     const X* x;  // the array
-    Scale* scale;  // one a granule
-    int* zero_point;  // one a granule
+    Scale* scale;  // one per tensor, channel or block
+    int* zero_point;  // one per tensor, channel or block
     float* partials;  // least and largest of each slice
 };
 
@@ -189,7 +189,7 @@ __device__ __forceinline__ unsigned element_of(unsigned channel, unsigned i) {
     return (i / INNER * CHANNELS + channel) * INNER + i % INNER;
 }
 
-// `x` holds what was loaded last: all of the slice, where HELD.
+// `x` is what was loaded last: all of the slice, where IN_REGISTERS.
 __device__ __forceinline__ Extremes look_at(
     const Arguments& args, const Slice& slice, Vector<X> (&x)[UNROLL]) {
     Extremes seen = {};

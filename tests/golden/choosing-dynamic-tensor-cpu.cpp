@@ -26,7 +26,7 @@ constexpr int SLICES = 16;  // of a channel
 // What follows.
 constexpr int TEAMS = 1;  // of a block
 constexpr bool SHARED_SCALE = true;  // by the elements of a vector
-constexpr bool HELD = false;  // a thread converts what it has looked at, without loading it again
+constexpr bool IN_REGISTERS = false;  // a thread converts what it has loaded to look at it
 constexpr int SLICE = 65536;  // elements of a slice; the last may have fewer
 constexpr int SMEM_BYTES = 2048;
 
@@ -123,8 +123,8 @@ using Scale = float;
 struct Arguments {
     const X* x;  // the array
     Output* y;  // the output
-    Scale* scale;  // one a granule
-    int* zero_point;  // one a granule
+    Scale* scale;  // one per tensor, channel or block
+    int* zero_point;  // one per tensor, channel or block
     float* partials;  // least and largest of each slice
 };
 
@@ -167,8 +167,8 @@ __device__ __forceinline__ Choice choice_of(const Extremes& seen) {
 }
 
 
-// What is known of one scale: computed once for all the elements that have it.
-struct Granule {
+// What follows from one scale: computed once for all the elements that have it.
+struct Prepared {
     float divisor;  // scale as float32
     float reciprocal;  // of the divisor, or 0
     float lowest;  // 0 - zero_point
@@ -176,26 +176,26 @@ struct Granule {
     int zero;  // zero_point
 };
 
-__device__ __forceinline__ Granule prepare(
+__device__ __forceinline__ Prepared prepare(
     [[maybe_unused]] float scale,
     [[maybe_unused]] int zero_point) {
-    Granule granule;
-    granule.divisor = static_cast<float>(scale);
-    granule.reciprocal = SHARED_SCALE ? tile::inverse_of(granule.divisor) : 0.0f;
-    granule.lowest = tile::add(0.0f, -static_cast<float>(zero_point));
-    granule.highest = tile::add(255.0f, -static_cast<float>(zero_point));
-    granule.zero = zero_point;
-    return granule;
+    Prepared prepared;
+    prepared.divisor = static_cast<float>(scale);
+    prepared.reciprocal = SHARED_SCALE ? tile::inverse_of(prepared.divisor) : 0.0f;
+    prepared.lowest = tile::add(0.0f, -static_cast<float>(zero_point));
+    prepared.highest = tile::add(255.0f, -static_cast<float>(zero_point));
+    prepared.zero = zero_point;
+    return prepared;
 }
 
 // One element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output convert(X element, const Granule& granule) {
+__device__ __forceinline__ Output convert(X element, const Prepared& prepared) {
     Output result;
     float value = static_cast<float>(element);
-    value = tile::quotient(value, granule.divisor, granule.reciprocal);
+    value = tile::quotient(value, prepared.divisor, prepared.reciprocal);
     result = static_cast<Output>(
-        tile::round_small(tile::clamp(value, granule.lowest, granule.highest))
-        + granule.zero);
+        tile::round_small(tile::clamp(value, prepared.lowest, prepared.highest))
+        + prepared.zero);
     return result;
 }
 
@@ -237,7 +237,7 @@ __device__ __forceinline__ unsigned element_of(unsigned channel, unsigned i) {
     return (i / INNER * CHANNELS + channel) * INNER + i % INNER;
 }
 
-// `x` holds what was loaded last: all of the slice, where HELD.
+// `x` is what was loaded last: all of the slice, where IN_REGISTERS.
 __device__ __forceinline__ Extremes look_at(
     const Arguments& args, const Slice& slice, Vector<X> (&x)[UNROLL]) {
     Extremes seen = {};
@@ -308,22 +308,22 @@ __device__ __forceinline__ void store(const Arguments& args, unsigned channel, c
 
 __device__ __forceinline__ void convert_slice(
     const Arguments& args, const Slice& slice, const Choice& choice, Vector<X> (&x)[UNROLL]) {
-    const Granule granule = prepare(choice.scale, choice.zero_point);
+    const Prepared prepared = prepare(choice.scale, choice.zero_point);
     for (unsigned row = slice.begin; row < slice.end; row += UNROLL * TEAM * VECTOR) {
 #pragma unroll
         for (int i = 0; i < UNROLL; ++i) {
             const unsigned first = row + (i * TEAM + slice.lane) * VECTOR;
             if (first + VECTOR <= slice.end) {
                 const unsigned at = element_of(slice.channel, first);
-                if constexpr (!HELD) x[i] = load_vector(args.x + at);
+                if constexpr (!IN_REGISTERS) x[i] = load_vector(args.x + at);
                 Vector<Output> y;
 #pragma unroll
-                for (int j = 0; j < VECTOR; ++j) y.element[j] = convert(x[i].element[j], granule);
+                for (int j = 0; j < VECTOR; ++j) y.element[j] = convert(x[i].element[j], prepared);
                 store_vector(args.y + at, y);
             } else {
                 for (unsigned j = first; j < slice.end; ++j) {
                     const unsigned at = element_of(slice.channel, j);
-                    args.y[at] = convert(args.x[at], granule);
+                    args.y[at] = convert(args.x[at], prepared);
                 }
             }
         }

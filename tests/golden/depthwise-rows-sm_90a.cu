@@ -187,7 +187,7 @@ struct Arguments {
     int* taps;  // the filters, four taps of a channel to a word
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -205,7 +205,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -313,11 +313,11 @@ private:
 };
 
 // Where a thread's outputs are: ROWS by COLUMNS pixels of VECTOR channels.
-struct Place {
+struct Patch {
     int n, row, column, k;
 
     // Threads that are neighbours have neighbouring channels, then neighbouring columns.
-    __device__ __forceinline__ explicit Place(unsigned unit)
+    __device__ __forceinline__ explicit Patch(unsigned unit)
         : n(unit / (VECTORS * TILES_W * TILES_H)),
           row(unit / (VECTORS * TILES_W) % TILES_H * ROWS),
           column(unit / VECTORS % TILES_W * COLUMNS),
@@ -334,25 +334,25 @@ __device__ __forceinline__ Pixel load_pixel(const X* pixel, [[maybe_unused]] int
 
 // The first pixel that a thread's outputs look at, which padding moves out of the image. All others lie a
 // constant away from it.
-__device__ __forceinline__ const X* first_pixel(const Arguments& args, const Place& place) {
-    const int row = place.row * STRIDE_H - PAD_TOP, column = place.column * STRIDE_W - PAD_LEFT;
-    return args.x + ((place.n * IN_H + row) * IN_W + column) * C;
+__device__ __forceinline__ const X* first_pixel(const Arguments& args, const Patch& patch) {
+    const int row = patch.row * STRIDE_H - PAD_TOP, column = patch.column * STRIDE_W - PAD_LEFT;
+    return args.x + ((patch.n * IN_H + row) * IN_W + column) * C;
 }
 
 __device__ __forceinline__ Row load_row(
-    const Arguments& args, const Place& place, const X* corner, int down) {
+    const Arguments& args, const Patch& patch, const X* corner, int down) {
     Row result;
     // A tile may reach beyond the last output, and so beyond the image.
-    const unsigned row = place.row * STRIDE_H - PAD_TOP + down;
+    const unsigned row = patch.row * STRIDE_H - PAD_TOP + down;
     const bool is_inside = (!PADDED && OUT_H % ROWS == 0) || row < IN_H;
-    const int first = place.column * STRIDE_W - PAD_LEFT;
+    const int first = patch.column * STRIDE_W - PAD_LEFT;
     const X* const pixels = corner + down * IN_W * C;
 #pragma unroll
     for (int i = 0; i < SPAN; ++i) {
 #pragma unroll
         for (int j = 0; j < QUADS; ++j) result.pixel[i].quad[j] = padding_word(args);
         const bool exists = (!PADDED && OUT_W % COLUMNS == 0) || static_cast<unsigned>(first + i) < IN_W;
-        if (is_inside && exists) result.pixel[i] = load_pixel(pixels + i * C, place.k);
+        if (is_inside && exists) result.pixel[i] = load_pixel(pixels + i * C, patch.k);
     }
     return result;
 }
@@ -416,11 +416,11 @@ __device__ __forceinline__ void add_products(
 }
 
 __device__ __forceinline__ void finish_pixel(
-    const Arguments& args, const Place& place, int row, int column, const Sums& sums,
+    const Arguments& args, const Patch& patch, int row, int column, const Sums& sums,
     const Channel (&channels)[VECTOR]) {
-    if (OUT_H % ROWS != 0 && place.row + row >= OUT_H) return;
-    if (OUT_W % COLUMNS != 0 && place.column + column >= OUT_W) return;
-    const int first = ((place.n * OUT_H + place.row) * OUT_W + place.column) * K + place.k;
+    if (OUT_H % ROWS != 0 && patch.row + row >= OUT_H) return;
+    if (OUT_W % COLUMNS != 0 && patch.column + column >= OUT_W) return;
+    const int first = ((patch.n * OUT_H + patch.row) * OUT_W + patch.column) * K + patch.k;
     const int index = first + (row * OUT_W + column) * K;
     Finished finished[VECTOR];
 #pragma unroll
@@ -436,18 +436,18 @@ __device__ __forceinline__ void finish_pixel(
 extern "C" __global__ void __launch_bounds__(THREADS) conv2d_depthwise(const Arguments args) {
     const unsigned unit = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
     if (unit >= UNITS) return;
-    const Place place(unit);
-    const Filters filters = load_filters(args, place.k);
+    const Patch patch(unit);
+    const Filters filters = load_filters(args, patch.k);
     Channel channels[VECTOR];
 #pragma unroll
-    for (int i = 0; i < VECTOR; ++i) channels[i] = load_channel(args, place.k + i < K ? place.k + i : K - 1);
+    for (int i = 0; i < VECTOR; ++i) channels[i] = load_channel(args, patch.k + i < K ? patch.k + i : K - 1);
 
     Sums sums[ROWS][COLUMNS] = {};
-    const X* const corner = first_pixel(args, place);
+    const X* const corner = first_pixel(args, patch);
     constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 #pragma unroll
     for (int i = 0; i < HEIGHT; ++i) {
-        const Row row = load_row(args, place, corner, i);
+        const Row row = load_row(args, patch, corner, i);
 #pragma unroll
         for (int out = 0; out < ROWS; ++out) {
             const int down = i - out * STRIDE_H;  // from the first of the output's rows
@@ -457,7 +457,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_depthwise(const Arg
                 Sums& pixel = sums[out][column];
                 add_products(row, column, down / DILATION_H, filters, pixel);
                 if (down / DILATION_H < R - 1) continue;
-                finish_pixel(args, place, out, column, pixel, channels);
+                finish_pixel(args, patch, out, column, pixel, channels);
             }
         }
     }

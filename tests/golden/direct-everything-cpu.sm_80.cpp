@@ -56,7 +56,7 @@ constexpr int TILES_H = 2;
 constexpr int TILES_W = 1;
 constexpr int SLAB_TILES = 2;  // blocks that share pixels
 constexpr int TILES = 4;
-constexpr int PLACES = 4;  // blocks, which have tiles in turn
+constexpr int GRID_BLOCKS = 4;  // blocks, which have tiles in turn
 constexpr int X_BYTES = 16;  // one copy of x
 constexpr int VECTOR_K = 8;  // channels that are written at once
 constexpr int COPIES_IN_FLIGHT = 3;  // of a thread
@@ -68,7 +68,7 @@ static_assert(STEPS == (TAPS * CHUNKS + 1) / 2, "a step is two chunks of 16 chan
 static_assert(PIXELS % (OUT_H * OUT_W) == 0 && TILES_H * TILE_H >= OUT_H && TILES_W * TILE_W >= OUT_W,
               "every output of an image is in a tile");
 static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0, "a warp finishes all outputs of its slab");
-static_assert(PLACES % SLAB_TILES == 0, "a block keeps its slabs");
+static_assert(GRID_BLOCKS % SLAB_TILES == 0, "a block keeps its slabs");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
 extern "C" {
@@ -251,7 +251,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     int w_zero;
@@ -275,7 +275,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
     int x_sum;  // the sum of its window's inputs
@@ -346,60 +346,61 @@ namespace emulated {
 
 constexpr int M = 16, N = 8, K = 32;
 
-// The number of a lane, and of an element within a lane, has digits, the least significant first. Each count
-// of a digit moves by so many rows and columns of the operand; lanes that differ in a digit of 0 and 0 hold
-// the same elements. B is transposed, so that k runs along the rows of both factors.
-struct Digit { int size, row, column; };
-constexpr Digit A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
-constexpr Digit B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
-constexpr Digit D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
-constexpr Digit D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
+// The number of a lane, and of an element within a lane, is a mixed-radix number: it has dimensions, the
+// fastest first. Each count of a dimension moves by so many rows and columns of the operand; lanes that
+// differ in a dimension of 0 and 0 hold the same elements. B is transposed, so that k runs along the rows of
+// both factors.
+struct Dim { int size, row, column; };
+constexpr Dim A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
+constexpr Dim B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
+constexpr Dim D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
+constexpr Dim D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
 
-struct Place { int row, column; };
+struct Position { int row, column; };
 
-template <int DIGITS>
-constexpr Place place_of(int number, const Digit (&digits)[DIGITS]) {
-    Place place = {0, 0};
-    for (const Digit& digit : digits) {
-        place.row += number % digit.size * digit.row;
-        place.column += number % digit.size * digit.column;
-        number /= digit.size;
+template <int DIMS>
+constexpr Position position_of(int number, const Dim (&dims)[DIMS]) {
+    Position position = {0, 0};
+    for (const Dim& dim : dims) {
+        position.row += number % dim.size * dim.row;
+        position.column += number % dim.size * dim.column;
+        number /= dim.size;
     }
-    return place;
+    return position;
 }
 
 template <int COUNT>
-struct Places { Place of[COUNT]; };
+struct Positions { Position of[COUNT]; };
 
-template <int COUNT, int DIGITS>
-constexpr Places<COUNT> places(const Digit (&digits)[DIGITS]) {
-    Places<COUNT> all = {};
-    for (int number = 0; number < COUNT; ++number) all.of[number] = place_of(number, digits);
+template <int COUNT, int DIMS>
+constexpr Positions<COUNT> positions(const Dim (&dims)[DIMS]) {
+    Positions<COUNT> all = {};
+    for (int number = 0; number < COUNT; ++number) all.of[number] = position_of(number, dims);
     return all;
 }
 
-constexpr auto LANES_OF_D = places<WARP_SIZE>(D_LANE);
-constexpr auto SUMS_OF_D = places<D_REGISTERS>(D_SUM);
+constexpr auto LANES_OF_D = positions<WARP_SIZE>(D_LANE);
+constexpr auto SUMS_OF_D = positions<D_REGISTERS>(D_SUM);
 
 // What a lane shows: its factors. The runtime puts 64 bytes between one lane's and the next's.
 struct Factors { unsigned a[A_REGISTERS], b[B_REGISTERS]; };
-constexpr int WORDS_APART = 64 / 4;
+constexpr int LANE_STRIDE = 64 / 4;
 
 // The other way round: where among the words that the lanes show a row's next four elements are.
 template <int ROWS>
 struct Holders { unsigned short of[ROWS][K / 4]; };
 
-template <int ROWS, int REGISTERS, int LANE_DIGITS, int BYTE_DIGITS>
+template <int ROWS, int REGISTERS, int LANE_DIMS, int BYTE_DIMS>
 constexpr Holders<ROWS> holders(
-    const Digit (&lane_digits)[LANE_DIGITS], const Digit (&byte_digits)[BYTE_DIGITS], int first_word) {
+    const Dim (&lane_dims)[LANE_DIMS], const Dim (&byte_dims)[BYTE_DIMS], int first_word) {
     Holders<ROWS> found = {};
     for (int lane = 0; lane < WARP_SIZE; ++lane) {
         for (int index = 0; index < REGISTERS; ++index) {
-            const Place of_lane = place_of(lane, lane_digits), within = place_of(4 * index, byte_digits);
+            const Position of_lane = position_of(lane, lane_dims), within = position_of(4 * index, byte_dims);
             found.of[of_lane.row + within.row][(of_lane.column + within.column) / 4] =
-                static_cast<unsigned short>(lane * WORDS_APART + first_word + index);
+                static_cast<unsigned short>(lane * LANE_STRIDE + first_word + index);
         }
     }
     return found;
@@ -429,7 +430,7 @@ __device__ __forceinline__ void multiply_add(
     __builtin_memcpy(mine.a, a, sizeof a);
     __builtin_memcpy(mine.b, b, sizeof b);
     const auto* const shown = static_cast<const unsigned*>(qconv_cpu_warp_exchange(&mine, sizeof mine, line));
-    const Place first = LANES_OF_D.of[tile::lane()];
+    const Position first = LANES_OF_D.of[tile::lane()];
     for (int i = 0; i < D_REGISTERS; ++i) {
         const auto& a_row = A_HOLDERS.of[first.row + SUMS_OF_D.of[i].row];
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
@@ -476,11 +477,11 @@ struct Tile {
 __device__ __forceinline__ void load_tile(
     const Arguments& args, Input& input, const Tile& tile, tile::Copies& copies) {
     constexpr int CHANNELS = SLABS * CHUNKS * 16;
-    constexpr int PIECES = IN_PIXELS * CHANNELS / X_BYTES, PER_PIXEL = CHANNELS / X_BYTES;
+    constexpr int VECTORS = IN_PIXELS * CHANNELS / X_BYTES, PER_PIXEL = CHANNELS / X_BYTES;
     const int first_row = tile.row * STRIDE_H - PAD_TOP, first_column = tile.column * STRIDE_W - PAD_LEFT;
     const X* const image = args.x + tile.n * (IN_H * IN_W * C);
 #pragma unroll 4
-    for (int i = tile::thread(); i < PIECES; i += THREADS) {
+    for (int i = tile::thread(); i < VECTORS; i += THREADS) {
         const int pixel = i / PER_PIXEL, channel = i % PER_PIXEL * X_BYTES;
         const unsigned row = first_row + pixel / IN_COLUMNS, column = first_column + pixel % IN_COLUMNS;
         const int c = tile.slab * (CHUNKS * 16) + channel;
@@ -563,8 +564,8 @@ __device__ __forceinline__ void add_products(
 static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "whole sixteens");
 constexpr int SIXTEENS = TILE_H * TILE_W / 16;
 constexpr int SIXTEENS_OF_ROW = TILE_W < 16 ? 1 : TILE_W / 16, ROWS_OF_SIXTEEN = TILE_W < 16 ? 2 : 1;
-struct Place { int row, column; };
-__device__ __forceinline__ Place place_of(int sixteen) {
+struct Position { int row, column; };
+__device__ __forceinline__ Position position_of(int sixteen) {
     return {sixteen / SIXTEENS_OF_ROW * ROWS_OF_SIXTEEN, sixteen % SIXTEENS_OF_ROW * 16 + tile::lane() / 4};
 }
 constexpr int ROWS_ON = TILE_W < 16 ? 1 : 0, COLUMNS_ON = TILE_W < 16 ? 0 : 8;
@@ -580,7 +581,7 @@ constexpr __device__ int offset_of(int unit) {
 // first or the second unit of a step.
 __device__ __forceinline__ void multiply(
     Input& input, int local_slab, int first_sixteen, const Filters& filters, Sums (&sums)[BATCH]) {
-    const int ahead = tile::lane() / 16, local = tile::lane() % 16;
+    const int half = tile::lane() / 16, local = tile::lane() % 16;
     const int row = TILE_W < 16 ? local / 8 : 0, column = TILE_W < 16 ? local % 8 : local;
     const auto base = tile::shared_address(&input.byte[local_slab * CHUNKS][0][0]);
     tile::SharedAddress window[BATCH];
@@ -593,7 +594,7 @@ __device__ __forceinline__ void multiply(
     }
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-        const int offset = ahead ? offset_of(2 * step + 1) : offset_of(2 * step);
+        const int offset = half ? offset_of(2 * step + 1) : offset_of(2 * step);
 #pragma unroll
         for (int n = 0; n < BATCH; ++n) {
             unsigned x[A_REGISTERS];
@@ -606,9 +607,9 @@ __device__ __forceinline__ void multiply(
 // From the lanes to shared memory.
 __device__ __forceinline__ void finish_pixels(
     [[maybe_unused]] const Arguments& args, Shared& shared, [[maybe_unused]] const Tile& tile, int local_slab,
-    const Place& place, const Sums& sums, const Channel (&channels)[LANE_K]) {
+    const Position& position, const Sums& sums, const Channel (&channels)[LANE_K]) {
     const int k = local_slab * SLAB_K + tile::lane() % 4 * LANE_K;
-    Output* const first = &shared.y[place.row * TILE_W + place.column][k];
+    Output* const first = &shared.y[position.row * TILE_W + position.column][k];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         Finished finished[LANE_K];
@@ -640,9 +641,9 @@ __device__ __forceinline__ void store_tile(const Arguments& args, const Shared& 
     }
 }
 
-// A block for every place on the multiprocessors, one tile after the other: a tile of the input comes to
-// shared memory, while the one before is multiplied, and serves all taps. A warp has one slab: input channels
-// of whole groups, whose filters are spread over a matrix with zeros between the groups, in its registers.
+// Persistent blocks, as many as are resident at a time, have one tile after the other: a tile of the input
+// comes to shared memory, while the one before is multiplied, and serves all taps. A warp has one slab: input
+// channels of whole groups, whose filters make one matrix with zeros between the groups, in its registers.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_direct(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     int index = tile::block_x();
@@ -661,7 +662,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_dire
     for (int turn = 0;; turn ^= 1) {
         copies.wait<0>();
         tile::barrier();  // this tile is there, and the outputs of the one before are written
-        index += PLACES;
+        index += GRID_BLOCKS;
         const bool more = index < TILES;
         const Tile next(more ? index : 0);
         if (more) load_tile(args, shared.x[turn ^ 1], next, copies);
@@ -671,7 +672,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_dire
             multiply(shared.x[turn], local_slab, first, filters, sums);
 #pragma unroll
             for (int i = 0; i < BATCH; ++i) {
-                finish_pixels(args, shared, tile, local_slab, place_of(first + i), sums[i], channels);
+                finish_pixels(args, shared, tile, local_slab, position_of(first + i), sums[i], channels);
             }
         }
         tile::barrier();

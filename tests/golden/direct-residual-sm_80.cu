@@ -60,7 +60,7 @@ constexpr int TILES_H = 2;
 constexpr int TILES_W = 1;
 constexpr int SLAB_TILES = 2;  // blocks that share pixels
 constexpr int TILES = 4;
-constexpr int PLACES = 4;  // blocks, which have tiles in turn
+constexpr int GRID_BLOCKS = 4;  // blocks, which have tiles in turn
 constexpr int X_BYTES = 16;  // one copy of x
 constexpr int VECTOR_K = 8;  // channels that are written at once
 constexpr int SMEM_BYTES = 20032;
@@ -71,7 +71,7 @@ static_assert(STEPS == (TAPS * CHUNKS + 1) / 2, "a step is two chunks of 16 chan
 static_assert(PIXELS % (OUT_H * OUT_W) == 0 && TILES_H * TILE_H >= OUT_H && TILES_W * TILE_W >= OUT_W,
               "every output of an image is in a tile");
 static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0, "a warp finishes all outputs of its slab");
-static_assert(PLACES % SLAB_TILES == 0, "a block keeps its slabs");
+static_assert(GRID_BLOCKS % SLAB_TILES == 0, "a block keeps its slabs");
 
 namespace tile {
 
@@ -251,7 +251,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float scale;
@@ -279,7 +279,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
     int residual;
@@ -383,11 +383,11 @@ struct Tile {
 __device__ __forceinline__ void load_tile(
     const Arguments& args, Input& input, const Tile& tile, tile::Copies& copies) {
     constexpr int CHANNELS = SLABS * CHUNKS * 16;
-    constexpr int PIECES = IN_PIXELS * CHANNELS / X_BYTES, PER_PIXEL = CHANNELS / X_BYTES;
+    constexpr int VECTORS = IN_PIXELS * CHANNELS / X_BYTES, PER_PIXEL = CHANNELS / X_BYTES;
     const int first_row = tile.row * STRIDE_H - PAD_TOP, first_column = tile.column * STRIDE_W - PAD_LEFT;
     const X* const image = args.x + tile.n * (IN_H * IN_W * C);
 #pragma unroll 4
-    for (int i = tile::thread(); i < PIECES; i += THREADS) {
+    for (int i = tile::thread(); i < VECTORS; i += THREADS) {
         const int pixel = i / PER_PIXEL, channel = i % PER_PIXEL * X_BYTES;
         const unsigned row = first_row + pixel / IN_COLUMNS, column = first_column + pixel % IN_COLUMNS;
         const int c = tile.slab * (CHUNKS * 16) + channel;
@@ -453,8 +453,8 @@ __device__ __forceinline__ void add_products(
 static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "whole sixteens");
 constexpr int SIXTEENS = TILE_H * TILE_W / 16;
 constexpr int SIXTEENS_OF_ROW = TILE_W < 16 ? 1 : TILE_W / 16, ROWS_OF_SIXTEEN = TILE_W < 16 ? 2 : 1;
-struct Place { int row, column; };
-__device__ __forceinline__ Place place_of(int sixteen) {
+struct Position { int row, column; };
+__device__ __forceinline__ Position position_of(int sixteen) {
     return {sixteen / SIXTEENS_OF_ROW * ROWS_OF_SIXTEEN, sixteen % SIXTEENS_OF_ROW * 16 + tile::lane() / 4};
 }
 constexpr int ROWS_ON = TILE_W < 16 ? 1 : 0, COLUMNS_ON = TILE_W < 16 ? 0 : 8;
@@ -470,7 +470,7 @@ constexpr __device__ int offset_of(int unit) {
 // first or the second unit of a step.
 __device__ __forceinline__ void multiply(
     Input& input, int local_slab, int first_sixteen, const Filters& filters, Sums (&sums)[BATCH]) {
-    const int ahead = tile::lane() / 16, local = tile::lane() % 16;
+    const int half = tile::lane() / 16, local = tile::lane() % 16;
     const int row = TILE_W < 16 ? local / 8 : 0, column = TILE_W < 16 ? local % 8 : local;
     const auto base = tile::shared_address(&input.byte[local_slab * CHUNKS][0][0]);
     tile::SharedAddress window[BATCH];
@@ -483,7 +483,7 @@ __device__ __forceinline__ void multiply(
     }
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-        const int offset = ahead ? offset_of(2 * step + 1) : offset_of(2 * step);
+        const int offset = half ? offset_of(2 * step + 1) : offset_of(2 * step);
 #pragma unroll
         for (int n = 0; n < BATCH; ++n) {
             unsigned x[A_REGISTERS];
@@ -496,13 +496,13 @@ __device__ __forceinline__ void multiply(
 // From the lanes to shared memory.
 __device__ __forceinline__ void finish_pixels(
     [[maybe_unused]] const Arguments& args, Shared& shared, [[maybe_unused]] const Tile& tile, int local_slab,
-    const Place& place, const Sums& sums, const Channel (&channels)[LANE_K]) {
+    const Position& position, const Sums& sums, const Channel (&channels)[LANE_K]) {
     const int k = local_slab * SLAB_K + tile::lane() % 4 * LANE_K;
-    Output* const first = &shared.y[place.row * TILE_W + place.column][k];
+    Output* const first = &shared.y[position.row * TILE_W + position.column][k];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const int row = tile.row + place.row + i * ROWS_ON;
-        const int column = tile.column + place.column + i * COLUMNS_ON;
+        const int row = tile.row + position.row + i * ROWS_ON;
+        const int column = tile.column + position.column + i * COLUMNS_ON;
         const bool is_written = row < OUT_H && column < OUT_W;
         const int index = ((tile.n * OUT_H + row) * OUT_W + column) * K + tile.slab * SLAB_K + k;
         Finished finished[LANE_K];
@@ -535,9 +535,9 @@ __device__ __forceinline__ void store_tile(const Arguments& args, const Shared& 
     }
 }
 
-// A block for every place on the multiprocessors, one tile after the other: a tile of the input comes to
-// shared memory, while the one before is multiplied, and serves all taps. A warp has one slab: input channels
-// of whole groups, whose filters are spread over a matrix with zeros between the groups, in its registers.
+// Persistent blocks, as many as are resident at a time, have one tile after the other: a tile of the input
+// comes to shared memory, while the one before is multiplied, and serves all taps. A warp has one slab: input
+// channels of whole groups, whose filters make one matrix with zeros between the groups, in its registers.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_direct(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     int index = tile::block_x();
@@ -556,7 +556,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_dire
     for (int turn = 0;; turn ^= 1) {
         copies.wait<0>();
         tile::barrier();  // this tile is there, and the outputs of the one before are written
-        index += PLACES;
+        index += GRID_BLOCKS;
         const bool more = index < TILES;
         const Tile next(more ? index : 0);
         if (more) load_tile(args, shared.x[turn ^ 1], next, copies);
@@ -566,7 +566,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_dire
             multiply(shared.x[turn], local_slab, first, filters, sums);
 #pragma unroll
             for (int i = 0; i < BATCH; ++i) {
-                finish_pixels(args, shared, tile, local_slab, place_of(first + i), sums[i], channels);
+                finish_pixels(args, shared, tile, local_slab, position_of(first + i), sums[i], channels);
             }
         }
         tile::barrier();

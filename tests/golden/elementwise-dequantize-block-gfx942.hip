@@ -108,27 +108,27 @@ using Output = unsigned short;
 // The kernel's one argument.
 struct Arguments {
     const X* x;  // the array
-    const Scale* scale;  // one a granule
+    const Scale* scale;  // one per tensor, channel or block
     Output* y;  // the output
 };
 
-// What is known of one scale: computed once for all the elements that have it.
-struct Granule {
+// What follows from one scale: computed once for all the elements that have it.
+struct Prepared {
     float factor;  // scale as float32
 };
 
-__device__ __forceinline__ Granule prepare(
+__device__ __forceinline__ Prepared prepare(
     [[maybe_unused]] float scale) {
-    Granule granule;
-    granule.factor = static_cast<float>(scale);
-    return granule;
+    Prepared prepared;
+    prepared.factor = static_cast<float>(scale);
+    return prepared;
 }
 
 // One element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output convert(X element, const Granule& granule) {
+__device__ __forceinline__ Output convert(X element, const Prepared& prepared) {
     Output result;
     float value = static_cast<float>(element);
-    value = tile::multiply(value, granule.factor);
+    value = tile::multiply(value, prepared.factor);
     result = tile::to_half(value);
     return result;
 }
@@ -147,27 +147,27 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
     *reinterpret_cast<Vector<T>*>(address) = vector;
 }
 
-// The scale of an element.
-__device__ __forceinline__ unsigned granule_of(unsigned element) {
+// Which of the scales an element has.
+__device__ __forceinline__ unsigned scale_index(unsigned element) {
     const unsigned channel = element / INNER % CHANNELS;
     return (element / (CHANNELS * INNER) * BLOCKS + channel / BLOCK) * INNER + element % INNER;
 }
 
-__device__ __forceinline__ Granule load_granule(const Arguments& args, unsigned index) {
+__device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
     return prepare(tile::load(args.scale + index));
 }
 
 __device__ __forceinline__ Vector<Output> convert_vector(
-    const Arguments& args, const Vector<X>& x, unsigned first, const Granule& only) {
+    const Arguments& args, const Vector<X>& x, unsigned first, const Prepared& only) {
     Vector<Output> y;
     if constexpr (SHARED_SCALE) {
-        const Granule granule = ONE_SCALE ? only : load_granule(args, granule_of(first));
+        const Prepared prepared = ONE_SCALE ? only : load_prepared(args, scale_index(first));
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) y.element[i] = convert(x.element[i], granule);
+        for (int i = 0; i < VECTOR; ++i) y.element[i] = convert(x.element[i], prepared);
     } else {
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
-            y.element[i] = convert(x.element[i], load_granule(args, granule_of(first + i)));
+            y.element[i] = convert(x.element[i], load_prepared(args, scale_index(first + i)));
         }
     }
     return y;
@@ -177,7 +177,7 @@ __device__ __forceinline__ Vector<Output> convert_vector(
 extern "C" __global__ void __launch_bounds__(THREADS) dequantize(const Arguments args) {
     const unsigned begin =
         (static_cast<unsigned>(tile::block_x()) * UNROLL * THREADS + tile::thread()) * VECTOR;
-    const Granule only = load_granule(args, 0);
+    const Prepared only = load_prepared(args, 0);
     Vector<X> x[UNROLL];
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
@@ -191,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) dequantize(const Arguments
             store_vector(args.y + first, convert_vector(args, x[i], first, only));
         } else {
             for (unsigned at = first; at < ELEMENTS; ++at) {
-                args.y[at] = convert(args.x[at], load_granule(args, granule_of(at)));
+                args.y[at] = convert(args.x[at], load_prepared(args, scale_index(at)));
             }
         }
     }

@@ -108,32 +108,32 @@ using Output = signed char;
 // The kernel's one argument.
 struct Arguments {
     const X* x;  // the array
-    const Scale* scale;  // one a granule
-    const int* zero_point;  // one a granule
+    const Scale* scale;  // one per tensor, channel or block
+    const int* zero_point;  // one per tensor, channel or block
     Output* y;  // the output
 };
 
-// What is known of one scale: computed once for all the elements that have it.
-struct Granule {
+// What follows from one scale: computed once for all the elements that have it.
+struct Prepared {
     float inverse;  // 1 / scale in float32, as float32
     float real_zero;  // zero_point, real
 };
 
-__device__ __forceinline__ Granule prepare(
+__device__ __forceinline__ Prepared prepare(
     [[maybe_unused]] float scale,
     [[maybe_unused]] int zero_point) {
-    Granule granule;
-    granule.inverse = static_cast<float>(tile::divide(1.0f, scale));
-    granule.real_zero = static_cast<float>(zero_point);
-    return granule;
+    Prepared prepared;
+    prepared.inverse = static_cast<float>(tile::divide(1.0f, scale));
+    prepared.real_zero = static_cast<float>(zero_point);
+    return prepared;
 }
 
 // One element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output convert(X element, const Granule& granule) {
+__device__ __forceinline__ Output convert(X element, const Prepared& prepared) {
     Output result;
     float value = static_cast<float>(element);
-    value = tile::multiply(value, granule.inverse);
-    value = tile::add(value, granule.real_zero);
+    value = tile::multiply(value, prepared.inverse);
+    value = tile::add(value, prepared.real_zero);
     result = static_cast<Output>(
         tile::round_small(tile::clamp(value, -128.0f, 127.0f)));
     return result;
@@ -153,25 +153,25 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
     *reinterpret_cast<Vector<T>*>(address) = vector;
 }
 
-// The scale of an element.
-__device__ __forceinline__ unsigned granule_of(unsigned element) { return element / INNER % CHANNELS; }
+// Which of the scales an element has.
+__device__ __forceinline__ unsigned scale_index(unsigned element) { return element / INNER % CHANNELS; }
 
-__device__ __forceinline__ Granule load_granule(const Arguments& args, unsigned index) {
+__device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
     return prepare(tile::load(args.scale + index),
         tile::load(args.zero_point + index));
 }
 
 __device__ __forceinline__ Vector<Output> convert_vector(
-    const Arguments& args, const Vector<X>& x, unsigned first, const Granule& only) {
+    const Arguments& args, const Vector<X>& x, unsigned first, const Prepared& only) {
     Vector<Output> y;
     if constexpr (SHARED_SCALE) {
-        const Granule granule = ONE_SCALE ? only : load_granule(args, granule_of(first));
+        const Prepared prepared = ONE_SCALE ? only : load_prepared(args, scale_index(first));
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) y.element[i] = convert(x.element[i], granule);
+        for (int i = 0; i < VECTOR; ++i) y.element[i] = convert(x.element[i], prepared);
     } else {
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
-            y.element[i] = convert(x.element[i], load_granule(args, granule_of(first + i)));
+            y.element[i] = convert(x.element[i], load_prepared(args, scale_index(first + i)));
         }
     }
     return y;
@@ -181,7 +181,7 @@ __device__ __forceinline__ Vector<Output> convert_vector(
 extern "C" __global__ void __launch_bounds__(THREADS) quantize(const Arguments args) {
     const unsigned begin =
         (static_cast<unsigned>(tile::block_x()) * UNROLL * THREADS + tile::thread()) * VECTOR;
-    const Granule only = load_granule(args, 0);
+    const Prepared only = load_prepared(args, 0);
     Vector<X> x[UNROLL];
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
@@ -195,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) quantize(const Arguments a
             store_vector(args.y + first, convert_vector(args, x[i], first, only));
         } else {
             for (unsigned at = first; at < ELEMENTS; ++at) {
-                args.y[at] = convert(args.x[at], load_granule(args, granule_of(at)));
+                args.y[at] = convert(args.x[at], load_prepared(args, scale_index(at)));
             }
         }
     }

@@ -124,13 +124,13 @@ using Output = signed char;
 // The kernel's one argument.
 struct Arguments {
     const X* x;  // the array
-    const Scale* scale;  // one a granule
-    const int* zero_point;  // one a granule
+    const Scale* scale;  // one per tensor, channel or block
+    const int* zero_point;  // one per tensor, channel or block
     Output* y;  // the output
 };
 
-// What is known of one scale: computed once for all the elements that have it.
-struct Granule {
+// What follows from one scale: computed once for all the elements that have it.
+struct Prepared {
     float divisor;  // scale as float32
     float reciprocal;  // of the divisor, or 0
     float lowest;  // -128 - zero_point
@@ -138,26 +138,26 @@ struct Granule {
     int zero;  // zero_point
 };
 
-__device__ __forceinline__ Granule prepare(
+__device__ __forceinline__ Prepared prepare(
     [[maybe_unused]] float scale,
     [[maybe_unused]] int zero_point) {
-    Granule granule;
-    granule.divisor = static_cast<float>(scale);
-    granule.reciprocal = SHARED_SCALE ? tile::inverse_of(granule.divisor) : 0.0f;
-    granule.lowest = tile::add(-128.0f, -static_cast<float>(zero_point));
-    granule.highest = tile::add(127.0f, -static_cast<float>(zero_point));
-    granule.zero = zero_point;
-    return granule;
+    Prepared prepared;
+    prepared.divisor = static_cast<float>(scale);
+    prepared.reciprocal = SHARED_SCALE ? tile::inverse_of(prepared.divisor) : 0.0f;
+    prepared.lowest = tile::add(-128.0f, -static_cast<float>(zero_point));
+    prepared.highest = tile::add(127.0f, -static_cast<float>(zero_point));
+    prepared.zero = zero_point;
+    return prepared;
 }
 
 // One element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output convert(X element, const Granule& granule) {
+__device__ __forceinline__ Output convert(X element, const Prepared& prepared) {
     Output result;
     float value = static_cast<float>(element);
-    value = tile::quotient(value, granule.divisor, granule.reciprocal);
+    value = tile::quotient(value, prepared.divisor, prepared.reciprocal);
     result = static_cast<Output>(
-        tile::round_small(tile::clamp(value, granule.lowest, granule.highest))
-        + granule.zero);
+        tile::round_small(tile::clamp(value, prepared.lowest, prepared.highest))
+        + prepared.zero);
     return result;
 }
 
@@ -175,25 +175,25 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
     *reinterpret_cast<Vector<T>*>(address) = vector;
 }
 
-// The scale of an element.
-__device__ __forceinline__ unsigned granule_of(unsigned element) { return element / INNER % CHANNELS; }
+// Which of the scales an element has.
+__device__ __forceinline__ unsigned scale_index(unsigned element) { return element / INNER % CHANNELS; }
 
-__device__ __forceinline__ Granule load_granule(const Arguments& args, unsigned index) {
+__device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
     return prepare(tile::load(args.scale + index),
         tile::load(args.zero_point + index));
 }
 
 __device__ __forceinline__ Vector<Output> convert_vector(
-    const Arguments& args, const Vector<X>& x, unsigned first, const Granule& only) {
+    const Arguments& args, const Vector<X>& x, unsigned first, const Prepared& only) {
     Vector<Output> y;
     if constexpr (SHARED_SCALE) {
-        const Granule granule = ONE_SCALE ? only : load_granule(args, granule_of(first));
+        const Prepared prepared = ONE_SCALE ? only : load_prepared(args, scale_index(first));
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) y.element[i] = convert(x.element[i], granule);
+        for (int i = 0; i < VECTOR; ++i) y.element[i] = convert(x.element[i], prepared);
     } else {
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
-            y.element[i] = convert(x.element[i], load_granule(args, granule_of(first + i)));
+            y.element[i] = convert(x.element[i], load_prepared(args, scale_index(first + i)));
         }
     }
     return y;
@@ -203,7 +203,7 @@ __device__ __forceinline__ Vector<Output> convert_vector(
 extern "C" __global__ void __launch_bounds__(THREADS) quantize(const Arguments args) {
     const unsigned begin =
         (static_cast<unsigned>(tile::block_x()) * UNROLL * THREADS + tile::thread()) * VECTOR;
-    const Granule only = load_granule(args, 0);
+    const Prepared only = load_prepared(args, 0);
     Vector<X> x[UNROLL];
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
@@ -217,7 +217,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) quantize(const Arguments a
             store_vector(args.y + first, convert_vector(args, x[i], first, only));
         } else {
             for (unsigned at = first; at < ELEMENTS; ++at) {
-                args.y[at] = convert(args.x[at], load_granule(args, granule_of(at)));
+                args.y[at] = convert(args.x[at], load_prepared(args, scale_index(at)));
             }
         }
     }

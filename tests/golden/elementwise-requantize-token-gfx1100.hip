@@ -102,15 +102,15 @@ using Output = signed char;
 // The kernel's one argument.
 struct Arguments {
     const X* x;  // the array
-    const Scale* x_scale;  // of the input, one a granule
-    const int* x_zero;  // the zero point of the input, one a granule
-    const Scale* y_scale;  // of the output, one a granule
-    const int* y_zero;  // the zero point of the output, one a granule
+    const Scale* x_scale;  // of the input, per tensor, channel or block
+    const int* x_zero;  // the zero point of the input, per tensor, channel or block
+    const Scale* y_scale;  // of the output, per tensor, channel or block
+    const int* y_zero;  // the zero point of the output, per tensor, channel or block
     Output* y;  // the output
 };
 
-// What is known of one scale: computed once for all the elements that have it.
-struct Granule {
+// What follows from one scale: computed once for all the elements that have it.
+struct Prepared {
     float multiplier;  // x_scale / y_scale in float32, as float32
     int x_zero;  // x_zero
     float lowest;  // -128 - y_zero
@@ -118,28 +118,28 @@ struct Granule {
     int zero;  // y_zero
 };
 
-__device__ __forceinline__ Granule prepare(
+__device__ __forceinline__ Prepared prepare(
     [[maybe_unused]] float x_scale,
     [[maybe_unused]] int x_zero,
     [[maybe_unused]] float y_scale,
     [[maybe_unused]] int y_zero) {
-    Granule granule;
-    granule.multiplier = static_cast<float>(tile::divide(x_scale, y_scale));
-    granule.x_zero = x_zero;
-    granule.lowest = tile::add(-128.0f, -static_cast<float>(y_zero));
-    granule.highest = tile::add(127.0f, -static_cast<float>(y_zero));
-    granule.zero = y_zero;
-    return granule;
+    Prepared prepared;
+    prepared.multiplier = static_cast<float>(tile::divide(x_scale, y_scale));
+    prepared.x_zero = x_zero;
+    prepared.lowest = tile::add(-128.0f, -static_cast<float>(y_zero));
+    prepared.highest = tile::add(127.0f, -static_cast<float>(y_zero));
+    prepared.zero = y_zero;
+    return prepared;
 }
 
 // One element. The order and the rounding of every step are the contract.
-__device__ __forceinline__ Output convert(X element, const Granule& granule) {
+__device__ __forceinline__ Output convert(X element, const Prepared& prepared) {
     Output result;
-    float value = static_cast<float>(static_cast<int>(element) - granule.x_zero);
-    value = tile::multiply(value, granule.multiplier);
+    float value = static_cast<float>(static_cast<int>(element) - prepared.x_zero);
+    value = tile::multiply(value, prepared.multiplier);
     result = static_cast<Output>(
-        tile::round_small(tile::clamp(value, granule.lowest, granule.highest))
-        + granule.zero);
+        tile::round_small(tile::clamp(value, prepared.lowest, prepared.highest))
+        + prepared.zero);
     return result;
 }
 
@@ -157,10 +157,10 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
     *reinterpret_cast<Vector<T>*>(address) = vector;
 }
 
-// The scale of an element.
-__device__ __forceinline__ unsigned granule_of(unsigned element) { return element / INNER % CHANNELS; }
+// Which of the scales an element has.
+__device__ __forceinline__ unsigned scale_index(unsigned element) { return element / INNER % CHANNELS; }
 
-__device__ __forceinline__ Granule load_granule(const Arguments& args, unsigned index) {
+__device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
     return prepare(tile::load(args.x_scale + index),
         tile::load(args.x_zero + index),
         tile::load(args.y_scale + index),
@@ -168,16 +168,16 @@ __device__ __forceinline__ Granule load_granule(const Arguments& args, unsigned 
 }
 
 __device__ __forceinline__ Vector<Output> convert_vector(
-    const Arguments& args, const Vector<X>& x, unsigned first, const Granule& only) {
+    const Arguments& args, const Vector<X>& x, unsigned first, const Prepared& only) {
     Vector<Output> y;
     if constexpr (SHARED_SCALE) {
-        const Granule granule = ONE_SCALE ? only : load_granule(args, granule_of(first));
+        const Prepared prepared = ONE_SCALE ? only : load_prepared(args, scale_index(first));
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) y.element[i] = convert(x.element[i], granule);
+        for (int i = 0; i < VECTOR; ++i) y.element[i] = convert(x.element[i], prepared);
     } else {
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
-            y.element[i] = convert(x.element[i], load_granule(args, granule_of(first + i)));
+            y.element[i] = convert(x.element[i], load_prepared(args, scale_index(first + i)));
         }
     }
     return y;
@@ -187,7 +187,7 @@ __device__ __forceinline__ Vector<Output> convert_vector(
 extern "C" __global__ void __launch_bounds__(THREADS) requantize(const Arguments args) {
     const unsigned begin =
         (static_cast<unsigned>(tile::block_x()) * UNROLL * THREADS + tile::thread()) * VECTOR;
-    const Granule only = load_granule(args, 0);
+    const Prepared only = load_prepared(args, 0);
     Vector<X> x[UNROLL];
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
@@ -201,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) requantize(const Arguments
             store_vector(args.y + first, convert_vector(args, x[i], first, only));
         } else {
             for (unsigned at = first; at < ELEMENTS; ++at) {
-                args.y[at] = convert(args.x[at], load_granule(args, granule_of(at)));
+                args.y[at] = convert(args.x[at], load_prepared(args, scale_index(at)));
             }
         }
     }

@@ -25,7 +25,7 @@ constexpr int THREADS = 128;
 constexpr int TILES_H = 7;
 constexpr int TILES_W = 4;
 constexpr int TILES = 896;
-constexpr int PLACES = 132;  // that have tiles in turn
+constexpr int GRID_TEAMS = 132;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 0;
@@ -341,7 +341,7 @@ struct Tile {
 
 // The threads that have a tile together: all of a block.
 struct Team {
-    int first;  // of its tiles, which are PLACES apart
+    int first;  // of its tiles, which are GRID_TEAMS apart
     int cluster_block;  // of the CLUSTER_BLOCKS blocks that have the tile together
     int phase = 0;  // tiles that it had before this one
 
@@ -416,7 +416,7 @@ struct Arguments {
     int* taps;  // the weights as the lanes read them
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -426,7 +426,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -487,12 +487,12 @@ struct Sink {
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
-        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
+        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
-        for (int i = 0; i < COUNT; i += PIECE) {
+        for (int i = 0; i < COUNT; i += STORE_K) {
             if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
             Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
+            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
         }
     }
 };
@@ -503,7 +503,7 @@ using Source = const Tile;  // the image
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
 static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -669,12 +669,13 @@ __device__ __forceinline__ void prefetch_l2(const Arguments& args, const Tile& o
 }
 
 // Where a thread's input pixels begin in the image. Each is loaded once for all its outputs.
-struct Place {
+struct InputPatch {
     int first_row, first_column;
     unsigned padding;
     const X* corner;
 
-    __device__ __forceinline__ Place(const Arguments& args, const Tile& out_tile, int row, int column, int k)
+    __device__ __forceinline__ InputPatch(
+        const Arguments& args, const Tile& out_tile, int row, int column, int k)
         : first_row((out_tile.mid_row() + row) * STRIDE_H - PAD_TOP),
           first_column((out_tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
           corner(tile::kept(args.x + (((out_tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
@@ -720,7 +721,7 @@ __device__ __forceinline__ void finish_pixel(
 // the last of its rows has come.
 template <bool INSIDE>
 __device__ __forceinline__ void run_down(
-    const Place& from,
+    const InputPatch& from,
     const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
     const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
@@ -751,11 +752,11 @@ __device__ __forceinline__ void run_down(
 }
 
 // The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
-// own while it goes from place to place.
+// own while it goes from patch to patch.
 __device__ __forceinline__ void run(
     const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
-    constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
-    constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
+    constexpr int PATCHES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
+    constexpr int ALL_PATCHES = (GRID_ROWS + ROWS - 1) / ROWS * PATCHES_W;
     constexpr int VECTORS_OF_BLOCK = BLOCK_K / VECTOR;
     const int first_k = team.cluster_block * BLOCK_K, end = first_k + BLOCK_K < K ? first_k + BLOCK_K : K;
     constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
@@ -767,9 +768,9 @@ __device__ __forceinline__ void run(
         Channel channels[VECTOR];
         load_channels(args, k, channels);
 #pragma unroll 1
-        for (int place = team.thread() / ACROSS; place < ALL_PLACES; place += AT_ONCE) {
-            const int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
-            const Place from(args, source, row, column, k);
+        for (int patch = team.thread() / ACROSS; patch < ALL_PATCHES; patch += AT_ONCE) {
+            const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;
+            const InputPatch from(args, source, row, column, k);
             if (tile::warp_uniform(from.is_inside())) {
                 run_down<true>(from, sink, row, column, k, filters, channels);
             }
@@ -855,7 +856,7 @@ struct Arguments {
     int* fragments;  // the weights as the lanes read them
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -865,7 +866,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -958,7 +959,7 @@ __device__ __forceinline__ int first_slab(const Team& team) { return team.cluste
 // What holds the inputs.
 using Source = Mid;
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -1016,7 +1017,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 // Which of the lanes holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel % 2; }
+__device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
 // In shared memory, as the instruction takes it.
 using Address = tile::SharedAddress;
@@ -1043,7 +1044,7 @@ static_assert(SLAB_K == ATOMS * ATOM_N, "atoms fill a slab");
 static_assert(STEPS * STEP_CHUNKS >= UNITS, "steps fill the reduction");
 
 __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
-    return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + place_of_channel(row);
+    return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + index_of_channel(row);
 }
 
 // The first chunk of input channels that a slab looks at.
@@ -1075,16 +1076,17 @@ __device__ __forceinline__ void load_fragments(const int* words, WFragment (&ato
 }
 
 // The weights of a block's slabs in shared memory. One step more is read, and not used.
-struct alignas(16) Held {
+struct alignas(16) SmemWeights {
     int weights[BLOCK_SLABS * SLAB_WORDS + STEP_WORDS];
     alignas(16) tile::Mbarrier mbarrier;
 };
 
-// The block's weights on their way to shared memory.
-__device__ __forceinline__ void hold([[maybe_unused]] Team& team, const Arguments& args, Held& held) {
+// Copies the block's weights to shared memory: asks for them, and does not wait.
+__device__ __forceinline__ void load_weights(
+    [[maybe_unused]] Team& team, const Arguments& args, SmemWeights& smem) {
     constexpr int BYTES = BLOCK_SLABS * SLAB_WORDS * 4;
     const int* const from = args.fragments + first_slab(team) * SLAB_WORDS;
-    if (tile::thread() == 0) held.mbarrier.fetch(held.weights, from, BYTES);
+    if (tile::thread() == 0) smem.mbarrier.fetch(smem.weights, from, BYTES);
 }
 
 // The weights of a slab, step after step. An index and not a pointer that moves on: of a loop with many sums
@@ -1144,8 +1146,8 @@ struct Windows {
         Address base = address_of(&source.byte[first_chunk_of(slab)][0][0]);
 #pragma unroll
         for (int n = 0; n < BATCH; ++n) {
-            constexpr bool APART = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
-            if (APART && n > 0) {
+            constexpr bool IS_STRIDED = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
+            if (IS_STRIDED && n > 0) {
                 first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * Layout::ROW * 16);
                 continue;
             }
@@ -1212,13 +1214,13 @@ __device__ __forceinline__ void finish_pixels(
 
 // The outputs of a tile's pixels: the warps take slabs and runs of pixels in turn.
 __device__ __forceinline__ void run(
-    const Team& team, const Arguments& args, const Held& held, Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, const SmemWeights& smem, Source& source, const Sink& sink) {
 #pragma unroll 1
     for (int item = team.warp(); item < BLOCK_SLABS * RUNS; item += THREADS / WARP_SIZE) {
         const int index = item / RUNS, first_pixel = item % RUNS * RUN, slab = first_slab(team) + index;
         if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
         Sums sums = {};
-        multiply(WeightsAt(held.weights, index), source, slab, first_pixel, sums);
+        multiply(WeightsAt(smem.weights, index), source, slab, first_pixel, sums);
         Channel channels[LANE_K];
         load_channels(args, slab * SLAB_K + channel_lane() * LANE_K, channels);
         finish_pixels(sink, slab, first_pixel, sums, channels);
@@ -1234,7 +1236,7 @@ struct Arguments {
 
 struct Shared {
     Activations activations;
-    second::Held second_weights;
+    second::SmemWeights second_weights;
     alignas(16) tile::Mbarrier mbarrier;
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
@@ -1266,21 +1268,21 @@ conv2d_conv2d(const Arguments args) {
     const Part part(team.cluster_block);
     if (tile::thread() == 0) shared.mbarrier.expect(part.bytes_of_others());
     tile::arrive_at_cluster();
-    second::hold(team, args.second, shared.second_weights);
-    for (int index = team.first_tile(); index < TILES; index += PLACES) {
+    second::load_weights(team, args.second, shared.second_weights);
+    for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
         const Tile out_tile(index);
         tile::barrier();  // the last intermediate has been read
         const first::Sink mid(activations.mid);
         first::run(team, args.first, out_tile, mid);
         tile::fence_proxy_async();
         tile::barrier();
-        if (index + PLACES < TILES) first::prefetch_l2(args.first, Tile(index + PLACES));
+        if (index + GRID_TEAMS < TILES) first::prefetch_l2(args.first, Tile(index + GRID_TEAMS));
         tile::wait_for_cluster();  // they expect it, and have read what lay there
         if (tile::thread() < CLUSTER_BLOCKS && tile::thread() != team.cluster_block) {
             const unsigned char* const from = activations.mid.byte[part.first][0];
             tile::send_bulk(from, part.bytes(), shared.mbarrier, tile::thread());
         }
-        team.phase = index / PLACES;
+        team.phase = index / GRID_TEAMS;
         shared.mbarrier.wait_for_phase(team.phase);
         tile::arrive_at_cluster();
         if (index == team.first_tile()) {
@@ -1289,7 +1291,7 @@ conv2d_conv2d(const Arguments args) {
         const second::Sink out(args.second, out_tile);
         second::run(team, args.second, shared.second_weights, activations.mid, out);
         tile::wait_for_cluster();  // until nothing of this block's memory is on its way
-        if (index + PLACES < TILES) {
+        if (index + GRID_TEAMS < TILES) {
             if (tile::thread() == 0) shared.mbarrier.expect_next(part.bytes_of_others());
             tile::arrive_at_cluster();  // what it has read of the others' bytes it has used
         }

@@ -26,7 +26,7 @@ constexpr int THREADS = 128;
 constexpr int TILES_H = 4;
 constexpr int TILES_W = 2;
 constexpr int TILES = 32;
-constexpr int PLACES = 8;  // that have tiles in turn
+constexpr int GRID_TEAMS = 8;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 1;
@@ -238,7 +238,7 @@ struct Tile {
 struct Team {
     tile::Copies copies;
 
-    // Its tiles are PLACES apart.
+    // Its tiles are GRID_TEAMS apart.
     static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
     // Numbers within the team.
     static __device__ __forceinline__ int thread() { return tile::thread(); }
@@ -319,7 +319,7 @@ struct Arguments {
     float y_zero;  // the output zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -331,7 +331,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -399,12 +399,12 @@ struct Sink {
 #pragma unroll
             for (Finished& each : finished) each = static_cast<Finished>(padding);
         }
-        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
+        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
-        for (int i = 0; i < COUNT; i += PIECE) {
+        for (int i = 0; i < COUNT; i += STORE_K) {
             if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
             Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
+            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
         }
     }
 };
@@ -425,14 +425,14 @@ __device__ __forceinline__ int first_slab(const Team&) { return 0; }
 using Source = Input;
 
 // A few bytes of the image, or padding.
-__device__ __forceinline__ void load_piece(
+__device__ __forceinline__ void load_vector(
     [[maybe_unused]] Team& team, [[maybe_unused]] const Arguments& args, unsigned char* to, const X* from,
     [[maybe_unused]] int c, bool is_inside) {
     team.copies.copy<WIDTH>(tile::shared_address(to), from, is_inside);
 }
 
-// What a tile looks at comes to shared memory: each byte once. A row of it is one piece of device memory; a
-// thread has the same place in every row that it loads.
+// What a tile looks at comes to shared memory: each byte once. A row of it is contiguous in device memory; a
+// thread loads the same bytes of every row that it has.
 __device__ __forceinline__ void load_input(
     Team& team, const Arguments& args, Input& input, const Tile& out_tile) {
     constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
@@ -441,25 +441,25 @@ __device__ __forceinline__ void load_input(
     const int first_column = out_tile.mid_column() * STRIDE_W - PAD_LEFT;
     if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
-    for (int piece = team.thread() % ACROSS; piece < PER_ROW; piece += ACROSS) {
-        const int pixel = piece / PER_PIXEL, c = piece % PER_PIXEL * WIDTH;
+    for (int vector = team.thread() % ACROSS; vector < PER_ROW; vector += ACROSS) {
+        const int pixel = vector / PER_PIXEL, c = vector % PER_PIXEL * WIDTH;
         const int first = team.thread() / ACROSS;
         if (AT_ONCE > SOURCE_ROWS && first >= SOURCE_ROWS) continue;
         const unsigned column = first_column + pixel;
         const int at = (out_tile.n * IN_H + first_row + first) * IN_W + static_cast<int>(column);
         const X* const from = args.x + (at * C + c);
-        const int place = first * Layout::ROW + Layout::column(pixel);
-        unsigned char* const to = &input.byte[c / 16][place][c % 16];
+        const int slot = first * Layout::ROW + Layout::column(pixel);
+        unsigned char* const to = &input.byte[c / 16][slot][c % 16];
 #pragma unroll
         for (int i = 0; i < SOURCE_ROWS; i += AT_ONCE) {
             if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;
             const bool is_inside = static_cast<unsigned>(first_row + first + i) < IN_H && column < IN_W;
-            load_piece(team, args, to + i * (Layout::ROW * 16), from + i * (IN_W * C), c, is_inside);
+            load_vector(team, args, to + i * (Layout::ROW * 16), from + i * (IN_W * C), c, is_inside);
         }
     }
 }
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -498,60 +498,61 @@ namespace emulated {
 
 constexpr int M = 16, N = 8, K = 32;
 
-// The number of a lane, and of an element within a lane, has digits, the least significant first. Each count
-// of a digit moves by so many rows and columns of the operand; lanes that differ in a digit of 0 and 0 hold
-// the same elements. B is transposed, so that k runs along the rows of both factors.
-struct Digit { int size, row, column; };
-constexpr Digit A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
-constexpr Digit B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
-constexpr Digit D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
-constexpr Digit D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
+// The number of a lane, and of an element within a lane, is a mixed-radix number: it has dimensions, the
+// fastest first. Each count of a dimension moves by so many rows and columns of the operand; lanes that
+// differ in a dimension of 0 and 0 hold the same elements. B is transposed, so that k runs along the rows of
+// both factors.
+struct Dim { int size, row, column; };
+constexpr Dim A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
+constexpr Dim B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
+constexpr Dim D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
+constexpr Dim D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
 
-struct Place { int row, column; };
+struct Position { int row, column; };
 
-template <int DIGITS>
-constexpr Place place_of(int number, const Digit (&digits)[DIGITS]) {
-    Place place = {0, 0};
-    for (const Digit& digit : digits) {
-        place.row += number % digit.size * digit.row;
-        place.column += number % digit.size * digit.column;
-        number /= digit.size;
+template <int DIMS>
+constexpr Position position_of(int number, const Dim (&dims)[DIMS]) {
+    Position position = {0, 0};
+    for (const Dim& dim : dims) {
+        position.row += number % dim.size * dim.row;
+        position.column += number % dim.size * dim.column;
+        number /= dim.size;
     }
-    return place;
+    return position;
 }
 
 template <int COUNT>
-struct Places { Place of[COUNT]; };
+struct Positions { Position of[COUNT]; };
 
-template <int COUNT, int DIGITS>
-constexpr Places<COUNT> places(const Digit (&digits)[DIGITS]) {
-    Places<COUNT> all = {};
-    for (int number = 0; number < COUNT; ++number) all.of[number] = place_of(number, digits);
+template <int COUNT, int DIMS>
+constexpr Positions<COUNT> positions(const Dim (&dims)[DIMS]) {
+    Positions<COUNT> all = {};
+    for (int number = 0; number < COUNT; ++number) all.of[number] = position_of(number, dims);
     return all;
 }
 
-constexpr auto LANES_OF_D = places<WARP_SIZE>(D_LANE);
-constexpr auto SUMS_OF_D = places<D_REGISTERS>(D_SUM);
+constexpr auto LANES_OF_D = positions<WARP_SIZE>(D_LANE);
+constexpr auto SUMS_OF_D = positions<D_REGISTERS>(D_SUM);
 
 // What a lane shows: its factors. The runtime puts 64 bytes between one lane's and the next's.
 struct Factors { unsigned a[A_REGISTERS], b[B_REGISTERS]; };
-constexpr int WORDS_APART = 64 / 4;
+constexpr int LANE_STRIDE = 64 / 4;
 
 // The other way round: where among the words that the lanes show a row's next four elements are.
 template <int ROWS>
 struct Holders { unsigned short of[ROWS][K / 4]; };
 
-template <int ROWS, int REGISTERS, int LANE_DIGITS, int BYTE_DIGITS>
+template <int ROWS, int REGISTERS, int LANE_DIMS, int BYTE_DIMS>
 constexpr Holders<ROWS> holders(
-    const Digit (&lane_digits)[LANE_DIGITS], const Digit (&byte_digits)[BYTE_DIGITS], int first_word) {
+    const Dim (&lane_dims)[LANE_DIMS], const Dim (&byte_dims)[BYTE_DIMS], int first_word) {
     Holders<ROWS> found = {};
     for (int lane = 0; lane < WARP_SIZE; ++lane) {
         for (int index = 0; index < REGISTERS; ++index) {
-            const Place of_lane = place_of(lane, lane_digits), within = place_of(4 * index, byte_digits);
+            const Position of_lane = position_of(lane, lane_dims), within = position_of(4 * index, byte_dims);
             found.of[of_lane.row + within.row][(of_lane.column + within.column) / 4] =
-                static_cast<unsigned short>(lane * WORDS_APART + first_word + index);
+                static_cast<unsigned short>(lane * LANE_STRIDE + first_word + index);
         }
     }
     return found;
@@ -581,7 +582,7 @@ __device__ __forceinline__ void multiply_add(
     __builtin_memcpy(mine.a, a, sizeof a);
     __builtin_memcpy(mine.b, b, sizeof b);
     const auto* const shown = static_cast<const unsigned*>(qconv_cpu_warp_exchange(&mine, sizeof mine, line));
-    const Place first = LANES_OF_D.of[tile::lane()];
+    const Position first = LANES_OF_D.of[tile::lane()];
     for (int i = 0; i < D_REGISTERS; ++i) {
         const auto& a_row = A_HOLDERS.of[first.row + SUMS_OF_D.of[i].row];
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
@@ -619,7 +620,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 // Which of the lanes holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel % 2; }
+__device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
 // In shared memory, as the instruction takes it.
 using Address = tile::SharedAddress;
@@ -646,7 +647,7 @@ static_assert(SLAB_K == ATOMS * ATOM_N, "atoms fill a slab");
 static_assert(STEPS * STEP_CHUNKS >= UNITS, "steps fill the reduction");
 
 __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
-    return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + place_of_channel(row);
+    return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + index_of_channel(row);
 }
 
 // The first chunk of input channels that a slab looks at.
@@ -734,8 +735,8 @@ struct Windows {
         base += tile::lane() / ATOM_M % STEP_CHUNKS * (SOURCE_PLANE * 16);
 #pragma unroll
         for (int n = 0; n < BATCH; ++n) {
-            constexpr bool APART = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
-            if (APART && n > 0) {
+            constexpr bool IS_STRIDED = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
+            if (IS_STRIDED && n > 0) {
                 first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * Layout::ROW * 16);
                 continue;
             }
@@ -909,7 +910,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     int w_zero;
@@ -923,7 +924,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
     int x_sum;  // the sum of its window's inputs
@@ -1053,7 +1054,7 @@ __device__ __forceinline__ int first_slab(const Team&) { return 0; }
 // What holds the inputs.
 using Source = Mid;
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -1096,60 +1097,61 @@ namespace emulated {
 
 constexpr int M = 16, N = 8, K = 32;
 
-// The number of a lane, and of an element within a lane, has digits, the least significant first. Each count
-// of a digit moves by so many rows and columns of the operand; lanes that differ in a digit of 0 and 0 hold
-// the same elements. B is transposed, so that k runs along the rows of both factors.
-struct Digit { int size, row, column; };
-constexpr Digit A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
-constexpr Digit B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
-constexpr Digit D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
-constexpr Digit D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
+// The number of a lane, and of an element within a lane, is a mixed-radix number: it has dimensions, the
+// fastest first. Each count of a dimension moves by so many rows and columns of the operand; lanes that
+// differ in a dimension of 0 and 0 hold the same elements. B is transposed, so that k runs along the rows of
+// both factors.
+struct Dim { int size, row, column; };
+constexpr Dim A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
+constexpr Dim B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
+constexpr Dim D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
+constexpr Dim D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
 
-struct Place { int row, column; };
+struct Position { int row, column; };
 
-template <int DIGITS>
-constexpr Place place_of(int number, const Digit (&digits)[DIGITS]) {
-    Place place = {0, 0};
-    for (const Digit& digit : digits) {
-        place.row += number % digit.size * digit.row;
-        place.column += number % digit.size * digit.column;
-        number /= digit.size;
+template <int DIMS>
+constexpr Position position_of(int number, const Dim (&dims)[DIMS]) {
+    Position position = {0, 0};
+    for (const Dim& dim : dims) {
+        position.row += number % dim.size * dim.row;
+        position.column += number % dim.size * dim.column;
+        number /= dim.size;
     }
-    return place;
+    return position;
 }
 
 template <int COUNT>
-struct Places { Place of[COUNT]; };
+struct Positions { Position of[COUNT]; };
 
-template <int COUNT, int DIGITS>
-constexpr Places<COUNT> places(const Digit (&digits)[DIGITS]) {
-    Places<COUNT> all = {};
-    for (int number = 0; number < COUNT; ++number) all.of[number] = place_of(number, digits);
+template <int COUNT, int DIMS>
+constexpr Positions<COUNT> positions(const Dim (&dims)[DIMS]) {
+    Positions<COUNT> all = {};
+    for (int number = 0; number < COUNT; ++number) all.of[number] = position_of(number, dims);
     return all;
 }
 
-constexpr auto LANES_OF_D = places<WARP_SIZE>(D_LANE);
-constexpr auto SUMS_OF_D = places<D_REGISTERS>(D_SUM);
+constexpr auto LANES_OF_D = positions<WARP_SIZE>(D_LANE);
+constexpr auto SUMS_OF_D = positions<D_REGISTERS>(D_SUM);
 
 // What a lane shows: its factors. The runtime puts 64 bytes between one lane's and the next's.
 struct Factors { unsigned a[A_REGISTERS], b[B_REGISTERS]; };
-constexpr int WORDS_APART = 64 / 4;
+constexpr int LANE_STRIDE = 64 / 4;
 
 // The other way round: where among the words that the lanes show a row's next four elements are.
 template <int ROWS>
 struct Holders { unsigned short of[ROWS][K / 4]; };
 
-template <int ROWS, int REGISTERS, int LANE_DIGITS, int BYTE_DIGITS>
+template <int ROWS, int REGISTERS, int LANE_DIMS, int BYTE_DIMS>
 constexpr Holders<ROWS> holders(
-    const Digit (&lane_digits)[LANE_DIGITS], const Digit (&byte_digits)[BYTE_DIGITS], int first_word) {
+    const Dim (&lane_dims)[LANE_DIMS], const Dim (&byte_dims)[BYTE_DIMS], int first_word) {
     Holders<ROWS> found = {};
     for (int lane = 0; lane < WARP_SIZE; ++lane) {
         for (int index = 0; index < REGISTERS; ++index) {
-            const Place of_lane = place_of(lane, lane_digits), within = place_of(4 * index, byte_digits);
+            const Position of_lane = position_of(lane, lane_dims), within = position_of(4 * index, byte_dims);
             found.of[of_lane.row + within.row][(of_lane.column + within.column) / 4] =
-                static_cast<unsigned short>(lane * WORDS_APART + first_word + index);
+                static_cast<unsigned short>(lane * LANE_STRIDE + first_word + index);
         }
     }
     return found;
@@ -1179,7 +1181,7 @@ __device__ __forceinline__ void multiply_add(
     __builtin_memcpy(mine.a, a, sizeof a);
     __builtin_memcpy(mine.b, b, sizeof b);
     const auto* const shown = static_cast<const unsigned*>(qconv_cpu_warp_exchange(&mine, sizeof mine, line));
-    const Place first = LANES_OF_D.of[tile::lane()];
+    const Position first = LANES_OF_D.of[tile::lane()];
     for (int i = 0; i < D_REGISTERS; ++i) {
         const auto& a_row = A_HOLDERS.of[first.row + SUMS_OF_D.of[i].row];
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
@@ -1217,7 +1219,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 // Which of the lanes holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel % 2; }
+__device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
 // In shared memory, as the instruction takes it.
 using Address = tile::SharedAddress;
@@ -1244,7 +1246,7 @@ static_assert(SLAB_K == ATOMS * ATOM_N, "atoms fill a slab");
 static_assert(STEPS * STEP_CHUNKS >= UNITS, "steps fill the reduction");
 
 __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
-    return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + place_of_channel(row);
+    return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + index_of_channel(row);
 }
 
 // The first chunk of input channels that a slab looks at.
@@ -1339,8 +1341,8 @@ struct Windows {
         base += tile::lane() / ATOM_M % STEP_CHUNKS * (SOURCE_PLANE * 16);
 #pragma unroll
         for (int n = 0; n < BATCH; ++n) {
-            constexpr bool APART = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
-            if (APART && n > 0) {
+            constexpr bool IS_STRIDED = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
+            if (IS_STRIDED && n > 0) {
                 first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * Layout::ROW * 16);
                 continue;
             }
@@ -1469,7 +1471,7 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
-// A block for every place on the multiprocessors, each with one tile after the other.
+// Persistent blocks, as many as are resident at a time, have one tile after the other.
 // The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.
 // The next tile's input comes meanwhile.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -1479,15 +1481,15 @@ conv2d_conv2d(const Arguments args) {
     Activations& activations = shared.activations;
     first::load_input(team, args.first, activations.input, Tile(team.first_tile()));
     team.copies.commit();
-    for (int index = team.first_tile(); index < TILES; index += PLACES) {
+    for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
         const Tile out_tile(index);
         team.copies.wait<0>();
         tile::barrier();  // the input is there, and the last intermediate has been read
         const first::Sink mid(activations.mid, out_tile, second::padding_byte(args.second));
         first::run(team, args.first, activations.input, mid);
         tile::barrier();
-        if (index + PLACES < TILES) {
-            first::load_input(team, args.first, activations.input, Tile(index + PLACES));
+        if (index + GRID_TEAMS < TILES) {
+            first::load_input(team, args.first, activations.input, Tile(index + GRID_TEAMS));
         }
         team.copies.commit();
         const second::Sink out(args.second, out_tile);

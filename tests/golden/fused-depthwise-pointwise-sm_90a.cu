@@ -26,7 +26,7 @@ constexpr int THREADS = 128;
 constexpr int TILES_H = 7;
 constexpr int TILES_W = 4;
 constexpr int TILES = 896;
-constexpr int PLACES = 264;  // that have tiles in turn
+constexpr int GRID_TEAMS = 264;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 0;
@@ -242,7 +242,7 @@ struct Tile {
 // The threads that have a tile together: all of a block.
 struct Team {
 
-    // Its tiles are PLACES apart.
+    // Its tiles are GRID_TEAMS apart.
     static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
     // Numbers within the team.
     static __device__ __forceinline__ int thread() { return tile::thread(); }
@@ -313,7 +313,7 @@ struct Arguments {
     float y_zero;  // the output zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -325,7 +325,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -386,12 +386,12 @@ struct Sink {
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
-        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
+        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
-        for (int i = 0; i < COUNT; i += PIECE) {
+        for (int i = 0; i < COUNT; i += STORE_K) {
             if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
             Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
+            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
         }
     }
 };
@@ -402,7 +402,7 @@ using Source = const Tile;  // the image
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
 static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -570,12 +570,13 @@ __device__ __forceinline__ void prefetch_l2(const Arguments& args, const Tile& o
 }
 
 // Where a thread's input pixels begin in the image. Each is loaded once for all its outputs.
-struct Place {
+struct InputPatch {
     int first_row, first_column;
     unsigned padding;
     const X* corner;
 
-    __device__ __forceinline__ Place(const Arguments& args, const Tile& out_tile, int row, int column, int k)
+    __device__ __forceinline__ InputPatch(
+        const Arguments& args, const Tile& out_tile, int row, int column, int k)
         : first_row((out_tile.mid_row() + row) * STRIDE_H - PAD_TOP),
           first_column((out_tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
           corner(tile::kept(args.x + (((out_tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
@@ -621,7 +622,7 @@ __device__ __forceinline__ void finish_pixel(
 // the last of its rows has come.
 template <bool INSIDE>
 __device__ __forceinline__ void run_down(
-    const Place& from,
+    const InputPatch& from,
     const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
     const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
@@ -652,11 +653,11 @@ __device__ __forceinline__ void run_down(
 }
 
 // The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
-// own while it goes from place to place.
+// own while it goes from patch to patch.
 __device__ __forceinline__ void run(
     const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
-    constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
-    constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
+    constexpr int PATCHES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
+    constexpr int ALL_PATCHES = (GRID_ROWS + ROWS - 1) / ROWS * PATCHES_W;
     constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
     constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
     constexpr int AT_ONCE = THREADS / ACROSS;
@@ -667,9 +668,9 @@ __device__ __forceinline__ void run(
         Channel channels[VECTOR];
         load_channels(args, k, channels);
 #pragma unroll 1
-        for (int place = team.thread() / ACROSS; place < ALL_PLACES; place += AT_ONCE) {
-            const int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
-            const Place from(args, source, row, column, k);
+        for (int patch = team.thread() / ACROSS; patch < ALL_PATCHES; patch += AT_ONCE) {
+            const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;
+            const InputPatch from(args, source, row, column, k);
             if (tile::warp_uniform(from.is_inside())) {
                 run_down<true>(from, sink, row, column, k, filters, channels);
             }
@@ -760,7 +761,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -772,7 +773,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -865,7 +866,7 @@ __device__ __forceinline__ int first_slab(const Team&) { return 0; }
 // What holds the inputs.
 using Source = Mid;
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -925,7 +926,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 // Which of the lanes holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel % 2; }
+__device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
 // In shared memory, as the instruction takes it.
 using Address = tile::SharedAddress;
@@ -952,7 +953,7 @@ static_assert(SLAB_K == ATOMS * ATOM_N, "atoms fill a slab");
 static_assert(STEPS * STEP_CHUNKS >= UNITS, "steps fill the reduction");
 
 __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
-    return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + place_of_channel(row);
+    return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + index_of_channel(row);
 }
 
 // The first chunk of input channels that a slab looks at.
@@ -1039,8 +1040,8 @@ struct Windows {
         Address base = address_of(&source.byte[first_chunk_of(slab)][0][0]);
 #pragma unroll
         for (int n = 0; n < BATCH; ++n) {
-            constexpr bool APART = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
-            if (APART && n > 0) {
+            constexpr bool IS_STRIDED = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
+            if (IS_STRIDED && n > 0) {
                 first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * Layout::ROW * 16);
                 continue;
             }
@@ -1157,7 +1158,7 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
-// A block for every place on the multiprocessors, each with one tile after the other.
+// Persistent blocks, as many as are resident at a time, have one tile after the other.
 // The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.
 // The next tile's input comes meanwhile, into the cache.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
@@ -1165,13 +1166,13 @@ conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Team team;
     Activations& activations = shared.activations;
-    for (int index = team.first_tile(); index < TILES; index += PLACES) {
+    for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
         const Tile out_tile(index);
         tile::barrier();  // the last intermediate has been read
         const first::Sink mid(activations.mid);
         first::run(team, args.first, out_tile, mid);
         tile::barrier();
-        if (index + PLACES < TILES) first::prefetch_l2(args.first, Tile(index + PLACES));
+        if (index + GRID_TEAMS < TILES) first::prefetch_l2(args.first, Tile(index + GRID_TEAMS));
         const second::Sink out(args.second, out_tile);
         second::run(team, args.second, activations.mid, out);
     }

@@ -24,7 +24,7 @@ constexpr int THREADS = 256;
 constexpr int TILES_H = 7;
 constexpr int TILES_W = 4;
 constexpr int TILES = 896;
-constexpr int PLACES = 608;  // that have tiles in turn
+constexpr int GRID_TEAMS = 608;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 1;
@@ -194,7 +194,7 @@ struct Tile {
 // The threads that have a tile together: all of a block.
 struct Team {
 
-    // Its tiles are PLACES apart.
+    // Its tiles are GRID_TEAMS apart.
     static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
     // Numbers within the team.
     static __device__ __forceinline__ int thread() { return tile::thread(); }
@@ -273,7 +273,7 @@ struct Arguments {
     int* fragments;  // the weights as the lanes read them
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -283,7 +283,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -356,12 +356,12 @@ struct Sink {
 #pragma unroll
             for (Finished& each : finished) each = static_cast<Finished>(padding);
         }
-        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
+        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
-        for (int i = 0; i < COUNT; i += PIECE) {
+        for (int i = 0; i < COUNT; i += STORE_K) {
             if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
             Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
+            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
         }
     }
 };
@@ -382,7 +382,7 @@ __device__ __forceinline__ int first_slab(const Team&) { return 0; }
 using Source = Input;
 
 // A few bytes of the image, or padding.
-__device__ __forceinline__ void load_piece(
+__device__ __forceinline__ void load_vector(
     [[maybe_unused]] Team& team, [[maybe_unused]] const Arguments& args, unsigned char* to, const X* from,
     [[maybe_unused]] int c, bool is_inside) {
     tile::Words<WIDTH / 4> words;
@@ -392,8 +392,8 @@ __device__ __forceinline__ void load_piece(
     *reinterpret_cast<tile::Words<WIDTH / 4>*>(to) = words;
 }
 
-// What a tile looks at comes to shared memory: each byte once. A row of it is one piece of device memory; a
-// thread has the same place in every row that it loads.
+// What a tile looks at comes to shared memory: each byte once. A row of it is contiguous in device memory; a
+// thread loads the same bytes of every row that it has.
 __device__ __forceinline__ void load_input(
     Team& team, const Arguments& args, Input& input, const Tile& out_tile) {
     constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
@@ -402,25 +402,25 @@ __device__ __forceinline__ void load_input(
     const int first_column = out_tile.mid_column() * STRIDE_W - PAD_LEFT;
     if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
-    for (int piece = team.thread() % ACROSS; piece < PER_ROW; piece += ACROSS) {
-        const int pixel = piece / PER_PIXEL, c = piece % PER_PIXEL * WIDTH;
+    for (int vector = team.thread() % ACROSS; vector < PER_ROW; vector += ACROSS) {
+        const int pixel = vector / PER_PIXEL, c = vector % PER_PIXEL * WIDTH;
         const int first = team.thread() / ACROSS;
         if (AT_ONCE > SOURCE_ROWS && first >= SOURCE_ROWS) continue;
         const unsigned column = first_column + pixel;
         const int at = (out_tile.n * IN_H + first_row + first) * IN_W + static_cast<int>(column);
         const X* const from = args.x + (at * C + c);
-        const int place = first * Layout::ROW + Layout::column(pixel);
-        unsigned char* const to = &input.byte[c / 16][place][c % 16];
+        const int slot = first * Layout::ROW + Layout::column(pixel);
+        unsigned char* const to = &input.byte[c / 16][slot][c % 16];
 #pragma unroll
         for (int i = 0; i < SOURCE_ROWS; i += AT_ONCE) {
             if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;
             const bool is_inside = static_cast<unsigned>(first_row + first + i) < IN_H && column < IN_W;
-            load_piece(team, args, to + i * (Layout::ROW * 16), from + i * (IN_W * C), c, is_inside);
+            load_vector(team, args, to + i * (Layout::ROW * 16), from + i * (IN_W * C), c, is_inside);
         }
     }
 }
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -505,7 +505,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() / ATOM_ROWS;
 constexpr __device__ int register_of(int, int channel) { return channel; }
 // Which of the groups holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 4 % CHANNEL_LANES; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) {
+__device__ __forceinline__ int index_of_channel(unsigned channel) {
     return channel / (4 * CHANNEL_LANES) * 4 + channel % 4;
 }
 
@@ -517,7 +517,7 @@ static_assert(SLAB_K == ATOMS * ATOM_N, "atoms fill a slab");
 static_assert(STEPS * STEP_CHUNKS >= UNITS, "steps fill the reduction");
 
 __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
-    return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + place_of_channel(row);
+    return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + index_of_channel(row);
 }
 
 // The first chunk of input channels that a slab looks at.
@@ -604,8 +604,8 @@ struct Windows {
         Address base = address_of(&source.byte[first_chunk_of(slab)][0][0]);
 #pragma unroll
         for (int n = 0; n < BATCH; ++n) {
-            constexpr bool APART = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
-            if (APART && n > 0) {
+            constexpr bool IS_STRIDED = ATOM_M % GRID_COLUMNS == 0 && GRID_PIXELS % RUN == 0;  // a constant
+            if (IS_STRIDED && n > 0) {
                 first[n] = first[0] + n * (ATOM_M / GRID_COLUMNS * STRIDE_H * Layout::ROW * 16);
                 continue;
             }
@@ -755,7 +755,7 @@ struct Arguments {
     int* taps;  // the weights as the lanes read them
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -765,7 +765,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -858,7 +858,7 @@ using Source = Mid;
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
 static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -1010,11 +1010,11 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 // Input rows of a thread's outputs.
 constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 // Where a thread's input pixels begin in shared memory. Each is read once for all its outputs.
-struct Place {
+struct InputPatch {
     int first_row, first_column;
     const unsigned char* corner;
 
-    __device__ __forceinline__ Place(const Arguments&, const Source& source, int row, int column, int k)
+    __device__ __forceinline__ InputPatch(const Arguments&, const Source& source, int row, int column, int k)
         : first_row(row * STRIDE_H), first_column(column * STRIDE_W),
           corner(&source.byte[k / 16][first_row * SOURCE_COLUMNS + first_column][k % 16]) {}
 
@@ -1052,7 +1052,7 @@ __device__ __forceinline__ void finish_pixel(
 // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
 // the last of its rows has come.
 __device__ __forceinline__ void run_down(
-    const Place& from,
+    const InputPatch& from,
     const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
     const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
@@ -1083,11 +1083,11 @@ __device__ __forceinline__ void run_down(
 }
 
 // The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
-// own while it goes from place to place.
+// own while it goes from patch to patch.
 __device__ __forceinline__ void run(
     const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
-    constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
-    constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
+    constexpr int PATCHES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
+    constexpr int ALL_PATCHES = (GRID_ROWS + ROWS - 1) / ROWS * PATCHES_W;
     constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
     constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
     constexpr int AT_ONCE = THREADS / ACROSS;
@@ -1098,9 +1098,9 @@ __device__ __forceinline__ void run(
         Channel channels[VECTOR];
         load_channels(args, k, channels);
 #pragma unroll 1
-        for (int place = team.thread() / ACROSS; place < ALL_PLACES; place += AT_ONCE) {
-            const int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
-            const Place from(args, source, row, column, k);
+        for (int patch = team.thread() / ACROSS; patch < ALL_PATCHES; patch += AT_ONCE) {
+            const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;
+            const InputPatch from(args, source, row, column, k);
             run_down(from, sink, row, column, k, filters, channels);
         }
     }
@@ -1118,7 +1118,7 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
-// A block for every place on the multiprocessors, each with one tile after the other.
+// Persistent blocks, as many as are resident at a time, have one tile after the other.
 // The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.
 // The next tile's input comes meanwhile.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -1127,14 +1127,14 @@ conv2d_conv2d(const Arguments args) {
     Team team;
     Activations& activations = shared.activations;
     first::load_input(team, args.first, activations.input, Tile(team.first_tile()));
-    for (int index = team.first_tile(); index < TILES; index += PLACES) {
+    for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
         const Tile out_tile(index);
         tile::barrier();  // the input is there, and the last intermediate has been read
         const first::Sink mid(activations.mid, out_tile, second::padding_byte(args.second));
         first::run(team, args.first, activations.input, mid);
         tile::barrier();
-        if (index + PLACES < TILES) {
-            first::load_input(team, args.first, activations.input, Tile(index + PLACES));
+        if (index + GRID_TEAMS < TILES) {
+            first::load_input(team, args.first, activations.input, Tile(index + GRID_TEAMS));
         }
         const second::Sink out(args.second, out_tile);
         second::run(team, args.second, activations.mid, out);

@@ -24,7 +24,7 @@ constexpr int THREADS = 512;
 constexpr int TILES_H = 4;
 constexpr int TILES_W = 1;
 constexpr int TILES = 128;
-constexpr int PLACES = 128;  // that have tiles in turn
+constexpr int GRID_TEAMS = 128;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 0;
@@ -292,7 +292,7 @@ struct Tile {
 struct Team {
     tile::Copies copies;
 
-    // Its tiles are PLACES apart.
+    // Its tiles are GRID_TEAMS apart.
     static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
     // Numbers within the team.
     static __device__ __forceinline__ int thread() { return tile::thread(); }
@@ -335,7 +335,7 @@ constexpr int RUN = 2;  // neighbouring outputs that share the words of the firs
 // What follows.
 constexpr int WORDS = 1;  // of four taps in a filter row
 constexpr int VECTORS = 48;  // of channels
-constexpr int EARLY_ROWS = 4;  // of a place, asked for before the filters
+constexpr int EARLY_ROWS = 4;  // of a patch, asked for before the filters
 constexpr int SOURCE_ROWS = 6;  // of input pixels that a tile looks at
 constexpr int SOURCE_COLUMNS = 16;
 constexpr int GRID_ROWS = 4;  // of output pixels of a tile
@@ -363,7 +363,7 @@ struct Arguments {
     float top;  // 6 in units of the output
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -374,7 +374,7 @@ struct Channel {
 using Finished = float;
 using Packed = unsigned char;  // its least is the activation's, and its largest is not reached
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -435,12 +435,12 @@ struct Sink {
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
-        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
+        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
-        for (int i = 0; i < COUNT; i += PIECE) {
+        for (int i = 0; i < COUNT; i += STORE_K) {
             if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
             Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
+            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
         }
     }
 };
@@ -451,7 +451,7 @@ using Source = const Tile;  // the image
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
 static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -618,12 +618,13 @@ __device__ __forceinline__ void prefetch_l2(const Arguments& args, const Tile& o
 }
 
 // Where a thread's input pixels begin in the image. Each is loaded once for all its outputs.
-struct Place {
+struct InputPatch {
     int first_row, first_column;
     unsigned padding;
     const X* corner;
 
-    __device__ __forceinline__ Place(const Arguments& args, const Tile& out_tile, int row, int column, int k)
+    __device__ __forceinline__ InputPatch(
+        const Arguments& args, const Tile& out_tile, int row, int column, int k)
         : first_row((out_tile.mid_row() + row) * STRIDE_H - PAD_TOP),
           first_column((out_tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
           corner(tile::kept(args.x + (((out_tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
@@ -658,13 +659,13 @@ __device__ __forceinline__ void finish_pixel(
     sink.put(pixel, k, finished);
 }
 
-// A place's first input rows. They come from far: a thread asks for them before it asks for its filters, and
+// A patch's first input rows. They come from far: a thread asks for them before it asks for its filters, and
 // waits for both together.
 struct Pixels {
-    Place from;
+    InputPatch from;
     Row early[EARLY_ROWS];
 
-    __device__ __forceinline__ explicit Pixels(const Place& from) : from(from) {
+    __device__ __forceinline__ explicit Pixels(const InputPatch& from) : from(from) {
 #pragma unroll
         for (int i = 0; i < EARLY_ROWS; ++i) early[i] = from.row(i);
     }
@@ -706,32 +707,32 @@ __device__ __forceinline__ void run_down(
 }
 
 // The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
-// own while it goes from place to place.
+// own while it goes from patch to patch.
 __device__ __forceinline__ void run(
     const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
-    constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
-    constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
+    constexpr int PATCHES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
+    constexpr int ALL_PATCHES = (GRID_ROWS + ROWS - 1) / ROWS * PATCHES_W;
     constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
     constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
     constexpr int AT_ONCE = THREADS / ACROSS;
     if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
     for (int k = first_k + team.thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
-        int place = team.thread() / ACROSS;
-        if (AT_ONCE > ALL_PLACES && place >= ALL_PLACES) return;
-        int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
-        Pixels pixels(Place(args, source, row, column, k));
+        int patch = team.thread() / ACROSS;
+        if (AT_ONCE > ALL_PATCHES && patch >= ALL_PATCHES) return;
+        int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;
+        Pixels pixels(InputPatch(args, source, row, column, k));
         const Filters filters = load_filters(args, k);
         Channel channels[VECTOR];
         load_channels(args, k, channels);
 #pragma unroll 1
         for (;;) {
             run_down(pixels, sink, row, column, k, filters, channels);
-            place += AT_ONCE;
-            if (place >= ALL_PLACES) break;
-            row = place / PLACES_W * ROWS;
-            column = place % PLACES_W * COLUMNS;
-            pixels = Pixels(Place(args, source, row, column, k));
+            patch += AT_ONCE;
+            if (patch >= ALL_PATCHES) break;
+            row = patch / PATCHES_W * ROWS;
+            column = patch % PATCHES_W * COLUMNS;
+            pixels = Pixels(InputPatch(args, source, row, column, k));
         }
     }
 }
@@ -777,7 +778,7 @@ constexpr int TAPS = 1;
 constexpr int CHUNKS = 24;  // of 16 input channels, and of zeros
 constexpr int UNITS = 24;  // chunks of the reduction
 constexpr int POSITIONS = 56;  // of pixels of the input where windows begin
-constexpr int EIGHTS_APART = 8;  // pixels
+constexpr int EIGHTS_STRIDE = 8;  // pixels
 constexpr int SOURCE_ROWS = 4;  // of input pixels that a tile looks at
 constexpr int SOURCE_COLUMNS = 14;
 constexpr int SOURCE_PLANE = 57;
@@ -810,7 +811,7 @@ struct Arguments {
     int* fragments;  // the weights as the lanes read them
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -820,7 +821,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -912,14 +913,14 @@ __device__ __forceinline__ int first_slab(const Team&) { return 0; }
 using Source = Mid;
 
 // A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
-// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
+// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_STRIDE pixels behind the first of them
 // the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
 // row look at, and some have no output.
 constexpr int WARPGROUP_SIZE = 128, RUNS = (POSITIONS + RUN - 1) / RUN;
 constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
 static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
 static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
-static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
+static_assert(EIGHTS_STRIDE == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
 static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
 
 // A lane ends up with LANE_K neighbouring channels of two pixels, which are eight apart.
@@ -999,9 +1000,9 @@ __device__ __forceinline__ int channel_of(int slab, int row) {
     return slab * SLAB_K + row % 8 / 2 * LANE_K + row / 8 * 2 + row % 2;
 }
 
-// In shared memory: the weights, chunk after chunk and tap after tap, and what the epilogue knows of the
-// channels, where the four lanes that share a pixel find theirs on different banks.
-struct alignas(16) Held {
+// In shared memory: the weights, chunk after chunk and tap after tap, and the parameters of the channels,
+// where the four lanes that have a pixel together find theirs on different banks.
+struct alignas(16) SmemWeights {
     unsigned char weights[BLOCK_SLABS][UNITS][SLAB_K][16];
     alignas(16) int offset[BLOCK_SLABS][4][LANE_K + 4];
     alignas(16) float multiplier[BLOCK_SLABS][4][LANE_K + 4];
@@ -1010,36 +1011,37 @@ struct alignas(16) Held {
 
 constexpr int SLAB_WORDS = UNITS * SLAB_K * 4;
 
-// The block's weights, and what the epilogue knows of its channels, on their way to shared memory.
-__device__ __forceinline__ void hold([[maybe_unused]] Team& team, const Arguments& args, Held& held) {
+// Copies the block's weights, and its channel parameters, to shared memory: asks for them, and does not wait.
+__device__ __forceinline__ void load_weights(
+    [[maybe_unused]] Team& team, const Arguments& args, SmemWeights& smem) {
     constexpr int BYTES = BLOCK_SLABS * SLAB_WORDS * 4;
     const int* const from = args.fragments + first_slab(team) * SLAB_WORDS;
-    if (tile::thread() == 0) held.mbarrier.fetch(held.weights, from, BYTES);
+    if (tile::thread() == 0) smem.mbarrier.fetch(smem.weights, from, BYTES);
     for (int i = tile::thread(); i < BLOCK_SLABS * SLAB_K; i += THREADS) {
         const int slab = i / SLAB_K, lane = i / LANE_K % 4, of_lane = i % LANE_K;
         const int any_k = first_slab(team) * SLAB_K + i, k = !HAS_K_REMAINDER || any_k < K ? any_k : K - 1;
         team.copies.copy<4>(
-            tile::shared_address(&held.offset[slab][lane][of_lane]),
+            tile::shared_address(&smem.offset[slab][lane][of_lane]),
             args.offset + k,
             true);
         team.copies.copy<4>(
-            tile::shared_address(&held.multiplier[slab][lane][of_lane]),
+            tile::shared_address(&smem.multiplier[slab][lane][of_lane]),
             args.multiplier + k,
             true);
     }
 }
 
-// What the epilogue knows of a lane's channels.
+// The channel parameters of a lane's channels.
 __device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Held& held, [[maybe_unused]] int slab,
-    Channel (&channels)[LANE_K]) {
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] const SmemWeights& smem,
+    [[maybe_unused]] int slab, Channel (&channels)[LANE_K]) {
     constexpr int COUNT = LANE_K, WIDTH = COUNT % 4 == 0 ? 4 : 2;
 #pragma unroll
     for (int i = 0; i < COUNT; i += WIDTH) {
         const auto offset =
-            tile::load_vector<WIDTH>(&held.offset[slab][channel_lane()][i]);
+            tile::load_vector<WIDTH>(&smem.offset[slab][channel_lane()][i]);
         const auto multiplier =
-            tile::load_vector<WIDTH>(&held.multiplier[slab][channel_lane()][i]);
+            tile::load_vector<WIDTH>(&smem.multiplier[slab][channel_lane()][i]);
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
             channels[i + j].offset = offset.element[j];
@@ -1079,9 +1081,9 @@ struct Sums {
 __device__ __forceinline__ void multiply(
     const unsigned char (&weights)[UNITS][SLAB_K][16], Source& source, int first_position, Sums& sums) {
     const Operand of_weights(weights[0][0], SLAB_K * 16, 128, SLAB_K);
-    const int first = first_position / 8 * EIGHTS_APART;
+    const int first = first_position / 8 * EIGHTS_STRIDE;
     const Operand of_pixels(
-        source.byte[0][first], SOURCE_PLANE * 16, EIGHTS_APART * 16, POSITIONS - first_position);
+        source.byte[0][first], SOURCE_PLANE * 16, EIGHTS_STRIDE * 16, POSITIONS - first_position);
     begin_products();
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
@@ -1118,7 +1120,7 @@ __device__ __forceinline__ void finish_pixels(
 
 // The outputs of a tile's pixels: the warpgroups take slabs in turn, or runs of pixels of a slab.
 __device__ __forceinline__ void run(
-    const Team& team, const Arguments& args, const Held& held, Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, const SmemWeights& smem, Source& source, const Sink& sink) {
     constexpr int GROUPS = THREADS / WARPGROUP_SIZE, OF_EACH = GROUPS / BLOCK_SLABS;
     constexpr int OF_SLAB = OF_EACH < 1 ? 1 : OF_EACH < RUNS ? OF_EACH : RUNS;
     const int group = team.warpgroup();
@@ -1127,11 +1129,11 @@ __device__ __forceinline__ void run(
         const int slab = first_slab(team) + index;
         if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
         Channel channels[LANE_K];
-        load_channels(args, held, index, channels);
+        load_channels(args, smem, index, channels);
 #pragma unroll 1
         for (int run = group % OF_SLAB; run < RUNS; run += OF_SLAB) {
             Sums sums(channels);
-            multiply(held.weights[index], source, run * RUN, sums);
+            multiply(smem.weights[index], source, run * RUN, sums);
             finish_pixels(sink, slab, run * RUN, sums, channels);
         }
     }
@@ -1146,7 +1148,7 @@ struct Arguments {
 
 struct Shared {
     Activations activations;
-    second::Held second_weights;
+    second::SmemWeights second_weights;
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
@@ -1157,9 +1159,9 @@ conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Team team;
     Activations& activations = shared.activations;
-    static_assert(PLACES == TILES, "a block for each tile");
+    static_assert(GRID_TEAMS == TILES, "a block for each tile");
     const Tile out_tile(team.first_tile());
-    second::hold(team, args.second, shared.second_weights);
+    second::load_weights(team, args.second, shared.second_weights);
     team.copies.commit();
     const first::Sink mid(activations.mid);
     first::run(team, args.first, out_tile, mid);

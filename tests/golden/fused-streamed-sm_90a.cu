@@ -24,7 +24,7 @@ constexpr int THREADS = 512;
 constexpr int TILES_H = 1;
 constexpr int TILES_W = 1;
 constexpr int TILES = 32;
-constexpr int PLACES = 32;  // that have tiles in turn
+constexpr int GRID_TEAMS = 32;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 0;
@@ -345,7 +345,7 @@ struct Team {
     bool is_last = true;  // whether this is its last tile
     tile::Copies copies;
 
-    // Its tiles are PLACES apart.
+    // Its tiles are GRID_TEAMS apart.
     static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
     // Numbers within the team.
     static __device__ __forceinline__ int thread() { return tile::thread(); }
@@ -388,7 +388,7 @@ constexpr int RUN = 2;  // neighbouring outputs that share the words of the firs
 // What follows.
 constexpr int WORDS = 1;  // of four taps in a filter row
 constexpr int VECTORS = 48;  // of channels
-constexpr int EARLY_ROWS = 4;  // of a place, asked for before the filters
+constexpr int EARLY_ROWS = 4;  // of a patch, asked for before the filters
 constexpr int SOURCE_ROWS = 16;  // of input pixels that a tile looks at
 constexpr int SOURCE_COLUMNS = 16;
 constexpr int GRID_ROWS = 14;  // of output pixels of a tile
@@ -416,7 +416,7 @@ struct Arguments {
     float inverse;  // 1 / y_scale
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -427,7 +427,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -489,12 +489,12 @@ struct Sink {
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
-        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
+        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
-        for (int i = 0; i < COUNT; i += PIECE) {
+        for (int i = 0; i < COUNT; i += STORE_K) {
             if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
             Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
+            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
         }
     }
 };
@@ -505,7 +505,7 @@ using Source = const Tile;  // the image
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
 static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -672,12 +672,13 @@ __device__ __forceinline__ void prefetch_l2(const Arguments& args, const Tile& o
 }
 
 // Where a thread's input pixels begin in the image. Each is loaded once for all its outputs.
-struct Place {
+struct InputPatch {
     int first_row, first_column;
     unsigned padding;
     const X* corner;
 
-    __device__ __forceinline__ Place(const Arguments& args, const Tile& out_tile, int row, int column, int k)
+    __device__ __forceinline__ InputPatch(
+        const Arguments& args, const Tile& out_tile, int row, int column, int k)
         : first_row((out_tile.mid_row() + row) * STRIDE_H - PAD_TOP),
           first_column((out_tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
           corner(tile::kept(args.x + (((out_tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
@@ -712,13 +713,13 @@ __device__ __forceinline__ void finish_pixel(
     sink.put(pixel, k, finished);
 }
 
-// A place's first input rows. They come from far: a thread asks for them before it asks for its filters, and
+// A patch's first input rows. They come from far: a thread asks for them before it asks for its filters, and
 // waits for both together.
 struct Pixels {
-    Place from;
+    InputPatch from;
     Row early[EARLY_ROWS];
 
-    __device__ __forceinline__ explicit Pixels(const Place& from) : from(from) {
+    __device__ __forceinline__ explicit Pixels(const InputPatch& from) : from(from) {
 #pragma unroll
         for (int i = 0; i < EARLY_ROWS; ++i) early[i] = from.row(i);
     }
@@ -760,32 +761,32 @@ __device__ __forceinline__ void run_down(
 }
 
 // The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
-// own while it goes from place to place.
+// own while it goes from patch to patch.
 __device__ __forceinline__ void run(
     const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
-    constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
-    constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
+    constexpr int PATCHES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
+    constexpr int ALL_PATCHES = (GRID_ROWS + ROWS - 1) / ROWS * PATCHES_W;
     constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
     constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
     constexpr int AT_ONCE = THREADS / ACROSS;
     if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
     for (int k = first_k + team.thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
-        int place = team.thread() / ACROSS;
-        if (AT_ONCE > ALL_PLACES && place >= ALL_PLACES) return;
-        int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
-        Pixels pixels(Place(args, source, row, column, k));
+        int patch = team.thread() / ACROSS;
+        if (AT_ONCE > ALL_PATCHES && patch >= ALL_PATCHES) return;
+        int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;
+        Pixels pixels(InputPatch(args, source, row, column, k));
         const Filters filters = load_filters(args, k);
         Channel channels[VECTOR];
         load_channels(args, k, channels);
 #pragma unroll 1
         for (;;) {
             run_down(pixels, sink, row, column, k, filters, channels);
-            place += AT_ONCE;
-            if (place >= ALL_PLACES) break;
-            row = place / PLACES_W * ROWS;
-            column = place % PLACES_W * COLUMNS;
-            pixels = Pixels(Place(args, source, row, column, k));
+            patch += AT_ONCE;
+            if (patch >= ALL_PATCHES) break;
+            row = patch / PATCHES_W * ROWS;
+            column = patch % PATCHES_W * COLUMNS;
+            pixels = Pixels(InputPatch(args, source, row, column, k));
         }
     }
 }
@@ -833,7 +834,7 @@ constexpr int TAPS = 1;
 constexpr int CHUNKS = 24;  // of 16 input channels, and of zeros
 constexpr int UNITS = 24;  // chunks of the reduction
 constexpr int POSITIONS = 196;  // of pixels of the input where windows begin
-constexpr int EIGHTS_APART = 8;  // pixels
+constexpr int EIGHTS_STRIDE = 8;  // pixels
 constexpr int SOURCE_ROWS = 14;  // of input pixels that a tile looks at
 constexpr int SOURCE_COLUMNS = 14;
 constexpr int SOURCE_PLANE = 201;
@@ -866,7 +867,7 @@ struct Arguments {
     int* fragments;  // the weights as the lanes read them
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -876,7 +877,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -968,14 +969,14 @@ __device__ __forceinline__ int first_slab(const Team&) { return 0; }
 using Source = Mid;
 
 // A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
-// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
+// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_STRIDE pixels behind the first of them
 // the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
 // row look at, and some have no output.
 constexpr int WARPGROUP_SIZE = 128, RUNS = (POSITIONS + RUN - 1) / RUN;
 constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
 static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
 static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
-static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
+static_assert(EIGHTS_STRIDE == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
 static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
 
 // A lane ends up with LANE_K neighbouring channels of two pixels, which are eight apart.
@@ -1063,9 +1064,9 @@ __device__ __forceinline__ int channel_of(int slab, int row) {
     return slab * SLAB_K + row % 8 / 2 * LANE_K + row / 8 * 2 + row % 2;
 }
 
-// In shared memory: the weights of BUFFERS slabs, chunk after chunk and tap after tap, and what the epilogue
-// knows of all channels, where the four lanes that share a pixel find theirs on different banks.
-struct alignas(16) Held {
+// In shared memory: the weights of BUFFERS slabs, chunk after chunk and tap after tap, and the parameters of
+// all channels, where the four lanes that have a pixel together find theirs on different banks.
+struct alignas(16) SmemWeights {
     unsigned char weights[BUFFERS][UNITS][SLAB_K][16];
     alignas(16) int offset[BLOCK_SLABS][4][LANE_K + 4];
     alignas(16) float multiplier[BLOCK_SLABS][4][LANE_K + 4];
@@ -1080,37 +1081,38 @@ __device__ __forceinline__ const int* slab_of_block(const Team& team, const Argu
 }
 
 // Asks for the first slabs, as many as there are buffers.
-__device__ __forceinline__ void hold([[maybe_unused]] Team& team, const Arguments& args, Held& held) {
+__device__ __forceinline__ void load_weights(
+    [[maybe_unused]] Team& team, const Arguments& args, SmemWeights& smem) {
     const int buffer = tile::thread();
     if (buffer < BUFFERS) {
-        held.uses[buffer] = 0;
-        held.mbarrier[buffer].fetch(held.weights[buffer], slab_of_block(team, args, buffer), 4 * SLAB_WORDS);
+        smem.uses[buffer] = 0;
+        smem.mbarrier[buffer].fetch(smem.weights[buffer], slab_of_block(team, args, buffer), 4 * SLAB_WORDS);
     }
     for (int i = tile::thread(); i < BLOCK_SLABS * SLAB_K; i += THREADS) {
         const int slab = i / SLAB_K, lane = i / LANE_K % 4, of_lane = i % LANE_K;
         const int any_k = first_slab(team) * SLAB_K + i, k = !HAS_K_REMAINDER || any_k < K ? any_k : K - 1;
         team.copies.copy<4>(
-            tile::shared_address(&held.offset[slab][lane][of_lane]),
+            tile::shared_address(&smem.offset[slab][lane][of_lane]),
             args.offset + k,
             true);
         team.copies.copy<4>(
-            tile::shared_address(&held.multiplier[slab][lane][of_lane]),
+            tile::shared_address(&smem.multiplier[slab][lane][of_lane]),
             args.multiplier + k,
             true);
     }
 }
 
-// What the epilogue knows of a lane's channels.
+// The channel parameters of a lane's channels.
 __device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Held& held, [[maybe_unused]] int slab,
-    Channel (&channels)[LANE_K]) {
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] const SmemWeights& smem,
+    [[maybe_unused]] int slab, Channel (&channels)[LANE_K]) {
     constexpr int COUNT = LANE_K, WIDTH = COUNT % 4 == 0 ? 4 : 2;
 #pragma unroll
     for (int i = 0; i < COUNT; i += WIDTH) {
         const auto offset =
-            tile::load_vector<WIDTH>(&held.offset[slab][channel_lane()][i]);
+            tile::load_vector<WIDTH>(&smem.offset[slab][channel_lane()][i]);
         const auto multiplier =
-            tile::load_vector<WIDTH>(&held.multiplier[slab][channel_lane()][i]);
+            tile::load_vector<WIDTH>(&smem.multiplier[slab][channel_lane()][i]);
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
             channels[i + j].offset = offset.element[j];
@@ -1150,9 +1152,9 @@ struct Sums {
 __device__ __forceinline__ void multiply(
     const unsigned char (&weights)[UNITS][SLAB_K][16], Source& source, int first_position, Sums& sums) {
     const Operand of_weights(weights[0][0], SLAB_K * 16, 128, SLAB_K);
-    const int first = first_position / 8 * EIGHTS_APART;
+    const int first = first_position / 8 * EIGHTS_STRIDE;
     const Operand of_pixels(
-        source.byte[0][first], SOURCE_PLANE * 16, EIGHTS_APART * 16, POSITIONS - first_position);
+        source.byte[0][first], SOURCE_PLANE * 16, EIGHTS_STRIDE * 16, POSITIONS - first_position);
     begin_products();
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
@@ -1190,21 +1192,21 @@ __device__ __forceinline__ void finish_pixels(
 // A slab's weights have been multiplied by this warp. The last warp to say so asks for what follows in their
 // place: a later slab of this tile, or of the next.
 __device__ __forceinline__ void release(
-    const Team& team, const Arguments& args, Held& held, int index, int buffer) {
+    const Team& team, const Arguments& args, SmemWeights& smem, int index, int buffer) {
     constexpr int USERS = OF_SLAB * (WARPGROUP_SIZE / WARP_SIZE);
-    if (tile::lane() != 0 || tile::count(&held.uses[buffer]) % USERS != USERS - 1) return;
+    if (tile::lane() != 0 || tile::count(&smem.uses[buffer]) % USERS != USERS - 1) return;
     int next = index + BUFFERS;
     if (next >= BLOCK_SLABS) {
         if (team.is_last) return;
         next -= BLOCK_SLABS;
     }
-    held.mbarrier[buffer].fetch_next(held.weights[buffer], slab_of_block(team, args, next), 4 * SLAB_WORDS);
+    smem.mbarrier[buffer].fetch_next(smem.weights[buffer], slab_of_block(team, args, next), 4 * SLAB_WORDS);
 }
 
 // The outputs of a tile's pixels. OF_SLAB warpgroups have a slab together, each its runs of pixels. In a tile
 // the slabs of one buffer have the same warpgroups, which so miss none of its turns; between tiles all meet.
 __device__ __forceinline__ void run(
-    const Team& team, const Arguments& args, Held& held, Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, SmemWeights& smem, Source& source, const Sink& sink) {
     constexpr int AT_ONCE = THREADS / WARPGROUP_SIZE / OF_SLAB;
     static_assert(AT_ONCE * OF_SLAB * WARPGROUP_SIZE == THREADS && BUFFERS % AT_ONCE == 0, "all have slabs");
     static_assert(BUFFERS < BLOCK_SLABS, "the next tile's slabs follow the last of this");
@@ -1214,13 +1216,13 @@ __device__ __forceinline__ void run(
         const int slab = first_slab(team) + index;
         const int number = team.phase * BLOCK_SLABS + index, buffer = number % BUFFERS;  // of all tiles
         Channel channels[LANE_K];
-        load_channels(args, held, index, channels);
-        held.mbarrier[buffer].wait_for_phase(number / BUFFERS);
+        load_channels(args, smem, index, channels);
+        smem.mbarrier[buffer].wait_for_phase(number / BUFFERS);
 #pragma unroll 1
         for (int run = group % OF_SLAB; run < RUNS; run += OF_SLAB) {
             Sums sums(channels);
-            multiply(held.weights[buffer], source, run * RUN, sums);
-            if (run + OF_SLAB >= RUNS) release(team, args, held, index, buffer);
+            multiply(smem.weights[buffer], source, run * RUN, sums);
+            if (run + OF_SLAB >= RUNS) release(team, args, smem, index, buffer);
             finish_pixels(sink, slab, run * RUN, sums, channels);
         }
     }
@@ -1235,7 +1237,7 @@ struct Arguments {
 
 struct Shared {
     Activations activations;
-    second::Held second_weights;
+    second::SmemWeights second_weights;
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
@@ -1246,9 +1248,9 @@ conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Team team;
     Activations& activations = shared.activations;
-    static_assert(PLACES == TILES, "a block for each tile");
+    static_assert(GRID_TEAMS == TILES, "a block for each tile");
     const Tile out_tile(team.first_tile());
-    second::hold(team, args.second, shared.second_weights);
+    second::load_weights(team, args.second, shared.second_weights);
     team.copies.commit();
     const first::Sink mid(activations.mid);
     first::run(team, args.first, out_tile, mid);

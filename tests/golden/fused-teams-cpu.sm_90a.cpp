@@ -26,7 +26,7 @@ constexpr int BLOCK_THREADS = 256;
 constexpr int TILES_H = 7;
 constexpr int TILES_W = 4;
 constexpr int TILES = 896;
-constexpr int PLACES = 16;  // that have tiles in turn
+constexpr int GRID_TEAMS = 16;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 0;
@@ -302,7 +302,7 @@ struct Tile {
 // The THREADS threads of a block that have a tile together.
 struct Team {
     int number;  // in the block
-    int first;  // of its tiles, which are PLACES apart
+    int first;  // of its tiles, which are GRID_TEAMS apart
     tile::Copies copies;
 
     __device__ __forceinline__ Team() : number(tile::team()), first(tile::block_x() * TEAMS + number) {}
@@ -374,7 +374,7 @@ struct Arguments {
     int* taps;  // the weights as the lanes read them
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -384,7 +384,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -445,12 +445,12 @@ struct Sink {
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
-        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
+        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
-        for (int i = 0; i < COUNT; i += PIECE) {
+        for (int i = 0; i < COUNT; i += STORE_K) {
             if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
             Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
+            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
         }
     }
 };
@@ -461,7 +461,7 @@ using Source = const Tile;  // the image
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
 static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -627,12 +627,13 @@ __device__ __forceinline__ void prefetch_l2(const Arguments& args, const Tile& o
 }
 
 // Where a thread's input pixels begin in the image. Each is loaded once for all its outputs.
-struct Place {
+struct InputPatch {
     int first_row, first_column;
     unsigned padding;
     const X* corner;
 
-    __device__ __forceinline__ Place(const Arguments& args, const Tile& out_tile, int row, int column, int k)
+    __device__ __forceinline__ InputPatch(
+        const Arguments& args, const Tile& out_tile, int row, int column, int k)
         : first_row((out_tile.mid_row() + row) * STRIDE_H - PAD_TOP),
           first_column((out_tile.mid_column() + column) * STRIDE_W - PAD_LEFT), padding(padding_word(args)),
           corner(tile::kept(args.x + (((out_tile.n * IN_H + first_row) * IN_W + first_column) * C + k))) {}
@@ -678,7 +679,7 @@ __device__ __forceinline__ void finish_pixel(
 // the last of its rows has come.
 template <bool INSIDE>
 __device__ __forceinline__ void run_down(
-    const Place& from,
+    const InputPatch& from,
     const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
     const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
@@ -709,11 +710,11 @@ __device__ __forceinline__ void run_down(
 }
 
 // The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
-// own while it goes from place to place.
+// own while it goes from patch to patch.
 __device__ __forceinline__ void run(
     const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
-    constexpr int PLACES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
-    constexpr int ALL_PLACES = (GRID_ROWS + ROWS - 1) / ROWS * PLACES_W;
+    constexpr int PATCHES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
+    constexpr int ALL_PATCHES = (GRID_ROWS + ROWS - 1) / ROWS * PATCHES_W;
     constexpr int VECTORS_OF_BLOCK = VECTORS, first_k = 0, end = K;
     constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
     constexpr int AT_ONCE = THREADS / ACROSS;
@@ -724,9 +725,9 @@ __device__ __forceinline__ void run(
         Channel channels[VECTOR];
         load_channels(args, k, channels);
 #pragma unroll 1
-        for (int place = team.thread() / ACROSS; place < ALL_PLACES; place += AT_ONCE) {
-            const int row = place / PLACES_W * ROWS, column = place % PLACES_W * COLUMNS;
-            const Place from(args, source, row, column, k);
+        for (int patch = team.thread() / ACROSS; patch < ALL_PATCHES; patch += AT_ONCE) {
+            const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;
+            const InputPatch from(args, source, row, column, k);
             if (tile::warp_uniform(from.is_inside())) {
                 run_down<true>(from, sink, row, column, k, filters, channels);
             }
@@ -776,7 +777,7 @@ constexpr int TAPS = 1;
 constexpr int CHUNKS = 10;  // of 16 input channels, and of zeros
 constexpr int UNITS = 10;  // chunks of the reduction
 constexpr int POSITIONS = 112;  // of pixels of the input where windows begin
-constexpr int EIGHTS_APART = 8;  // pixels
+constexpr int EIGHTS_STRIDE = 8;  // pixels
 constexpr int SOURCE_ROWS = 8;  // of input pixels that a tile looks at
 constexpr int SOURCE_COLUMNS = 14;
 constexpr int SOURCE_PLANE = 113;
@@ -809,7 +810,7 @@ struct Arguments {
     int* fragments;  // the weights as the lanes read them
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -819,7 +820,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -911,14 +912,14 @@ __device__ __forceinline__ int first_slab(const Team&) { return 0; }
 using Source = Mid;
 
 // A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
-// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
+// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_STRIDE pixels behind the first of them
 // the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
 // row look at, and some have no output.
 constexpr int WARPGROUP_SIZE = 128, RUNS = (POSITIONS + RUN - 1) / RUN;
 constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
 static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
 static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
-static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
+static_assert(EIGHTS_STRIDE == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
 static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
 
 // A lane ends up with LANE_K neighbouring channels of two pixels, which are eight apart.
@@ -1010,9 +1011,9 @@ __device__ __forceinline__ int channel_of(int slab, int row) {
     return slab * SLAB_K + row % 8 / 2 * LANE_K + row / 8 * 2 + row % 2;
 }
 
-// In shared memory: the weights, chunk after chunk and tap after tap, and what the epilogue knows of the
-// channels, where the four lanes that share a pixel find theirs on different banks.
-struct alignas(16) Held {
+// In shared memory: the weights, chunk after chunk and tap after tap, and the parameters of the channels,
+// where the four lanes that have a pixel together find theirs on different banks.
+struct alignas(16) SmemWeights {
     unsigned char weights[BLOCK_SLABS][UNITS][SLAB_K][16];
     alignas(16) int offset[BLOCK_SLABS][4][LANE_K + 4];
     alignas(16) float multiplier[BLOCK_SLABS][4][LANE_K + 4];
@@ -1021,36 +1022,37 @@ struct alignas(16) Held {
 
 constexpr int SLAB_WORDS = UNITS * SLAB_K * 4;
 
-// The block's weights, and what the epilogue knows of its channels, on their way to shared memory.
-__device__ __forceinline__ void hold([[maybe_unused]] Team& team, const Arguments& args, Held& held) {
+// Copies the block's weights, and its channel parameters, to shared memory: asks for them, and does not wait.
+__device__ __forceinline__ void load_weights(
+    [[maybe_unused]] Team& team, const Arguments& args, SmemWeights& smem) {
     constexpr int BYTES = BLOCK_SLABS * SLAB_WORDS * 4;
     const int* const from = args.fragments + first_slab(team) * SLAB_WORDS;
-    if (tile::thread() == 0) held.mbarrier.fetch(held.weights, from, BYTES);
+    if (tile::thread() == 0) smem.mbarrier.fetch(smem.weights, from, BYTES);
     for (int i = tile::thread(); i < BLOCK_SLABS * SLAB_K; i += BLOCK_THREADS) {
         const int slab = i / SLAB_K, lane = i / LANE_K % 4, of_lane = i % LANE_K;
         const int any_k = first_slab(team) * SLAB_K + i, k = !HAS_K_REMAINDER || any_k < K ? any_k : K - 1;
         team.copies.copy<4>(
-            tile::shared_address(&held.offset[slab][lane][of_lane]),
+            tile::shared_address(&smem.offset[slab][lane][of_lane]),
             args.offset + k,
             true);
         team.copies.copy<4>(
-            tile::shared_address(&held.multiplier[slab][lane][of_lane]),
+            tile::shared_address(&smem.multiplier[slab][lane][of_lane]),
             args.multiplier + k,
             true);
     }
 }
 
-// What the epilogue knows of a lane's channels.
+// The channel parameters of a lane's channels.
 __device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Held& held, [[maybe_unused]] int slab,
-    Channel (&channels)[LANE_K]) {
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] const SmemWeights& smem,
+    [[maybe_unused]] int slab, Channel (&channels)[LANE_K]) {
     constexpr int COUNT = LANE_K, WIDTH = COUNT % 4 == 0 ? 4 : 2;
 #pragma unroll
     for (int i = 0; i < COUNT; i += WIDTH) {
         const auto offset =
-            tile::load_vector<WIDTH>(&held.offset[slab][channel_lane()][i]);
+            tile::load_vector<WIDTH>(&smem.offset[slab][channel_lane()][i]);
         const auto multiplier =
-            tile::load_vector<WIDTH>(&held.multiplier[slab][channel_lane()][i]);
+            tile::load_vector<WIDTH>(&smem.multiplier[slab][channel_lane()][i]);
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
             channels[i + j].offset = offset.element[j];
@@ -1090,9 +1092,9 @@ struct Sums {
 __device__ __forceinline__ void multiply(
     const unsigned char (&weights)[UNITS][SLAB_K][16], Source& source, int first_position, Sums& sums) {
     const Operand of_weights(weights[0][0], SLAB_K * 16, 128, SLAB_K);
-    const int first = first_position / 8 * EIGHTS_APART;
+    const int first = first_position / 8 * EIGHTS_STRIDE;
     const Operand of_pixels(
-        source.byte[0][first], SOURCE_PLANE * 16, EIGHTS_APART * 16, POSITIONS - first_position);
+        source.byte[0][first], SOURCE_PLANE * 16, EIGHTS_STRIDE * 16, POSITIONS - first_position);
     begin_products();
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
@@ -1129,7 +1131,7 @@ __device__ __forceinline__ void finish_pixels(
 
 // The outputs of a tile's pixels: the warpgroups take slabs in turn, or runs of pixels of a slab.
 __device__ __forceinline__ void run(
-    const Team& team, const Arguments& args, const Held& held, Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, const SmemWeights& smem, Source& source, const Sink& sink) {
     constexpr int GROUPS = THREADS / WARPGROUP_SIZE, OF_EACH = GROUPS / BLOCK_SLABS;
     constexpr int OF_SLAB = OF_EACH < 1 ? 1 : OF_EACH < RUNS ? OF_EACH : RUNS;
     const int group = team.warpgroup();
@@ -1138,11 +1140,11 @@ __device__ __forceinline__ void run(
         const int slab = first_slab(team) + index;
         if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
         Channel channels[LANE_K];
-        load_channels(args, held, index, channels);
+        load_channels(args, smem, index, channels);
 #pragma unroll 1
         for (int run = group % OF_SLAB; run < RUNS; run += OF_SLAB) {
             Sums sums(channels);
-            multiply(held.weights[index], source, run * RUN, sums);
+            multiply(smem.weights[index], source, run * RUN, sums);
             finish_pixels(sink, slab, run * RUN, sums, channels);
         }
     }
@@ -1157,7 +1159,7 @@ struct Arguments {
 
 struct Shared {
     Activations activations[TEAMS];
-    second::Held second_weights;
+    second::SmemWeights second_weights;
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
@@ -1169,19 +1171,19 @@ conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Team team;
     Activations& activations = shared.activations[team.number];
-    second::hold(team, args.second, shared.second_weights);
+    second::load_weights(team, args.second, shared.second_weights);
     team.copies.commit();
     team.copies.wait<0>();
     tile::fence_proxy_async();
     tile::barrier();  // the weights are there, or asked for
-    for (int index = team.first_tile(); index < TILES; index += PLACES) {
+    for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
         const Tile out_tile(index);
         tile::barrier_of_team(team.number);  // the last intermediate has been read
         const first::Sink mid(activations.mid);
         first::run(team, args.first, out_tile, mid);
         tile::fence_proxy_async();
         tile::barrier_of_team(team.number);
-        if (index + PLACES < TILES) first::prefetch_l2(args.first, Tile(index + PLACES));
+        if (index + GRID_TEAMS < TILES) first::prefetch_l2(args.first, Tile(index + GRID_TEAMS));
         if (index == team.first_tile()) {
             shared.second_weights.mbarrier.wait();  // they came meanwhile
         }

@@ -26,7 +26,7 @@ constexpr int BLOCK_THREADS = 384;
 constexpr int TILES_H = 4;
 constexpr int TILES_W = 4;
 constexpr int TILES = 64;
-constexpr int PLACES = 66;  // that have tiles in turn
+constexpr int GRID_TEAMS = 66;  // that have tiles in turn
 constexpr int MID_STRIDE_H = 1;
 constexpr int MID_STRIDE_W = 1;
 constexpr int MID_PAD_TOP = 0;
@@ -269,7 +269,7 @@ struct Tile {
 // The THREADS threads of a block that have a tile together.
 struct Team {
     int number;  // in the block
-    int first;  // of its tiles, which are PLACES apart
+    int first;  // of its tiles, which are GRID_TEAMS apart
     tile::Copies copies;
 
     __device__ __forceinline__ Team() : number(tile::team()), first(tile::block_x() * TEAMS + number) {}
@@ -318,7 +318,7 @@ constexpr int TAPS = 9;
 constexpr int CHUNKS = 6;  // of 16 input channels, and of zeros
 constexpr int UNITS = 54;  // chunks of the reduction
 constexpr int POSITIONS = 64;  // of pixels of the input where windows begin
-constexpr int EIGHTS_APART = 10;  // pixels
+constexpr int EIGHTS_STRIDE = 10;  // pixels
 constexpr int SOURCE_ROWS = 10;  // of input pixels that a tile looks at
 constexpr int SOURCE_COLUMNS = 10;
 constexpr int SOURCE_PLANE = 105;
@@ -348,7 +348,7 @@ struct Arguments {
     int* fragments;  // the weights as the lanes read them
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -358,7 +358,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -414,12 +414,12 @@ struct Sink {
     // Neighbouring channels of a pixel of the tile.
     template <int COUNT>
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
-        constexpr int TWOS = COUNT & -COUNT, PIECE = TWOS < 16 ? TWOS : 16;  // a power of two
+        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
-        for (int i = 0; i < COUNT; i += PIECE) {
+        for (int i = 0; i < COUNT; i += STORE_K) {
             if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
             Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[PIECE]>(&finished[i]));
+            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
         }
     }
 };
@@ -439,14 +439,14 @@ __device__ __forceinline__ int first_slab(const Team&) { return 0; }
 using Source = Input;
 
 // A few bytes of the image, or padding.
-__device__ __forceinline__ void load_piece(
+__device__ __forceinline__ void load_vector(
     [[maybe_unused]] Team& team, [[maybe_unused]] const Arguments& args, unsigned char* to, const X* from,
     [[maybe_unused]] int c, bool is_inside) {
     team.copies.copy<WIDTH>(tile::shared_address(to), from, is_inside);
 }
 
-// What a tile looks at comes to shared memory: each byte once. A row of it is one piece of device memory; a
-// thread has the same place in every row that it loads.
+// What a tile looks at comes to shared memory: each byte once. A row of it is contiguous in device memory; a
+// thread loads the same bytes of every row that it has.
 __device__ __forceinline__ void load_input(
     Team& team, const Arguments& args, Input& input, const Tile& out_tile) {
     constexpr int PER_PIXEL = (C + WIDTH - 1) / WIDTH, PER_ROW = SOURCE_COLUMNS * PER_PIXEL;
@@ -455,33 +455,33 @@ __device__ __forceinline__ void load_input(
     const int first_column = out_tile.mid_column() * STRIDE_W - PAD_LEFT;
     if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
-    for (int piece = team.thread() % ACROSS; piece < PER_ROW; piece += ACROSS) {
-        const int pixel = piece / PER_PIXEL, c = piece % PER_PIXEL * WIDTH;
+    for (int vector = team.thread() % ACROSS; vector < PER_ROW; vector += ACROSS) {
+        const int pixel = vector / PER_PIXEL, c = vector % PER_PIXEL * WIDTH;
         const int first = team.thread() / ACROSS;
         if (AT_ONCE > SOURCE_ROWS && first >= SOURCE_ROWS) continue;
         const unsigned column = first_column + pixel;
         const int at = (out_tile.n * IN_H + first_row + first) * IN_W + static_cast<int>(column);
         const X* const from = args.x + (at * C + c);
-        const int place = first * Layout::ROW + Layout::column(pixel);
-        unsigned char* const to = &input.byte[c / 16][place][c % 16];
+        const int slot = first * Layout::ROW + Layout::column(pixel);
+        unsigned char* const to = &input.byte[c / 16][slot][c % 16];
 #pragma unroll
         for (int i = 0; i < SOURCE_ROWS; i += AT_ONCE) {
             if (SOURCE_ROWS % AT_ONCE != 0 && first + i >= SOURCE_ROWS) continue;
             const bool is_inside = static_cast<unsigned>(first_row + first + i) < IN_H && column < IN_W;
-            load_piece(team, args, to + i * (Layout::ROW * 16), from + i * (IN_W * C), c, is_inside);
+            load_vector(team, args, to + i * (Layout::ROW * 16), from + i * (IN_W * C), c, is_inside);
         }
     }
 }
 
 // A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
-// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
+// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_STRIDE pixels behind the first of them
 // the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
 // row look at, and some have no output.
 constexpr int WARPGROUP_SIZE = 128, RUNS = (POSITIONS + RUN - 1) / RUN;
 constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
 static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
 static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
-static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
+static_assert(EIGHTS_STRIDE == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
 static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
 
 // A lane ends up with LANE_K neighbouring channels of two pixels, which are eight apart.
@@ -561,9 +561,9 @@ __device__ __forceinline__ int channel_of(int slab, int row) {
     return slab * SLAB_K + row % 8 / 2 * LANE_K + row / 8 * 2 + row % 2;
 }
 
-// In shared memory: the weights, chunk after chunk and tap after tap, and what the epilogue knows of the
-// channels, where the four lanes that share a pixel find theirs on different banks.
-struct alignas(16) Held {
+// In shared memory: the weights, chunk after chunk and tap after tap, and the parameters of the channels,
+// where the four lanes that have a pixel together find theirs on different banks.
+struct alignas(16) SmemWeights {
     unsigned char weights[BLOCK_SLABS][UNITS][SLAB_K][16];
     alignas(16) int offset[BLOCK_SLABS][4][LANE_K + 4];
     alignas(16) float multiplier[BLOCK_SLABS][4][LANE_K + 4];
@@ -571,39 +571,40 @@ struct alignas(16) Held {
 
 constexpr int SLAB_WORDS = UNITS * SLAB_K * 4;
 
-// The block's weights, and what the epilogue knows of its channels, on their way to shared memory.
-__device__ __forceinline__ void hold([[maybe_unused]] Team& team, const Arguments& args, Held& held) {
+// Copies the block's weights, and its channel parameters, to shared memory: asks for them, and does not wait.
+__device__ __forceinline__ void load_weights(
+    [[maybe_unused]] Team& team, const Arguments& args, SmemWeights& smem) {
     constexpr int BYTES = BLOCK_SLABS * SLAB_WORDS * 4;
     const int* const from = args.fragments + first_slab(team) * SLAB_WORDS;
 #pragma unroll 4
     for (int i = tile::thread() * 16; i < BYTES; i += BLOCK_THREADS * 16) {
-        team.copies.copy<16>(tile::shared_address(&held.weights[0][0][0][0] + i), from + i / 4, true);
+        team.copies.copy<16>(tile::shared_address(&smem.weights[0][0][0][0] + i), from + i / 4, true);
     }
     for (int i = tile::thread(); i < BLOCK_SLABS * SLAB_K; i += BLOCK_THREADS) {
         const int slab = i / SLAB_K, lane = i / LANE_K % 4, of_lane = i % LANE_K;
         const int any_k = first_slab(team) * SLAB_K + i, k = !HAS_K_REMAINDER || any_k < K ? any_k : K - 1;
         team.copies.copy<4>(
-            tile::shared_address(&held.offset[slab][lane][of_lane]),
+            tile::shared_address(&smem.offset[slab][lane][of_lane]),
             args.offset + k,
             true);
         team.copies.copy<4>(
-            tile::shared_address(&held.multiplier[slab][lane][of_lane]),
+            tile::shared_address(&smem.multiplier[slab][lane][of_lane]),
             args.multiplier + k,
             true);
     }
 }
 
-// What the epilogue knows of a lane's channels.
+// The channel parameters of a lane's channels.
 __device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Held& held, [[maybe_unused]] int slab,
-    Channel (&channels)[LANE_K]) {
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] const SmemWeights& smem,
+    [[maybe_unused]] int slab, Channel (&channels)[LANE_K]) {
     constexpr int COUNT = LANE_K, WIDTH = COUNT % 4 == 0 ? 4 : 2;
 #pragma unroll
     for (int i = 0; i < COUNT; i += WIDTH) {
         const auto offset =
-            tile::load_vector<WIDTH>(&held.offset[slab][channel_lane()][i]);
+            tile::load_vector<WIDTH>(&smem.offset[slab][channel_lane()][i]);
         const auto multiplier =
-            tile::load_vector<WIDTH>(&held.multiplier[slab][channel_lane()][i]);
+            tile::load_vector<WIDTH>(&smem.multiplier[slab][channel_lane()][i]);
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
             channels[i + j].offset = offset.element[j];
@@ -643,9 +644,9 @@ struct Sums {
 __device__ __forceinline__ void multiply(
     const unsigned char (&weights)[UNITS][SLAB_K][16], Source& source, int first_position, Sums& sums) {
     const Operand of_weights(weights[0][0], SLAB_K * 16, 128, SLAB_K);
-    const int first = first_position / 8 * EIGHTS_APART;
+    const int first = first_position / 8 * EIGHTS_STRIDE;
     const Operand of_pixels(
-        source.byte[0][first], SOURCE_PLANE * 16, EIGHTS_APART * 16, POSITIONS - first_position);
+        source.byte[0][first], SOURCE_PLANE * 16, EIGHTS_STRIDE * 16, POSITIONS - first_position);
     begin_products();
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
@@ -682,7 +683,7 @@ __device__ __forceinline__ void finish_pixels(
 
 // The outputs of a tile's pixels: the warpgroups take slabs in turn, or runs of pixels of a slab.
 __device__ __forceinline__ void run(
-    const Team& team, const Arguments& args, const Held& held, Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, const SmemWeights& smem, Source& source, const Sink& sink) {
     constexpr int GROUPS = THREADS / WARPGROUP_SIZE, OF_EACH = GROUPS / BLOCK_SLABS;
     constexpr int OF_SLAB = OF_EACH < 1 ? 1 : OF_EACH < RUNS ? OF_EACH : RUNS;
     const int group = team.warpgroup();
@@ -691,11 +692,11 @@ __device__ __forceinline__ void run(
         const int slab = first_slab(team) + index;
         if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
         Channel channels[LANE_K];
-        load_channels(args, held, index, channels);
+        load_channels(args, smem, index, channels);
 #pragma unroll 1
         for (int run = group % OF_SLAB; run < RUNS; run += OF_SLAB) {
             Sums sums(channels);
-            multiply(held.weights[index], source, run * RUN, sums);
+            multiply(smem.weights[index], source, run * RUN, sums);
             finish_pixels(sink, slab, run * RUN, sums, channels);
         }
     }
@@ -744,7 +745,7 @@ constexpr int TAPS = 1;
 constexpr int CHUNKS = 6;  // of 16 input channels, and of zeros
 constexpr int UNITS = 6;  // chunks of the reduction
 constexpr int POSITIONS = 64;  // of pixels of the input where windows begin
-constexpr int EIGHTS_APART = 8;  // pixels
+constexpr int EIGHTS_STRIDE = 8;  // pixels
 constexpr int SOURCE_ROWS = 8;  // of input pixels that a tile looks at
 constexpr int SOURCE_COLUMNS = 8;
 constexpr int SOURCE_PLANE = 65;
@@ -780,7 +781,7 @@ struct Arguments {
     float residual_scale;  // residual_scale / y_scale
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -791,7 +792,7 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
     int residual;
@@ -907,14 +908,14 @@ __device__ __forceinline__ int first_slab(const Team&) { return 0; }
 using Source = Mid;
 
 // A warpgroup has SLAB_K output channels of RUN pixels at a time. Both factors lie in shared memory, in
-// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_APART pixels behind the first of them
+// chunks of 16 bytes. Eight pixels of a chunk are neighbours; EIGHTS_STRIDE pixels behind the first of them
 // the next eight begin. Where a tile's rows are not eight pixels, they go on into what the last windows of a
 // row look at, and some have no output.
 constexpr int WARPGROUP_SIZE = 128, RUNS = (POSITIONS + RUN - 1) / RUN;
 constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
 static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
 static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
-static_assert(EIGHTS_APART == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
+static_assert(EIGHTS_STRIDE == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
 static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
 
 // A lane ends up with LANE_K neighbouring channels of two pixels, which are eight apart.
@@ -1002,9 +1003,9 @@ __device__ __forceinline__ int channel_of(int slab, int row) {
     return slab * SLAB_K + row % 8 / 2 * LANE_K + row / 8 * 2 + row % 2;
 }
 
-// In shared memory: the weights, chunk after chunk and tap after tap, and what the epilogue knows of the
-// channels, where the four lanes that share a pixel find theirs on different banks.
-struct alignas(16) Held {
+// In shared memory: the weights, chunk after chunk and tap after tap, and the parameters of the channels,
+// where the four lanes that have a pixel together find theirs on different banks.
+struct alignas(16) SmemWeights {
     unsigned char weights[BLOCK_SLABS][UNITS][SLAB_K][16];
     alignas(16) int offset[BLOCK_SLABS][4][LANE_K + 4];
     alignas(16) float multiplier[BLOCK_SLABS][4][LANE_K + 4];
@@ -1013,36 +1014,37 @@ struct alignas(16) Held {
 
 constexpr int SLAB_WORDS = UNITS * SLAB_K * 4;
 
-// The block's weights, and what the epilogue knows of its channels, on their way to shared memory.
-__device__ __forceinline__ void hold([[maybe_unused]] Team& team, const Arguments& args, Held& held) {
+// Copies the block's weights, and its channel parameters, to shared memory: asks for them, and does not wait.
+__device__ __forceinline__ void load_weights(
+    [[maybe_unused]] Team& team, const Arguments& args, SmemWeights& smem) {
     constexpr int BYTES = BLOCK_SLABS * SLAB_WORDS * 4;
     const int* const from = args.fragments + first_slab(team) * SLAB_WORDS;
-    if (tile::thread() == 0) held.mbarrier.fetch(held.weights, from, BYTES);
+    if (tile::thread() == 0) smem.mbarrier.fetch(smem.weights, from, BYTES);
     for (int i = tile::thread(); i < BLOCK_SLABS * SLAB_K; i += BLOCK_THREADS) {
         const int slab = i / SLAB_K, lane = i / LANE_K % 4, of_lane = i % LANE_K;
         const int any_k = first_slab(team) * SLAB_K + i, k = !HAS_K_REMAINDER || any_k < K ? any_k : K - 1;
         team.copies.copy<4>(
-            tile::shared_address(&held.offset[slab][lane][of_lane]),
+            tile::shared_address(&smem.offset[slab][lane][of_lane]),
             args.offset + k,
             true);
         team.copies.copy<4>(
-            tile::shared_address(&held.multiplier[slab][lane][of_lane]),
+            tile::shared_address(&smem.multiplier[slab][lane][of_lane]),
             args.multiplier + k,
             true);
     }
 }
 
-// What the epilogue knows of a lane's channels.
+// The channel parameters of a lane's channels.
 __device__ __forceinline__ void load_channels(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Held& held, [[maybe_unused]] int slab,
-    Channel (&channels)[LANE_K]) {
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] const SmemWeights& smem,
+    [[maybe_unused]] int slab, Channel (&channels)[LANE_K]) {
     constexpr int COUNT = LANE_K, WIDTH = COUNT % 4 == 0 ? 4 : 2;
 #pragma unroll
     for (int i = 0; i < COUNT; i += WIDTH) {
         const auto offset =
-            tile::load_vector<WIDTH>(&held.offset[slab][channel_lane()][i]);
+            tile::load_vector<WIDTH>(&smem.offset[slab][channel_lane()][i]);
         const auto multiplier =
-            tile::load_vector<WIDTH>(&held.multiplier[slab][channel_lane()][i]);
+            tile::load_vector<WIDTH>(&smem.multiplier[slab][channel_lane()][i]);
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
             channels[i + j].offset = offset.element[j];
@@ -1083,9 +1085,9 @@ struct Sums {
 __device__ __forceinline__ void multiply(
     const unsigned char (&weights)[UNITS][SLAB_K][16], Source& source, int first_position, Sums& sums) {
     const Operand of_weights(weights[0][0], SLAB_K * 16, 128, SLAB_K);
-    const int first = first_position / 8 * EIGHTS_APART;
+    const int first = first_position / 8 * EIGHTS_STRIDE;
     const Operand of_pixels(
-        source.byte[0][first], SOURCE_PLANE * 16, EIGHTS_APART * 16, POSITIONS - first_position);
+        source.byte[0][first], SOURCE_PLANE * 16, EIGHTS_STRIDE * 16, POSITIONS - first_position);
     begin_products();
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
@@ -1124,7 +1126,7 @@ __device__ __forceinline__ void finish_pixels(
 
 // The outputs of a tile's pixels: the warpgroups take slabs in turn, or runs of pixels of a slab.
 __device__ __forceinline__ void run(
-    const Team& team, const Arguments& args, const Held& held, Source& source, const Sink& sink) {
+    const Team& team, const Arguments& args, const SmemWeights& smem, Source& source, const Sink& sink) {
     constexpr int GROUPS = THREADS / WARPGROUP_SIZE, OF_EACH = GROUPS / BLOCK_SLABS;
     constexpr int OF_SLAB = OF_EACH < 1 ? 1 : OF_EACH < RUNS ? OF_EACH : RUNS;
     const int group = team.warpgroup();
@@ -1133,11 +1135,11 @@ __device__ __forceinline__ void run(
         const int slab = first_slab(team) + index;
         if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;
         Channel channels[LANE_K];
-        load_channels(args, held, index, channels);
+        load_channels(args, smem, index, channels);
 #pragma unroll 1
         for (int run = group % OF_SLAB; run < RUNS; run += OF_SLAB) {
             Sums sums(channels);
-            multiply(held.weights[index], source, run * RUN, sums);
+            multiply(smem.weights[index], source, run * RUN, sums);
             finish_pixels(sink, slab, run * RUN, sums, channels);
         }
     }
@@ -1152,8 +1154,8 @@ struct Arguments {
 
 struct Shared {
     Activations activations[TEAMS];
-    first::Held first_weights;
-    second::Held second_weights;
+    first::SmemWeights first_weights;
+    second::SmemWeights second_weights;
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
@@ -1165,8 +1167,8 @@ conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Team team;
     Activations& activations = shared.activations[team.number];
-    first::hold(team, args.first, shared.first_weights);
-    second::hold(team, args.second, shared.second_weights);
+    first::load_weights(team, args.first, shared.first_weights);
+    second::load_weights(team, args.second, shared.second_weights);
     team.copies.commit();
     if (team.first_tile() < TILES) {
         first::load_input(team, args.first, activations.input, Tile(team.first_tile()));
@@ -1175,7 +1177,7 @@ conv2d_conv2d(const Arguments args) {
     team.copies.wait<1>();
     tile::fence_proxy_async();
     tile::barrier();  // the weights are there, or asked for
-    for (int index = team.first_tile(); index < TILES; index += PLACES) {
+    for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
         const Tile out_tile(index);
         team.copies.wait<0>();
         tile::fence_proxy_async();
@@ -1184,8 +1186,8 @@ conv2d_conv2d(const Arguments args) {
         first::run(team, args.first, shared.first_weights, activations.input, mid);
         tile::fence_proxy_async();
         tile::barrier_of_team(team.number);
-        if (index + PLACES < TILES) {
-            first::load_input(team, args.first, activations.input, Tile(index + PLACES));
+        if (index + GRID_TEAMS < TILES) {
+            first::load_input(team, args.first, activations.input, Tile(index + GRID_TEAMS));
         }
         team.copies.commit();
         if (index == team.first_tile()) {

@@ -40,8 +40,8 @@ constexpr int LANES = 16;  // threads that share a window
 constexpr int THREADS = 128;
 
 // What follows.
-constexpr int WORDS = 4;  // of a piece of a window
-constexpr int PIECES = 60;
+constexpr int WORDS = 4;  // of a vector of a window
+constexpr int VECTORS = 60;
 constexpr int OUTPUTS = 16;  // of a block
 constexpr int K_BLOCKS = 30;  // blocks that share pixels
 constexpr int SMEM_BYTES = 1224;
@@ -161,7 +161,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     int w_zero;
@@ -185,7 +185,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
     int x_sum;  // the sum of its window's inputs
@@ -236,9 +236,9 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 }
 
 // A team of LANES threads shares windows and filters, of ROWS pixels and of CHANNELS output channels: each
-// thread has every so many pieces of them.
+// thread has every LANES-th vector of them.
 constexpr int TEAMS = THREADS / LANES, TEAM_K = TEAMS * CHANNELS;
-struct Piece { unsigned word[WORDS]; };
+struct Vector { unsigned word[WORDS]; };
 
 struct Shared {
     int product[OUTPUTS][LANES + 1];  // one more, so that neither side meets itself on a bank
@@ -247,12 +247,12 @@ struct Shared {
 static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
 
 template <class T>
-__device__ __forceinline__ Piece load_piece(const T* row, int i) {
-    Piece piece;
+__device__ __forceinline__ Vector load_vector(const T* row, int i) {
+    Vector vector;
     const auto words = tile::load_words<WORDS>(row + 4 * WORDS * i);
 #pragma unroll
-    for (int j = 0; j < WORDS; ++j) piece.word[j] = words.word[j];
-    return piece;
+    for (int j = 0; j < WORDS; ++j) vector.word[j] = words.word[j];
+    return vector;
 }
 
 // The first byte of a pixel's window.
@@ -269,7 +269,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     const int first_pixel = tile::block_x() / K_BLOCKS * ROWS;
     const int lane = tile::thread() % LANES, team = tile::thread() / LANES;
 
-    // The output that this thread finishes, and what the epilogue knows of it.
+    // The output that this thread finishes, and its channel parameters.
     const int out_k = first_k + tile::thread() % TEAM_K, out_row = tile::thread() / TEAM_K;
     const bool finishes = tile::thread() < OUTPUTS && out_k < K && first_pixel + out_row < PIXELS;
     const Channel channel = load_channel(args, finishes ? out_k : 0);
@@ -290,13 +290,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     int product[ROWS][CHANNELS] = {};
     int x_sum[ROWS] = {};
 #pragma unroll 4
-    for (int i = lane; i < PIECES; i += LANES) {
-        Piece w[CHANNELS];
+    for (int i = lane; i < VECTORS; i += LANES) {
+        Vector w[CHANNELS];
 #pragma unroll
-        for (int n = 0; n < CHANNELS; ++n) w[n] = load_piece(filter[n], i);
+        for (int n = 0; n < CHANNELS; ++n) w[n] = load_vector(filter[n], i);
 #pragma unroll
         for (int p = 0; p < ROWS; ++p) {
-            const Piece x = load_piece(window[p], i);
+            const Vector x = load_vector(window[p], i);
 #pragma unroll
             for (int j = 0; j < WORDS; ++j) {
 #pragma unroll

@@ -212,7 +212,7 @@ struct Arguments {
     int* arrived;  // steps added to each of those tiles
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -230,7 +230,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -345,7 +345,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() / ATOM_ROWS;
 constexpr __device__ int register_of(int, int channel) { return channel; }
 // Which of the groups holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 4 % CHANNEL_LANES; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) {
+__device__ __forceinline__ int index_of_channel(unsigned channel) {
     return channel / (4 * CHANNEL_LANES) * 4 + channel % 4;
 }
 
@@ -361,7 +361,7 @@ static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vec
 __device__ __forceinline__ int channel_of_row(unsigned row) {
     const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
-           place_of_channel(row % ATOM_N);
+           index_of_channel(row % ATOM_N);
 }
 
 // The steps of both operands that are on their way or being multiplied.
@@ -445,9 +445,9 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
-// The pieces of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
+// The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
 template <int BYTES, int ROWS>
-struct Pieces {
+struct Vectors {
     static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
@@ -463,28 +463,28 @@ struct Pieces {
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
-    // Where a piece lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
-    static __device__ __forceinline__ int place_of(int i) {
+    // Where a vector lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
+    static __device__ __forceinline__ int offset_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
         const unsigned first = SAME_ORDER ? row(0) : row(i);
         return swizzled_offset(first / 8 * 8, first % 8, byte() / 16) + byte() % 16 +
                (SAME_ORDER ? i * (ROWS_AT_ONCE * TILE_K) : 0);
     }
 };
-using XPieces = Pieces<X_BYTES, TILE_M>;
-using WPieces = Pieces<W_BYTES, TILE_N>;
+using XVectors = Vectors<X_BYTES, TILE_M>;
+using WVectors = Vectors<W_BYTES, TILE_N>;
 
 // Rows past the last pixel or channel repeat it: what is computed from them is not written.
 struct XRows {
-    int offset[XPieces::COUNT];  // of each window's first element, which may lie outside the image
-    unsigned inside[XPieces::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
+    int offset[XVectors::COUNT];  // of each window's first element, which may lie outside the image
+    unsigned inside[XVectors::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
 };
 
 __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     XRows rows;
 #pragma unroll
-    for (int i = 0; i < XPieces::COUNT; ++i) {
-        const unsigned pixel = tile_part.pixel_tile + XPieces::row(i);
+    for (int i = 0; i < XVectors::COUNT; ++i) {
+        const unsigned pixel = tile_part.pixel_tile + XVectors::row(i);
         const Window window = window_of(pixel < PIXELS ? pixel : PIXELS - 1, tile_part.group);
         rows.offset[i] = window.offset;
         unsigned inside = 0;
@@ -514,28 +514,28 @@ __device__ __forceinline__ int existing_channel(const TilePart& tile_part, int n
     return K_GROUP % TILE_N == 0 || k < tile_part.k_end ? k : tile_part.k_end - 1;
 }
 
-// Where row `i` of a thread's pieces of the weights begins.
+// Where row `i` of a thread's vectors of the weights begins.
 __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
-    return existing_channel(tile_part, channel_of_row(WPieces::row(i))) * REDUCTION;
+    return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
 
-// What the epilogue knows of the tile's channels. It waits in shared memory.
+// The epilogue's channel parameters of a tile, in shared memory.
 struct alignas(16) ChannelParameters {
     int offset[TILE_N];
     float multiplier[TILE_N];
 };
 
 // What a thread carries of an operand's tile through its registers.
-template <class Pieces>
+template <class Vectors>
 struct RegisterTile {
-    static constexpr int WORDS = Pieces::WIDTH / 4;
-    tile::Words<WORDS> words[Pieces::COUNT];
+    static constexpr int WORDS = Vectors::WIDTH / 4;
+    tile::Words<WORDS> words[Vectors::COUNT];
 
     __device__ __forceinline__ void put(unsigned char* operand) const {
 #pragma unroll
-        for (int i = 0; i < Pieces::COUNT; ++i) {
-            if (!Pieces::exists(i)) continue;
-            *reinterpret_cast<tile::Words<WORDS>*>(operand + Pieces::place_of(i)) = words[i];
+        for (int i = 0; i < Vectors::COUNT; ++i) {
+            if (!Vectors::exists(i)) continue;
+            *reinterpret_cast<tile::Words<WORDS>*>(operand + Vectors::offset_of(i)) = words[i];
         }
     }
 };
@@ -557,32 +557,32 @@ struct Loader {
     XRows rows;
     Tap tap;  // of the thread's column of x
     WColumn column;
-    int begin_w[WPieces::COUNT];  // where each row of the weights begins
+    int begin_w[WVectors::COUNT];  // where each row of the weights begins
     int left;  // steps that are still to be fetched
     int stage;  // that is filled next
-    RegisterTile<XPieces> x;
-    RegisterTile<WPieces> w;
+    RegisterTile<XVectors> x;
+    RegisterTile<WVectors> w;
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a share.
+    // The first step of a part of a tile.
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
         stage = 0;
         const int begin = tile_part.begin * TILE_K;
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) {
-            begin_w[i] = begin_of_w(tile_part, i) + (W_MOVES_TOGETHER ? WPieces::byte() : 0);
+        for (int i = 0; i < WVectors::COUNT; ++i) {
+            begin_w[i] = begin_of_w(tile_part, i) + (W_MOVES_TOGETHER ? WVectors::byte() : 0);
         }
-        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WPieces::byte()));
+        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WVectors::byte()));
         rows = x_rows(tile_part);
 #pragma unroll
-        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XPieces::byte() : 0;
-        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XPieces::byte()));
+        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XVectors::byte() : 0;
+        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XVectors::byte()));
         fetch();
         put(pipeline);
     }
 
-    // What is known of the share's channels.
+    // The channel parameters of the tile.
     __device__ __forceinline__ void load_channel_parameters(
         ChannelParameters& channel_parameters, const TilePart& tile_part) const {
 #pragma unroll
@@ -625,7 +625,7 @@ struct Loader {
         const int offset = tap.offset();
         [[maybe_unused]] const unsigned wanted = tap.wanted();
 #pragma unroll
-        for (int i = 0; i < XPieces::COUNT; ++i) {
+        for (int i = 0; i < XVectors::COUNT; ++i) {
             const bool inside = !PADDED || (rows.inside[i] & wanted) == wanted;
             const unsigned at = rows.offset[i] + (X_MOVES_TOGETHER ? 0 : offset);
             x.words[i] = tile::load_words_of<X_BYTES / 4>(
@@ -637,8 +637,8 @@ struct Loader {
     __device__ __forceinline__ void fetch_w([[maybe_unused]] unsigned bytes) {
         const int index = column.index();
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) {
-            const bool exists = WPieces::exists(i) && (!HAS_REDUCTION_REMAINDER || index < REDUCTION);
+        for (int i = 0; i < WVectors::COUNT; ++i) {
+            const bool exists = WVectors::exists(i) && (!HAS_REDUCTION_REMAINDER || index < REDUCTION);
             const unsigned at = begin_w[i] + (W_MOVES_TOGETHER ? 0 : index);
             w.words[i] = tile::load_words_of<W_BYTES / 4>(
                 args.w, bytes, exists ? at : tile::NOWHERE, W_MOVES_TOGETHER ? index : 0);
@@ -854,8 +854,8 @@ struct Work {
     }
 };
 
-// A block for every place on the multiprocessors, one tile after the other: the first steps of the next are
-// on their way while one is finished.
+// Persistent blocks, as many as are resident at a time, have one tile after the other: the first steps of the
+// next tile are on their way while one is finished.
 extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Work work;

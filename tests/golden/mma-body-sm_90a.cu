@@ -236,7 +236,7 @@ struct Arguments {
     const float* multiplier;  // per channel: x_scale * w_scale / y_scale
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -254,7 +254,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -346,7 +346,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 // Which of the lanes holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel % 2; }
+__device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
 // One load brings up to four 8-row matrices of 16 bytes, each lane naming one row of one of them.
 template <class Fragment, int ATOMS>
@@ -383,7 +383,7 @@ static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vec
 __device__ __forceinline__ int channel_of_row(unsigned row) {
     const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
-           place_of_channel(row % ATOM_N);
+           index_of_channel(row % ATOM_N);
 }
 
 // The steps of both operands that are on their way or being multiplied.
@@ -466,9 +466,9 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
-// The pieces of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
+// The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
 template <int BYTES, int ROWS>
-struct Pieces {
+struct Vectors {
     static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
@@ -484,28 +484,28 @@ struct Pieces {
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
-    // Where a piece lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
-    static __device__ __forceinline__ int place_of(int i) {
+    // Where a vector lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
+    static __device__ __forceinline__ int offset_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
         const unsigned first = SAME_ORDER ? row(0) : row(i);
         return swizzled_offset(first / 8 * 8, first % 8, byte() / 16) + byte() % 16 +
                (SAME_ORDER ? i * (ROWS_AT_ONCE * TILE_K) : 0);
     }
 };
-using XPieces = Pieces<X_BYTES, TILE_M>;
-using WPieces = Pieces<W_BYTES, TILE_N>;
+using XVectors = Vectors<X_BYTES, TILE_M>;
+using WVectors = Vectors<W_BYTES, TILE_N>;
 
 // Rows past the last pixel or channel repeat it: what is computed from them is not written.
 struct XRows {
-    int offset[XPieces::COUNT];  // of each window's first element, which may lie outside the image
-    unsigned inside[XPieces::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
+    int offset[XVectors::COUNT];  // of each window's first element, which may lie outside the image
+    unsigned inside[XVectors::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
 };
 
 __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     XRows rows;
 #pragma unroll
-    for (int i = 0; i < XPieces::COUNT; ++i) {
-        const unsigned pixel = tile_part.pixel_tile + XPieces::row(i);
+    for (int i = 0; i < XVectors::COUNT; ++i) {
+        const unsigned pixel = tile_part.pixel_tile + XVectors::row(i);
         const Window window = window_of(pixel < PIXELS ? pixel : PIXELS - 1, tile_part.group);
         rows.offset[i] = window.offset;
         unsigned inside = 0;
@@ -535,12 +535,12 @@ __device__ __forceinline__ int existing_channel(const TilePart& tile_part, int n
     return K_GROUP % TILE_N == 0 || k < tile_part.k_end ? k : tile_part.k_end - 1;
 }
 
-// Where row `i` of a thread's pieces of the weights begins.
+// Where row `i` of a thread's vectors of the weights begins.
 __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
-    return existing_channel(tile_part, channel_of_row(WPieces::row(i))) * REDUCTION;
+    return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
 
-// What the epilogue knows of the tile's channels. It waits in shared memory.
+// The epilogue's channel parameters of a tile, in shared memory.
 struct alignas(16) ChannelParameters {
     int offset[TILE_N];
     float multiplier[TILE_N];
@@ -553,24 +553,24 @@ struct Loader {
     XRows rows;
     Tap tap;  // of the thread's column of x
     WColumn column;
-    int begin_w[WPieces::COUNT];  // where each row of the weights begins
+    int begin_w[WVectors::COUNT];  // where each row of the weights begins
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first steps of a share. The weights come first: they do not depend on the launch before.
+    // The first steps of a part of a tile. The weights come first: they do not depend on the launch before.
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WPieces::byte());
+        for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
+        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_w<1>(pipeline.w[i], 0);
         }
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XPieces::byte());
+        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
         tile::wait_on_dependency();
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
@@ -581,8 +581,8 @@ struct Loader {
         stage = PIPELINE_STAGES - 1;
     }
 
-    // What is known of the channels belongs to the group of the step that is begun next, so that the first
-    // products do not wait for it.
+    // The channel parameters belong to the group of the step that is begun next, so that the first products do
+    // not wait for them.
     __device__ __forceinline__ void load_channel_parameters(
         ChannelParameters& channel_parameters, const TilePart& tile_part) {
 #pragma unroll
@@ -599,7 +599,7 @@ struct Loader {
         }
     }
 
-    // Until the oldest step is there.
+    // Waits until the oldest step is there.
     __device__ __forceinline__ void wait() { copies.wait<PIPELINE_STAGES - 2>(); }
     // A part of the next step, into the stage that was multiplied last: the copies come a few at a time,
     // between the products. The last part closes the group.
@@ -624,10 +624,10 @@ struct Loader {
         const int offset = tap.offset();
         [[maybe_unused]] const unsigned wanted = tap.wanted();
 #pragma unroll
-        for (int i = 0; i < XPieces::COUNT; ++i) {
-            if (i % PARTS != part || !XPieces::exists(i)) continue;
+        for (int i = 0; i < XVectors::COUNT; ++i) {
+            if (i % PARTS != part || !XVectors::exists(i)) continue;
             const bool inside = !PADDED || (rows.inside[i] & wanted) == wanted;
-            copies.copy<X_BYTES>(to + XPieces::place_of(i), args.x + (rows.offset[i] + offset),
+            copies.copy<X_BYTES>(to + XVectors::offset_of(i), args.x + (rows.offset[i] + offset),
                                  inside && tap.exists());
         }
         if (part == PARTS - 1) tap.advance<TILE_K>();
@@ -638,9 +638,9 @@ struct Loader {
         const auto to = tile::shared_address(operand);
         const int index = column.index();
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) {
-            if (i % PARTS != part || !WPieces::exists(i)) continue;
-            copies.copy<W_BYTES>(to + WPieces::place_of(i), args.w + (begin_w[i] + index),
+        for (int i = 0; i < WVectors::COUNT; ++i) {
+            if (i % PARTS != part || !WVectors::exists(i)) continue;
+            copies.copy<W_BYTES>(to + WVectors::offset_of(i), args.w + (begin_w[i] + index),
                                  !HAS_REDUCTION_REMAINDER || index < REDUCTION);
         }
         if (part == PARTS - 1) column.advance<TILE_K>();
@@ -785,7 +785,7 @@ __device__ __forceinline__ void accumulate(
     int stage = 0;
     // The next fragments are read from shared memory while these are multiplied, from step to step as well.
     // Many copies come a few at a time, between the products.
-    constexpr bool MANY = XPieces::COUNT + WPieces::COUNT >= 8;
+    constexpr bool MANY = XVectors::COUNT + WVectors::COUNT >= 8;
     constexpr int PARTS = MANY && BLOCKS_K > 1 ? BLOCKS_K - 1 : 1;
     Fragments fragments[2];
     loader.wait();

@@ -172,7 +172,7 @@ struct Arguments {
     float multiplier;  // x_scale * w_scale / y_scale
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     float multiplier;
 };
@@ -188,7 +188,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -258,60 +258,61 @@ namespace emulated {
 
 constexpr int M = 16, N = 16, K = 16;
 
-// The number of a lane, and of an element within a lane, has digits, the least significant first. Each count
-// of a digit moves by so many rows and columns of the operand; lanes that differ in a digit of 0 and 0 hold
-// the same elements. B is transposed, so that k runs along the rows of both factors.
-struct Digit { int size, row, column; };
-constexpr Digit A_LANE[] = {{16, 1, 0}, {2, 0, 0}};
-constexpr Digit A_BYTE[] = {{16, 0, 1}};
-constexpr Digit B_LANE[] = {{16, 1, 0}, {2, 0, 0}};
-constexpr Digit B_BYTE[] = {{16, 0, 1}};
-constexpr Digit D_LANE[] = {{16, 0, 1}, {2, 1, 0}};
-constexpr Digit D_SUM[] = {{8, 2, 0}};
+// The number of a lane, and of an element within a lane, is a mixed-radix number: it has dimensions, the
+// fastest first. Each count of a dimension moves by so many rows and columns of the operand; lanes that
+// differ in a dimension of 0 and 0 hold the same elements. B is transposed, so that k runs along the rows of
+// both factors.
+struct Dim { int size, row, column; };
+constexpr Dim A_LANE[] = {{16, 1, 0}, {2, 0, 0}};
+constexpr Dim A_BYTE[] = {{16, 0, 1}};
+constexpr Dim B_LANE[] = {{16, 1, 0}, {2, 0, 0}};
+constexpr Dim B_BYTE[] = {{16, 0, 1}};
+constexpr Dim D_LANE[] = {{16, 0, 1}, {2, 1, 0}};
+constexpr Dim D_SUM[] = {{8, 2, 0}};
 
-struct Place { int row, column; };
+struct Position { int row, column; };
 
-template <int DIGITS>
-constexpr Place place_of(int number, const Digit (&digits)[DIGITS]) {
-    Place place = {0, 0};
-    for (const Digit& digit : digits) {
-        place.row += number % digit.size * digit.row;
-        place.column += number % digit.size * digit.column;
-        number /= digit.size;
+template <int DIMS>
+constexpr Position position_of(int number, const Dim (&dims)[DIMS]) {
+    Position position = {0, 0};
+    for (const Dim& dim : dims) {
+        position.row += number % dim.size * dim.row;
+        position.column += number % dim.size * dim.column;
+        number /= dim.size;
     }
-    return place;
+    return position;
 }
 
 template <int COUNT>
-struct Places { Place of[COUNT]; };
+struct Positions { Position of[COUNT]; };
 
-template <int COUNT, int DIGITS>
-constexpr Places<COUNT> places(const Digit (&digits)[DIGITS]) {
-    Places<COUNT> all = {};
-    for (int number = 0; number < COUNT; ++number) all.of[number] = place_of(number, digits);
+template <int COUNT, int DIMS>
+constexpr Positions<COUNT> positions(const Dim (&dims)[DIMS]) {
+    Positions<COUNT> all = {};
+    for (int number = 0; number < COUNT; ++number) all.of[number] = position_of(number, dims);
     return all;
 }
 
-constexpr auto LANES_OF_D = places<WARP_SIZE>(D_LANE);
-constexpr auto SUMS_OF_D = places<D_REGISTERS>(D_SUM);
+constexpr auto LANES_OF_D = positions<WARP_SIZE>(D_LANE);
+constexpr auto SUMS_OF_D = positions<D_REGISTERS>(D_SUM);
 
 // What a lane shows: its factors. The runtime puts 64 bytes between one lane's and the next's.
 struct Factors { unsigned a[A_REGISTERS], b[B_REGISTERS]; };
-constexpr int WORDS_APART = 64 / 4;
+constexpr int LANE_STRIDE = 64 / 4;
 
 // The other way round: where among the words that the lanes show a row's next four elements are.
 template <int ROWS>
 struct Holders { unsigned short of[ROWS][K / 4]; };
 
-template <int ROWS, int REGISTERS, int LANE_DIGITS, int BYTE_DIGITS>
+template <int ROWS, int REGISTERS, int LANE_DIMS, int BYTE_DIMS>
 constexpr Holders<ROWS> holders(
-    const Digit (&lane_digits)[LANE_DIGITS], const Digit (&byte_digits)[BYTE_DIGITS], int first_word) {
+    const Dim (&lane_dims)[LANE_DIMS], const Dim (&byte_dims)[BYTE_DIMS], int first_word) {
     Holders<ROWS> found = {};
     for (int lane = 0; lane < WARP_SIZE; ++lane) {
         for (int index = 0; index < REGISTERS; ++index) {
-            const Place of_lane = place_of(lane, lane_digits), within = place_of(4 * index, byte_digits);
+            const Position of_lane = position_of(lane, lane_dims), within = position_of(4 * index, byte_dims);
             found.of[of_lane.row + within.row][(of_lane.column + within.column) / 4] =
-                static_cast<unsigned short>(lane * WORDS_APART + first_word + index);
+                static_cast<unsigned short>(lane * LANE_STRIDE + first_word + index);
         }
     }
     return found;
@@ -334,22 +335,22 @@ __device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
 }
 
 // How far apart two lanes are that hold the same elements.
-template <int DIGITS>
-constexpr int distance_of_copies(const Digit (&lane_digits)[DIGITS]) {
+template <int DIMS>
+constexpr int distance_of_copies(const Dim (&lane_dims)[DIMS]) {
     int lanes = 1;
-    for (const Digit& digit : lane_digits) {
-        if (digit.row == 0 && digit.column == 0) return lanes;
-        lanes *= digit.size;
+    for (const Dim& dim : lane_dims) {
+        if (dim.row == 0 && dim.column == 0) return lanes;
+        lanes *= dim.size;
     }
     return 0;
 }
 
 // The hardware may read either copy.
 __device__ __forceinline__ void check_copies(const unsigned* shown, int line) {
-    constexpr int A_APART = distance_of_copies(A_LANE), B_APART = distance_of_copies(B_LANE);
-    const unsigned* const mine = shown + tile::lane() * WORDS_APART;
-    const unsigned* const copy_of_a = shown + (tile::lane() ^ A_APART) * WORDS_APART;
-    const unsigned* const copy_of_b = shown + (tile::lane() ^ B_APART) * WORDS_APART;
+    constexpr int A_DISTANCE = distance_of_copies(A_LANE), B_DISTANCE = distance_of_copies(B_LANE);
+    const unsigned* const mine = shown + tile::lane() * LANE_STRIDE;
+    const unsigned* const copy_of_a = shown + (tile::lane() ^ A_DISTANCE) * LANE_STRIDE;
+    const unsigned* const copy_of_b = shown + (tile::lane() ^ B_DISTANCE) * LANE_STRIDE;
     bool same = true;
     for (int i = 0; i < A_REGISTERS; ++i) same &= mine[i] == copy_of_a[i];
     for (int i = A_REGISTERS; i < A_REGISTERS + B_REGISTERS; ++i) same &= mine[i] == copy_of_b[i];
@@ -365,7 +366,7 @@ __device__ __forceinline__ void multiply_add(
     __builtin_memcpy(mine.b, b, sizeof b);
     const auto* const shown = static_cast<const unsigned*>(qconv_cpu_warp_exchange(&mine, sizeof mine, line));
     check_copies(shown, line);
-    const Place first = LANES_OF_D.of[tile::lane()];
+    const Position first = LANES_OF_D.of[tile::lane()];
     for (int i = 0; i < D_REGISTERS; ++i) {
         const auto& a_row = A_HOLDERS.of[first.row + SUMS_OF_D.of[i].row];
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
@@ -420,7 +421,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() / 16; }
 constexpr __device__ int register_of(int, int channel) { return channel; }
 // Which half of the wave holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel % 2; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel / 2; }
+__device__ __forceinline__ int index_of_channel(unsigned channel) { return channel / 2; }
 
 constexpr int ATOMS_M = WARP_M / ATOM_M;
 constexpr int ATOMS_N = WARP_N / ATOM_N;
@@ -434,7 +435,7 @@ static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vec
 __device__ __forceinline__ int channel_of_row(unsigned row) {
     const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
-           place_of_channel(row % ATOM_N);
+           index_of_channel(row % ATOM_N);
 }
 
 // The steps of both operands that are on their way or being multiplied.
@@ -519,9 +520,9 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
-// The pieces of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
+// The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
 template <int BYTES, int ROWS>
-struct Pieces {
+struct Vectors {
     static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
@@ -537,28 +538,28 @@ struct Pieces {
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
-    // Where a piece lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
-    static __device__ __forceinline__ int place_of(int i) {
+    // Where a vector lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
+    static __device__ __forceinline__ int offset_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
         const unsigned first = SAME_ORDER ? row(0) : row(i);
         return swizzled_offset(first / 8 * 8, first % 8, byte() / 16) + byte() % 16 +
                (SAME_ORDER ? i * (ROWS_AT_ONCE * TILE_K) : 0);
     }
 };
-using XPieces = Pieces<X_BYTES, TILE_M>;
-using WPieces = Pieces<W_BYTES, TILE_N>;
+using XVectors = Vectors<X_BYTES, TILE_M>;
+using WVectors = Vectors<W_BYTES, TILE_N>;
 
 // Rows past the last pixel or channel repeat it: what is computed from them is not written.
 struct XRows {
-    int offset[XPieces::COUNT];  // of each window's first element, which may lie outside the image
-    unsigned inside[XPieces::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
+    int offset[XVectors::COUNT];  // of each window's first element, which may lie outside the image
+    unsigned inside[XVectors::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
 };
 
 __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     XRows rows;
 #pragma unroll
-    for (int i = 0; i < XPieces::COUNT; ++i) {
-        const unsigned pixel = tile_part.pixel_tile + XPieces::row(i);
+    for (int i = 0; i < XVectors::COUNT; ++i) {
+        const unsigned pixel = tile_part.pixel_tile + XVectors::row(i);
         const Window window = window_of(pixel < PIXELS ? pixel : PIXELS - 1, tile_part.group);
         rows.offset[i] = window.offset;
         unsigned inside = 0;
@@ -614,9 +615,9 @@ __device__ __forceinline__ int existing_channel(const TilePart& tile_part, int n
     return K_GROUP % TILE_N == 0 || k < tile_part.k_end ? k : tile_part.k_end - 1;
 }
 
-// Where row `i` of a thread's pieces of the weights begins.
+// Where row `i` of a thread's vectors of the weights begins.
 __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
-    return existing_channel(tile_part, channel_of_row(WPieces::row(i))) * REDUCTION;
+    return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
 
 __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
@@ -630,16 +631,16 @@ __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
 }
 
 // What a thread carries of an operand's tile through its registers.
-template <class Pieces>
+template <class Vectors>
 struct RegisterTile {
-    static constexpr int WORDS = Pieces::WIDTH / 4;
-    tile::Words<WORDS> words[Pieces::COUNT];
+    static constexpr int WORDS = Vectors::WIDTH / 4;
+    tile::Words<WORDS> words[Vectors::COUNT];
 
     __device__ __forceinline__ void put(unsigned char* operand) const {
 #pragma unroll
-        for (int i = 0; i < Pieces::COUNT; ++i) {
-            if (!Pieces::exists(i)) continue;
-            *reinterpret_cast<tile::Words<WORDS>*>(operand + Pieces::place_of(i)) = words[i];
+        for (int i = 0; i < Vectors::COUNT; ++i) {
+            if (!Vectors::exists(i)) continue;
+            *reinterpret_cast<tile::Words<WORDS>*>(operand + Vectors::offset_of(i)) = words[i];
         }
     }
 };
@@ -661,27 +662,27 @@ struct Loader {
     XRows rows;
     Tap tap;  // of the thread's column of x
     WColumn column;
-    int begin_w[WPieces::COUNT];  // where each row of the weights begins
+    int begin_w[WVectors::COUNT];  // where each row of the weights begins
     int left;  // steps that are still to be fetched
     int stage;  // that is filled next
-    RegisterTile<XPieces> x;
-    RegisterTile<WPieces> w;
+    RegisterTile<XVectors> x;
+    RegisterTile<WVectors> w;
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a share.
+    // The first step of a part of a tile.
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
         stage = 0;
         const int begin = tile_part.begin * TILE_K;
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) {
-            begin_w[i] = begin_of_w(tile_part, i) + (W_MOVES_TOGETHER ? WPieces::byte() : 0);
+        for (int i = 0; i < WVectors::COUNT; ++i) {
+            begin_w[i] = begin_of_w(tile_part, i) + (W_MOVES_TOGETHER ? WVectors::byte() : 0);
         }
-        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WPieces::byte()));
+        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WVectors::byte()));
         rows = x_rows(tile_part);
 #pragma unroll
-        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XPieces::byte() : 0;
-        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XPieces::byte()));
+        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XVectors::byte() : 0;
+        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XVectors::byte()));
         fetch();
         put(pipeline);
     }
@@ -714,7 +715,7 @@ struct Loader {
 
     __device__ __forceinline__ void fetch_x([[maybe_unused]] unsigned bytes) {
 #pragma unroll
-        for (int i = 0; i < XPieces::COUNT; ++i) {
+        for (int i = 0; i < XVectors::COUNT; ++i) {
             x.words[i].word[0] = bytes == 0 ? 0u : gather_x(args, rows.offset[i], rows.inside[i], tap);
         }
         tap.advance<TILE_K>();
@@ -723,9 +724,9 @@ struct Loader {
     __device__ __forceinline__ void fetch_w([[maybe_unused]] unsigned bytes) {
         const int index = column.index();
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) {
+        for (int i = 0; i < WVectors::COUNT; ++i) {
             w.words[i] = {};
-            if (bytes != 0 && WPieces::exists(i)) w.words[i].word[0] = gather_w(args.w + begin_w[i], index);
+            if (bytes != 0 && WVectors::exists(i)) w.words[i].word[0] = gather_w(args.w + begin_w[i], index);
         }
         column.advance<TILE_K>();
     }

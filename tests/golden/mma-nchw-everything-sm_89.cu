@@ -230,7 +230,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     int w_zero;
@@ -254,7 +254,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
     int x_sum;  // the sum of its window's inputs
@@ -349,7 +349,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 // Which of the lanes holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel % 2; }
+__device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
 // One load brings up to four 8-row matrices of 16 bytes, each lane naming one row of one of them.
 template <class Fragment, int ATOMS>
@@ -386,7 +386,7 @@ static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vec
 __device__ __forceinline__ int channel_of_row(unsigned row) {
     const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
-           place_of_channel(row % ATOM_N);
+           index_of_channel(row % ATOM_N);
 }
 
 // The steps of both operands that are on their way or being multiplied.
@@ -473,9 +473,9 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
 }
 
-// The pieces of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
+// The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
 template <int BYTES, int ROWS>
-struct Pieces {
+struct Vectors {
     static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
@@ -491,28 +491,28 @@ struct Pieces {
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
-    // Where a piece lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
-    static __device__ __forceinline__ int place_of(int i) {
+    // Where a vector lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
+    static __device__ __forceinline__ int offset_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
         const unsigned first = SAME_ORDER ? row(0) : row(i);
         return swizzled_offset(first / 8 * 8, first % 8, byte() / 16) + byte() % 16 +
                (SAME_ORDER ? i * (ROWS_AT_ONCE * TILE_K) : 0);
     }
 };
-using XPieces = Pieces<X_BYTES, TILE_M>;
-using WPieces = Pieces<W_BYTES, TILE_N>;
+using XVectors = Vectors<X_BYTES, TILE_M>;
+using WVectors = Vectors<W_BYTES, TILE_N>;
 
 // Rows past the last pixel or channel repeat it: what is computed from them is not written.
 struct XRows {
-    int offset[XPieces::COUNT];  // of each window's first element, which may lie outside the image
-    unsigned inside[XPieces::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
+    int offset[XVectors::COUNT];  // of each window's first element, which may lie outside the image
+    unsigned inside[XVectors::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
 };
 
 __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     XRows rows;
 #pragma unroll
-    for (int i = 0; i < XPieces::COUNT; ++i) {
-        const unsigned pixel = tile_part.pixel_tile + XPieces::row(i);
+    for (int i = 0; i < XVectors::COUNT; ++i) {
+        const unsigned pixel = tile_part.pixel_tile + XVectors::row(i);
         const Window window = window_of(pixel < PIXELS ? pixel : PIXELS - 1, tile_part.group);
         rows.offset[i] = window.offset;
         unsigned inside = 0;
@@ -568,9 +568,9 @@ __device__ __forceinline__ int existing_channel(const TilePart& tile_part, int n
     return K_GROUP % TILE_N == 0 || k < tile_part.k_end ? k : tile_part.k_end - 1;
 }
 
-// Where row `i` of a thread's pieces of the weights begins.
+// Where row `i` of a thread's vectors of the weights begins.
 __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
-    return existing_channel(tile_part, channel_of_row(WPieces::row(i))) * REDUCTION;
+    return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
 
 __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
@@ -583,7 +583,7 @@ __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
     return word;
 }
 
-// What the epilogue knows of the tile's channels. It waits in shared memory.
+// The epilogue's channel parameters of a tile, in shared memory.
 struct alignas(16) ChannelParameters {
     int offset[TILE_N];
     int w_zero[TILE_N];
@@ -597,24 +597,24 @@ struct Loader {
     XRows rows;
     Tap tap;  // of the thread's column of x
     WColumn column;
-    int begin_w[WPieces::COUNT];  // where each row of the weights begins
+    int begin_w[WVectors::COUNT];  // where each row of the weights begins
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first steps of a share. The weights come first: they do not depend on the launch before.
+    // The first steps of a part of a tile. The weights come first: they do not depend on the launch before.
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WPieces::byte());
+        for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
+        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_w<1>(pipeline.w[i], 0);
         }
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XPieces::byte());
+        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_x<1>(pipeline.x[i], 0);
@@ -624,8 +624,8 @@ struct Loader {
         stage = PIPELINE_STAGES - 1;
     }
 
-    // What is known of the channels belongs to the group of the step that is begun next, so that the first
-    // products do not wait for it.
+    // The channel parameters belong to the group of the step that is begun next, so that the first products do
+    // not wait for them.
     __device__ __forceinline__ void load_channel_parameters(
         ChannelParameters& channel_parameters, const TilePart& tile_part) {
 #pragma unroll
@@ -645,7 +645,7 @@ struct Loader {
         }
     }
 
-    // Until the oldest step is there.
+    // Waits until the oldest step is there.
     __device__ __forceinline__ void wait() { copies.wait<PIPELINE_STAGES - 2>(); }
     // A part of the next step, into the stage that was multiplied last: the copies come a few at a time,
     // between the products. The last part closes the group.
@@ -667,9 +667,9 @@ struct Loader {
     template <int PARTS>
     __device__ __forceinline__ void copy_x(unsigned char* operand, int part) {
 #pragma unroll
-        for (int i = 0; i < XPieces::COUNT; ++i) {
-            if (i % PARTS != part || !XPieces::exists(i)) continue;
-            auto* const word = reinterpret_cast<unsigned*>(operand + XPieces::place_of(i));
+        for (int i = 0; i < XVectors::COUNT; ++i) {
+            if (i % PARTS != part || !XVectors::exists(i)) continue;
+            auto* const word = reinterpret_cast<unsigned*>(operand + XVectors::offset_of(i));
             *word = gather_x(args, rows.offset[i], rows.inside[i], tap);
         }
         if (part == PARTS - 1) tap.advance<TILE_K>();
@@ -679,9 +679,9 @@ struct Loader {
     __device__ __forceinline__ void copy_w(unsigned char* operand, int part) {
         const int index = column.index();
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) {
-            if (i % PARTS != part || !WPieces::exists(i)) continue;
-            auto* const word = reinterpret_cast<unsigned*>(operand + WPieces::place_of(i));
+        for (int i = 0; i < WVectors::COUNT; ++i) {
+            if (i % PARTS != part || !WVectors::exists(i)) continue;
+            auto* const word = reinterpret_cast<unsigned*>(operand + WVectors::offset_of(i));
             *word = gather_w(args.w + begin_w[i], index);
         }
         if (part == PARTS - 1) column.advance<TILE_K>();
@@ -838,7 +838,7 @@ __device__ __forceinline__ void accumulate(
     int stage = 0;
     // The next fragments are read from shared memory while these are multiplied, from step to step as well.
     // Many copies come a few at a time, between the products.
-    constexpr bool MANY = XPieces::COUNT + WPieces::COUNT >= 8;
+    constexpr bool MANY = XVectors::COUNT + WVectors::COUNT >= 8;
     constexpr int PARTS = MANY && BLOCKS_K > 1 ? BLOCKS_K - 1 : 1;
     Fragments fragments[2];
     loader.wait();

@@ -267,7 +267,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     int w_zero;
@@ -291,7 +291,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
     int x_sum;  // the sum of its window's inputs
@@ -365,60 +365,61 @@ namespace emulated {
 
 constexpr int M = 16, N = 8, K = 32;
 
-// The number of a lane, and of an element within a lane, has digits, the least significant first. Each count
-// of a digit moves by so many rows and columns of the operand; lanes that differ in a digit of 0 and 0 hold
-// the same elements. B is transposed, so that k runs along the rows of both factors.
-struct Digit { int size, row, column; };
-constexpr Digit A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
-constexpr Digit B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
-constexpr Digit D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
-constexpr Digit D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
+// The number of a lane, and of an element within a lane, is a mixed-radix number: it has dimensions, the
+// fastest first. Each count of a dimension moves by so many rows and columns of the operand; lanes that
+// differ in a dimension of 0 and 0 hold the same elements. B is transposed, so that k runs along the rows of
+// both factors.
+struct Dim { int size, row, column; };
+constexpr Dim A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
+constexpr Dim B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
+constexpr Dim D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
+constexpr Dim D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
 
-struct Place { int row, column; };
+struct Position { int row, column; };
 
-template <int DIGITS>
-constexpr Place place_of(int number, const Digit (&digits)[DIGITS]) {
-    Place place = {0, 0};
-    for (const Digit& digit : digits) {
-        place.row += number % digit.size * digit.row;
-        place.column += number % digit.size * digit.column;
-        number /= digit.size;
+template <int DIMS>
+constexpr Position position_of(int number, const Dim (&dims)[DIMS]) {
+    Position position = {0, 0};
+    for (const Dim& dim : dims) {
+        position.row += number % dim.size * dim.row;
+        position.column += number % dim.size * dim.column;
+        number /= dim.size;
     }
-    return place;
+    return position;
 }
 
 template <int COUNT>
-struct Places { Place of[COUNT]; };
+struct Positions { Position of[COUNT]; };
 
-template <int COUNT, int DIGITS>
-constexpr Places<COUNT> places(const Digit (&digits)[DIGITS]) {
-    Places<COUNT> all = {};
-    for (int number = 0; number < COUNT; ++number) all.of[number] = place_of(number, digits);
+template <int COUNT, int DIMS>
+constexpr Positions<COUNT> positions(const Dim (&dims)[DIMS]) {
+    Positions<COUNT> all = {};
+    for (int number = 0; number < COUNT; ++number) all.of[number] = position_of(number, dims);
     return all;
 }
 
-constexpr auto LANES_OF_D = places<WARP_SIZE>(D_LANE);
-constexpr auto SUMS_OF_D = places<D_REGISTERS>(D_SUM);
+constexpr auto LANES_OF_D = positions<WARP_SIZE>(D_LANE);
+constexpr auto SUMS_OF_D = positions<D_REGISTERS>(D_SUM);
 
 // What a lane shows: its factors. The runtime puts 64 bytes between one lane's and the next's.
 struct Factors { unsigned a[A_REGISTERS], b[B_REGISTERS]; };
-constexpr int WORDS_APART = 64 / 4;
+constexpr int LANE_STRIDE = 64 / 4;
 
 // The other way round: where among the words that the lanes show a row's next four elements are.
 template <int ROWS>
 struct Holders { unsigned short of[ROWS][K / 4]; };
 
-template <int ROWS, int REGISTERS, int LANE_DIGITS, int BYTE_DIGITS>
+template <int ROWS, int REGISTERS, int LANE_DIMS, int BYTE_DIMS>
 constexpr Holders<ROWS> holders(
-    const Digit (&lane_digits)[LANE_DIGITS], const Digit (&byte_digits)[BYTE_DIGITS], int first_word) {
+    const Dim (&lane_dims)[LANE_DIMS], const Dim (&byte_dims)[BYTE_DIMS], int first_word) {
     Holders<ROWS> found = {};
     for (int lane = 0; lane < WARP_SIZE; ++lane) {
         for (int index = 0; index < REGISTERS; ++index) {
-            const Place of_lane = place_of(lane, lane_digits), within = place_of(4 * index, byte_digits);
+            const Position of_lane = position_of(lane, lane_dims), within = position_of(4 * index, byte_dims);
             found.of[of_lane.row + within.row][(of_lane.column + within.column) / 4] =
-                static_cast<unsigned short>(lane * WORDS_APART + first_word + index);
+                static_cast<unsigned short>(lane * LANE_STRIDE + first_word + index);
         }
     }
     return found;
@@ -448,7 +449,7 @@ __device__ __forceinline__ void multiply_add(
     __builtin_memcpy(mine.a, a, sizeof a);
     __builtin_memcpy(mine.b, b, sizeof b);
     const auto* const shown = static_cast<const unsigned*>(qconv_cpu_warp_exchange(&mine, sizeof mine, line));
-    const Place first = LANES_OF_D.of[tile::lane()];
+    const Position first = LANES_OF_D.of[tile::lane()];
     for (int i = 0; i < D_REGISTERS; ++i) {
         const auto& a_row = A_HOLDERS.of[first.row + SUMS_OF_D.of[i].row];
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
@@ -486,7 +487,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 // Which of the lanes holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel % 2; }
+__device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
 // One load brings up to four 8-row matrices of 16 bytes, each lane naming one row of one of them.
 template <class Fragment, int ATOMS>
@@ -523,7 +524,7 @@ static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vec
 __device__ __forceinline__ int channel_of_row(unsigned row) {
     const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
-           place_of_channel(row % ATOM_N);
+           index_of_channel(row % ATOM_N);
 }
 
 // The steps of both operands that are on their way or being multiplied.
@@ -609,9 +610,9 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
 }
 
-// The pieces of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
+// The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
 template <int BYTES, int ROWS>
-struct Pieces {
+struct Vectors {
     static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
@@ -627,28 +628,28 @@ struct Pieces {
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
-    // Where a piece lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
-    static __device__ __forceinline__ int place_of(int i) {
+    // Where a vector lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
+    static __device__ __forceinline__ int offset_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
         const unsigned first = SAME_ORDER ? row(0) : row(i);
         return swizzled_offset(first / 8 * 8, first % 8, byte() / 16) + byte() % 16 +
                (SAME_ORDER ? i * (ROWS_AT_ONCE * TILE_K) : 0);
     }
 };
-using XPieces = Pieces<X_BYTES, TILE_M>;
-using WPieces = Pieces<W_BYTES, TILE_N>;
+using XVectors = Vectors<X_BYTES, TILE_M>;
+using WVectors = Vectors<W_BYTES, TILE_N>;
 
 // Rows past the last pixel or channel repeat it: what is computed from them is not written.
 struct XRows {
-    int offset[XPieces::COUNT];  // of each window's first element, which may lie outside the image
-    unsigned inside[XPieces::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
+    int offset[XVectors::COUNT];  // of each window's first element, which may lie outside the image
+    unsigned inside[XVectors::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
 };
 
 __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     XRows rows;
 #pragma unroll
-    for (int i = 0; i < XPieces::COUNT; ++i) {
-        const unsigned pixel = tile_part.pixel_tile + XPieces::row(i);
+    for (int i = 0; i < XVectors::COUNT; ++i) {
+        const unsigned pixel = tile_part.pixel_tile + XVectors::row(i);
         const Window window = window_of(pixel < PIXELS ? pixel : PIXELS - 1, tile_part.group);
         rows.offset[i] = window.offset;
         unsigned inside = 0;
@@ -704,9 +705,9 @@ __device__ __forceinline__ int existing_channel(const TilePart& tile_part, int n
     return K_GROUP % TILE_N == 0 || k < tile_part.k_end ? k : tile_part.k_end - 1;
 }
 
-// Where row `i` of a thread's pieces of the weights begins.
+// Where row `i` of a thread's vectors of the weights begins.
 __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
-    return existing_channel(tile_part, channel_of_row(WPieces::row(i))) * REDUCTION;
+    return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
 
 __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
@@ -719,7 +720,7 @@ __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
     return word;
 }
 
-// What the epilogue knows of the tile's channels. It waits in shared memory.
+// The epilogue's channel parameters of a tile, in shared memory.
 struct alignas(16) ChannelParameters {
     int offset[TILE_N];
     int w_zero[TILE_N];
@@ -733,24 +734,24 @@ struct Loader {
     XRows rows;
     Tap tap;  // of the thread's column of x
     WColumn column;
-    int begin_w[WPieces::COUNT];  // where each row of the weights begins
+    int begin_w[WVectors::COUNT];  // where each row of the weights begins
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first steps of a share. The weights come first: they do not depend on the launch before.
+    // The first steps of a part of a tile. The weights come first: they do not depend on the launch before.
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WPieces::byte());
+        for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
+        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_w<1>(pipeline.w[i], 0);
         }
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XPieces::byte());
+        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_x<1>(pipeline.x[i], 0);
@@ -760,8 +761,8 @@ struct Loader {
         stage = PIPELINE_STAGES - 1;
     }
 
-    // What is known of the channels belongs to the group of the step that is begun next, so that the first
-    // products do not wait for it.
+    // The channel parameters belong to the group of the step that is begun next, so that the first products do
+    // not wait for them.
     __device__ __forceinline__ void load_channel_parameters(
         ChannelParameters& channel_parameters, const TilePart& tile_part) {
 #pragma unroll
@@ -781,7 +782,7 @@ struct Loader {
         }
     }
 
-    // Until the oldest step is there.
+    // Waits until the oldest step is there.
     __device__ __forceinline__ void wait() { copies.wait<PIPELINE_STAGES - 2>(); }
     // A part of the next step, into the stage that was multiplied last: the copies come a few at a time,
     // between the products. The last part closes the group.
@@ -803,9 +804,9 @@ struct Loader {
     template <int PARTS>
     __device__ __forceinline__ void copy_x(unsigned char* operand, int part) {
 #pragma unroll
-        for (int i = 0; i < XPieces::COUNT; ++i) {
-            if (i % PARTS != part || !XPieces::exists(i)) continue;
-            auto* const word = reinterpret_cast<unsigned*>(operand + XPieces::place_of(i));
+        for (int i = 0; i < XVectors::COUNT; ++i) {
+            if (i % PARTS != part || !XVectors::exists(i)) continue;
+            auto* const word = reinterpret_cast<unsigned*>(operand + XVectors::offset_of(i));
             *word = gather_x(args, rows.offset[i], rows.inside[i], tap);
         }
         if (part == PARTS - 1) tap.advance<TILE_K>();
@@ -815,9 +816,9 @@ struct Loader {
     __device__ __forceinline__ void copy_w(unsigned char* operand, int part) {
         const int index = column.index();
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) {
-            if (i % PARTS != part || !WPieces::exists(i)) continue;
-            auto* const word = reinterpret_cast<unsigned*>(operand + WPieces::place_of(i));
+        for (int i = 0; i < WVectors::COUNT; ++i) {
+            if (i % PARTS != part || !WVectors::exists(i)) continue;
+            auto* const word = reinterpret_cast<unsigned*>(operand + WVectors::offset_of(i));
             *word = gather_w(args.w + begin_w[i], index);
         }
         if (part == PARTS - 1) column.advance<TILE_K>();
@@ -1000,7 +1001,7 @@ __device__ __forceinline__ void accumulate(
     int stage = 0;
     // The next fragments are read from shared memory while these are multiplied, from step to step as well.
     // Many copies come a few at a time, between the products.
-    constexpr bool MANY = XPieces::COUNT + WPieces::COUNT >= 8;
+    constexpr bool MANY = XVectors::COUNT + WVectors::COUNT >= 8;
     constexpr int PARTS = MANY && BLOCKS_K > 1 ? BLOCKS_K - 1 : 1;
     Fragments fragments[2];
     loader.wait();
@@ -1057,8 +1058,8 @@ struct Work {
     }
 };
 
-// A block for every place on the multiprocessors, one tile after the other: the first steps of the next are
-// on their way while one is finished.
+// Persistent blocks, as many as are resident at a time, have one tile after the other: the first steps of the
+// next tile are on their way while one is finished.
 extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Work work;

@@ -195,7 +195,7 @@ struct Arguments {
     float multiplier;  // x_scale * w_scale / y_scale
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     float multiplier;
 };
@@ -211,7 +211,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };
@@ -297,7 +297,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int, int channel) { return channel; }
 // Which of the lanes holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel % 2; }
+__device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
 // One load brings up to four 8-row matrices of 16 bytes, each lane naming one row of one of them.
 template <class Fragment, int ATOMS>
@@ -334,7 +334,7 @@ static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vec
 __device__ __forceinline__ int channel_of_row(unsigned row) {
     const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
-           place_of_channel(row % ATOM_N);
+           index_of_channel(row % ATOM_N);
 }
 
 // The steps of both operands that are on their way or being multiplied.
@@ -419,9 +419,9 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
-// The pieces of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
+// The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
 template <int BYTES, int ROWS>
-struct Pieces {
+struct Vectors {
     static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
@@ -437,28 +437,28 @@ struct Pieces {
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
-    // Where a piece lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
-    static __device__ __forceinline__ int place_of(int i) {
+    // Where a vector lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
+    static __device__ __forceinline__ int offset_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
         const unsigned first = SAME_ORDER ? row(0) : row(i);
         return swizzled_offset(first / 8 * 8, first % 8, byte() / 16) + byte() % 16 +
                (SAME_ORDER ? i * (ROWS_AT_ONCE * TILE_K) : 0);
     }
 };
-using XPieces = Pieces<X_BYTES, TILE_M>;
-using WPieces = Pieces<W_BYTES, TILE_N>;
+using XVectors = Vectors<X_BYTES, TILE_M>;
+using WVectors = Vectors<W_BYTES, TILE_N>;
 
 // Rows past the last pixel or channel repeat it: what is computed from them is not written.
 struct XRows {
-    int offset[XPieces::COUNT];  // of each window's first element, which may lie outside the image
-    unsigned inside[XPieces::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
+    int offset[XVectors::COUNT];  // of each window's first element, which may lie outside the image
+    unsigned inside[XVectors::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
 };
 
 __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     XRows rows;
 #pragma unroll
-    for (int i = 0; i < XPieces::COUNT; ++i) {
-        const unsigned pixel = tile_part.pixel_tile + XPieces::row(i);
+    for (int i = 0; i < XVectors::COUNT; ++i) {
+        const unsigned pixel = tile_part.pixel_tile + XVectors::row(i);
         const Window window = window_of(pixel < PIXELS ? pixel : PIXELS - 1, tile_part.group);
         rows.offset[i] = window.offset;
         unsigned inside = 0;
@@ -514,9 +514,9 @@ __device__ __forceinline__ int existing_channel(const TilePart& tile_part, int n
     return K_GROUP % TILE_N == 0 || k < tile_part.k_end ? k : tile_part.k_end - 1;
 }
 
-// Where row `i` of a thread's pieces of the weights begins.
+// Where row `i` of a thread's vectors of the weights begins.
 __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
-    return existing_channel(tile_part, channel_of_row(WPieces::row(i))) * REDUCTION;
+    return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
 
 __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
@@ -530,16 +530,16 @@ __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
 }
 
 // What a thread carries of an operand's tile through its registers.
-template <class Pieces>
+template <class Vectors>
 struct RegisterTile {
-    static constexpr int WORDS = Pieces::WIDTH / 4;
-    tile::Words<WORDS> words[Pieces::COUNT];
+    static constexpr int WORDS = Vectors::WIDTH / 4;
+    tile::Words<WORDS> words[Vectors::COUNT];
 
     __device__ __forceinline__ void put(unsigned char* operand) const {
 #pragma unroll
-        for (int i = 0; i < Pieces::COUNT; ++i) {
-            if (!Pieces::exists(i)) continue;
-            *reinterpret_cast<tile::Words<WORDS>*>(operand + Pieces::place_of(i)) = words[i];
+        for (int i = 0; i < Vectors::COUNT; ++i) {
+            if (!Vectors::exists(i)) continue;
+            *reinterpret_cast<tile::Words<WORDS>*>(operand + Vectors::offset_of(i)) = words[i];
         }
     }
 };
@@ -552,23 +552,23 @@ struct Loader {
     XRows rows;
     Tap tap;  // of the thread's column of x
     WColumn column;
-    int begin_w[WPieces::COUNT];  // where each row of the weights begins
+    int begin_w[WVectors::COUNT];  // where each row of the weights begins
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
-    RegisterTile<XPieces> x;
-    RegisterTile<WPieces> w;
+    RegisterTile<XVectors> x;
+    RegisterTile<WVectors> w;
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first step of a share.
+    // The first step of a part of a tile.
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
         stage = 0;
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WPieces::byte());
+        for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
+        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XPieces::byte());
+        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
         begin<1>(pipeline, 0);
         end(pipeline);
     }
@@ -593,7 +593,7 @@ struct Loader {
 
     __device__ __forceinline__ void fetch_x() {
 #pragma unroll
-        for (int i = 0; i < XPieces::COUNT; ++i) {
+        for (int i = 0; i < XVectors::COUNT; ++i) {
             x.words[i].word[0] = gather_x(args, rows.offset[i], rows.inside[i], tap);
         }
         tap.advance<TILE_K>();
@@ -602,9 +602,9 @@ struct Loader {
     __device__ __forceinline__ void fetch_w() {
         const int index = column.index();
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) {
+        for (int i = 0; i < WVectors::COUNT; ++i) {
             w.words[i] = {};
-            if (!WPieces::exists(i)) continue;
+            if (!WVectors::exists(i)) continue;
             w.words[i].word[0] = gather_w(args.w + begin_w[i], index);
         }
         column.advance<TILE_K>();

@@ -315,7 +315,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     int w_zero;
@@ -339,7 +339,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
     int x_sum;  // the sum of its window's inputs
@@ -434,7 +434,7 @@ __device__ __forceinline__ int channel_lane() { return tile::lane() % 4; }
 constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 + channel; }
 // Which of the lanes holds a channel of the atom, and as which of its own.
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
-__device__ __forceinline__ int place_of_channel(unsigned channel) { return channel % 2; }
+__device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
 // One load brings up to four 8-row matrices of 16 bytes, each lane naming one row of one of them.
 template <class Fragment, int ATOMS>
@@ -471,7 +471,7 @@ static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vec
 __device__ __forceinline__ int channel_of_row(unsigned row) {
     const unsigned atom = row % WARP_N / ATOM_N;
     return row / WARP_N * WARP_N + lane_of_channel(row % ATOM_N) * CHANNELS_OF_LANE + atom * LANE_CHANNELS +
-           place_of_channel(row % ATOM_N);
+           index_of_channel(row % ATOM_N);
 }
 
 // The steps of both operands that are on their way or being multiplied.
@@ -554,7 +554,7 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
 }
 
-// Where a thread finds a piece of padding. The threads of the device read different copies of it: one line
+// Where a thread finds a vector of padding. The threads of the device read different copies of it: one line
 // for all would be a bottleneck.
 __device__ __forceinline__ const X* padding_of_thread(const Arguments& args) {
     constexpr unsigned COPIES = PADDING_WORDS / 4;
@@ -562,9 +562,9 @@ __device__ __forceinline__ const X* padding_of_thread(const Arguments& args) {
     return reinterpret_cast<const X*>(args.padding) + thread % COPIES * 16;
 }
 
-// The pieces of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
+// The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
 template <int BYTES, int ROWS>
-struct Pieces {
+struct Vectors {
     static constexpr int WIDTH = BYTES < 4 ? 4 : BYTES;
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
@@ -580,28 +580,28 @@ struct Pieces {
     static __device__ __forceinline__ bool exists(int i) {
         return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;
     }
-    // Where a piece lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
-    static __device__ __forceinline__ int place_of(int i) {
+    // Where a vector lies in the tile. A multiple of eight rows further, the chunks lie in the same order.
+    static __device__ __forceinline__ int offset_of(int i) {
         constexpr bool SAME_ORDER = ROWS_AT_ONCE % 8 == 0;
         const unsigned first = SAME_ORDER ? row(0) : row(i);
         return swizzled_offset(first / 8 * 8, first % 8, byte() / 16) + byte() % 16 +
                (SAME_ORDER ? i * (ROWS_AT_ONCE * TILE_K) : 0);
     }
 };
-using XPieces = Pieces<X_BYTES, TILE_M>;
-using WPieces = Pieces<W_BYTES, TILE_N>;
+using XVectors = Vectors<X_BYTES, TILE_M>;
+using WVectors = Vectors<W_BYTES, TILE_N>;
 
 // Rows past the last pixel or channel repeat it: what is computed from them is not written.
 struct XRows {
-    int offset[XPieces::COUNT];  // of each window's first element, which may lie outside the image
-    unsigned inside[XPieces::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
+    int offset[XVectors::COUNT];  // of each window's first element, which may lie outside the image
+    unsigned inside[XVectors::COUNT];  // which filter rows (low bits) and columns (above them) fall inside
 };
 
 __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     XRows rows;
 #pragma unroll
-    for (int i = 0; i < XPieces::COUNT; ++i) {
-        const unsigned pixel = tile_part.pixel_tile + XPieces::row(i);
+    for (int i = 0; i < XVectors::COUNT; ++i) {
+        const unsigned pixel = tile_part.pixel_tile + XVectors::row(i);
         const Window window = window_of(pixel < PIXELS ? pixel : PIXELS - 1, tile_part.group);
         rows.offset[i] = window.offset;
         unsigned inside = 0;
@@ -631,12 +631,12 @@ __device__ __forceinline__ int existing_channel(const TilePart& tile_part, int n
     return K_GROUP % TILE_N == 0 || k < tile_part.k_end ? k : tile_part.k_end - 1;
 }
 
-// Where row `i` of a thread's pieces of the weights begins.
+// Where row `i` of a thread's vectors of the weights begins.
 __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
-    return existing_channel(tile_part, channel_of_row(WPieces::row(i))) * REDUCTION;
+    return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
 
-// What the epilogue knows of the tile's channels. It waits in shared memory.
+// The epilogue's channel parameters of a tile, in shared memory.
 struct alignas(16) ChannelParameters {
     int offset[TILE_N];
     int w_zero[TILE_N];
@@ -651,24 +651,24 @@ struct Loader {
     XRows rows;
     Tap tap;  // of the thread's column of x
     WColumn column;
-    int begin_w[WPieces::COUNT];  // where each row of the weights begins
+    int begin_w[WVectors::COUNT];  // where each row of the weights begins
     int left;  // steps that are still to be begun
     int stage;  // that is filled next
 
     __device__ __forceinline__ explicit Loader(const Arguments& args) : args(args) {}
 
-    // The first steps of a share. The weights come first: they do not depend on the launch before.
+    // The first steps of a part of a tile. The weights come first: they do not depend on the launch before.
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WPieces::byte());
+        for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
+        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_w<1>(pipeline.w[i], 0);
         }
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XPieces::byte());
+        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
         tile::wait_on_dependency();
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
@@ -679,8 +679,8 @@ struct Loader {
         stage = PIPELINE_STAGES - 1;
     }
 
-    // What is known of the channels belongs to the group of the step that is begun next, so that the first
-    // products do not wait for it.
+    // The channel parameters belong to the group of the step that is begun next, so that the first products do
+    // not wait for them.
     __device__ __forceinline__ void load_channel_parameters(
         ChannelParameters& channel_parameters, const TilePart& tile_part) {
 #pragma unroll
@@ -700,7 +700,7 @@ struct Loader {
         }
     }
 
-    // Until the oldest step is there.
+    // Waits until the oldest step is there.
     __device__ __forceinline__ void wait() { copies.wait<PIPELINE_STAGES - 2>(); }
     // A part of the next step, into the stage that was multiplied last: the copies come a few at a time,
     // between the products. The last part closes the group.
@@ -725,13 +725,13 @@ struct Loader {
         const int offset = tap.offset();
         [[maybe_unused]] const unsigned wanted = tap.wanted();
 #pragma unroll
-        for (int i = 0; i < XPieces::COUNT; ++i) {
-            if (i % PARTS != part || !XPieces::exists(i)) continue;
+        for (int i = 0; i < XVectors::COUNT; ++i) {
+            if (i % PARTS != part || !XVectors::exists(i)) continue;
             const bool inside = !PADDED || (rows.inside[i] & wanted) == wanted;
             // Two selections: to select one of two sums, the compiler branches.
             const X* const from = inside ? args.x : padding;
             const int at = inside ? rows.offset[i] + offset : 0;
-            copies.copy<X_BYTES>(to + XPieces::place_of(i), from + at, tap.exists());
+            copies.copy<X_BYTES>(to + XVectors::offset_of(i), from + at, tap.exists());
         }
         if (part == PARTS - 1) tap.advance<TILE_K>();
     }
@@ -741,9 +741,9 @@ struct Loader {
         const auto to = tile::shared_address(operand);
         const int index = column.index();
 #pragma unroll
-        for (int i = 0; i < WPieces::COUNT; ++i) {
-            if (i % PARTS != part || !WPieces::exists(i)) continue;
-            copies.copy<W_BYTES>(to + WPieces::place_of(i), args.w + (begin_w[i] + index),
+        for (int i = 0; i < WVectors::COUNT; ++i) {
+            if (i % PARTS != part || !WVectors::exists(i)) continue;
+            copies.copy<W_BYTES>(to + WVectors::offset_of(i), args.w + (begin_w[i] + index),
                                  !HAS_REDUCTION_REMAINDER || index < REDUCTION);
         }
         if (part == PARTS - 1) column.advance<TILE_K>();

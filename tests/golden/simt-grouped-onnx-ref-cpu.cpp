@@ -163,7 +163,7 @@ struct Arguments {
     float y_zero;  // the output zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -181,7 +181,7 @@ __device__ __forceinline__ Channel load_channel(
 
 using Finished = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
 };

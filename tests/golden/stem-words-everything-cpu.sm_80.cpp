@@ -56,7 +56,7 @@ constexpr int TILES_H = 7;
 constexpr int TILES_W = 7;
 constexpr int SLAB_TILES = 2;  // blocks that share pixels
 constexpr int TILES = 98;
-constexpr int PLACES = 16;  // blocks, which have tiles in turn
+constexpr int GRID_BLOCKS = 16;  // blocks, which have tiles in turn
 constexpr int SMEM_BYTES = 13024;
 constexpr int FOLD_THREADS = 128;
 
@@ -66,7 +66,7 @@ static_assert(ROW_WORDS * TAPS_OF_WORD >= S && STEPS * 8 >= R * ROW_WORDS, "a fi
 static_assert(PIXELS % (OUT_H * OUT_W) == 0 && TILES_H * TILE_H >= OUT_H && TILES_W * TILE_W >= OUT_W,
               "every output of an image is in a tile");
 static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0, "a warp finishes all outputs of its slab");
-static_assert(PLACES % SLAB_TILES == 0, "a block keeps its slabs");
+static_assert(GRID_BLOCKS % SLAB_TILES == 0, "a block keeps its slabs");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "only what lies in the image is read");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
@@ -179,7 +179,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     int w_zero;
@@ -203,7 +203,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
     int x_sum;  // the sum of its window's inputs
@@ -274,60 +274,61 @@ namespace emulated {
 
 constexpr int M = 16, N = 8, K = 32;
 
-// The number of a lane, and of an element within a lane, has digits, the least significant first. Each count
-// of a digit moves by so many rows and columns of the operand; lanes that differ in a digit of 0 and 0 hold
-// the same elements. B is transposed, so that k runs along the rows of both factors.
-struct Digit { int size, row, column; };
-constexpr Digit A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
-constexpr Digit B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
-constexpr Digit D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
-constexpr Digit D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
+// The number of a lane, and of an element within a lane, is a mixed-radix number: it has dimensions, the
+// fastest first. Each count of a dimension moves by so many rows and columns of the operand; lanes that
+// differ in a dimension of 0 and 0 hold the same elements. B is transposed, so that k runs along the rows of
+// both factors.
+struct Dim { int size, row, column; };
+constexpr Dim A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
+constexpr Dim B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
+constexpr Dim D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
+constexpr Dim D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
 
-struct Place { int row, column; };
+struct Position { int row, column; };
 
-template <int DIGITS>
-constexpr Place place_of(int number, const Digit (&digits)[DIGITS]) {
-    Place place = {0, 0};
-    for (const Digit& digit : digits) {
-        place.row += number % digit.size * digit.row;
-        place.column += number % digit.size * digit.column;
-        number /= digit.size;
+template <int DIMS>
+constexpr Position position_of(int number, const Dim (&dims)[DIMS]) {
+    Position position = {0, 0};
+    for (const Dim& dim : dims) {
+        position.row += number % dim.size * dim.row;
+        position.column += number % dim.size * dim.column;
+        number /= dim.size;
     }
-    return place;
+    return position;
 }
 
 template <int COUNT>
-struct Places { Place of[COUNT]; };
+struct Positions { Position of[COUNT]; };
 
-template <int COUNT, int DIGITS>
-constexpr Places<COUNT> places(const Digit (&digits)[DIGITS]) {
-    Places<COUNT> all = {};
-    for (int number = 0; number < COUNT; ++number) all.of[number] = place_of(number, digits);
+template <int COUNT, int DIMS>
+constexpr Positions<COUNT> positions(const Dim (&dims)[DIMS]) {
+    Positions<COUNT> all = {};
+    for (int number = 0; number < COUNT; ++number) all.of[number] = position_of(number, dims);
     return all;
 }
 
-constexpr auto LANES_OF_D = places<WARP_SIZE>(D_LANE);
-constexpr auto SUMS_OF_D = places<D_REGISTERS>(D_SUM);
+constexpr auto LANES_OF_D = positions<WARP_SIZE>(D_LANE);
+constexpr auto SUMS_OF_D = positions<D_REGISTERS>(D_SUM);
 
 // What a lane shows: its factors. The runtime puts 64 bytes between one lane's and the next's.
 struct Factors { unsigned a[A_REGISTERS], b[B_REGISTERS]; };
-constexpr int WORDS_APART = 64 / 4;
+constexpr int LANE_STRIDE = 64 / 4;
 
 // The other way round: where among the words that the lanes show a row's next four elements are.
 template <int ROWS>
 struct Holders { unsigned short of[ROWS][K / 4]; };
 
-template <int ROWS, int REGISTERS, int LANE_DIGITS, int BYTE_DIGITS>
+template <int ROWS, int REGISTERS, int LANE_DIMS, int BYTE_DIMS>
 constexpr Holders<ROWS> holders(
-    const Digit (&lane_digits)[LANE_DIGITS], const Digit (&byte_digits)[BYTE_DIGITS], int first_word) {
+    const Dim (&lane_dims)[LANE_DIMS], const Dim (&byte_dims)[BYTE_DIMS], int first_word) {
     Holders<ROWS> found = {};
     for (int lane = 0; lane < WARP_SIZE; ++lane) {
         for (int index = 0; index < REGISTERS; ++index) {
-            const Place of_lane = place_of(lane, lane_digits), within = place_of(4 * index, byte_digits);
+            const Position of_lane = position_of(lane, lane_dims), within = position_of(4 * index, byte_dims);
             found.of[of_lane.row + within.row][(of_lane.column + within.column) / 4] =
-                static_cast<unsigned short>(lane * WORDS_APART + first_word + index);
+                static_cast<unsigned short>(lane * LANE_STRIDE + first_word + index);
         }
     }
     return found;
@@ -357,7 +358,7 @@ __device__ __forceinline__ void multiply_add(
     __builtin_memcpy(mine.a, a, sizeof a);
     __builtin_memcpy(mine.b, b, sizeof b);
     const auto* const shown = static_cast<const unsigned*>(qconv_cpu_warp_exchange(&mine, sizeof mine, line));
-    const Place first = LANES_OF_D.of[tile::lane()];
+    const Position first = LANES_OF_D.of[tile::lane()];
     for (int i = 0; i < D_REGISTERS; ++i) {
         const auto& a_row = A_HOLDERS.of[first.row + SUMS_OF_D.of[i].row];
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
@@ -397,30 +398,30 @@ struct Tile {
 };
 
 // The bytes of four pixels and of what follows them. All four are in the image, or none is.
-struct Piece { unsigned word[C < 3 ? C + 1 : C]; };
-constexpr int PIECES = IN_ROWS * QUADS, PIECES_OF_THREAD = (PIECES + THREADS - 1) / THREADS;
+struct Vector { unsigned word[C < 3 ? C + 1 : C]; };
+constexpr int VECTORS = IN_ROWS * QUADS, VECTORS_OF_THREAD = (VECTORS + THREADS - 1) / THREADS;
 
 // How far behind the first column that a tile has in shared memory its windows begin.
 __device__ __forceinline__ int shift(const Tile& tile) { return (tile.column * STRIDE_W - PAD_LEFT) & 3; }
 
-__device__ __forceinline__ Piece load_piece(const Arguments& args, const Tile& tile, int i) {
+__device__ __forceinline__ Vector load_vector(const Arguments& args, const Tile& tile, int i) {
     const int row = tile.row * STRIDE_H - PAD_TOP + i / QUADS;
     const int column = ((tile.column * STRIDE_W - PAD_LEFT) & ~3) + i % QUADS * 4;
     const X* const pixels = args.x + ((tile.n * IN_H + row) * IN_W + column) * C;
-    Piece piece;
+    Vector vector;
 #pragma unroll
-    for (int j = 0; j < static_cast<int>(sizeof(piece) / 4); ++j) {
-        piece.word[j] = padding_word(args);
+    for (int j = 0; j < static_cast<int>(sizeof(vector) / 4); ++j) {
+        vector.word[j] = padding_word(args);
         if (static_cast<unsigned>(row) < IN_H && static_cast<unsigned>(column + j / C * 4) < IN_W) {
-            piece.word[j] = tile::load_words<1>(pixels + 4 * j).word[0];
+            vector.word[j] = tile::load_words<1>(pixels + 4 * j).word[0];
         }
     }
-    return piece;
+    return vector;
 }
 
 // A word for each of the four pixels. A fourth channel that the image does not have is any: it meets zeros.
-__device__ __forceinline__ tile::Words<4> spread(const Piece& piece) {
-    const unsigned* const word = piece.word;
+__device__ __forceinline__ tile::Words<4> unpack_pixels(const Vector& vector) {
+    const unsigned* const word = vector.word;
     if constexpr (C == 1) {
         return {{word[0], tile::pick<1, 2, 3, 4>(word[0], word[1]), tile::pick<2, 3, 4, 5>(word[0], word[1]),
                  tile::pick<3, 4, 5, 6>(word[0], word[1])}};
@@ -435,28 +436,28 @@ __device__ __forceinline__ tile::Words<4> spread(const Piece& piece) {
     }
 }
 
-__device__ __forceinline__ void put_piece(Input& input, int i, const Piece& piece) {
-    *reinterpret_cast<tile::Words<4>*>(&input.word[i / QUADS][i % QUADS * 4]) = spread(piece);
+__device__ __forceinline__ void put_vector(Input& input, int i, const Vector& vector) {
+    *reinterpret_cast<tile::Words<4>*>(&input.word[i / QUADS][i % QUADS * 4]) = unpack_pixels(vector);
 }
 
 // What a thread carries of a tile's input to shared memory.
-struct RegisterTile { Piece piece[PIECES_OF_THREAD]; };
+struct RegisterTile { Vector vector[VECTORS_OF_THREAD]; };
 
 __device__ __forceinline__ RegisterTile load(const Arguments& args, const Tile& tile) {
     RegisterTile tile_registers;
 #pragma unroll
-    for (int i = 0; i < PIECES_OF_THREAD; ++i) {
+    for (int i = 0; i < VECTORS_OF_THREAD; ++i) {
         const int index = i * THREADS + tile::thread();
-        if (index < PIECES) tile_registers.piece[i] = load_piece(args, tile, index);
+        if (index < VECTORS) tile_registers.vector[i] = load_vector(args, tile, index);
     }
     return tile_registers;
 }
 
 __device__ __forceinline__ void put(Input& input, const RegisterTile& tile_registers) {
 #pragma unroll
-    for (int i = 0; i < PIECES_OF_THREAD; ++i) {
+    for (int i = 0; i < VECTORS_OF_THREAD; ++i) {
         const int index = i * THREADS + tile::thread();
-        if (index < PIECES) put_piece(input, index, tile_registers.piece[i]);
+        if (index < VECTORS) put_vector(input, index, tile_registers.vector[i]);
     }
 }
 
@@ -536,21 +537,22 @@ __device__ __forceinline__ int offset_of(int step, int half) {
 static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "whole sixteens");
 constexpr int SIXTEENS = TILE_H * TILE_W / 16;
 constexpr int SIXTEENS_OF_ROW = TILE_W < 16 ? 1 : TILE_W / 16, ROWS_OF_SIXTEEN = TILE_W < 16 ? 2 : 1;
-struct Place { int row, column; };
-__device__ __forceinline__ Place place_of(int sixteen) {
+struct Position { int row, column; };
+__device__ __forceinline__ Position position_of(int sixteen) {
     return {sixteen / SIXTEENS_OF_ROW * ROWS_OF_SIXTEEN, sixteen % SIXTEENS_OF_ROW * 16 + tile::lane() / 4};
 }
 constexpr int ROWS_ON = TILE_W < 16 ? 1 : 0, COLUMNS_ON = TILE_W < 16 ? 0 : 8;
 
 // All products of the sixteens that a warp has at a time.
 __device__ __forceinline__ void multiply(
-    const Input& input, const Place (&place)[BATCH], int shift, const Filters& filters, Sums (&sums)[BATCH]) {
+    const Input& input, const Position (&position)[BATCH], int shift, const Filters& filters,
+    Sums (&sums)[BATCH]) {
     constexpr int ON = ROWS_ON * STRIDE_H * PITCH + COLUMNS_ON * STRIDE_W;
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
 #pragma unroll
         for (int n = 0; n < BATCH; ++n) {
-            const int row = place[n].row * STRIDE_H, column = place[n].column * STRIDE_W;
+            const int row = position[n].row * STRIDE_H, column = position[n].column * STRIDE_W;
             const unsigned* const window = &input.word[row][column + shift];
             unsigned x[A_REGISTERS];
 #pragma unroll
@@ -562,9 +564,9 @@ __device__ __forceinline__ void multiply(
 
 // From the lanes to device memory: each has LANE_K neighbouring channels of its two pixels.
 __device__ __forceinline__ void finish_pixels(
-    const Arguments& args, const Tile& tile, const Place& place, int k, const Sums& sums,
+    const Arguments& args, const Tile& tile, const Position& position, int k, const Sums& sums,
     const Channel (&channels)[LANE_K]) {
-    const int first_row = tile.row + place.row, first_column = tile.column + place.column;
+    const int first_row = tile.row + position.row, first_column = tile.column + position.column;
     const int first = ((tile.n * OUT_H + first_row) * OUT_W + first_column) * K + k;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -589,9 +591,9 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// A block for every place on the multiprocessors, one tile after the other: a tile of the input comes to
-// shared memory, while the one before is multiplied, and serves all taps of all output channels. The filters
-// stay in the lanes' registers.
+// Persistent blocks, as many as are resident at a time, have one tile after the other: a tile of the input
+// comes to shared memory, while the one before is multiplied, and serves all taps of all output channels. The
+// filters stay in the lanes' registers.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_stem(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     int index = tile::block_x();
@@ -605,20 +607,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_stem
     for (int n = 0; n < LANE_K; ++n) channels[n] = load_channel(args, k + n < K ? k + n : K - 1);
     tile::barrier();
     for (int turn = 0;; turn ^= 1) {
-        index += PLACES;
+        index += GRID_BLOCKS;
         const bool more = index < TILES;
         const Tile next(more ? index : 0);
         RegisterTile tile_registers;
         if (more) tile_registers = load(args, next);
 #pragma unroll 1
         for (int first = tile::warp() / SLABS * BATCH; first < SIXTEENS; first += WARPS / SLABS * BATCH) {
-            Place place[BATCH];
+            Position position[BATCH];
 #pragma unroll
-            for (int i = 0; i < BATCH; ++i) place[i] = place_of(first + i);
+            for (int i = 0; i < BATCH; ++i) position[i] = position_of(first + i);
             Sums sums[BATCH] = {};
-            multiply(shared.x[turn], place, shift(tile), filters, sums);
+            multiply(shared.x[turn], position, shift(tile), filters, sums);
 #pragma unroll
-            for (int i = 0; i < BATCH; ++i) finish_pixels(args, tile, place[i], k, sums[i], channels);
+            for (int i = 0; i < BATCH; ++i) finish_pixels(args, tile, position[i], k, sums[i], channels);
         }
         if (!more) return;
         put(shared.x[turn ^ 1], tile_registers);

@@ -60,7 +60,7 @@ constexpr int TILES_H = 8;
 constexpr int TILES_W = 14;
 constexpr int SLAB_TILES = 2;  // blocks that share pixels
 constexpr int TILES = 224;
-constexpr int PLACES = 216;  // blocks, which have tiles in turn
+constexpr int GRID_BLOCKS = 216;  // blocks, which have tiles in turn
 constexpr int SMEM_BYTES = 8704;
 constexpr int FOLD_THREADS = 128;
 
@@ -70,7 +70,7 @@ static_assert(ROW_WORDS * TAPS_OF_WORD >= S && STEPS * 8 >= R * ROW_WORDS, "a fi
 static_assert(PIXELS % (OUT_H * OUT_W) == 0 && TILES_H * TILE_H >= OUT_H && TILES_W * TILE_W >= OUT_W,
               "every output of an image is in a tile");
 static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0, "a warp finishes all outputs of its slab");
-static_assert(PLACES % SLAB_TILES == 0, "a block keeps its slabs");
+static_assert(GRID_BLOCKS % SLAB_TILES == 0, "a block keeps its slabs");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "only what lies in the image is read");
 
 namespace tile {
@@ -190,7 +190,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float scale;
@@ -218,7 +218,7 @@ __device__ __forceinline__ Channel load_channel(
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
     int acc;
     int residual;
@@ -313,15 +313,15 @@ struct Tile {
 };
 
 // A pixel's word. Rows are read byte by byte: words do not divide them, or the taps lie apart.
-struct Piece { unsigned word; };
-constexpr int PIECES = IN_ROWS * PITCH, PIECES_OF_THREAD = (PIECES + THREADS - 1) / THREADS;
+struct Vector { unsigned word; };
+constexpr int VECTORS = IN_ROWS * PITCH, VECTORS_OF_THREAD = (VECTORS + THREADS - 1) / THREADS;
 
 __device__ __forceinline__ int shift(const Tile&) { return 0; }
 
-__device__ __forceinline__ Piece load_piece(const Arguments& args, const Tile& tile, int i) {
+__device__ __forceinline__ Vector load_vector(const Arguments& args, const Tile& tile, int i) {
     const int row = tile.row * STRIDE_H - PAD_TOP + i / PITCH;
     const int first = tile.column * STRIDE_W - PAD_LEFT + i % PITCH;
-    Piece piece = {};
+    Vector vector = {};
 #pragma unroll
     for (int j = 0; j < TAPS_OF_WORD * C; ++j) {
         const int column = first + j / C * DILATION_W;
@@ -330,33 +330,33 @@ __device__ __forceinline__ Piece load_piece(const Arguments& args, const Tile& t
             const X* const from = args.x + (((tile.n * IN_H + row) * IN_W + column) * C + j % C);
             byte = static_cast<unsigned char>(tile::load(from));
         }
-        piece.word |= byte << (8 * j);
+        vector.word |= byte << (8 * j);
     }
-    return piece;
+    return vector;
 }
 
-__device__ __forceinline__ void put_piece(Input& input, int i, const Piece& piece) {
-    input.word[i / PITCH][i % PITCH] = piece.word;
+__device__ __forceinline__ void put_vector(Input& input, int i, const Vector& vector) {
+    input.word[i / PITCH][i % PITCH] = vector.word;
 }
 
 // What a thread carries of a tile's input to shared memory.
-struct RegisterTile { Piece piece[PIECES_OF_THREAD]; };
+struct RegisterTile { Vector vector[VECTORS_OF_THREAD]; };
 
 __device__ __forceinline__ RegisterTile load(const Arguments& args, const Tile& tile) {
     RegisterTile tile_registers;
 #pragma unroll
-    for (int i = 0; i < PIECES_OF_THREAD; ++i) {
+    for (int i = 0; i < VECTORS_OF_THREAD; ++i) {
         const int index = i * THREADS + tile::thread();
-        if (index < PIECES) tile_registers.piece[i] = load_piece(args, tile, index);
+        if (index < VECTORS) tile_registers.vector[i] = load_vector(args, tile, index);
     }
     return tile_registers;
 }
 
 __device__ __forceinline__ void put(Input& input, const RegisterTile& tile_registers) {
 #pragma unroll
-    for (int i = 0; i < PIECES_OF_THREAD; ++i) {
+    for (int i = 0; i < VECTORS_OF_THREAD; ++i) {
         const int index = i * THREADS + tile::thread();
-        if (index < PIECES) put_piece(input, index, tile_registers.piece[i]);
+        if (index < VECTORS) put_vector(input, index, tile_registers.vector[i]);
     }
 }
 
@@ -419,21 +419,22 @@ __device__ __forceinline__ int offset_of(int step, int half) {
 static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "whole sixteens");
 constexpr int SIXTEENS = TILE_H * TILE_W / 16;
 constexpr int SIXTEENS_OF_ROW = TILE_W < 16 ? 1 : TILE_W / 16, ROWS_OF_SIXTEEN = TILE_W < 16 ? 2 : 1;
-struct Place { int row, column; };
-__device__ __forceinline__ Place place_of(int sixteen) {
+struct Position { int row, column; };
+__device__ __forceinline__ Position position_of(int sixteen) {
     return {sixteen / SIXTEENS_OF_ROW * ROWS_OF_SIXTEEN, sixteen % SIXTEENS_OF_ROW * 16 + tile::lane() / 4};
 }
 constexpr int ROWS_ON = TILE_W < 16 ? 1 : 0, COLUMNS_ON = TILE_W < 16 ? 0 : 8;
 
 // All products of the sixteens that a warp has at a time.
 __device__ __forceinline__ void multiply(
-    const Input& input, const Place (&place)[BATCH], int shift, const Filters& filters, Sums (&sums)[BATCH]) {
+    const Input& input, const Position (&position)[BATCH], int shift, const Filters& filters,
+    Sums (&sums)[BATCH]) {
     constexpr int ON = ROWS_ON * STRIDE_H * PITCH + COLUMNS_ON * STRIDE_W;
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
 #pragma unroll
         for (int n = 0; n < BATCH; ++n) {
-            const int row = place[n].row * STRIDE_H, column = place[n].column * STRIDE_W;
+            const int row = position[n].row * STRIDE_H, column = position[n].column * STRIDE_W;
             const unsigned* const window = &input.word[row][column + shift];
             unsigned x[A_REGISTERS];
 #pragma unroll
@@ -445,9 +446,9 @@ __device__ __forceinline__ void multiply(
 
 // From the lanes to device memory: each has LANE_K neighbouring channels of its two pixels.
 __device__ __forceinline__ void finish_pixels(
-    const Arguments& args, const Tile& tile, const Place& place, int k, const Sums& sums,
+    const Arguments& args, const Tile& tile, const Position& position, int k, const Sums& sums,
     const Channel (&channels)[LANE_K]) {
-    const int first_row = tile.row + place.row, first_column = tile.column + place.column;
+    const int first_row = tile.row + position.row, first_column = tile.column + position.column;
     const int first = ((tile.n * OUT_H + first_row) * OUT_W + first_column) * K + k;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -472,9 +473,9 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// A block for every place on the multiprocessors, one tile after the other: a tile of the input comes to
-// shared memory, while the one before is multiplied, and serves all taps of all output channels. The filters
-// stay in the lanes' registers.
+// Persistent blocks, as many as are resident at a time, have one tile after the other: a tile of the input
+// comes to shared memory, while the one before is multiplied, and serves all taps of all output channels. The
+// filters stay in the lanes' registers.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_stem(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     int index = tile::block_x();
@@ -488,20 +489,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_stem
     for (int n = 0; n < LANE_K; ++n) channels[n] = load_channel(args, k + n < K ? k + n : K - 1);
     tile::barrier();
     for (int turn = 0;; turn ^= 1) {
-        index += PLACES;
+        index += GRID_BLOCKS;
         const bool more = index < TILES;
         const Tile next(more ? index : 0);
         RegisterTile tile_registers;
         if (more) tile_registers = load(args, next);
 #pragma unroll 1
         for (int first = tile::warp() / SLABS * BATCH; first < SIXTEENS; first += WARPS / SLABS * BATCH) {
-            Place place[BATCH];
+            Position position[BATCH];
 #pragma unroll
-            for (int i = 0; i < BATCH; ++i) place[i] = place_of(first + i);
+            for (int i = 0; i < BATCH; ++i) position[i] = position_of(first + i);
             Sums sums[BATCH] = {};
-            multiply(shared.x[turn], place, shift(tile), filters, sums);
+            multiply(shared.x[turn], position, shift(tile), filters, sums);
 #pragma unroll
-            for (int i = 0; i < BATCH; ++i) finish_pixels(args, tile, place[i], k, sums[i], channels);
+            for (int i = 0; i < BATCH; ++i) finish_pixels(args, tile, position[i], k, sums[i], channels);
         }
         if (!more) return;
         put(shared.x[turn ^ 1], tile_registers);

@@ -173,7 +173,7 @@ def test_an_older_template_is_said(tmp_path: Path) -> None:
     assert kernels[0].source.digest != old.digest
 
 
-def test_an_older_template_of_a_pair_apart_is_said_of_each(tmp_path: Path) -> None:
+def test_an_older_template_of_an_unfused_pair_is_said_of_each(tmp_path: Path) -> None:
     pair = FusedConv2d(Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8), Conv2d(1, 6, 6, 8, 16, 1, 1))
     row = row_of(generator.unfused_plan(pair, target("cpu")))
     for given in (row, replace(row, digest="0" * 32)):
@@ -198,17 +198,17 @@ def test_nothing_to_export_is_an_error_and_writes_nothing(tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
-def test_two_that_are_faster_apart_are_two_files_and_each_kernel_is_one(tmp_path: Path) -> None:
+def test_two_that_are_faster_unfused_are_two_files_and_each_kernel_is_one(tmp_path: Path) -> None:
     first = Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8)
     pair = FusedConv2d(first, Conv2d(1, 6, 6, 8, 16, 1, 1))
-    apart = generator.unfused_plan(pair, target("cpu"))
-    rows = [row_of(plan) for plan in (apart, apart.parts[0])]
+    unfused = generator.unfused_plan(pair, target("cpu"))
+    rows = [row_of(plan) for plan in (unfused, unfused.parts[0])]
     kernels = export(rows, tmp_path)
     assert [str(kernel.row.problem) for kernel in kernels] == [str(first), str(pair.second)]
     assert len({kernel.file for kernel in kernels}) == 2
 
 
-def test_three_that_are_faster_apart_are_three_files(tmp_path: Path) -> None:
+def test_three_that_are_faster_unfused_are_three_files(tmp_path: Path) -> None:
     expand, project = Conv2d(1, 6, 6, 4, 8, 1, 1), Conv2d(1, 6, 6, 8, 4, 1, 1)
     block = FusedBlock(expand, Conv2d(1, 6, 6, 8, 8, 3, 3, pad=1, groups=8), project)
     kernels = export([row_of(generator.unfused_plan(block, target("cpu")))], tmp_path)

@@ -99,11 +99,11 @@ def test_in_one_kernel_nothing_between_the_two_is_an_argument() -> None:
     assert {f.name for f in plan[0].fields if f.role == "workspace"} == {"offset", "taps", "fragments"}
 
 
-def test_apart_is_the_same_bit_for_bit() -> None:
+def test_unfused_is_the_same_bit_for_bit() -> None:
     device, drawn = CpuDevice(TARGET), sample.draw(PROBLEM, 5)
     pair = load(generator.unfused_plan(PROBLEM, TARGET), device)
     assert isinstance(pair, Pair)
-    assert_same(run(pair, drawn), expected(PROBLEM, drawn), "apart")
+    assert_same(run(pair, drawn), expected(PROBLEM, drawn), "unfused")
     x, w1, w2, residual = (device.upload(array) for array in drawn.arrays)
     packed = pair.pack(w1, w2, **drawn.parameters)
     assert_same(packed(x, residual), expected(PROBLEM, drawn), "packed")
@@ -119,7 +119,7 @@ def test_apart_is_the_same_bit_for_bit() -> None:
         pair.pack(w1, **drawn.parameters)
 
 
-def test_a_target_without_matrix_instructions_runs_the_two_apart() -> None:
+def test_a_target_without_matrix_instructions_runs_the_two_unfused() -> None:
     assert generator.default(PROBLEM, TARGETS["cpu"]).config.family == "unfused"
     assert generator.space(PROBLEM, TARGETS["cpu"])[0] == []
 
@@ -208,7 +208,7 @@ def test_three_are_their_oracles_in_turn_in_every_way() -> None:
         packed.unpack()
 
 
-def test_what_warpgroups_read_was_shown_to_their_engines() -> None:
+def test_what_warpgroups_read_was_fenced_for_the_async_proxy() -> None:
     """Of every layer, behind whose outputs they read, in more plans than run: test_fences.py shows that it matters."""
     dense = FusedBlock(EXPAND, replace(EXPAND, c=32), replace(EXPAND, c=32, k=16))
     kernels = [p for p in generator.space(dense, TARGETS["cpu.sm_90a"])[0] if p.config.on_wgmma]  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from fragments import BY_NAME, INSTRUCTIONS, gather, places, scatter
 
-from qconv.instruction import Digit, Fragment, MatrixInstruction
+from qconv.instruction import Dim, Fragment, MatrixInstruction
 from qconv.instruction_tables import WGMMA_M64K32
 
 TYPED = [
@@ -177,50 +177,50 @@ def test_mfma_takes_signed_types_only() -> None:
         instruction.spell("uint8", "int8")
 
 
-def test_digits_are_accepted_exactly_when_they_cover_the_axis_once() -> None:
+def test_dimensions_are_accepted_exactly_when_they_cover_the_axis_once() -> None:
     """The rule that a fragment checks, against brute force."""
     accepted = 0
     for sizes in itertools.product((2, 3, 4), repeat=3):
         for strides in itertools.product((1, 2, 3, 4, 6, 8, 9, 12, 16), repeat=3):
-            k = tuple(Digit(size, "k", stride) for size, stride in zip(sizes, strides, strict=True))
+            k = tuple(Dim(size, "k", stride) for size, stride in zip(sizes, strides, strict=True))
             reached = sorted(
                 sum(count * stride for count, stride in zip(counts, strides, strict=True))
                 for counts in itertools.product(*(range(size) for size in sizes))
             )
             covers = reached == list(range(len(reached)))
             try:
-                Fragment("m", "k", lane=(Digit(8, "m", 1), *k), element=(), element_bits=32)
+                Fragment("m", "k", lane=(Dim(8, "m", 1), *k), element=(), element_bits=32)
             except ValueError:
                 assert not covers, k
             else:
                 assert covers, k
                 accepted += 1
-    assert accepted == 162  # every choice of sizes, its digits in any of six orders
+    assert accepted == 162  # every choice of sizes, its dimensions in any of six orders
 
 
-K, M = Digit(4, "k", 1), Digit(8, "m", 1)
+K, M = Dim(4, "k", 1), Dim(8, "m", 1)
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Digit(1, "k", 1), "digit size 1 along 'k'.*leave it out"),
-        (lambda: Digit(2, cast(Any, "row"), 1), "digit axis 'row'"),
-        (lambda: Digit(2, "copy", 1), "copy digit with stride 1.*give stride 0"),
-        (lambda: Digit(2, "k", 0), "digit stride 0 along 'k'.*give 1 or more"),
+        (lambda: Dim(1, "k", 1), "dimension size 1 along 'k'.*leave it out"),
+        (lambda: Dim(2, cast(Any, "row"), 1), "dimension axis 'row'"),
+        (lambda: Dim(2, "copy", 1), "copy dimension with stride 1.*give stride 0"),
+        (lambda: Dim(2, "k", 0), "dimension stride 0 along 'k'.*give 1 or more"),
         (
-            lambda: Fragment("m", "k", (M, Digit(4, "k", 8)), (K,)),
+            lambda: Fragment("m", "k", (M, Dim(4, "k", 8)), (K,)),
             "coordinate 4 is never held; give stride 4",
         ),
-        (lambda: Fragment("m", "k", (M, Digit(4, "k", 2)), (K,)), "coordinate 2 is held more than once"),
-        (lambda: Fragment("m", "k", (M,), (Digit(4, "k", 2),)), "coordinate 1 is never held; give stride 1"),
-        (lambda: Fragment("m", "k", (M, Digit(4, "n", 1)), (K,)), "digit along 'n' in a m x k tile"),
+        (lambda: Fragment("m", "k", (M, Dim(4, "k", 2)), (K,)), "coordinate 2 is held more than once"),
+        (lambda: Fragment("m", "k", (M,), (Dim(4, "k", 2),)), "coordinate 1 is never held; give stride 1"),
+        (lambda: Fragment("m", "k", (M, Dim(4, "n", 1)), (K,)), "dimension along 'n' in a m x k tile"),
         (
-            lambda: Fragment("m", "k", (M,), (Digit(2, "k", 1),)),
+            lambda: Fragment("m", "k", (M,), (Dim(2, "k", 1),)),
             "2 elements of 8 bits per lane.*multiple of 4",
         ),
-        (lambda: Fragment("m", "k", (M, Digit(4, "copy", 0)), (K,)), "replication 4"),
-        (lambda: Fragment("m", "k", (M,), (K, Digit(2, "copy", 0))), "copy digit among the elements"),
+        (lambda: Fragment("m", "k", (M, Dim(4, "copy", 0)), (K,)), "replication 4"),
+        (lambda: Fragment("m", "k", (M,), (K, Dim(2, "copy", 0))), "copy dimension among the elements"),
         (lambda: Fragment("m", "k", (M,), (K,), element_bits=16), "16-bit elements.*give 8 or 32"),
     ],
 )
@@ -235,7 +235,7 @@ MMA, WMMA11 = BY_NAME["mma_m16n8k32"], BY_NAME["wmma_i32_16x16x16_iu8_gfx11"]
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"m": 32}, r"the fragment of A is 16 x 32: m x k is 32 x 32; correct its digits"),
+        ({"m": 32}, r"the fragment of A is 16 x 32: m x k is 32 x 32; correct its dimensions"),
         ({"n": 16}, r"the fragment of B is 32 x 8: k x n is 32 x 16"),
         ({"a": MMA.d}, "A is a m x n tile: A is m x k"),
         ({"b": WMMA11.b}, "the fragment of B is 16 x 16"),
@@ -254,7 +254,7 @@ def test_an_inconsistent_instruction_is_refused(change: dict[str, Any], message:
 
 
 def test_copies_of_the_sum_are_refused() -> None:
-    d = Fragment("m", "n", (Digit(16, "n", 1), Digit(2, "copy", 0)), (Digit(16, "m", 1),), element_bits=32)
+    d = Fragment("m", "n", (Dim(16, "n", 1), Dim(2, "copy", 0)), (Dim(16, "m", 1),), element_bits=32)
     with pytest.raises(ValueError, match="2 copies of D"):
         replace(WMMA11, d=d)
 

@@ -71,14 +71,14 @@ class TestKey:
 
     def test_random_text_raises_value_error_only(self) -> None:
         rng = random.Random(0)
-        pieces = [*str(problems(0, 1)[0]).split(":"), "conv2d", "n=", "=", "n", ",", "pad=1,2", "n=1e9", "n=٣", "\0"]
-        pieces += ["rounding=rtz", "layout=chwn", "per_channel=1", "groups=0", "n=99999999999", "x_type=", "bias"]
+        words = [*str(problems(0, 1)[0]).split(":"), "conv2d", "n=", "=", "n", ",", "pad=1,2", "n=1e9", "n=٣", "\0"]
+        words += ["rounding=rtz", "layout=chwn", "per_channel=1", "groups=0", "n=99999999999", "x_type=", "bias"]
         accepted = 0
         for _ in range(20_000):
             if rng.random() < 0.3:
                 text = "".join(rng.choices(string.printable + "é²٣", k=rng.randrange(40)))
             else:
-                text = ":".join(rng.choices(pieces, k=rng.randrange(20)))
+                text = ":".join(rng.choices(words, k=rng.randrange(20)))
             with contextlib.suppress(ValueError):
                 parse(text)
                 accepted += 1

@@ -72,7 +72,7 @@ TALL = Depthwise(rows=8, columns=4, vector=4, run=2, threads=128)
 TILE = Direct(tile_h=8, tile_w=16, slabs=2, warps=4, batch=2, blocks_per_sm=3)
 FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, blocks_per_sm=4)
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
-PIECES = Fused(
+PAIR = Fused(
     tile_h=8,
     tile_w=14,
     warps=4,
@@ -201,13 +201,13 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "fused-depthwise-pointwise-sm_90a.cu": (
         FusedConv2d(conv(SEPARABLE, GIVES), conv(PROJECT, replace(GIVES, x_type="uint8", x_zero_point=True))),
         "sm_90a",
-        PIECES,
+        PAIR,
     ),
     "fused-small-image-sm_90a.cu": (
         FusedConv2d(conv(SMALL, replace(SIGNED_MID, activation="relu6")), conv(SMALL_PROJECT, SIGNED_MID)),
         "sm_90a",
         replace(
-            PIECES,
+            PAIR,
             tile_h=4,
             warps=16,
             blocks_per_sm=1,
@@ -221,13 +221,13 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "fused-cluster-sm_90a.cu": (
         FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
         "sm_90a",
-        replace(PIECES, cluster_blocks=2, weights_in_smem=1, second_n=1),
+        replace(PAIR, cluster_blocks=2, weights_in_smem=1, second_n=1),
     ),
     "fused-warpgroups-sm_90a.cu": (
         FusedConv2d(conv(SQUARE_96, SIGNED_MID), conv(WIDEN, replace(SIGNED_MID, residual="int8"))),
         "sm_90a",
         replace(
-            PIECES,
+            PAIR,
             tile_w=8,
             teams=3,
             weights_in_smem=2,
@@ -242,13 +242,13 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "fused-streamed-sm_90a.cu": (
         FusedConv2d(conv(SMALL, replace(SIGNED_MID, activation="hardswish")), conv(SMALL_WIDEN, SIGNED_MID)),
         "sm_90a",
-        replace(PIECES, tile_h=14, warps=16, blocks_per_sm=1, on_wgmma=1, first_m=4, second_m=1, second_n=8),
+        replace(PAIR, tile_h=14, warps=16, blocks_per_sm=1, on_wgmma=1, first_m=4, second_m=1, second_n=8),
     ),
     "fused-stride-2-sm_90a.cu": (
         FusedConv2d(conv(HALVED_96, SIGNED_MID), conv(HALVED_WIDEN, SIGNED_MID)),
         "sm_90a",
         replace(
-            PIECES,
+            PAIR,
             tile_w=8,
             weights_in_smem=2,
             on_wgmma=2,
@@ -262,17 +262,17 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "fused-teams-cpu.sm_90a.cpp": (
         FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
         "cpu.sm_90a",
-        replace(PIECES, teams=2, weights_in_smem=1, on_wgmma=1, second_m=1, second_n=2),
+        replace(PAIR, teams=2, weights_in_smem=1, on_wgmma=1, second_m=1, second_n=2),
     ),
     "fused-pointwise-depthwise-gfx942.hip": (
         FusedConv2d(conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID)),
         "gfx942",
-        replace(PIECES, first_n=4, second_n=1),
+        replace(PAIR, first_n=4, second_n=1),
     ),
     "fused-dense-everything-cpu.sm_80.cpp": (
         FusedConv2d(conv(SQUARE_96, GIVES), conv(SQUARE_96, replace(EVERYTHING, residual="int8"))),
         "cpu.sm_80",
-        replace(PIECES, first_m=2, second_m=1),
+        replace(PAIR, first_m=2, second_m=1),
     ),
     "block-inverted-residual-sm_90a.cu": (
         FusedBlock(
@@ -282,7 +282,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         Block(
             **vars(
                 replace(
-                    PIECES, blocks_per_sm=1, teams=2, weights_in_smem=2, on_wgmma=1, first_n=4, second_m=4, second_n=1
+                    PAIR, blocks_per_sm=1, teams=2, weights_in_smem=2, on_wgmma=1, first_n=4, second_m=4, second_n=1
                 )
             ),
             third_m=1,

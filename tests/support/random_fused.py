@@ -17,7 +17,7 @@ from qconv.fused import Chain, chain_of
 from qconv.generator import FAMILIES, Config, Plan
 from qconv.generator.family import Family
 from qconv.generator.fused_space import Block, Fused
-from qconv.generator.share import atom_of, is_depthwise
+from qconv.generator.layer_config import atom_of, is_depthwise
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
 from qconv.target import Target
@@ -74,7 +74,7 @@ def _problem(rng: random.Random, decks: list[Decks]) -> Chain:
     h, w = decks[0].deal("image", IMAGES)
     c = decks[0].deal("c", CHANNELS)
     specs = [quantization(own) for own in decks]
-    for at in range(len(decks) - 1):  # what lies between is a byte
+    for at in range(len(decks) - 1):  # an element of the intermediate is a byte
         out, zero = decks[at].deal("between", [(t, z) for t in ("int8", "uint8") for z in (False, True)])
         specs[at] = _requantized(specs[at], out, zero)
         mode = replace(specs[at + 1].mode, correction="int32")

@@ -32,9 +32,9 @@ CHANNELS = (1, 3, 4, 5, 8, 12, 16, 17, 24, 32, 33, 48, 64, 72, 96, 100, 128, 192
 FILTER_COUNTS = (1, 3, 5, 8, 15, 16, 24, 32, 33, 40, 48, 64, 65, 80, 96, 112, 128, 130, 144, 160, 256)
 GROUPS = (1, 1, 1, 1, 1, 2, 3, 4, "depthwise")
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20))
-# Large enough for tiles that are worked on in bands, which small weights do not need: with a last band as wide as the
+# Large enough for tiles that are worked on in strips, which small weights do not need: with a last strip as wide as the
 # others, and with a narrow one.
-BANDS = Conv2d(2, 16, 16, 256, 256, 3, 3, pad=(1, 1, 1, 1))
+SWIZZLED = Conv2d(2, 16, 16, 256, 256, 3, 3, pad=(1, 1, 1, 1))
 RAGGED = Conv2d(2, 16, 17, 256, 256, 3, 3, pad=(1, 1, 1, 1))
 # Plans of one problem that are looked at for a feature, of those whose configs may bring it.
 MOST_TRIED = 8

@@ -72,7 +72,7 @@ def _in_modes(seed: int, count: int) -> Iterator[Conv2d]:
 
 
 def tensors(problem: Problem, drawn: sample.Sample) -> Iterator[NDArray[Any]]:
-    """Outputs and what lies between layers, by [pixel, channel]; of a conversion, the converted array."""
+    """Outputs and intermediate tensors, by [pixel, channel]; of a conversion, the converted array."""
     if isinstance(problem, Conversion):
         converted = reference.compute(problem, drawn)[0]
         if problem.op != "choose":  # whose outputs are one for each channel

@@ -74,7 +74,7 @@ def wanted(target: Target) -> set[Feature]:
         "instruction": CHOICES["instruction"][len(target.instructions) :],
         "pipeline_stages": () if target.async_copies else CHOICES["pipeline_stages"][1:],
         "prefetch_fragments": () if target.async_copies or target.buffer_word is not None else (1,),
-        "tile_swizzle_width": (8,),  # of large layers only: see `test_mma_random.test_tiles_in_bands`
+        "tile_swizzle_width": (8,),  # of large layers only: see `test_mma_random.test_swizzled_tiles`
         "role combine": () if target.clusters else ("cluster",),
     }
     return {

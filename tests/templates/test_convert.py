@@ -95,7 +95,7 @@ PLANTED = [
     ),
     ("a vector past the end", "vectors and a tail", "first + VECTOR <= ELEMENTS) x", "first < ELEMENTS) x", "address"),
     ("a slice too long", "slices of the array", "? COUNT : slice", "? COUNT + VECTOR : slice", "address"),
-    ("a scale too many", "blocks", "granule_of(at)", "granule_of(at) + 60", "address"),
+    ("a scale too many", "blocks", "scale_index(at)", "scale_index(at) + 60", "address"),
 ]
 
 

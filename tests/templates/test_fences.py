@@ -107,8 +107,8 @@ LEFT_OUT = {
     "publish": LeftOut("scratch", "    tile::publish();\n", "", WRONG),
     "the fence of what a cluster sends": LeftOut(
         "dw, pw, cluster",
-        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + PLACES",
-        "        tile::barrier();\n        if (index + PLACES",
+        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + GRID_TEAMS",
+        "        tile::barrier();\n        if (index + GRID_TEAMS",
         WRONG,
     ),
     "the fence before the first of two": LeftOut(
@@ -119,8 +119,8 @@ LEFT_OUT = {
     ),
     "the fence before the second of two": LeftOut(
         "dw, pw, fetched",
-        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + PLACES",
-        "        tile::barrier();\n        if (index + PLACES",
+        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + GRID_TEAMS",
+        "        tile::barrier();\n        if (index + GRID_TEAMS",
         WRONG,
     ),
     "the fence before the third of three": LeftOut(
@@ -143,9 +143,9 @@ LEFT_OUT = {
     ),
     "a fence by all but one thread": LeftOut(
         "dw, pw, fetched",
-        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + PLACES",
+        "        tile::fence_proxy_async();\n        tile::barrier();\n        if (index + GRID_TEAMS",
         "        if (tile::thread() != 7) tile::fence_proxy_async();\n"
-        "        tile::barrier();\n        if (index + PLACES",
+        "        tile::barrier();\n        if (index + GRID_TEAMS",
         WRONG,
     ),
     "the wait until the cluster has read": LeftOut(
@@ -190,7 +190,7 @@ LEFT_OUT = {
     ),
     "the wait for a slab": LeftOut(
         "dw, pw, streamed",
-        "        held.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
+        "        smem.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
         "",
         "expected before those of the last phase have come",
     ),

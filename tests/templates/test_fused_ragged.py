@@ -25,7 +25,7 @@ def test_a_team_without_a_tile_reads_nothing() -> None:
     one_image = chain_of([replace(layer, n=1) for layer in plan.problem.layers.values()])
     made = generator.plan(one_image, plan.config, plan.target)
     assert isinstance(made, FusedPlan)
-    assert made.tiles < made.places, "every team has a tile"
+    assert made.tiles < made.grid_teams, "every team has a tile"
     check(made, "address", EARLY)
 
 

@@ -85,7 +85,7 @@ def features(plan: Plan) -> set[Feature]:
         *((name, getattr(plan.config, name)) for name in FAMILIES["fused"].choices),
         *((f"{name} {role}", value) for name, layer in plan.layers.items() for role, value in vars(layer.roles).items()
           if isinstance(value, bool)),
-        ("fewer tiles than places", plan.tiles < plan.places),
+        ("fewer tiles than teams", plan.tiles < plan.grid_teams),
         *((f"ragged share of {kind}", True) for kind in ragged),
     }  # fmt: skip
 
@@ -109,7 +109,7 @@ DIVIDED = {"teams": (1,), "cluster_blocks": (2, 4), "warps": (4,), "first_n": (1
 # The values of a config that bring a feature; a choice brings itself, and the rest follows from the problem.
 ASKS: dict[Feature, Mapping[str, Sequence[int]]] = {
     ("cluster_blocks", 4): DIVIDED | {"cluster_blocks": (4,)},
-    ("fewer tiles than places", True): {"teams": (2, 3, 4, 6), "weights_in_smem": (1, 2), "cluster_blocks": (1,)},
+    ("fewer tiles than teams", True): {"teams": (2, 3, 4, 6), "weights_in_smem": (1, 2), "cluster_blocks": (1,)},
     ("ragged share of matrix", True): DIVIDED,
     ("ragged share of depthwise", True): DIVIDED,
 }
@@ -133,7 +133,7 @@ def wanted() -> dict[Feature, Wanted]:
         "first gathers",
         "first two_ways",
         "second rolled",
-        "second streams",
+        "second weight_ring",
     ):
         of |= {(name, flag) for flag in (False, True)}
     of |= set(ASKS)

@@ -66,8 +66,8 @@ def test_a_random_config_of_three(first: int, gpu: Device) -> None:
             {"weights_in_smem": 3, "on_wgmma": 3},
             {"weights_in_smem": 0, "on_wgmma": 1},
         ):
-            pieces = {f"{layer}_m": 1 for layer in problem.LAYERS}
-            config = replace(plan.config, warps=4, tile_w=8, **others, **pieces)
+            subtiles = {f"{layer}_m": 1 for layer in problem.LAYERS}
+            config = replace(plan.config, warps=4, tile_w=8, **others, **subtiles)
             try:
                 check(generator.plan(problem, config, gpu.target), gpu, seed=index)
             except Infeasible:

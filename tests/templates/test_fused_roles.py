@@ -17,7 +17,7 @@ from tests.templates.test_fused_sanitizers import GIVES, PLANS, SM_80, TAKES
 from tests.templates.test_mma_sanitizers import EARLY, LATE
 
 NAMES = (
-    *("dw, pw", "pw, dw", "dense, grouped", "dw, pw, shared", "dense, pw, held", "dw, pw, teams", "dw, pw, cluster"),
+    *("dw, pw", "pw, dw", "dense, grouped", "dw, pw, shared", "dense, pw, in smem", "dw, pw, teams", "dw, pw, cluster"),
     *("dw, pw, streamed", "pw, dense, warpgroups", "halved, pw, eights", "dense, pw, warpgroups of 24 and 80"),
     "halved, pw",
 )

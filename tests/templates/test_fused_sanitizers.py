@@ -38,11 +38,11 @@ def conv(kind: str, c: int, k: int, q: Quantization, side: int = 9) -> Conv2d:
 
 
 def plan_of(target: str, kinds: str, c: int = 16, k: int = 24, side: int = 9, **config: int) -> FusedPlan:
-    *givers, taker = kinds.split()
+    *givers, consumer = kinds.split()
     # Warpgroups do not add up the windows.
     gives, takes = (replace(q, w_zero_point=q.w_zero_point and not config.get("on_wgmma")) for q in (GIVES, TAKES))
     chain = [conv(givers[0], c, 32, gives, side)]
-    for kind, channels, q in [*((kind, 32, gives) for kind in givers[1:]), (taker, k, takes)]:
+    for kind, channels, q in [*((kind, 32, gives) for kind in givers[1:]), (consumer, k, takes)]:
         chain.append(replace(conv(kind, chain[-1].k, channels, q), h=chain[-1].oh, w=chain[-1].ow))
     tile = TILE if len(chain) == 2 else Block(**vars(TILE), third_m=1, third_n=2)
     made = generator.plan(chain_of(chain), replace(tile, **config), TARGETS[target])
@@ -57,7 +57,7 @@ PLANS = {
     "pw, dw": plan_of(SM_80, "pw dw", second_m=2),
     "dense, grouped": plan_of(SM_80, "dense grouped"),
     "dw, pw, shared": plan_of(SM_80, "dw pw", cluster_blocks=2, weights_in_smem=1, second_n=1),
-    "dense, pw, held": plan_of(SM_80, "dense pw", weights_in_smem=2),
+    "dense, pw, in smem": plan_of(SM_80, "dense pw", weights_in_smem=2),
     "dw, pw, teams": plan_of(SM_80, "dw pw", teams=2, weights_in_smem=1),
     "dense, pw, teams, one of them idle": plan_of(SM_80, "dense pw", teams=3, weights_in_smem=1, tile_h=14, tile_w=14),
     "dw, pw, two ways": plan_of(SM_80, "dw pw", side=16),
@@ -73,7 +73,9 @@ PLANS = {
         SM_90A, "dw pw", c=32, k=96, tile_h=14, tile_w=14, warps=8, on_wgmma=1, second_n=1
     ),
     "pw, dense, streamed": plan_of(SM_90A, "pw dense", k=48, on_wgmma=1, second_n=1),
-    "dense, pw, pieces of 24 and 40": plan_of(SM_80, "dense pw", c=16, k=40, weights_in_smem=1, first_n=3, second_n=5),
+    "dense, pw, subtiles of 24 and 40": plan_of(
+        SM_80, "dense pw", c=16, k=40, weights_in_smem=1, first_n=3, second_n=5
+    ),
     "dense, pw, warpgroups of 24 and 80": plan_of(
         SM_90A, "dense pw", k=80, weights_in_smem=2, on_wgmma=2, first_n=3, second_n=10
     ),
@@ -124,9 +126,9 @@ def test_nothing_is_found_in_random_problems(name: str) -> None:
 
 # What some plan of the list must have: a bug that is planted there shows nowhere else.
 HAS: dict[str, Callable[[FusedPlan], bool]] = {
-    "more tiles than places": lambda plan: plan.tiles > plan.places,
-    "fewer tiles than places": lambda plan: plan.tiles < plan.places,
-    "as many tiles as places": lambda plan: plan.tiles == plan.places,
+    "more tiles than teams": lambda plan: plan.tiles > plan.grid_teams,
+    "fewer tiles than teams": lambda plan: plan.tiles < plan.grid_teams,
+    "as many tiles as teams": lambda plan: plan.tiles == plan.grid_teams,
     "a ragged share of a depthwise layer": lambda plan: any(
         layer.kind == "depthwise" and layer.divided and layer.problem.k % layer.block_k != 0
         for layer in plan.layers.values()
@@ -141,8 +143,8 @@ HAS: dict[str, Callable[[FusedPlan], bool]] = {
         )
         for kind, role in (
             *(("depthwise", role) for role in ("two_ways", "early", "fills")),
-            *(("matrix", role) for role in ("by_turns", "gathers", "fills", "divided", "holds")),
-            *(("warpgroup", role) for role in ("fills", "divided", "holds", "streams")),
+            *(("matrix", role) for role in ("by_turns", "gathers", "fills", "divided", "weights_in_smem")),
+            *(("warpgroup", role) for role in ("fills", "divided", "weights_in_smem", "weight_ring")),
         )
     },
 }
@@ -233,7 +235,7 @@ PLANTED = {
     ),
     "a slab before it is there": Planted(
         "dw, pw, streamed",
-        "        held.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
+        "        smem.mbarrier[buffer].wait_for_phase(number / BUFFERS);\n",
         "",
         "address",
         "runtime error",
@@ -301,8 +303,8 @@ PLANTED = {
         "address",
         WRONG,
     ),
-    "eights without what lies between them": Planted(
-        "pw, dense, eights", "EIGHTS_APART * 16, POSITIONS", "128, POSITIONS", "address", WRONG
+    "eights without the pixels between them": Planted(
+        "pw, dense, eights", "EIGHTS_STRIDE * 16, POSITIONS", "128, POSITIONS", "address", WRONG
     ),
     "columns of stride 2 one after the other": Planted(
         "halved, pw, eights",
@@ -321,8 +323,8 @@ PLANTED = {
     "the next input over this one": Planted(
         "pw, dw",
         "        first::run(team, args.first",
-        "        if (index + PLACES < TILES)\n"
-        "            first::load_input(team, args.first, activations.input, Tile(index + PLACES));\n"
+        "        if (index + GRID_TEAMS < TILES)\n"
+        "            first::load_input(team, args.first, activations.input, Tile(index + GRID_TEAMS));\n"
         "        first::run(team, args.first",
         "address",
         WRONG,
@@ -349,7 +351,7 @@ PLANTED = {
         OVERFLOW,
         WRITE,
     ),
-    "a piece past the last channel is copied": Planted(
+    "a subtile past the last channel is copied": Planted(
         "registers",
         "PER_PIXEL = (C + WIDTH - 1) / WIDTH,",
         "PER_PIXEL = (C + WIDTH - 1) / WIDTH + 1,",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from exactness import check_all
-from random_matrix import BANDS, EMULATIONS, RAGGED, asked_plan, matrix_plan, matrix_problems, served
+from random_matrix import EMULATIONS, RAGGED, SWIZZLED, asked_plan, matrix_plan, matrix_problems, served
 from random_problems import problems
 from wanted import Wanted
 from wanted_matrix import Feature, Place, asked, asked_of_gpu, wanted
@@ -62,22 +62,22 @@ def test_many_random_configs(name: str, first: int) -> None:
     check_all(plans(name, LONG_SEED, LONG[name], first, CHUNK), first)
 
 
-def has_a_narrow_band(plan: Plan) -> bool:
+def has_a_narrow_strip(plan: Plan) -> bool:
     assert isinstance(plan, MmaPlan)
     return plan.shape.tiles_m % plan.config.tile_swizzle_width != 0
 
 
 @pytest.mark.parametrize("name", all_but("cpu.sm_80", EMULATIONS))
-def test_the_last_band_of_tiles_is_narrow(name: str) -> None:
-    asks = {"tile_swizzle_width": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # so many tiles that bands pay
-    narrow = Wanted(has_a_narrow_band, asks)
+def test_the_last_strip_of_tiles_is_narrow(name: str) -> None:
+    asks = {"tile_swizzle_width": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # so many tiles that strips pay
+    narrow = Wanted(has_a_narrow_strip, asks)
     check_all([asked_plan(RAGGED, TARGETS[name], 0, narrow)], 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EMULATIONS)
-def test_tiles_in_bands(name: str) -> None:
-    check_all([matrix_plan(BANDS, TARGETS[name], 0, tile_swizzle_width=8)], 1)
+def test_swizzled_tiles(name: str) -> None:
+    check_all([matrix_plan(SWIZZLED, TARGETS[name], 0, tile_swizzle_width=8)], 1)
 
 
 def of_the_few() -> frozenset[Feature]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from exactness import POISON, assert_same, check, expected
-from random_matrix import BANDS, matrix_plan, matrix_problems
+from random_matrix import SWIZZLED, matrix_plan, matrix_problems
 from wanted_matrix import asked_of_gpu
 
 from qconv import Conv2d, Quantization, sample
@@ -61,13 +61,13 @@ def test_the_many_have_every_role_and_width(gpu: Device) -> None:
 
 # What needs many tiles, or large weights; and each way of a tile's parts to become one.
 LARGER: dict[str, dict[str, int]] = {
-    "in bands": {"tile_swizzle_width": 8},
+    "swizzled": {"tile_swizzle_width": 8},
     "persist": {"persist": 1, "stream_k": 0},
     "persist, two blocks, staged": {"persist": 2, "stream_k": 0, "staged": 1},
     "stream": {"persist": 1, "stream_k": 1},
     "stream, two blocks": {"persist": 2, "stream_k": 1},
-    "a tail": {"split_last_wave": 1, "split": 2},
-    "another tail": {"split_last_wave": 2, "split": 4},
+    "the last wave, split": {"split_last_wave": 1, "split": 2},
+    "the last wave, split in four": {"split_last_wave": 2, "split": 4},
 }
 
 
@@ -81,7 +81,7 @@ def larger(gpu: Device, problem: Conv2d, name: str, seed: int) -> Plan:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", LARGER)
 def test_many_tiles(name: str, seed: int, gpu: Device) -> None:
-    check(larger(gpu, BANDS if name == "in bands" else MANY, name, seed), gpu, seed)
+    check(larger(gpu, SWIZZLED if name == "swizzled" else MANY, name, seed), gpu, seed)
 
 
 @pytest.mark.parametrize("seed", range(8))

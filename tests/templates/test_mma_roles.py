@@ -32,7 +32,7 @@ def has(plan: MmaPlan, **wanted: Any) -> None:
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_many_copies_come_in_parts(seed: int) -> None:
-    """Between the products of a step: eight pieces or more of a thread."""
+    """Between the products of a step: eight vectors or more of a thread."""
     plan = plan_of(
         SM_80,
         LONG,

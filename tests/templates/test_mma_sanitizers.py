@@ -53,12 +53,12 @@ def plan_of(target: str, problem: Conv2d, quantization: Quantization, **config: 
 SM_80, SM_75 = "cpu.sm_80", "cpu.sm_75"
 PLANS = {
     "tile": plan_of(SM_80, WIDE, Quantization()),
-    "tile, ahead, staged": plan_of(SM_80, WIDE, EVERYTHING, prefetch_fragments=1, staged=1),
+    "tile, prefetch, staged": plan_of(SM_80, WIDE, EVERYTHING, prefetch_fragments=1, staged=1),
     "parts of a tile": plan_of(SM_80, WIDE, ADDED, split=4, prefetch_fragments=1, pipeline_stages=2),
     "parts of a tile, staged": plan_of(SM_80, WIDE, Quantization(), split=2, staged=1),
     "parts in a cluster": plan_of("cpu.sm_90a", WIDE, ADDED, split=4, prefetch_fragments=1, pipeline_stages=2),
     "persist": plan_of(SM_80, TALL, Quantization(per_channel=True), persist=1),
-    "persist, ahead, staged": plan_of(SM_80, TALL, ADDED, persist=1, prefetch_fragments=1, staged=1),
+    "persist, prefetch, staged": plan_of(SM_80, TALL, ADDED, persist=1, prefetch_fragments=1, staged=1),
     "stream": plan_of(SM_80, GROUPED, Quantization(), persist=1, stream_k=1, tile_k=32),
     "stream, bytes": plan_of(SM_80, BYTES, EVERYTHING, persist=1, stream_k=1, tile_k=32, pipeline_stages=2),
     "tile, planes": plan_of(SM_80, PLANES, HALF, tile_k=32, prefetch_fragments=1),
@@ -136,8 +136,8 @@ PLANTED: dict[str, Planted] = {
     "no barrier behind the wait": Planted(
         "tile", "        tile::barrier();\n        loader.begin", "        loader.begin", "thread", RACE, "accumulate"
     ),
-    "no barrier behind the wait, fragments ahead": Planted(
-        "tile, ahead, staged",
+    "no barrier behind the wait, prefetched fragments": Planted(
+        "tile, prefetch, staged",
         "                tile::barrier();\n                load(pipeline, next",
         "                load(pipeline, next",
         "thread",
@@ -256,7 +256,7 @@ PLANTED: dict[str, Planted] = {
         "add_up",
     ),
     "no barrier before the staged store": Planted(
-        "tile, ahead, staged",
+        "tile, prefetch, staged",
         "    tile::barrier();  // everybody has multiplied the last step\n",
         "",
         "thread",
@@ -264,7 +264,7 @@ PLANTED: dict[str, Planted] = {
         "write_tile",
     ),
     "no barrier before staged rows are written": Planted(
-        "tile, ahead, staged",
+        "tile, prefetch, staged",
         "    tile::barrier();\n    constexpr int CHANNELS_AT_ONCE",
         "    constexpr int CHANNELS_AT_ONCE",
         "thread",
@@ -286,7 +286,7 @@ PLANTED: dict[str, Planted] = {
         WRONG,
     ),
     "two blocks write the same rows": Planted(
-        "persist, ahead, staged",
+        "persist, prefetch, staged",
         "pixel_tile = m * TILE_M;",
         "pixel_tile = m * (TILE_M / 2);",
         "thread",
@@ -309,7 +309,7 @@ PLANTED: dict[str, Planted] = {
         "tile", "    if (pixel >= PIXELS) return;\n", "", "address", OVERFLOW, WRITE
     ),
     "a pixel too many is written, staged": Planted(
-        "tile, ahead, staged", "pixel >= PIXELS || ", "", "address", OVERFLOW, WRITE
+        "tile, prefetch, staged", "pixel >= PIXELS || ", "", "address", OVERFLOW, WRITE
     ),
     "a residual too many": Planted(
         "parts of a tile", "    if (pixel >= PIXELS) return residuals;\n", "", "address", OVERFLOW, READ
@@ -322,7 +322,7 @@ PLANTED: dict[str, Planted] = {
         "runtime error",
         "that its size does not divide",
     ),
-    "no barrier behind what was put down, fragments ahead": Planted(
+    "no barrier behind what was put down, prefetched fragments": Planted(
         "mfma 32x32",
         "                tile::barrier();\n                loader.begin",
         "                loader.begin",

@@ -128,7 +128,12 @@ PLANTED = {
         "direct", "load_tile(args, shared.x[turn ^ 1]", "load_tile(args, shared.x[turn]", "address", WRONG
     ),
     "no barrier between tiles": Planted(
-        "stem", "tile::barrier();  // the next tile is there, and this one is read\n", "\n", "thread", RACE, "put_piece"
+        "stem",
+        "tile::barrier();  // the next tile is there, and this one is read\n",
+        "\n",
+        "thread",
+        RACE,
+        "put_vector",
     ),
     "the next tile over this one": Planted("stem", "put(shared.x[turn ^ 1]", "put(shared.x[turn]", "thread", RACE),
     "a column of pixels past the image is read": Planted(
@@ -178,7 +183,7 @@ PLANTED = {
         WRITE,
     ),
     "a row past the last is written": Planted(
-        "depthwise", "if (OUT_H % ROWS != 0 && place.row + row >= OUT_H) return;", "", "address", OVERFLOW, WRITE
+        "depthwise", "if (OUT_H % ROWS != 0 && patch.row + row >= OUT_H) return;", "", "address", OVERFLOW, WRITE
     ),
     "a row past the image is read": Planted(
         "depthwise, no padding",
@@ -192,10 +197,10 @@ PLANTED = {
         "depthwise", "static_cast<unsigned>(first + i) < IN_W;", "true;", "address", OVERFLOW, READ
     ),
     "a filter past the last is read": Planted(
-        "depthwise, bytes", "place.k + i < K ? place.k + i : K - 1", "place.k + i", "address", OVERFLOW, READ
+        "depthwise, bytes", "patch.k + i < K ? patch.k + i : K - 1", "patch.k + i", "address", OVERFLOW, READ
     ),
     "an output past the last is written": Planted(
-        "depthwise, bytes", "if (place.k + i < K) args.y", "args.y", "address", OVERFLOW, WRITE
+        "depthwise, bytes", "if (patch.k + i < K) args.y", "args.y", "address", OVERFLOW, WRITE
     ),
     "a tap of the wrong pixel": Planted(
         "depthwise",

@@ -47,13 +47,13 @@ def _check(problem: Conversion, arrays: tuple[Array, ...]) -> None:
 def _elementwise(problem: Elementwise, arrays: tuple[Array, ...]) -> Array:
     loaded: Values = {tensor.name: array for tensor, array in zip(problem.inputs, arrays, strict=True)}
     value = loaded.pop("x")
-    granule = {entry.name: spread(problem, entry.numpy(loaded)) for entry in prepared(problem)}
+    values = {entry.name: broadcast(problem, entry.numpy(loaded)) for entry in prepared(problem)}
     for step in steps(problem):
-        value = step.numpy(value, granule)
+        value = step.numpy(value, values)
     return np.ascontiguousarray(value, DATA_TYPES[problem.outputs[0].dtype].numpy)
 
 
-def spread(problem: Conversion, scales: Array) -> Array:
+def broadcast(problem: Conversion, scales: Array) -> Array:
     """One number a scale -> an array that broadcasts over the elements."""
     if not problem.block:
         return scales.reshape(1, problem.channels, 1)

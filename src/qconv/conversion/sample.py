@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from qconv.conversion.problem import REALS, Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
-from qconv.conversion.reference import spread
+from qconv.conversion.reference import broadcast
 from qconv.conversion.steps import Array
 from qconv.dtypes import DATA_TYPES, RANGES
 from qconv.op import Sample
@@ -55,7 +55,7 @@ def dequantize(problem: Dequantize, seed: int, fixed: dict[str, int]) -> Sample:
     if problem.x_type == "int32":
         # Of every magnitude, around the zero point: next to full-range ones, all others are as good as zero.
         around = (x >> rng.integers(0, 24, problem.shape)).astype(np.int64)
-        zero = spread(problem, arrays["zero_point"]) if problem.zero_point else 0
+        zero = broadcast(problem, arrays["zero_point"]) if problem.zero_point else 0
         x = np.clip(around + zero, *RANGES["int32"]).astype(np.int32)
     return Sample((x, *arrays.values()))
 
@@ -119,12 +119,12 @@ def _requantized(problem: Requantize, rng: np.random.Generator) -> tuple[Array, 
     scale_type = DATA_TYPES[problem.scale_type].numpy
     width = float(problem.high - problem.low)
     codes = rng.uniform(problem.low - 0.05 * width, problem.high + 0.05 * width, problem.shape)
-    wanted = (codes - spread(problem, y_zero)) / spread(problem, ratio) + spread(problem, x_zero)
+    wanted = (codes - broadcast(problem, y_zero)) / broadcast(problem, ratio) + broadcast(problem, x_zero)
     found = np.clip(np.rint(wanted), x_low, x_high).astype(np.int64)
     anything = rng.integers(x_low, x_high, problem.shape, endpoint=True)
     # For what no input can give, any between the zero point and the end that is nearest to giving it, or the other.
     out_of_reach = (wanted < x_low) | (wanted > x_high)
-    end, zero = np.where(wanted < x_low, x_low, x_high), spread(problem, x_zero)
+    end, zero = np.where(wanted < x_low, x_low, x_high), broadcast(problem, x_zero)
     end = np.where(np.abs(end - zero) < LEAST_VALUES, x_low + x_high - end, end)
     between = np.rint(zero + (end - zero) * rng.random(problem.shape)).astype(np.int64)
     x = np.where(out_of_reach, between, np.where(rng.random(problem.shape) < 0.2, anything, found))
@@ -146,7 +146,7 @@ def _reals(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator
     """In units of the scale: over the range and a tenth beyond, near zero, ties, and special values."""
     assert problem.low is not None
     assert problem.high is not None
-    zero = spread(problem, arrays["zero_point"]).astype(np.float64) if problem.zero_point else 0.0
+    zero = broadcast(problem, arrays["zero_point"]).astype(np.float64) if problem.zero_point else 0.0
     width = problem.high - problem.low
     units = rng.uniform(problem.low - 0.1 * width, problem.high + 0.1 * width, problem.shape) - zero
     if problem.out_type == "int32":
@@ -156,7 +156,7 @@ def _reals(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator
     ties = np.where(kind < 0.1, np.rint(units) + 0.5, rng.integers(-9, 10, problem.shape) + 0.5)
     units = np.where(kind < 0.3, ties, units)
     with np.errstate(over="ignore"):
-        x = units * spread(problem, arrays["scale"]).astype(np.float64)
+        x = units * broadcast(problem, arrays["scale"]).astype(np.float64)
         return _sprinkled(x, rng).astype(DATA_TYPES[problem.x_type].numpy)
 
 

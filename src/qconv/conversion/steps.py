@@ -1,8 +1,8 @@
-"""The arithmetic of quantize, dequantize and requantize as data: each piece of C++ beside its NumPy line.
+"""The arithmetic of quantize, dequantize and requantize as data: each line of C++ beside its NumPy line.
 
 The C++ of `Prepared` sees what was loaded for one scale (`scale`, `zero_point`; a requantize has `x_scale`, `x_zero`,
 `y_scale`, `y_zero`) and is computed once per scale. The lines of the steps see `element` as it is stored (fp16 and bf16
-as unsigned short) and `granule`, the struct of what was prepared; they declare `value` and set `result`.
+as unsigned short) and `prepared`, the struct of what was prepared; they declare `value` and set `result`.
 The NumPy lines see the same as arrays that broadcast, by name.
 
 Every real operation rounds once. Denormals are kept: the kernels are compiled with -ftz=false.
@@ -46,7 +46,7 @@ _LONG_ROUNDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Prepared:
-    """A field of `granule`: computed once per scale, by an expression."""
+    """One field of the struct `prepared`: an expression that is computed once per scale."""
 
     name: str
     ctype: str  # "float", "double" or "int"
@@ -105,7 +105,7 @@ class Real:
 
 
 def prepared(problem: Elementwise) -> tuple[Prepared, ...]:
-    """The fields of `granule`, in order."""
+    """The fields of the struct `prepared`, in order."""
     if isinstance(problem, Dynamic):
         problem = problem.quantize
     if isinstance(problem, Requantize):
@@ -145,7 +145,7 @@ def _rounded(real: Real, name: str, source: str) -> Prepared:
 def _divisor(real: Real, source: str) -> Iterator[Prepared]:
     yield _rounded(real, "divisor", source)
     if real.ctype == "float":
-        shared = "SHARED_SCALE ? tile::inverse_of(granule.divisor) : 0.0f"
+        shared = "SHARED_SCALE ? tile::inverse_of(prepared.divisor) : 0.0f"
         # The oracle divides; this number is not part of what is computed, only of how.
         yield Prepared("reciprocal", "float", shared, lambda v: np.zeros_like(v[source]), "of the divisor, or 0")
 
@@ -234,10 +234,10 @@ def _load(problem: Quantize, real: Real) -> Step:
 
 
 def _divide(real: Real, by: str) -> Step:
-    cxx, wants = f"tile::divide(value, granule.{by})", real.divide
+    cxx, wants = f"tile::divide(value, prepared.{by})", real.divide
     if real.ctype == "float":
         # As a division; its reciprocal, once a scale, makes it cheaper.
-        cxx, wants = f"tile::quotient(value, granule.{by}, granule.reciprocal)", ("quotient", "divide", "fma")
+        cxx, wants = f"tile::quotient(value, prepared.{by}, prepared.reciprocal)", ("quotient", "divide", "fma")
     return Step(
         "divide",
         f"value = {real.rounded(cxx)};",
@@ -249,7 +249,7 @@ def _divide(real: Real, by: str) -> Step:
 def _multiply(real: Real, by: str) -> Step:
     return Step(
         "multiply",
-        f"value = {real.rounded(f'tile::multiply(value, granule.{by})')};",
+        f"value = {real.rounded(f'tile::multiply(value, prepared.{by})')};",
         lambda value, v: real.round(value * v[by]),
         wants=(*real.wide, *real.wants),
     )
@@ -257,7 +257,7 @@ def _multiply(real: Real, by: str) -> Step:
 
 FUSED = Step(
     "multiply_and_add",
-    "value = tile::fma(value, granule.inverse, granule.real_zero);",
+    "value = tile::fma(value, prepared.inverse, prepared.real_zero);",
     lambda value, v: fma(value, v["inverse"], v["real_zero"]),
     wants=("fma",),
 )
@@ -270,7 +270,7 @@ def _subtract(problem: Dequantize | Requantize, there: bool) -> Iterator[Step]:
         if there:
             yield Step(
                 "subtract",
-                "value = tile::add(value, -granule.real_zero);",
+                "value = tile::add(value, -prepared.real_zero);",
                 lambda value, v: value - v["real_zero"],
                 wants=real.wide,
             )
@@ -280,7 +280,7 @@ def _subtract(problem: Dequantize | Requantize, there: bool) -> Iterator[Step]:
     exact = "long long" if problem.x_type == "int32" else "int"
     yield Step(
         "subtract",
-        f"{real.ctype} value = {real.cast(f'static_cast<{exact}>(element) - granule.{zero}')};",
+        f"{real.ctype} value = {real.cast(f'static_cast<{exact}>(element) - prepared.{zero}')};",
         lambda x, v: (x.astype(np.int64) - v[zero]).astype(real.dtype),
     )
 
@@ -332,7 +332,7 @@ def _store(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
     if before:
         yield Step(
             "zero_point",
-            f"value = {real.rounded('tile::add(value, granule.real_zero)')};",
+            f"value = {real.rounded('tile::add(value, prepared.real_zero)')};",
             lambda value, v: real.round(value + v["real_zero"]),
             wants=(*real.wide, *real.wants),
         )
@@ -360,8 +360,8 @@ def _convert(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
         cxx, wants = _LONG_ROUNDINGS[problem.rounding]
     yield Step(
         "quantize",
-        f"result = static_cast<Output>(\n        {cxx}(tile::clamp({value}, granule.lowest, granule.highest))\n"
-        "        + granule.zero);",
+        f"result = static_cast<Output>(\n        {cxx}(tile::clamp({value}, prepared.lowest, prepared.highest))\n"
+        "        + prepared.zero);",
         lambda value, v: (
             rounded(clamped(value.astype(bounds.dtype), v["lowest"], v["highest"])).astype(np.int64) + v["zero"]
         ).astype(out_type),

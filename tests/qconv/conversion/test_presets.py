@@ -9,7 +9,7 @@ import pytest
 from conversion_calls import compute, draw
 
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
-from qconv.conversion.reference import spread
+from qconv.conversion.reference import broadcast
 from qconv.dtypes import DATA_TYPES
 
 ONNX_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "float16": 10, "bfloat16": 16}
@@ -91,7 +91,7 @@ def test_onnx_quantize(system: str, x_type: str, out_type: str, size: str) -> No
     (y,) = run_onnx(system, model, arrays)
     with np.errstate(all="ignore"):
         # A quotient beyond fp16 is infinite, whose conversion to int32 the reference leaves to NumPy.
-        defined = np.isfinite((x / spread(problem, scale)).astype(DATA_TYPES[x_type].numpy).astype(np.float32))
+        defined = np.isfinite((x / broadcast(problem, scale)).astype(DATA_TYPES[x_type].numpy).astype(np.float32))
     assert (y == expected)[defined].all(), int((y != expected).sum())
 
 
@@ -296,5 +296,5 @@ def test_torch_quantizes_in_cuda_as_by_a_double_division() -> None:
     problem = Quantize.of("torch-cudnn", **SIZES["channel"], zero_point=True)
     x, scale, zero = draw(problem, 8)
     x = finite(x)
-    units = np.rint(x.astype(np.float64) / spread(problem, scale)) + spread(problem, zero)
+    units = np.rint(x.astype(np.float64) / broadcast(problem, scale)) + broadcast(problem, zero)
     assert (compute(problem, (x, scale, zero))[0] == np.clip(units, -128, 127)).all()

@@ -13,7 +13,7 @@ import scalar_conversion
 from conversion_calls import compute, draw
 
 from qconv.conversion import CONVERSIONS, REALS, Choose, Dynamic, Quantize
-from qconv.conversion.reference import spread
+from qconv.conversion.reference import broadcast
 from qconv.conversion.steps import narrow
 from qconv.dtypes import DATA_TYPES
 
@@ -111,7 +111,7 @@ def test_int32_is_exact_to_its_ends() -> None:
 
 def test_blocks() -> None:
     problem = Quantize(2, 5, 3, block=2)
-    assert spread(problem, np.arange(18)).tolist()[1][4] == [15, 16, 17]
+    assert broadcast(problem, np.arange(18)).tolist()[1][4] == [15, 16, 17]
     x, scale = draw(problem, 1)
     (y,) = compute(problem, (x, scale))
     for o, c, i in np.ndindex(problem.shape):
@@ -184,7 +184,7 @@ def test_samples_show_what_they_are_for() -> None:
     problem = Quantize(1, 200, 100, zero_point=True)
     x, scale, zero = draw(problem, 1)
     (y,) = compute(problem, (x, scale, zero))
-    units = np.where(np.isfinite(x), x, 0).astype(np.float64) / spread(problem, scale)
+    units = np.where(np.isfinite(x), x, 0).astype(np.float64) / broadcast(problem, scale)
     assert 0.02 < np.isin(y, (-128, 127)).mean() < 0.3
     assert (np.abs(units - np.trunc(units)) == 0.5).mean() > 0.05
     assert len(np.unique(y)) == 256

@@ -80,14 +80,14 @@ def test_two_warps_multiply(
 
 
 def alterations(fragment: Fragment) -> Iterator[Fragment]:
-    """The fragment with two of its digits exchanged, wherever that is a layout and moves an element."""
-    digits, lanes = (*fragment.lane, *fragment.element), len(fragment.lane)
-    for first, second in combinations(range(len(digits)), 2):
+    """The fragment with two of its dimensions exchanged, wherever that is a layout and moves an element."""
+    dims, lanes = (*fragment.lane, *fragment.element), len(fragment.lane)
+    for first, second in combinations(range(len(dims)), 2):
         across = first < lanes <= second
-        if across and (digits[first].size != digits[second].size or digits[first].axis == "copy"):
+        if across and (dims[first].size != dims[second].size or dims[first].axis == "copy"):
             continue
-        exchanged = list(digits)
-        exchanged[first], exchanged[second] = digits[second], digits[first]
+        exchanged = list(dims)
+        exchanged[first], exchanged[second] = dims[second], dims[first]
         altered = replace(fragment, lane=tuple(exchanged[:lanes]), element=tuple(exchanged[lanes:]))
         if places(altered) != places(fragment):
             yield altered
@@ -107,7 +107,7 @@ ALTERED = [
 def test_a_wrong_layout_shows(
     runners: dict[int, Runner], instruction: MatrixInstruction, operand: str, altered: Fragment
 ) -> None:
-    """The operand is held in a layout that differs in two digits; its type and shape are right."""
+    """The operand is held in a layout that differs in two dimensions; its type and shape are right."""
     tiles = draw(instruction, "int8", "int8", seed=3)
     words = registers(tiles, [altered if name == operand else getattr(instruction, name) for name in "abd"])
     name, sums = kernel_name(instruction, "int8", "int8"), instruction.lanes * instruction.d.registers
@@ -117,7 +117,7 @@ def test_a_wrong_layout_shows(
         return run(name, words, sums, 0, threads=instruction.lanes, warp_size=instruction.lanes)
 
     original = getattr(instruction, operand)
-    if [digit.axis == "copy" for digit in altered.lane] != [digit.axis == "copy" for digit in original.lane]:
+    if [dim.axis == "copy" for dim in altered.lane] != [dim.axis == "copy" for dim in original.lane]:
         with pytest.raises(LaunchError, match="two lanes that hold copies of an operand differ"):
             multiplied()
     else:

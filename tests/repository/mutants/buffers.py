@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 from mutants.named import mma
 
-BUFFERS, CARGO = "templates/loader/buffers.j2", "templates/loader/register_tile.j2"
+BUFFERS, REGISTER_TILE = "templates/loader/buffers.j2", "templates/loader/register_tile.j2"
 HAS_REDUCTION_REMAINDER, PADDED, COPIES = mma("mfma 16x16"), mma("wmma"), mma("wmma, copies of operands")
 
 MUTANTS = (
@@ -40,18 +40,18 @@ MUTANTS = (
         (PADDED,),
     ),
     Mutant(
-        "buffers: the first piece's padding for all",
+        "buffers: the first vector's padding for all",
         BUFFERS,
         "!inside && tap.exists()) << i;",
         "!inside && tap.exists()) << 0;",
-        "Each piece of a tile lies in the padding or not.",
+        "Each vector of a tile lies in the padding or not.",
         (PADDED,),
     ),
     Mutant(
         "buffers: weights past the end of the reduction",
         BUFFERS,
-        "const bool exists = WPieces::exists(i) && (!HAS_REDUCTION_REMAINDER || index < REDUCTION);",
-        "const bool exists = WPieces::exists(i);",
+        "const bool exists = WVectors::exists(i) && (!HAS_REDUCTION_REMAINDER || index < REDUCTION);",
+        "const bool exists = WVectors::exists(i);",
         "The last filter is read beyond its end.",
         (HAS_REDUCTION_REMAINDER,),
     ),
@@ -80,25 +80,25 @@ MUTANTS = (
         (PADDED,),
     ),
     Mutant(
-        "cargo: every piece is the first",
-        CARGO,
+        "register tile: every vector is the first",
+        REGISTER_TILE,
         "= words[i];",
         "= words[0];",
-        "A thread carries several pieces of a tile.",
+        "A thread carries several vectors of a tile.",
         (PADDED,),
     ),
     Mutant(
-        "cargo: pieces lie over each other",
-        CARGO,
-        "Pieces::place_of(i)",
-        "Pieces::place_of(0)",
-        "Each piece of a tile has a place of its own.",
+        "register tile: vectors lie over each other",
+        REGISTER_TILE,
+        "Vectors::offset_of(i)",
+        "Vectors::offset_of(0)",
+        "Each vector of a tile has a place of its own.",
         (PADDED,),
     ),
     Mutant(
-        "cargo: pieces past the tile's last row",
-        CARGO,
-        "            if (!Pieces::exists(i)) continue;\n",
+        "register tile: vectors past the tile's last row",
+        REGISTER_TILE,
+        "            if (!Vectors::exists(i)) continue;\n",
         "",
         "Threads write past the end of an operand's tile.",
         ("tests/templates/test_mma_roles.py::test_what_is_carried_to_shared_memory_ends_with_the_tile",),

@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "of tile: the first reads what is not shown",
         OF_TILE,
-        '//% if "first" in wide\n    tile::fence_proxy_async();\n//% endif\n',
+        '//% if "first" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("dense, pw"),),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "of tile: the second reads what is not shown",
         OF_TILE,
-        '//% if clusters or "second" in wide\n    tile::fence_proxy_async();\n//% endif\n',
+        '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();\n//% endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("dw, pw, fetched"),),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "of tile: the third reads what is not shown",
         OF_TILE,
-        '//%   if "third" in wide\n    tile::fence_proxy_async();\n//%   endif\n',
+        '//%   if "third" in on_wgmma\n    tile::fence_proxy_async();\n//%   endif\n',
         "",
         "The async proxy sees what threads wrote only after their fences.",
         (fence("pw, dense, pw"),),
@@ -99,8 +99,8 @@ MUTANTS = (
     Mutant(
         "of tile: clusters send what is not shown",
         OF_TILE,
-        '//% if clusters or "second" in wide\n    tile::fence_proxy_async();',
-        '//% if "second" in wide\n    tile::fence_proxy_async();',
+        '//% if clusters or "second" in on_wgmma\n    tile::fence_proxy_async();',
+        '//% if "second" in on_wgmma\n    tile::fence_proxy_async();',
         "A copy in bulk reads through the async proxy.",
         (fence("dw, pw, cluster"),),
     ),

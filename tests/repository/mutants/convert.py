@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 from mutants.named import conversion, conversion_random
 
 CHOOSE, ELEMENTWISE = "templates/convert/choose.j2", "templates/convert/elementwise.j2"
-GRANULE, VECTOR = "templates/convert/granule.j2", "templates/convert/vector.j2"
+ELEMENT, VECTOR = "templates/convert/element.j2", "templates/convert/vector.j2"
 
 MUTANTS = (
     Mutant(
@@ -66,8 +66,8 @@ MUTANTS = (
     Mutant(
         "dynamic: a slice that is not held is not read again",
         CHOOSE,
-        "if constexpr (!HELD) x[i] =",
-        "if constexpr (HELD) x[i] =",
+        "if constexpr (!IN_REGISTERS) x[i] =",
+        "if constexpr (IN_REGISTERS) x[i] =",
         "What is converted is the element, not one that was loaded before.",
         (conversion("slices, then the array"), conversion("rows of all threads")),
     ),
@@ -90,8 +90,8 @@ MUTANTS = (
     Mutant(
         "elementwise: the first scale of a vector",
         ELEMENTWISE,
-        "load_granule(args, granule_of(first + i))",
-        "load_granule(args, granule_of(first))",
+        "load_prepared(args, scale_index(first + i))",
+        "load_prepared(args, scale_index(first))",
         "A scale may change within a vector.",
         (conversion("scales within a vector"),),
     ),
@@ -112,8 +112,8 @@ MUTANTS = (
         (conversion("vectors and a tail"),),
     ),
     Mutant(
-        "granule: the last step is left out",
-        GRANULE,
+        "element: the last step is left out",
+        ELEMENT,
         "//% for step in steps\n",
         "//% for step in steps[:-1]\n",
         "Every step of the contract is computed.",

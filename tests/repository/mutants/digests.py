@@ -99,8 +99,8 @@ MUTANTS = (
     Mutant(
         "digest: blanks of a directive are layout",
         HERE,
-        'f"#{_one_line(piece)}" if at % 2',
-        'f"#{_close(_one_line(piece))}" if at % 2',
+        'f"#{_one_line(part)}" if at % 2',
+        'f"#{_close(_one_line(part))}" if at % 2',
         "A blank decides whether a macro has arguments.",
         (OTHERS,),
     ),

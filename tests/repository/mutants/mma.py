@@ -25,12 +25,12 @@ MUTANTS = (
         (mma("tile"),),
     ),
     Mutant(
-        "mma: the last band is as wide as the others",
+        "mma: the last strip is as wide as the others",
         PAGE,
         "TILE_SWIZZLE_WIDTH < TILES_M - first ? TILE_SWIZZLE_WIDTH : TILES_M - first",
         "TILE_SWIZZLE_WIDTH",
-        "A narrow last band leaves tiles out and has some that do not exist.",
-        ("tests/templates/test_mma_bands.py",),
+        "A narrow last strip leaves tiles out and has some that do not exist.",
+        ("tests/templates/test_mma_tile_swizzle.py",),
     ),
     Mutant(
         "mma: one group",
@@ -46,7 +46,7 @@ MUTANTS = (
         "multiply_add(fragments.x[i], ones, acc.x_sum[i])",
         "multiply_add(fragments.x[0], ones, acc.x_sum[i])",
         "Every atom of pixels has window sums of its own.",
-        (mma("tile, ahead, staged"),),
+        (mma("tile, prefetch, staged"),),
     ),
     Mutant(
         "mma: three of four bytes of a window",
@@ -54,7 +54,7 @@ MUTANTS = (
         "word = 0x01010101u;",
         "word = 0x00010101u;",
         "The window sums lack every fourth byte.",
-        (mma("tile, ahead, staged"),),
+        (mma("tile, prefetch, staged"),),
     ),
     Mutant(
         "mma: fragments of the stage that was multiplied",
@@ -62,7 +62,7 @@ MUTANTS = (
         "load(pipeline, next, 0, first_row, first_channel, following);",
         "load(pipeline, stage, 0, first_row, first_channel, following);",
         "Fragments read ahead belong to the next step.",
-        (mma("tile, ahead, staged"),),
+        (mma("tile, prefetch, staged"),),
     ),
     Mutant(
         "mma: an odd number of blocks does not hand on its fragments",
@@ -89,7 +89,7 @@ MUTANTS = (
         (mma("tile"),),
     ),
     Mutant(
-        "operands: pieces past the tile's last row exist",
+        "operands: vectors past the tile's last row exist",
         OPERANDS,
         "return ROWS % ROWS_AT_ONCE == 0 || row(i) < ROWS;",
         "return true;",
@@ -134,7 +134,7 @@ MUTANTS = (
         "[register_of(i % LANE_PIXELS, 0)]",
         "[register_of(0, 0)]",
         "A lane's second pixel is eight rows on, with a window of its own.",
-        (mma("tile, ahead, staged"),),
+        (mma("tile, prefetch, staged"),),
     ),
     Mutant(
         "outputs: the first channel's residual for a vector",
@@ -175,7 +175,7 @@ MUTANTS = (
         "channel_at(args, shared, tile_part, n + i)",
         "channel_at(args, shared, tile_part, n)",
         "Scales and biases are per channel.",
-        (mma("tile, ahead, staged"),),
+        (mma("tile, prefetch, staged"),),
     ),
     Mutant(
         "outputs: warps of pixels one atom apart",

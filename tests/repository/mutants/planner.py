@@ -93,9 +93,9 @@ MUTANTS = (
     Mutant(
         "choosing: a thread has seen all that it converts",
         HERE + "choosing.py",
-        "held = config.slices == 1 and per_slice <= step",
-        "held = config.slices == 1",
-        "Of a longer channel a thread holds what it loaded last.",
+        "in_registers = config.slices == 1 and per_slice <= step",
+        "in_registers = config.slices == 1",
+        "A thread has only the last part of a longer channel in registers.",
         (conversion("rows of all threads"),),
     ),
     Mutant(
@@ -155,11 +155,11 @@ MUTANTS = (
         conversion_random(*range(0, 40, 5)),
     ),
     Mutant(
-        "fused: padding is filled where the giver has some",
+        "fused: padding is filled where the producer has some",
         HERE + "fused.py",
-        "fills = {giver: any(problem.layers[taker].pad)",
-        "fills = {giver: any(problem.layers[giver].pad)",
-        "What the taker pads is filled by the one before it.",
+        "fills = {producer: any(problem.layers[consumer].pad)",
+        "fills = {producer: any(problem.layers[producer].pad)",
+        "What the consumer pads is filled by the one before it.",
         (fused_exact("pw, dw"),),
     ),
     Mutant(
@@ -223,8 +223,8 @@ MUTANTS = (
     Mutant(
         "mma space: tiles of a round that is not whole are not split",
         HERE + "mma_space.py",
-        "return tiles // places * places // config.split * config.split",
-        "return tiles // places * places",
+        "return tiles // blocks * blocks // config.split * config.split",
+        "return tiles // blocks * blocks",
         "Blocks that have a tile each come in whole clusters, or a cluster would have both kinds.",
         ("tests/generator/test_mma.py",),
     ),
@@ -253,8 +253,8 @@ MUTANTS = (
         ("tests/generator/test_tiles.py",),
     ),
     Mutant(
-        "share: too few pixels of a chunk",
-        HERE + "share.py",
+        "layer config: too few pixels of a chunk",
+        HERE + "layer_config.py",
         "return (pixels + 6) // 8 * 8 + 1",
         "return pixels // 16 * 8 + 1",
         "The last pixels of a chunk lie over the next chunk's first.",
@@ -319,17 +319,17 @@ MUTANTS = (
     Mutant(
         "warpgroup layer: half of the weights",
         HERE + "layer_warpgroup.py",
-        "weight_words = block_slabs * slab_bytes // 4 * share.blocks",
-        "weight_words = block_slabs * slab_bytes // 8 * share.blocks",
+        "weight_words = block_slabs * slab_bytes // 4 * config.blocks",
+        "weight_words = block_slabs * slab_bytes // 8 * config.blocks",
         "A word is four bytes.",
         (fused_exact("pw, dense, warpgroups"),),
     ),
     Mutant(
         "layers: what the kernel asks is forgotten",
         HERE + "layers.py",
-        "return replace(_any_layer(problem, share, target), in_kernel=in_kernel)",
-        "return _any_layer(problem, share, target)",
-        "A layer fills what the next one pads, and knows whether its weights are held.",
+        "return replace(_any_layer(problem, config, target), in_kernel=in_kernel)",
+        "return _any_layer(problem, config, target)",
+        "A layer fills what the next one pads, and knows whether its weights are in shared memory.",
         (fused_exact("pw, dw"),),
     ),
     Mutant(

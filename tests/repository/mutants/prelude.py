@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 from mutants.named import conversion_random, fence, mma, mma_random, simt, simt_random, special
 
 EVERY, CPU, ACTIVATION = "templates/prelude/every.j2", "templates/prelude/cpu.j2", "templates/prelude/activation.j2"
-INBOX, PACK, EPILOGUE = "templates/prelude/cpu_mbarrier.j2", "templates/prelude/pack.j2", "templates/epilogue.j2"
+CPU_MBARRIER, PACK, EPILOGUE = "templates/prelude/cpu_mbarrier.j2", "templates/prelude/pack.j2", "templates/epilogue.j2"
 
 
 def values_of(activation: str) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ MUTANTS = (
     ),
     Mutant(
         "mbarrier: every wait is for the first phase",
-        INBOX,
+        CPU_MBARRIER,
         "qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);",
         "qconv_cpu_mbarrier_wait(this, 0u, line);",
         "The second tile's bytes are read before they have come.",
@@ -212,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         "mbarrier: values are sent to the block itself",
-        INBOX,
+        CPU_MBARRIER,
         "    Object* const to = in_block(object, block, line);",
         "    Object* const to = const_cast<Object*>(&object);",
         "Another block of the cluster adds it up.",

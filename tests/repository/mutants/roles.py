@@ -14,16 +14,16 @@ LOADERS = (
     Mutant(
         "async: every part begins at the first step's weights",
         ASYNC,
-        "column = WColumn(tile_part.begin * TILE_K + WPieces::byte());",
-        "column = WColumn(WPieces::byte());",
+        "column = WColumn(tile_part.begin * TILE_K + WVectors::byte());",
+        "column = WColumn(WVectors::byte());",
         "A part of the reduction multiplies another part's weights.",
         (mma("parts of a tile"),),
     ),
     Mutant(
         "async: every part begins at the first step's windows",
         ASYNC,
-        "tap = Tap(tile_part.begin * TILE_K + XPieces::byte());",
-        "tap = Tap(XPieces::byte());",
+        "tap = Tap(tile_part.begin * TILE_K + XVectors::byte());",
+        "tap = Tap(XVectors::byte());",
         "A part of the reduction multiplies another part's windows.",
         (mma("parts of a tile"),),
     ),
@@ -189,8 +189,8 @@ ATOMS = (
     Mutant(
         "m8n8k16: neighbouring channels change places",
         ATOM + "mma_m8n8k16.j2",
-        "place_of_channel(unsigned channel) { return channel % 2; }",
-        "place_of_channel(unsigned channel) { return 1 - channel % 2; }",
+        "index_of_channel(unsigned channel) { return channel % 2; }",
+        "index_of_channel(unsigned channel) { return 1 - channel % 2; }",
         "A lane's first sum is that of the even channel.",
         (mma("registers"),),
     ),
@@ -232,7 +232,7 @@ ATOMS = (
         "(B_SIGNED ? static_cast",
         "(A_SIGNED ? static_cast",
         "Each operand has its own signedness.",
-        (mma("tile, ahead, staged"),),
+        (mma("tile, prefetch, staged"),),
     ),
     Mutant(
         "wgmma emulated: eight rows of B lie sixteen bytes apart",
@@ -354,7 +354,7 @@ STORES = (
         "if (pixel >= PIXELS || tile_part.k_tile + n >= tile_part.k_end) continue;",
         "if (pixel >= PIXELS) continue;",
         "A tile past the last channel writes over the next pixel's first ones.",
-        (mma("tile, ahead, staged"),),
+        (mma("tile, prefetch, staged"),),
     ),
     Mutant(
         "staged: residuals of the tile's first channels",
@@ -362,7 +362,7 @@ STORES = (
         "residual_at(args, pixel, tile_part.k_tile + n, tile_part.k_end);",
         "residual_at(args, pixel, tile_part.k_tile, tile_part.k_end);",
         "A residual belongs to its own channel.",
-        (mma("persist, ahead, staged"),),
+        (mma("persist, prefetch, staged"),),
     ),
 )
 

@@ -43,8 +43,8 @@ MUTANTS = (
     Mutant(
         "lookup: types and layouts are alike",
         HERE + "lookup.py",
-        "return apart + 0.5 * sum(own != other for own, other in zip(a.kinds, b.kinds, strict=True))",
-        "return apart",
+        "return distance + 0.5 * sum(own != other for own, other in zip(a.kinds, b.kinds, strict=True))",
+        "return distance",
         "Another type or layout is another kernel.",
         (MEMORY,),
     ),
@@ -181,7 +181,7 @@ MUTANTS = (
         HERE + "fused_api.py",
         'given_zero_point = values[f"{gives}_zero_point"]',
         'given_zero_point = values["y_zero_point"]',
-        "What lies between two has a zero point of its own.",
+        "An intermediate tensor has a zero point of its own.",
         (FUSED,),
     ),
     Mutant(

@@ -196,7 +196,7 @@ DEPTHWISE = (
     Mutant(
         "depthwise: columns past the last are written",
         PAGES + "depthwise.j2",
-        "    if (OUT_W % COLUMNS != 0 && place.column + column >= OUT_W) return;\n",
+        "    if (OUT_W % COLUMNS != 0 && patch.column + column >= OUT_W) return;\n",
         "",
         "A run that reaches beyond a row writes the next row's first outputs.",
         (special("depthwise, bytes"), special_random("depthwise")),
@@ -267,7 +267,7 @@ FOLD = (
         "for (int i = k * FOLD_THREADS + tile::thread(); i < PADDING_WORDS;",
         "for (int i = k * FOLD_THREADS + tile::thread(); i < 4;",
         "Threads of other blocks read padding that nobody has written.",
-        (mma("tile, ahead, staged"),),
+        (mma("tile, prefetch, staged"),),
     ),
     Mutant(
         "padding: three of four bytes",
@@ -275,7 +275,7 @@ FOLD = (
         "& 0xffu) * 0x01010101u;",
         "& 0xffu) * 0x00010101u;",
         "Every channel of the padding is the zero point.",
-        (mma("tile, ahead, staged"),),
+        (mma("tile, prefetch, staged"),),
     ),
 )
 

@@ -311,7 +311,7 @@ MUTANTS = (
         (MISMATCH + "::test_an_element_that_is_not_written_is_seen[conv2d]",),
     ),
     Mutant(
-        "workload: what lies between is not poisoned",
+        "workload: the intermediate is not poisoned",
         HERE + "workload.py",
         "                self.device.fill(between, POISONS[launch])\n",
         "                assert between is not None\n",

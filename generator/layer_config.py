@@ -1,4 +1,4 @@
-"""What of a tile one of several convolutions in one kernel computes at a time: the piece of a warp, a warpgroup or a
+"""What of a tile one of several convolutions in one kernel computes at a time: the subtile of a warp, a warpgroup or a
 thread, what may be one, and where its inputs and its weights lie in shared memory."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MBARRIER_BYTES = 16  # of an mbarrier, aligned as what lies beside it
 
 
 @dataclass(frozen=True)
-class Share(Config):
+class LayerConfig(Config):
     """What one of them computes of a tile, and what of it a warp or a thread has at a time."""
 
     family: ClassVar[str] = "layer"
@@ -28,10 +28,10 @@ class Share(Config):
     rows: int
     columns: int
     blocks: int  # that have some of its output channels each
-    wide: bool  # whether warpgroups multiply it
+    on_wgmma: bool  # whether warpgroups multiply it
     m: int  # atoms of pixels of a warp; rows of pixels of a thread
     n: int  # atoms of channels of a warp, or of a warpgroup; fours of channels of a thread
-    streams: int = 0  # warpgroups that use the weights slab after slab as they come; 0: they are not brought in turn
+    ring_warpgroups: int = 0  # warpgroups that the weights reach through a ring, slab after slab; 0: there is no ring
 
     @property
     def pixels(self) -> int:
@@ -60,7 +60,7 @@ def atom_of(problem: Conv2d, target: Target) -> Atom | None:
     return min(atoms, key=lambda atom: atom.pixels * atom.channels, default=None)
 
 
-def is_wide(problem: Conv2d, target: Target) -> bool:
+def fits_wgmma(problem: Conv2d, target: Target) -> bool:
     """Whether warpgroups may multiply it: outputs look at all channels, and there are more than half of an atom's."""
     q, instruction = problem.quantization, target.warpgroup
     if instruction is None or not instruction.accepts(q.x_type, q.w_type):
@@ -68,52 +68,53 @@ def is_wide(problem: Conv2d, target: Target) -> bool:
     return problem.groups == 1 and not q.w_zero_point and problem.k > 4
 
 
-def row_places(problem: Conv2d, width: int) -> int:
-    """Of a row of a tile's input in shared memory, for so many outputs. What neighbouring outputs look at are
-    neighbours, which lie on different banks and which warpgroups ask for: of stride 2 the even columns are before the
-    odd ones."""
+def row_pixels(problem: Conv2d, width: int) -> int:
+    """Pixels of a row of a tile's input in shared memory, with gaps, for a row of `width` outputs. What neighbouring
+    outputs look at are neighbours, which lie on different banks and which warpgroups ask for: where the stride is 2,
+    the even columns lie before the odd ones."""
     across = problem.stride[1]
     return ceil_div(input_span(problem, 1, width)[1], across) * across
 
 
 def _is_useful(channels: int, side: int) -> bool:
-    """Whether fewer channels that do not exist are computed than by pieces of a power of two, of this size about."""
+    """Whether fewer channels that do not exist are computed than by subtiles of a power of two, of this size about."""
     powers = (1 << side.bit_length() >> 1, 1 << side.bit_length())
     return ceil_div(channels, side) * side < min(ceil_div(channels, power) * power for power in powers)
 
 
-def is_piece(problem: Conv2d, wide: bool, m: int, n: int, target: Target) -> bool:
+def is_subtile(problem: Conv2d, on_wgmma: bool, m: int, n: int, target: Target) -> bool:
     """Whether a warp, a warpgroup or a thread may have so much at a time: neither so little that it waits, where there
     is more, nor more than its registers hold."""
     if is_depthwise(problem):
         return n <= 2
     atom = atom_of(problem, target)
-    if atom is None or (n & (n - 1) and not _is_useful(problem.k, 8 * n if wide else n * atom.channels)):
+    if atom is None or (n & (n - 1) and not _is_useful(problem.k, 8 * n if on_wgmma else n * atom.channels)):
         return False
-    if wide:
-        return is_wide(problem, target) and (n >= 4 or 8 * n >= problem.k > 4 * n)
+    if on_wgmma:
+        return fits_wgmma(problem, target) and (n >= 4 or 8 * n >= problem.k > 4 * n)
     return (m * n >= 4 or n * atom.channels >= problem.k) and m * n <= 16
 
 
-def fetches(share: Share, target: Target) -> bool:
-    """Whether held weights come in bulk. The first's are waited for at once: all threads' copies bring them sooner."""
-    return share.last and target.bulk_copies
+def fetches(config: LayerConfig, target: Target) -> bool:
+    """Whether weights come to shared memory in bulk. The first layer's are waited for at once: copies by all threads
+    bring them sooner."""
+    return config.last and target.bulk_copies
 
 
-def ring(share: Share, runs: int, slabs: int, block_slabs: int) -> tuple[int, int]:
+def ring(config: LayerConfig, runs: int, slabs: int, block_slabs: int) -> tuple[int, int]:
     """How many warpgroups have a slab together, and buffers for slabs. One is multiplied, others are on their way; of a
     buffer, the same warpgroups have all slabs, so that none misses one."""
-    if not share.streams:
+    if not config.ring_warpgroups:
         return 0, 0
-    of_slab = max(n for n in (1, 2, 4) if n <= min(runs, share.streams))
-    at_once = share.streams // of_slab
+    of_slab = max(n for n in (1, 2, 4) if n <= min(runs, config.ring_warpgroups))
+    at_once = config.ring_warpgroups // of_slab
     buffers = max(
         (n for n in (2, 3, 4) if n % at_once == 0 and n < block_slabs and n <= max(3, 2 * at_once)), default=0
     )
     if not buffers or slabs % block_slabs:
         raise Infeasible(
-            f"weights_in_smem=0: {at_once} slabs of the {share.layer} convolution are multiplied at a time; to come in "
-            f"turn there must be more, as many for each of {share.blocks} blocks (there are {slabs}); "
+            f"weights_in_smem=0: {at_once} slabs of the {config.layer} convolution are multiplied at a time; for a "
+            f"ring there must be more, as many for each of {config.blocks} blocks (there are {slabs}); "
             "weights_in_smem=1, or on_wgmma=0, serves it"
         )
     return of_slab, buffers

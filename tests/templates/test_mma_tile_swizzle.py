@@ -1,4 +1,4 @@
-"""Tiles of pixels that are worked on in bands: the last band may be narrower than the others."""
+"""Tiles of pixels that are worked on in strips: the last strip may be narrower than the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qconv.device import open_device
 from qconv.generator import mma
 from qconv.generator.mma_space import Mma
 
-# 17 tiles of 32 pixels are two bands of eight and one of a single tile; the weights are as large as bands want them.
+# 17 tiles of 32 pixels are two strips of eight and one of a single tile; the weights are as large as strips want them.
 RAGGED = Conv2d(1, 17, 32, 512, 1024, 1, 1)
 CONFIG = Mma(
     instruction=0,
@@ -29,9 +29,9 @@ CONFIG = Mma(
 )
 
 
-def test_the_last_band_is_as_wide_as_what_is_left() -> None:
+def test_the_last_strip_is_as_wide_as_what_is_left() -> None:
     device = open_device("cpu.sm_80")
     plan = mma.plan(RAGGED, CONFIG, device.target)
-    tiles, band = plan.shape.tiles_m, plan.config.tile_swizzle_width
-    assert tiles % band != 0, f"{tiles} tiles are whole bands of {band}: the last one is as wide as the others"
+    tiles, width = plan.shape.tiles_m, plan.config.tile_swizzle_width
+    assert tiles % width != 0, f"{tiles} tiles are whole strips of {width}: the last one is as wide as the others"
     check(plan, device, seed=0)
