@@ -94,7 +94,7 @@ def disassemble(code: bytes, kernel: str) -> list[Instruction]:
 
 
 def read_listing(text: str) -> list[Instruction]:
-    """Of one kernel; branches name their places as so many bytes behind its begin."""
+    """The instructions of one kernel; branches name their targets as so many bytes behind its begin."""
     found = [match.groups() for line in text.splitlines() if (match := LINE.match(line))]
     begin = int(found[0][1], 16) if found else 0
     return [
@@ -123,7 +123,7 @@ def main_loop(code: Sequence[Instruction]) -> tuple[list[Instruction], bool]:
 
 
 def predecessors(code: Sequence[Instruction]) -> list[list[int]]:
-    """Of each instruction, those that are executed at all."""
+    """The predecessors of each instruction, as far as they are executed at all."""
     index = {instruction.address: i for i, instruction in enumerate(code)}
     before: list[list[int]] = [[] for _ in code]
     reached, todo = {0}, [0]
@@ -140,7 +140,7 @@ def predecessors(code: Sequence[Instruction]) -> list[list[int]]:
 
 
 def dominators_of(before: Sequence[Sequence[int]]) -> list[int]:
-    """Of each instruction, as bits: those that every way to it passes."""
+    """The dominators of each instruction, as bits: those that every path to it passes."""
     everything = (1 << len(before)) - 1
     found = [1] + [everything] * (len(before) - 1)
     changed = True
@@ -156,7 +156,7 @@ def dominators_of(before: Sequence[Sequence[int]]) -> list[int]:
 
 
 def body_of(head: int, latch: int, before: Sequence[Sequence[int]]) -> set[int]:
-    """Of the natural loop: what comes to its latch without passing its head."""
+    """The body of a natural loop: what reaches its latch without passing its head."""
     body, todo = {head}, [latch]
     while todo:
         if (at := todo.pop()) not in body:
@@ -174,8 +174,8 @@ def writes_outputs(instruction: Instruction) -> bool:
 
 
 def clocks(code: Sequence[Instruction], arch: str, rounds: int) -> float:
-    """Of one wave, by llvm-mca. Branches fall through; nobody else comes to a barrier, for which it has 500 clocks or
-    2000; and what is waited for is waited for as an operand."""
+    """The clocks of a wave, by llvm-mca. Branches fall through; nobody else comes to a barrier, for which it
+    has 500 clocks or 2000; and what is waited for is waited for as an operand."""
     left_out = ("s_endpgm", "s_wait", "s_barrier")
     kept = (each.text for each in code if each.goes_to is None and not each.text.startswith(left_out))
     text = "\n".join(kept) + "\n"

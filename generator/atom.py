@@ -48,13 +48,13 @@ class Atom:
 
     @cached_property
     def lane_channels(self) -> int:
-        """Of one pixel, that a lane ends up with."""
+        """Channels of one pixel that a lane ends up with."""
         axis = "n" if self.is_nvidia else "m"
         return math.prod(dim.size for dim in self.instruction.d.element if dim.axis == axis)
 
     @property
     def lane_words(self) -> int:
-        """Of the weights, that a lane reads for a fragment."""
+        """Words of the weights that a lane reads for a fragment."""
         return self.instruction.b.registers if self.is_nvidia else 4
 
     def files(self, q: Quantization, target: Target, operands: str) -> InstructionFiles:

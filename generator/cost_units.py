@@ -7,7 +7,7 @@ from qconv.activation import BY_NAME
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# Of an H200 under such load.
+# The clock of an H200 under such load.
 CLOCK_MHZ = 1755
 # Clocks of a launch, and bytes of device memory that come in one.
 LAUNCH, MEMORY = 2900, 15
@@ -19,7 +19,8 @@ def of_activation(problem: Conv2d) -> int:
 
 
 def at_once(a: float, b: float, power: int) -> float:
-    """Of two that overlap the longer one, and more where they are about as long: each is in the other's way."""
+    """Clocks of two things that overlap: the longer one's, and more where they take about as long, for each is in the
+    other's way."""
     longer: float = (a**power + b**power) ** (1 / power)
     return longer
 

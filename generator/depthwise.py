@@ -26,7 +26,7 @@ from qconv.op import INT_MAX
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# Of a thread, unrolled: what is longer compiles slowly or not at all, and does not stay in the instruction cache.
+# Unrolled products of a thread: more compile slowly or not at all, and do not stay in the instruction cache.
 MOST_PRODUCTS = 6144
 MOST_INPUT_ROWS = 24
 # Filters, sums and pixels of a thread: more do not fit its registers.

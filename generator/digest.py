@@ -30,13 +30,13 @@ _LITERAL, _CONTINUED = "\x01", "\\\x02"
 
 
 def source_digest(text: str, launches: Iterable[Launch]) -> str:
-    """Of the code, and of how its kernels are launched: the same kernel on another grid takes another time."""
+    """A digest of the code and of how its kernels are launched: the same kernel on another grid takes another time."""
     shapes = [(one.kernel, one.grid, one.threads, one.smem_bytes, one.cluster) for one in launches]
     return text_digest("\n".join([code_of(text), *map(repr, shapes)]))
 
 
 def text_digest(text: str) -> str:
-    """Of every byte: it names files, and what was compiled of them."""
+    """A digest of every byte: it names files, and what was compiled of them."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -59,7 +59,7 @@ def code_of(text: str) -> str:
 
 
 def _one_line(code: str) -> str:
-    # Of a word that goes on in the next line, no blank is made.
+    # A word that goes on in the next line gets no blank within it.
     return " ".join(code.replace("\\\n", _CONTINUED).split())
 
 

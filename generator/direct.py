@@ -26,7 +26,7 @@ from qconv.generator.tiles import (
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# Of a lane, in registers while a warp works on its slab.
+# Filter words that a lane has in registers while its warp works on its slab.
 MOST_FILTER_WORDS = 128
 # Output channels of a slab: more sums and filters than a lane holds.
 MOST_SLAB_K = 64

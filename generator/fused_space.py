@@ -45,7 +45,7 @@ class Fused(Config):
     # How many of those that warpgroups may multiply they do, the last before the others. Their weights
     # are in shared memory, or of the last layer a few slabs of them at a time.
     on_wgmma: int
-    # Of the first convolution: atoms of pixels of a warp (1 of a warpgroup); for depthwise, rows of a thread.
+    # The first convolution: atoms of pixels of a warp (1 of a warpgroup); for depthwise, rows of a thread.
     first_m: int
     first_n: int  # atoms of channels of a warp or a warpgroup; for depthwise, fours of channels of a thread
     second_m: int  # the same of the second
@@ -153,7 +153,7 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
             small = _bytes(problem, weights.in_smem) < cluster_blocks / 4 * target.smem_bytes
             if too_many and (weights.weight_ring or small):
                 continue
-            # Of 64 pixels that a warpgroup multiplies most should be there.
+            # A warpgroup multiplies 64 pixels, most of which should exist.
             if any(room.pixels(layer) < 0.6 * RUN_PIXELS for layer in weights.on_wgmma):
                 continue
             shape = (tile_h, tile_w, warps, blocks_per_sm, teams, cluster_blocks, weights_in_smem, on_wgmma)

@@ -24,7 +24,7 @@ from qconv.target import Target
 
 # With more, operands are worth sharing through a tile.
 MOST_PIXELS = 512
-# Of a thread, of operands in flight.
+# Words of operands that a thread has in flight.
 MOST_WORDS = 96
 
 

@@ -39,7 +39,7 @@ class LayerConfig(Config):
 
 
 def chunks(channels: int) -> int:
-    """Of 16 bytes, for a pixel in shared memory."""
+    """Chunks of 16 bytes that a pixel takes in shared memory."""
     return ceil_div(channels, 16)
 
 

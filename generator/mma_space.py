@@ -225,8 +225,8 @@ def _computed(channels: int, side: int) -> int:
 
 @lru_cache(maxsize=256)
 def _useful_sides(channels: int) -> tuple[int, ...]:
-    """Of tiles along so many channels: powers of two, and of the others those that compute fewest, where the next power
-    of two would compute more."""
+    """Sides of tiles along so many channels: powers of two, and others that compute fewest channels, where the next
+    power of two would compute more."""
     others = [side for side in CHOICES["tile_n"] if side & (side - 1)]
     fewest = min(_computed(channels, side) for side in others)
     return tuple(

@@ -220,7 +220,7 @@ class Plan(ABC):
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Of the fields in the kernel's one argument, as C lays them out: a layer's begin with a pointer."""
+        """Offsets of the fields in the kernel's one argument, as C lays them out: a layer's begin with a pointer."""
         offsets, end = [], 0
         for each in self.fields:
             size = 8 if each.is_pointer else 4

@@ -54,8 +54,8 @@ def _load_bytes(aligned_to: int, tile_k: int) -> int:
     return next((width for width in (16, 8, 4) if aligned_to % width == 0 and tile_k % width == 0), 1)
 
 
-# Of the clocks counted here an H200 took so much, of 20 kernels (13 % off, root mean square): more overlaps than is
-# told apart. And clocks from one step to the next of a block that has little to multiply.
+# The part of the clocks counted here that an H200 took, over 20 kernels (13 % off, root mean square): more overlaps
+# than the model tells apart. And clocks from one step to the next of a block that has little to multiply.
 FITTED, LATENCY = 0.46, 1000
 
 
@@ -207,7 +207,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> SimtPlan:
 
 
 def _threads(config: Simt, target: Target) -> int:
-    """Of a block; raises Infeasible where threads do not divide its tile."""
+    """Threads of a block; raises Infeasible where threads do not divide its tile."""
     for tile, thread in (("tile_m", "thread_m"), ("tile_n", "thread_n")):
         whole, part = getattr(config, tile), getattr(config, thread)
         if whole % part:

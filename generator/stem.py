@@ -24,10 +24,10 @@ from qconv.generator.tiles import (
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# Of a lane, in registers: filters, and sums of its pixels.
+# Words that a lane has in registers: of filters, and of filters and sums of its pixels together.
 MOST_FILTER_WORDS = 128
 MOST_WORDS = 168
-# Of the next tile, that a thread carries.
+# Words of the next tile that a thread carries in registers.
 MOST_CARRIED_WORDS = 32
 
 

@@ -12,7 +12,7 @@ from qconv.op import Problem, check_choice
 from qconv.problem import LAYOUTS, W_LAYOUTS, Conv2d
 from qconv.quantization import Quantization
 
-# Of conv1d: what each layout is with a height of 1, and at which axis that height stands.
+# What each layout of conv1d is with a height of 1, and at which axis that height stands.
 _LAYOUTS_1D = {"nwc": ("nhwc", 1), "ncw": ("nchw", 2)}
 _W_LAYOUTS_1D = {"ksc": ("krsc", 1), "kcs": ("kcrs", 2)}
 

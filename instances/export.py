@@ -45,7 +45,8 @@ class Exported:
 
     @property
     def suffix(self) -> str:
-        """Of the text: problems that differ in their comments alone have a file, and a struct in the header, each."""
+        """A digest of the text: problems whose sources differ in their comments alone have a file, and a struct in the
+        header, each."""
         return text_digest(self.source.text)[:8]
 
     def symbol(self, kernel: str) -> str:

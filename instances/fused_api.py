@@ -9,7 +9,7 @@ from qconv.fused import MIDS, OF_EACH, WORDS, chain_of
 from qconv.instances.api import conv2d_problem, run
 from qconv.problem import Conv2d
 
-# Of a convolution: what says which kernel it is, and no value of a call.
+# Arguments of a convolution that say which kernel it is, and are no value of a call.
 _SHAPE = ("stride", "dilation", "pad", "groups", "activation", "out_type", "mode")
 
 

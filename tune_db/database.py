@@ -70,7 +70,7 @@ class Database:
     """
 
     def __init__(self, engine: Engine) -> None:
-        """Of an engine from `open_engine`; use `Database.open`."""
+        """Takes an engine of `open_engine`; use `Database.open`."""
         self._engine = engine
         self._lock = threading.Lock()
         self._closed = False

@@ -125,11 +125,11 @@ class SpaceSampler(BaseSampler):
             unseen = own[~np.isin(self._structures[own], self._structures[before])]
             return int(unseen[0] if unseen.size else self._rng.choice(own[: (own.size + 1) // 2]))
         moved = (self._places[own][:, None] != self._places[before]).sum(axis=2)
-        apart = own[(moved > 1).all(axis=1)]
-        return int(apart[0] if apart.size else own[0])
+        differing = own[(moved > 1).all(axis=1)]
+        return int(differing[0] if differing.size else own[0])
 
     def _hopeless(self) -> NDArray[np.bool_]:
-        """Of the families that were tried enough to see that another one is far faster."""
+        """Candidates of families that were tried enough to see that another one is far faster."""
         best: dict[int, list[float]] = {}
         for number, time in self._times.items():
             best.setdefault(int(self._families[number]), []).append(math.inf if time is None else time)
@@ -178,9 +178,9 @@ class SpaceSampler(BaseSampler):
     def _alike(self, some: NDArray[np.int64], others: NDArray[np.int64], reach: float) -> Floats:
         """The covariance: near configs of one family are alike; the cost model tells something of all."""
         same = self._families[some][:, None] == self._families[others][None, :]
-        apart = np.abs(self._places[some][:, None, :] - self._places[others][None, :, :]).sum(axis=2)
+        differing = np.abs(self._places[some][:, None, :] - self._places[others][None, :, :]).sum(axis=2)
         tilt = SLOPE * np.outer(self._tilt(some), self._tilt(others))
-        alike: Floats = np.where(same, np.exp(-apart / reach) + FAMILY, 0.0) + tilt
+        alike: Floats = np.where(same, np.exp(-differing / reach) + FAMILY, 0.0) + tilt
         return alike
 
     def _tilt(self, numbers: NDArray[np.int64]) -> Floats:

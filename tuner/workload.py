@@ -17,7 +17,7 @@ from qconv.sample import Sample
 from qconv.step import Array
 from qconv.tuner.comparison import differences, opposite
 
-# Of what a chain keeps between its kernels, which no oracle knows: a byte for each launch.
+# Bytes that poison what a chain keeps between its kernels, which no oracle knows: one for each launch.
 POISONS = (0xA5, 0x5A)
 MOST_SETS = 2048
 

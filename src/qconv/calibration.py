@@ -26,7 +26,7 @@ ENOUGH_PIXELS = 16
 OF_NOTHING = 1000.0
 # Codes between the output zero point and an end of the type, below which that side has no room.
 ROOM = 40
-# Of the outputs, shares beyond each end of the type, one of which is drawn for each end.
+# Fractions of the outputs that lie beyond an end of the type; one is drawn for each end.
 SATURATED = (0.0, 0.005, 0.02, 0.05)
 
 
@@ -43,7 +43,7 @@ class Style:
 
 @dataclass(frozen=True)
 class Sums:
-    """Of each channel: the accumulator over some pixels, before the bias."""
+    """The accumulator of each channel over some pixels, before the bias."""
 
     center: Array
     spread: Array

@@ -26,7 +26,7 @@ from qconv.quantization import (
 )
 from qconv.window import Windows, windows
 
-# Of the samples, those with scales that are powers of two; of these, those with coarse operands besides.
+# The fraction of samples with scales that are powers of two; and the fraction of these that have coarse operands too.
 POWERS_OF_TWO, COARSE = 0.25, 0.75
 # Outputs: as int64 and fp32 they are a few megabytes.
 AT_A_TIME = 2**20
@@ -142,7 +142,7 @@ def _magnitude(values: Array) -> float:
 
 
 def _add_products(acc: Array, window: Array, w: Array) -> None:
-    """Of pixels, in groups of channels, with one tap of the filters."""
+    """Adds the products of pixels, in groups of channels, with one tap of the filters."""
     groups, _, c_group = w.shape
     if c_group == 1:  # matrices of one number: an image after the other, for one stays in the cache
         for sums, image in zip(acc, window, strict=True):

@@ -18,9 +18,9 @@ from qconv.window import Windows, gathered, rows_of, sums
 Array = NDArray[Any]
 
 ATTEMPTS = 8
-# Of the outputs looked at, which are not all: less than the half that is promised.
+# The largest fraction of one value among the outputs looked at: less than the promised half, for these are not all.
 MOST_OF_ONE_VALUE = 0.4
-# A share of windows in the padding, all of which may give one value.
+# A fraction of windows in the padding, all of which may give one value.
 MOSTLY_PADDING = 0.45
 # Means of (x - x_zero_point) that let weights place the sums of a channel: their sums grow with the number of products,
 # the spread with its square root.

@@ -20,7 +20,7 @@ EIGHTH = 3
 MOST_MOVED = 0.94
 # A zero point this near the end of its range leaves every difference with it of (nearly) one sign.
 NEAR_THE_END = 32
-# Of zero points: near the middle of the range, at one of its ends; the others anywhere.
+# Fractions of zero points near the middle of the range, and at one of its ends; the others are anywhere.
 IN_THE_MIDDLE, AT_AN_END = 0.3, 0.2
 COARSE = 8
 
@@ -51,7 +51,7 @@ def is_one_sided(dtype: str, zero_point: Any) -> bool:
 
 
 def sign_of_differences(dtype: str, zero_point: Any) -> int:
-    """Of most differences with it."""
+    """The sign that most differences with the zero point have."""
     low, high = RANGES[dtype]
     return 1 if np.mean(zero_point) < (low + high) / 2 else -1
 

@@ -198,7 +198,7 @@ class Conv2d(Problem):
 
     @property
     def extents(self) -> dict[str, int]:
-        """Of the implicit GEMM."""
+        """The extents of the implicit GEMM."""
         return {name: getattr(self, name) for name in ("pixels", "k_group", "reduction", "groups")}
 
     @property

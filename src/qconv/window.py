@@ -15,7 +15,7 @@ from qconv.problem import Conv2d
 
 Array = NDArray[Any]
 
-# Of one convolution: numbers gathered, products, and outputs looked at. A few milliseconds.
+# Limits for one convolution: numbers gathered, products, and outputs looked at. They take a few milliseconds.
 MOST_GATHERED = 2**18
 MOST_PRODUCTS = 2**23
 MOST_OUTPUTS = 2**15

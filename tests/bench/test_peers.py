@@ -14,7 +14,7 @@ from qconv.device import open_device
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
 
 PROBLEM = Conv2d(2, 6, 5, 8, 12, 3, 3, pad=(1, 0, 1, 2), stride=(1, 2))
-# Of each plan: how long it takes, and what it does wrong.
+# How long each plan takes, and what it does wrong.
 PLANS = [(9, None), (3, "off by two"), (2, None), (1, "raises"), (0, "does not build"), (4, "off by one")]
 
 

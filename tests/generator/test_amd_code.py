@@ -94,7 +94,7 @@ Job = tuple[str, str, str, int]  # a family's name, or how else a plan is drawn;
 
 
 def random_jobs(target: Target, seed: int, count: int) -> list[Job]:
-    """Of every family: three quarters multiply with matrix instructions, where the target has any."""
+    """Plans of every family: three quarters multiply with matrix instructions, where the target has any."""
     drawn: list[tuple[str, Problem]] = []
     if target.instructions:
         drawn += [("mma", problem) for problem in matrix_problems(seed, count // 2, target)]

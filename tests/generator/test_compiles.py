@@ -56,7 +56,7 @@ OTHERS = {
     "pointwise": Conv2d(32, 28, 28, 512, 1024, 1, 1),
     "many tiles": Conv2d(4, 64, 64, 64, 160, 3, 3, pad=1, quantization=EVERYTHING),
 }
-# Of channels that tiles of a power of two leave idle.
+# Problems of channels that tiles of a power of two leave idle.
 BETWEEN = {
     "96 channels": Conv2d(8, 28, 28, 96, 96, 3, 3, pad=1, quantization=ADDED),
     "112 channels": Conv2d(8, 28, 28, 80, 112, 1, 1, quantization=ADDED),
@@ -103,7 +103,7 @@ SPILLED_BY_DEFAULTS = {
     ("3x3, gelu", "sm_75"): 20,
     ("3x3, residual", "sm_86"): 192,
 }
-# Of simt's first: 64 sums and as many of the window leave no register for some addresses.
+# Words that simt's first spills: 64 sums and as many of the window leave no register for some addresses.
 SPILLED_BY_SIMT = {"gfx1030": 16}
 # ptxas sometimes takes fewer registers than it may and spills a few words; the tuner sees what that costs.
 ACCEPTED = {"nvidia": 64, "amd": 0}
@@ -297,7 +297,7 @@ def test_no_load_comes_before_its_address(name: str) -> None:
         pytest.skip(reason)
     config = replace(TILE, first_n=1, second_m=2, second_n=1)
     random_plans = [fused_plan(problem, target, 0) for problem in fused_problems(8, 4, target)]
-    # Whose loops over subtiles are unrolled, and can be left half-way.
+    # Their loops over subtiles are unrolled, and can be left half-way.
     for family in ("gemv", "direct"):
         random_plans += [special_plan(family, problem, target, 0) for problem in special_problems(family, 8, 3)]
     for plan in (generator.plan(parse(ODD_STEPS), config, target), *random_plans):

@@ -68,8 +68,8 @@ SHORT_RUNS = [
 
 def test_short_runs_of_long_rows_take_longer() -> None:
     ratios = []
-    for problem, (tile_m, tile_n, tile_k, warp_m, warp_n, stages), took_us in SHORT_RUNS:
-        config = Mma(0, tile_m, tile_n, tile_k, warp_m, warp_n, stages, 1, 1, 0, 0, 0, 1, 0)
+    for problem, (tile_m, tile_n, tile_k, warp_m, warp_n, pipeline_stages), took_us in SHORT_RUNS:
+        config = Mma(0, tile_m, tile_n, tile_k, warp_m, warp_n, pipeline_stages, 1, 1, 0, 0, 0, 1, 0)
         ratios.append(took_us / generator.predicted_us(generator.plan(problem, config, target("sm_90a"))))
     assert 0.9 < geometric_mean(ratios) < 1.1, sorted(ratios)
     assert max(ratios) < 1.25

@@ -1,4 +1,4 @@
-"""Of the tiles of a last round that is not full, the blocks come in whole clusters."""
+"""Where the last wave of tiles is split, the tiles before it and its blocks are whole clusters."""
 
 from __future__ import annotations
 

@@ -44,15 +44,15 @@ def test_about_as_many_registers_are_taken_as_the_model_says(row: dict[str, Any]
     assert row["registers"] - 12 <= mma_amd.registers_of(plan_of(row)) <= row["registers"] + 72
 
 
-def test_the_shares_of_matrix_instructions_are_in_order() -> None:
-    """Of loops that are one step: others are unrolled."""
-    shares = []
+def test_the_fractions_of_matrix_instructions_are_in_order() -> None:
+    """Only loops of one step are compared: others are unrolled."""
+    fractions = []
     for row in ROWS:
         loop = mma_amd.loop_of(plan_of(row))
         if loop.matrix == row["loop_matrix"] and not row["straight"]:
-            shares.append((row["loop_matrix"] / row["loop_instructions"], loop.share))
-    assert len(shares) >= 6
-    for (read, modelled), (other, other_modelled) in itertools.permutations(shares, 2):
+            fractions.append((row["loop_matrix"] / row["loop_instructions"], loop.share))
+    assert len(fractions) >= 6
+    for (read, modelled), (other, other_modelled) in itertools.permutations(fractions, 2):
         assert modelled >= other_modelled or read < 1.15 * other
 
 

@@ -28,7 +28,7 @@ def test_the_text_is_canonical() -> None:
 
 
 def combinations(family: str) -> list[Config]:
-    """Of the choices: all, or where there are millions some thousands."""
+    """All combinations of the choices, or some thousands of them where there are millions."""
     choices = FAMILIES[family].choices
     if math.prod(map(len, choices.values())) < 10_000:
         drawn = itertools.product(*choices.values())

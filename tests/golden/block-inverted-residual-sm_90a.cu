@@ -56,7 +56,7 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 
 // The same for all lanes of a warp, which the compiler sees.
 __device__ __forceinline__ int team() { return __shfl_sync(0xffffffffu, thread() / THREADS, 0); }
-// Of the THREADS threads of a team; teams do not wait for each other.
+// A barrier for the THREADS threads of a team; teams do not wait for each other.
 __device__ __forceinline__ void barrier_of_team(int team) {
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(THREADS) : "memory");
 }
@@ -1453,7 +1453,7 @@ static_assert(X_SIGNED && W_SIGNED, "its types");
 struct Operand {
     unsigned long long descriptor;
 
-    // Of so many bytes to the next 16 of the reduction, and to the next eight rows.
+    // The next 16 bytes of the reduction lie `to_chunk` bytes further, the next eight rows `to_eight`.
     __device__ __forceinline__ Operand(const void* first, int to_chunk, int to_eight, int)
         : descriptor((tile::shared_address(first) & 0x3ffffu) / 16u |
                      static_cast<unsigned long long>(to_chunk / 16) << 16 |

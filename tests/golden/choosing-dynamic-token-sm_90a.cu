@@ -145,7 +145,7 @@ struct Arguments {
 
 using Real = float;
 
-// Of the elements seen so far, and of zero, which every range holds. NaNs are passed over.
+// The extremes of the elements seen so far, and of zero, which lies in every range. NaNs are passed over.
 struct Extremes { Real smallest, largest; };
 
 __device__ __forceinline__ void see(Extremes& seen, X element) {

@@ -490,7 +490,7 @@ static_assert(X_SIGNED && W_SIGNED, "its types");
 struct Operand {
     unsigned long long descriptor;
 
-    // Of so many bytes to the next 16 of the reduction, and to the next eight rows.
+    // The next 16 bytes of the reduction lie `to_chunk` bytes further, the next eight rows `to_eight`.
     __device__ __forceinline__ Operand(const void* first, int to_chunk, int to_eight, int)
         : descriptor((tile::shared_address(first) & 0x3ffffu) / 16u |
                      static_cast<unsigned long long>(to_chunk / 16) << 16 |
@@ -894,7 +894,7 @@ static_assert(X_SIGNED && W_SIGNED, "its types");
 struct Operand {
     unsigned long long descriptor;
 
-    // Of so many bytes to the next 16 of the reduction, and to the next eight rows.
+    // The next 16 bytes of the reduction lie `to_chunk` bytes further, the next eight rows `to_eight`.
     __device__ __forceinline__ Operand(const void* first, int to_chunk, int to_eight, int)
         : descriptor((tile::shared_address(first) & 0x3ffffu) / 16u |
                      static_cast<unsigned long long>(to_chunk / 16) << 16 |

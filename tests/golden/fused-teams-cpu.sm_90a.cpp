@@ -937,8 +937,8 @@ struct Operand {
     int to_chunk, to_eight, rows;
     long to_view;  // from an address to where the async proxy finds its bytes
 
-    // Of so many bytes to the next 16 of the reduction, and to the next eight rows. What the hardware reads
-    // past the rows that exist gives sums that nobody reads.
+    // The next 16 bytes of the reduction lie `to_chunk` bytes further, the next eight rows `to_eight`.
+    // What the hardware reads past the rows that exist gives sums that nobody reads.
     __device__ __forceinline__ Operand(
         const void* begin, int to_chunk, int to_eight, int rows, int line = __builtin_LINE())
         : first(static_cast<const unsigned char*>(begin)), to_chunk(to_chunk), to_eight(to_eight),

@@ -679,8 +679,8 @@ struct Loader {
         stage = PIPELINE_STAGES - 1;
     }
 
-    // The channel parameters belong to the group of the step that is begun next, so that the first products do
-    // not wait for them.
+    // The channel parameters belong to the group of the step that is begun next, so that the first products
+    // do not wait for them.
     __device__ __forceinline__ void load_channel_parameters(
         ChannelParameters& channel_parameters, const TilePart& tile_part) {
 #pragma unroll

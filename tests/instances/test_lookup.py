@@ -22,7 +22,7 @@ from qconv.tune_db.text import TextLayer, dump
 
 TARGET = target("sm_90a")
 PROBLEM = Conv2d(4, 28, 28, 64, 64, 3, 3, pad=1)
-# Of its kind, one doubling away; and a kernel for each runs on the other.
+# Problems of its kind, each one doubling away from the next; a kernel for one runs on the other.
 NEIGHBOUR, FARTHER = replace(PROBLEM, n=8), replace(PROBLEM, n=16)
 OLDER = "0" * 32
 
@@ -65,7 +65,7 @@ DEFAULT = cache(generator.default)
 
 @pytest.fixture(scope="module")
 def ratios() -> dict[Config, float]:
-    """Of configs that serve the problem and its neighbours: times the predicted time of the model's best."""
+    """The predicted times of configs that serve the problem and its neighbours, over that of the model's best."""
     plans, _ = generator.space(PROBLEM, TARGET, likely=True)
     own = generator.cost(generator.default(PROBLEM, TARGET))
     found = {}

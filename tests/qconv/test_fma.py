@@ -13,7 +13,7 @@ def rounded_once(a: np.float32, b: np.float32, c: np.float32) -> np.float32:
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     guess = np.float32(float(exact))
     near = (guess, np.nextafter(guess, np.float32(np.inf)), np.nextafter(guess, np.float32(-np.inf)))
-    # Of two that are as near the one with an even mantissa.
+    # The nearest; where two are as near, the one with an even mantissa.
     return min(near, key=lambda each: (abs(Fraction(float(each)) - exact), int(each.view(np.uint32)) & 1))
 
 

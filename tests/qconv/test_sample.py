@@ -17,7 +17,7 @@ from qconv.quantization import ACTIVATIONS, Parameters
 from qconv.sample import Sample
 from qconv.variety import Variety
 
-# Of each kind in the fast suite: small problems are many.
+# How many problems of each kind the fast suite draws: small ones are many.
 MANY = {"depthwise": 60, "direct": 40, "conversions": 100, "matrix": 15}
 LAYER = Conv2d(*(2, 9, 9, 12, 20, 3, 3), pad=1)
 

@@ -18,8 +18,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from io import StringIO
 from itertools import combinations
 from pathlib import Path
+from token import COMMENT as COMMENT_TOKEN
+from token import NAME
+from tokenize import generate_tokens
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("src", "generator", "instances", "templates", "tune_db", "tuner", "bench", "examples")
@@ -37,6 +41,30 @@ LEAST_TOKENS = 60
 DUPLICATE_SHARE = 0.5
 DUPLICATE_RUNS = 200
 
+# Words of this project, and the field's words for the same. The former are in no identifier, but for names of tests,
+# which are sentences.
+FIELD_WORDS = {
+    "agreed": "warp_uniform",
+    "apart": "unfused",
+    "band": "tile_swizzle_width",
+    "bands": "tile_swizzle_width",
+    "cargo": "staged tile",
+    "giver": "producer",
+    "granule": "chunk",
+    "granules": "chunks",
+    "holds": "weights_in_smem",
+    "inbox": "mbarrier",
+    "piece": "vector",
+    "pieces": "vectors",
+    "residents": "blocks_per_sm",
+    "shares": "cluster_blocks",
+    "stages": "pipeline_stages, layers or phases",
+    "tails": "split_last_wave",
+    "taker": "consumer",
+}
+# A granule is what AMD's manuals call the unit of registers that are allocated.
+FIELD_NAMES = ("register_granule", "pipeline_stages")
+
 LIMITS = {
     "functions over 60 lines": 0,
     "files over 400 lines": 0,
@@ -45,11 +73,15 @@ LIMITS = {
     'constants["..."] in generator/': 0,
     "template lines over 110 columns": 0,
     "duplicated functions": 47,
+    "words that the field does not use": 0,
+    "comments that begin with Of": 0,
 }
 
 EXPRESSION = re.compile(r"""\$\{((?:"[^"]*"|'[^']*'|[^}"'])*)\}""")
 STRING = re.compile(r""""[^"]*"|'[^']*'""")
 TOKEN = re.compile(r"""[A-Za-z_]\w*|\d[\w.]*|"[^"]*"|'[^']*'|\S""")
+COMMENT = re.compile(r"(?:^|(?<=\s))//(?!%)\s*(.*)")
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 SIGNATURE = re.compile(r'^( *)(?:template <[^>]*> )?(?:static |constexpr )*(?:__device__|__global__|extern "C")')
 
 
@@ -193,6 +225,59 @@ def template_functions(path: str, text: str) -> Iterator[Function]:
         yield Function(path, name[1] if name else "a function", first + 1, last + 1, tuple(TOKEN.findall(body)))
 
 
+def foreign_words(root: Path) -> Iterator[Found]:
+    """Identifiers of Python, of templates and of the CPU device."""
+    for path, line, name in identifiers(root):
+        for word in {word.lower() for word in WORD.findall(name)} & FIELD_WORDS.keys():
+            if name.lower() not in FIELD_NAMES and not name.startswith("test_"):
+                yield Found(path, line, f"{name}: {word} is {FIELD_WORDS[word]}")
+
+
+def identifiers(root: Path) -> Iterator[tuple[str, int, str]]:
+    for path, text in files(root, ".py").items():
+        for token in generate_tokens(StringIO(text).readline):
+            if token.type == NAME:
+                yield path, token.start[0], token.string
+    for path, text in files(root, ".j2", ".h", ".cpp").items():
+        for number, line in enumerate(text.splitlines(), 1):
+            for name in re.findall(r"[A-Za-z_]\w*", STRING.sub("", COMMENT.sub("", line))):
+                yield path, number, name
+
+
+def dangling_comments(root: Path) -> Iterator[Found]:
+    """Comments and docstrings that begin with "Of", so that a reader has to look for what they say it of."""
+    for path, line, said in sorted((*python_sentences(root), *template_comments(root))):
+        if said.startswith("Of "):
+            yield Found(path, line, said)
+
+
+def python_sentences(root: Path) -> Iterator[tuple[str, int, str]]:
+    """First lines of docstrings and of comments."""
+    for path, text in files(root, ".py").items():
+        tree = ast.parse(text)
+        for node in (tree, *statements(tree)):
+            documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            if documented and (said := ast.get_docstring(node)):
+                yield path, node.body[0].lineno, said.splitlines()[0]
+        goes_on = 0  # the line in which a comment would go on
+        for token in generate_tokens(StringIO(text).readline):
+            if token.type == COMMENT_TOKEN:
+                alone = token.line.strip() == token.string
+                if not (alone and token.start[0] == goes_on):
+                    yield path, token.start[0], token.string.lstrip("# ")
+                goes_on = token.start[0] + 1 if alone else 0
+
+
+def template_comments(root: Path) -> Iterator[tuple[str, int, str]]:
+    for path, text in files(root, ".j2", ".h", ".cpp").items():
+        goes_on = False
+        for number, line in enumerate(text.splitlines(), 1):
+            found = COMMENT.search(line)
+            if found is not None and not (goes_on and line.strip().startswith("//")):
+                yield path, number, found[1]
+            goes_on = found is not None and line.strip().startswith("//")
+
+
 MEASURES: dict[str, Callable[[Path], Iterator[Found]]] = {
     f"functions over {MOST_FUNCTION_LINES} lines": functions_too_long,
     f"files over {MOST_FILE_LINES} lines": files_too_long,
@@ -202,6 +287,8 @@ MEASURES: dict[str, Callable[[Path], Iterator[Found]]] = {
     "inline conditionals": inline_conditionals,
     f"template lines over {MOST_TEMPLATE_COLUMNS} columns": wide_lines,
     "duplicated functions": duplicated_functions,
+    "words that the field does not use": foreign_words,
+    "comments that begin with Of": dangling_comments,
 }
 # Counted for every file by itself, under a name that begins with this.
 BY_FILE = "inline conditionals"

@@ -44,7 +44,7 @@ class Command:
 
 
 def commands_of(text: str, name: str) -> Iterator[Command]:
-    """Of a block that is marked as a shell's, every line; of the sentences, what stands in backquotes."""
+    """Every line of a block that is marked as a shell's, and what stands in backquotes in the sentences."""
 
     def place(at: int) -> str:
         return f"{name}:{text.count(chr(10), 0, at) + 1}"

@@ -43,6 +43,22 @@ PLANTED = {
         },
         ["src/a.py:1", "templates/a.j2:2"],
     ),
+    "words that the field does not use": (
+        {
+            "tuner/a.py": "# pieces\ndef f(x_pieces):\n    return x_pieces.register_granule, 'cargo'\n",
+            "templates/a.j2": '// cargo\nint MAX_PIECES = "cargo";  // inbox\nstruct XPieces {};\nint bandwidth;\n',
+            "tests/test_a.py": "def test_a_band_of_tiles():\n    pass\n",
+        },
+        ["tuner/a.py:2", "tuner/a.py:3", "templates/a.j2:2", "templates/a.j2:3"],
+    ),
+    "comments that begin with Of": (
+        {
+            "tuner/a.py": '"""Of a module."""\n\n# This is\n# Of two.\nx = 1  # Of one\n# Of a line below.\n',
+            "templates/a.j2": "// Some\n// Of it.\n//% set x = 1\n    // Of a step.\nint x;  // Of x\n",
+            "generator/b.py": 'def f():\n    """Offsets."""\n\n\nclass A:\n    """Of A.\n\n    Of it."""\n',
+        },
+        ["generator/b.py:6", "templates/a.j2:4", "templates/a.j2:5", "tuner/a.py:1", "tuner/a.py:5", "tuner/a.py:6"],
+    ),
 }
 
 

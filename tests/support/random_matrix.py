@@ -27,7 +27,7 @@ EMULATIONS = [
 MOST_OPERATIONS = 20_000_000
 
 FILTERS = ((1, 1), (1, 1), (1, 3), (3, 1), (2, 2), (3, 2), (3, 3), (3, 3), (3, 3), (4, 5), (5, 5), (7, 7))
-# Of a group: all widths of copies, one step and many, and whole steps of a tap.
+# Channels and filters of a group, and groups: all widths of copies, one step and many, and whole steps of a tap.
 CHANNELS = (1, 3, 4, 5, 8, 12, 16, 17, 24, 32, 33, 48, 64, 72, 96, 100, 128, 192, 256)
 FILTER_COUNTS = (1, 3, 5, 8, 15, 16, 24, 32, 33, 40, 48, 64, 65, 80, 96, 112, 128, 130, 144, 160, 256)
 GROUPS = (1, 1, 1, 1, 1, 2, 3, 4, "depthwise")
@@ -47,7 +47,7 @@ def served(problem: Conv2d, target: Target) -> bool:
 
 
 def matrix_problems(seed: int, count: int, target: Target) -> list[Conv2d]:
-    """Of types that the target's instructions multiply: signed ones for those that know no others."""
+    """Problems of types that the target's instructions multiply: signed ones for those that know no others."""
     rng = random.Random(f"matrices {seed} {target.name}")
     decks = Decks(rng)
     return [_problem(rng, decks, target) for _ in range(count)]

@@ -75,7 +75,7 @@ def _renamed_config(config: Mapping[str, Any], names: Mapping[str, str]) -> dict
 
 
 def compare(case: Case, old: Answer, new: Answer) -> Verdict:
-    """Of what both revisions answered to it."""
+    """Whether what both revisions answered to a case is the same."""
     if "refused" in old or "refused" in new:
         same = "refused" in old and "refused" in new
         return Verdict(case, TEXT if same else DIFFERENT, f"{old.get('refused')}  ->  {new.get('refused')}")

@@ -40,7 +40,7 @@ def answered(name: str, cases: Sequence[Case]) -> list[Answer]:
 
 
 def measured(rows: Sequence[Measurement], cases: Sequence[Case], commits: Sequence[str]) -> dict[int, Answer]:
-    """Of the rows whose source one of the commits renders, that source."""
+    """The source of each row that one of the commits renders as it was measured."""
     found: dict[int, Answer] = {}
     for commit in commits:
         missing = [at for at in range(len(rows)) if at not in found]

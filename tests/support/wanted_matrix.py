@@ -94,7 +94,7 @@ ASKS: dict[Feature, Mapping[str, Sequence[int]]] = {
     ("role split_last_wave", True): {"split_last_wave": (1, 2, 3)},
     ("role store", "staged"): {"staged": (1,)},
 }
-# Of them problems are needed that no random test can afford: see `test_many_tiles` of the GPU.
+# Choices that need larger problems than a random test can afford: see `test_many_tiles` of the GPU.
 OF_MANY_TILES = (
     "persist",
     "split_last_wave",

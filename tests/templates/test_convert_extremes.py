@@ -29,7 +29,7 @@ def test_they_are_seen_wherever_they_are(name: str) -> None:
     last = problem.inner - 1
     for at in sorted({0, 1, 63, 64, 127, last // 2, last - 3, last - 2, last - 1, last}):
         x = np.zeros(tensor.shape, tensor.dtype)
-        # Of each channel another range, its largest beside its smallest.
+        # Each channel has another range, its largest beside its smallest.
         for channel in range(problem.channels):
             x[0, channel, at] = 100.0 + channel
             x[0, channel, last - at] = -50.0 - 9 * channel

@@ -19,7 +19,7 @@ from qconv.generator.fused_plan import FusedPlan
 from qconv.target import TARGETS
 
 CHUNK = 20
-# Of every kind of matrix instructions; most on the one whose choices are all there are.
+# How many problems run on each kind of matrix instructions; most on the one that has every choice.
 LONG = {
     "cpu.sm_90a": 300,
     "cpu.sm_80": 60,
@@ -116,7 +116,7 @@ ASKS: dict[Feature, Mapping[str, Sequence[int]]] = {
 
 
 def wanted() -> dict[Feature, Wanted]:
-    """Of the architecture whose choices are all there are. What a config is made for comes first."""
+    """The features of the architecture that has every choice. What a config is made for comes first."""
     of: set[Feature] = {(name, value) for name, values in FAMILIES["fused"].choices.items() for value in values}
     of |= {("kinds", (a, b)) for a in KINDS for b in KINDS}
     of |= {("between", (out, zero)) for out in ("int8", "uint8") for zero in (False, True)}

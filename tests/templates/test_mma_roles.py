@@ -20,7 +20,7 @@ CHANNEL = Quantization(per_channel=True, bias="int32", activation="relu")
 DEEP = Conv2d(1, 7, 7, 128, 32, 3, 3, pad=1)
 LONG = Conv2d(1, 7, 7, 64, 40, 3, 3, pad=1)
 ODD = Conv2d(1, 7, 7, 24, 40, 3, 3, pad=1)
-# Of three tiles of channels, so that a block's next tile has others.
+# Three tiles of channels, so that a block's next tile has others.
 THREE = Conv2d(1, 10, 10, 64, 96, 3, 3, pad=1)
 
 
@@ -62,7 +62,7 @@ def test_all_taps_of_some_channels_before_the_next() -> None:
 
 
 def test_some_blocks_have_a_step_more() -> None:
-    """Of equal shares of the steps of all tiles."""
+    """Where the steps of all tiles do not divide by the blocks, some blocks have one more."""
     plan = plan_of(SM_80, replace(LONG, h=9, w=9), CHANNEL, pipeline_stages=2, persist=1, stream_k=1)
     assert plan.shape.tiles * plan.shape.steps % plan.blocks != 0, "every block has as many steps"
     check(plan, CpuDevice(plan.target, seed=3), seed=3)

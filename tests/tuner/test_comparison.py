@@ -114,7 +114,7 @@ def spoiled(which: int, where: tuple[int, ...], bit: int, launches: Sequence[int
 
 
 def elements(problem: Problem, right: Sequence[Array]) -> Iterator[tuple[int, str, tuple[int, ...], Array]]:
-    """Of every output each element: all images, all corners, the last channels."""
+    """Each element of every output: all images, all corners, the last channels."""
     for which, (tensor, array) in enumerate(zip(problem.outputs, right, strict=True)):
         for where in np.ndindex(array.shape):
             yield which, tensor.name, where, array

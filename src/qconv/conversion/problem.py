@@ -133,7 +133,7 @@ class Conversion(Problem):
             )
 
     def _defaults(self) -> dict[str, Any]:
-        """Of the fields: what a key leaves out."""
+        """The defaults of the fields, which a key leaves out."""
         defaults = {entry.name: entry.default for entry in fields(self) if entry.init}
         if "low" in defaults:
             defaults["low"], defaults["high"] = RANGES[getattr(self, "out_type", "")]

@@ -53,7 +53,7 @@ def dequantize(problem: Dequantize, seed: int, fixed: dict[str, int]) -> Sample:
         arrays["zero_point"] = _zero_points(problem.x_type, (problem.scales,), rng)
     x = rng.integers(*RANGES[problem.x_type], problem.shape, dtype=problem.x_type, endpoint=True)
     if problem.x_type == "int32":
-        # Of every magnitude, around the zero point: next to full-range ones, all others are as good as zero.
+        # Values of every magnitude, around the zero point: next to full-range ones, all others are as good as zero.
         around = (x >> rng.integers(0, 24, problem.shape)).astype(np.int64)
         zero = broadcast(problem, arrays["zero_point"]) if problem.zero_point else 0
         x = np.clip(around + zero, *RANGES["int32"]).astype(np.int32)

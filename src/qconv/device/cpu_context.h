@@ -187,7 +187,7 @@ inline void renew_fiber(Context&, bool, const unsigned*, unsigned) {}
 inline void check_access(
     [[maybe_unused]] const void* from, [[maybe_unused]] void* to, [[maybe_unused]] size_t bytes) {
 #if defined(QCONV_SANITIZE_ADDRESS)
-    // Of several bytes the sanitizer would not say what the first of them lies beside that does not exist.
+    // If it were given several bytes, the sanitizer would not say beside which object the first wrong byte lies.
     void* const source = const_cast<void*>(from);
     if (void* const wrong = source != nullptr ? __asan_region_is_poisoned(source, bytes) : nullptr)
         __asan_loadN(wrong, 1);

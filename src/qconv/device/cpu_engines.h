@@ -80,8 +80,8 @@ class Engines {
     Shared shared_{};
     bool late_ = false, watches_ = false;
     std::vector<std::unique_ptr<Mbarrier>> mbarriers_;
-    // Of every byte of shared memory: what it was when it was last compared, what the async proxy sees, and
-    // which thread (counted from 1) wrote it without a fence since.
+    // For every byte of shared memory: its value when it was last compared, the value that the async proxy sees,
+    // and the thread (counted from 1) that wrote it without a fence since.
     std::vector<char> known_, seen_;
     std::vector<uint16_t> writer_;
     std::vector<bool> wrote_;  // by threads
@@ -228,8 +228,8 @@ void Engines::fence(unsigned thread, unsigned block) {
 }
 
 const char* Engines::view(const void* address) const {
-    const bool is_apart = watches_ && shared_.block_of(address) >= 0;
-    return is_apart ? &seen_[index_of(address)] : static_cast<const char*>(address);
+    const bool is_shared = watches_ && shared_.block_of(address) >= 0;
+    return is_shared ? &seen_[index_of(address)] : static_cast<const char*>(address);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ def type_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """Of a value, before the run."""
+    """What is known of a value before the run."""
 
     dtype: str
     rank: int | None

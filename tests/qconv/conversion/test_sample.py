@@ -24,7 +24,7 @@ def test_ties_and_saturation_are_among_the_quotients() -> None:
 
 
 def test_scales_are_powers_of_two_here_and_there() -> None:
-    """Of which the ties are exact."""
+    """Ties of such scales are exact."""
     scales = np.concatenate([sample.draw(Quantize(1, 64, 4), seed).arrays[1].ravel() for seed in range(20)])
     mantissas, _ = np.frexp(scales)
     share = np.mean(mantissas == 0.5)

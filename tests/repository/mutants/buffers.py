@@ -1,4 +1,4 @@
-"""Of the loader of AMD architectures, whose hardware checks the bounds of a buffer."""
+"""Mutants of the loader of AMD architectures, whose hardware checks the bounds of a buffer."""
 
 from mutants.mutant import Mutant
 from mutants.named import mma

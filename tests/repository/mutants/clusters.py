@@ -1,4 +1,4 @@
-"""Of what blocks send each other and wait for, and what they make visible: the CPU device gives all of it a meaning."""
+"""Mutants of what blocks send each other, wait for and make visible: the CPU device gives all of it a meaning."""
 
 from mutants.mutant import Mutant
 from mutants.named import fence

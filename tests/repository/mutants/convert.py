@@ -1,4 +1,4 @@
-"""Of the kernels that quantize, dequantize, requantize, choose a scale, and do both at once."""
+"""Mutants of the kernels that quantize, dequantize, requantize, choose a scale, and do both at once."""
 
 from mutants.mutant import Mutant
 from mutants.named import conversion, conversion_random

@@ -1,4 +1,4 @@
-"""Of the database of measurements and its text forms."""
+"""Mutants of the database of measurements and its text forms."""
 
 from mutants.mutant import Mutant
 

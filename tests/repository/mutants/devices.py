@@ -1,4 +1,4 @@
-"""Of what compiles, keeps and runs a kernel, and of the arithmetic of conversions."""
+"""Mutants of what compiles, keeps and runs a kernel, and of the arithmetic of conversions."""
 
 from mutants.mutant import Mutant
 from mutants.named import conversion_random

@@ -1,4 +1,4 @@
-"""Of the identity of a source: what its digest is of, and what is named by its text instead."""
+"""Mutants of the identity of a source: what its digest is of, and what is named by its text instead."""
 
 from mutants.mutant import Mutant
 

@@ -1,4 +1,4 @@
-"""Of the pages that run two or three convolutions in one kernel."""
+"""Mutants of the pages that run two or three convolutions in one kernel."""
 
 from mutants.mutant import Mutant
 from mutants.named import block_random, fused, fused_exact, fused_random

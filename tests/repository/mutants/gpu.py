@@ -1,4 +1,4 @@
-"""Of what only a GPU executes: the CUDA prelude, matrix instructions. `mutate.py --gpu` plants them."""
+"""Mutants of what only a GPU executes: the CUDA prelude, matrix instructions. `mutate.py --gpu` plants them."""
 
 from mutants.mutant import Mutant
 

@@ -1,4 +1,4 @@
-"""Of the rules of the house: the ladder, the counts, the documents, the examples, the scripts of bench."""
+"""Mutants of the rules of the house: the ladder, the counts, the documents, the examples, the scripts of bench."""
 
 from mutants.mutant import Mutant
 

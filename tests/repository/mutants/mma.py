@@ -1,4 +1,4 @@
-"""Of the page of the matrix kernels: tiles, fragments, what a lane finishes."""
+"""Mutants of the page of the matrix kernels: tiles, fragments, what a lane finishes."""
 
 from mutants.mutant import Mutant
 from mutants.named import mma, mma_random

@@ -50,10 +50,10 @@ def conversion_random(*firsts: int) -> tuple[str, ...]:
 
 
 def fused_exact(plan: str) -> str:
-    """Of those plans, without a sanitizer."""
+    """The tests that run those plans without a sanitizer."""
     return f"tests/templates/test_fused_roles.py::test_it_is_exact[{plan}]"
 
 
 def fence(plan: str) -> str:
-    """Of those plans, whose launches show every fence, wait and expectation."""
+    """The tests of fences on those plans, whose launches show every fence, wait and expectation."""
     return f"tests/templates/test_fences.py::test_nothing_is_left_out[{plan}]"

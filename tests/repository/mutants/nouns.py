@@ -1,4 +1,4 @@
-"""Of the nouns that everybody shares: problems, keys, quantization, the epilogue, the oracle, targets."""
+"""Mutants of the nouns that everybody shares: problems, keys, quantization, the epilogue, the oracle, targets."""
 
 from mutants.mutant import Mutant
 from mutants.named import conversion_random, mma, mma_random, simt

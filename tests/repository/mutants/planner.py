@@ -1,4 +1,4 @@
-"""Of the generator: rules, what follows from a config, cost models."""
+"""Mutants of the generator: rules, what follows from a config, cost models."""
 
 from mutants.mutant import Mutant
 from mutants.named import (

@@ -1,4 +1,4 @@
-"""Of the epilogue and of what every kernel begins with: arithmetic, copies, dot products, activations."""
+"""Mutants of the epilogue and of what every kernel begins with: arithmetic, copies, dot products, activations."""
 
 from mutants.mutant import Mutant
 from mutants.named import conversion_random, fence, mma, mma_random, simt, simt_random, special

@@ -1,4 +1,4 @@
-"""Of the roles of the matrix kernels: loader, layout, fragments, atoms, instruction, schedule, combine, store."""
+"""Mutants of the roles of matrix kernels: loader, layout, fragments, atoms, instruction, schedule, combine, store."""
 
 from mutants.mutant import Mutant
 from mutants.named import block_random, fused_random, mma, mma_random

@@ -1,4 +1,4 @@
-"""Of the random data that every other test sees with."""
+"""Mutants of the random data that every other test sees with."""
 
 from mutants.mutant import Mutant
 

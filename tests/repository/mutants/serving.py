@@ -1,4 +1,4 @@
-"""Of lookup, launch, export and the one-liners."""
+"""Mutants of lookup, launch, export and the one-liners."""
 
 from mutants.mutant import Mutant
 

@@ -1,4 +1,4 @@
-"""Of the page of the scalar kernels and its layouts."""
+"""Mutants of the page of the scalar kernels and its layouts."""
 
 from mutants.mutant import Mutant
 from mutants.named import simt, simt_random

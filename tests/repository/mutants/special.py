@@ -1,4 +1,4 @@
-"""Of the families that serve some layers alone: gemv, stem, direct, depthwise, and the fold of zero points."""
+"""Mutants of the families that serve some layers alone: gemv, stem, direct, depthwise, and the fold of zero points."""
 
 from mutants.mutant import Mutant
 from mutants.named import mma, simt, special, special_random

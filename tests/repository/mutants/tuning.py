@@ -1,4 +1,4 @@
-"""Of the tuner: what is asked, measured, refused and raced."""
+"""Mutants of the tuner: what is asked, measured, refused and raced."""
 
 from mutants.mutant import Mutant
 

@@ -72,7 +72,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Reading:
-    """Of one code object: how many instructions of each kind it has, and which of them are refused."""
+    """What was read of one code object: how many instructions of each kind it has, and which of them are refused."""
 
     matrix: int
     barriers: int

@@ -175,7 +175,7 @@ def _completed(operation: str, a: Mask, b: Mask, facts: frozenset[Fact]) -> Iter
 
 
 def _neighbours(name: str, first: int, count: int) -> Mask:
-    """Of a register, or of a lane of one: those that stand so far from it."""
+    """The `count` registers, or lanes of one, from the one that stands `first` behind the named one."""
     found = NUMBER.search(name)
     if found is None:
         return (name,) * count

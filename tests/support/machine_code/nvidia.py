@@ -88,7 +88,7 @@ def serialized(log: str) -> list[str]:
 
 
 def parse(sass: str) -> dict[str, tuple[list[Instruction], dict[str, int]]]:
-    """Of each kernel its instructions, and which of them a label names."""
+    """The instructions of each kernel, and which of them a label names."""
     kernels: dict[str, tuple[list[Instruction], dict[str, int]]] = {}
     code: list[Instruction] = []
     labels: dict[str, int] = {}

@@ -129,7 +129,7 @@ def test_a_mask_comes_back_from_the_lanes_that_it_was_spilled_to() -> None:
 
 
 def test_what_is_known_of_masks_is_true_of_their_values() -> None:
-    """Of random programs for eight lanes: the masks of a fact have every lane together."""
+    """In random programs for eight lanes, the masks of a fact have every lane together."""
     draw, lengths = random.Random(0), set()
     registers = ("s0", "s1", "s2", "vcc_lo", "exec_lo")
     names = [name for name in OPERATIONS if name != "cselect"]
