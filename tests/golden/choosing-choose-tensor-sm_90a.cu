@@ -217,7 +217,7 @@ __device__ __forceinline__ Extremes look_at(
 }
 
 struct Shared { Extremes seen[THREADS]; };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // What all threads of the team have seen.
 __device__ __forceinline__ Extremes together(const Extremes& mine) {

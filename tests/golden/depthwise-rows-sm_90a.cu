@@ -48,12 +48,13 @@ constexpr int TILES_W = 14;
 constexpr int VECTORS = 12;  // of channels
 constexpr int UNITS = 1176;  // threads that have outputs
 
-static_assert(C_GROUP == 1 && K == C * K_GROUP && REDUCTION == R * S, "a filter has one input channel");
-static_assert(PIXELS / (ROWS * COLUMNS) * VECTORS <= UNITS, "every output has a thread");
-static_assert(VECTOR % 4 == 0, "four channels are a word");
-static_assert(WORDS * 4 >= S + (RUN - 1) * STRIDE_W, "the taps of a run are in its words");
-static_assert(RUN == 1 || (RUN == 2 && DILATION_W == 1), "the taps of a run are neighbours");
-static_assert(COLUMNS % RUN == 0, "a thread has whole runs");
+static_assert(C_GROUP == 1 && K == C * K_GROUP && REDUCTION == R * S,
+              "C_GROUP must be 1, K must be C * K_GROUP");
+static_assert(PIXELS / (ROWS * COLUMNS) * VECTORS <= UNITS, "UNITS must cover every output");
+static_assert(VECTOR % 4 == 0, "VECTOR must be a multiple of the 4 channels of a word");
+static_assert(WORDS * 4 >= S + (RUN - 1) * STRIDE_W, "WORDS must have the taps of a run");
+static_assert(RUN == 1 || (RUN == 2 && DILATION_W == 1), "RUN must be 1, or 2 where DILATION_W is 1");
+static_assert(COLUMNS % RUN == 0, "COLUMNS must be a multiple of RUN");
 
 namespace tile {
 

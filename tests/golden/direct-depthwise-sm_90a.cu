@@ -60,12 +60,13 @@ constexpr int X_BYTES = 16;  // one copy of x
 constexpr int VECTOR_K = 16;  // channels that are written at once
 constexpr int SMEM_BYTES = 17984;
 
-static_assert(REDUCTION == TAPS * C_GROUP && TAPS == R * S, "a filter");
-static_assert(STEPS == (TAPS * CHUNKS + 1) / 2, "a step is two chunks of 16 channels");
+static_assert(REDUCTION == TAPS * C_GROUP && TAPS == R * S, "REDUCTION must be R * S * C_GROUP");
+static_assert(STEPS == (TAPS * CHUNKS + 1) / 2, "STEPS must be half of the chunks of 16 channels");
 static_assert(PIXELS % (OUT_H * OUT_W) == 0 && TILES_H * TILE_H >= OUT_H && TILES_W * TILE_W >= OUT_W,
-              "every output of an image is in a tile");
-static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0, "a warp finishes all outputs of its slab");
-static_assert(GRID_BLOCKS % SLAB_TILES == 0, "a block keeps its slabs");
+              "TILES_H and TILES_W must cover every output of an image");
+static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0,
+              "SLAB_K must be ATOMS * 8");
+static_assert(GRID_BLOCKS % SLAB_TILES == 0, "GRID_BLOCKS must be a multiple of SLAB_TILES");
 
 namespace tile {
 
@@ -141,7 +142,7 @@ struct Copies {
     // 4, 8 or 16 bytes; zeros where there is nothing to copy.
     template <int BYTES>
     __device__ __forceinline__ void copy(SharedAddress to, const void* from, bool exists) {
-        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what the instruction can copy");
+        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
         const int bytes = exists ? BYTES : 0;
         if constexpr (BYTES == 16) {
             asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
@@ -332,7 +333,7 @@ struct Shared {
     // On its way to device memory. The padding spreads the pixels over the banks.
     alignas(16) Output y[TILE_PIXELS][Y_PITCH];
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // What a block does: TILE_H by TILE_W output pixels of an image, of SLABS slabs. Slabs of the same pixels are
 // neighbours, for they share cache lines.
@@ -413,7 +414,8 @@ __device__ __forceinline__ void add_products(
 
 // Sixteen pixels of a tile, in one row or in two, and where a lane's first stands among them. Its second is
 // eight pixels on.
-static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "whole sixteens");
+static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0),
+              "a tile must be whole sixteens");
 constexpr int SIXTEENS = TILE_H * TILE_W / 16;
 constexpr int SIXTEENS_OF_ROW = TILE_W < 16 ? 1 : TILE_W / 16, ROWS_OF_SIXTEEN = TILE_W < 16 ? 2 : 1;
 struct Position { int row, column; };

@@ -63,12 +63,13 @@ constexpr int COPIES_IN_FLIGHT = 3;  // of a thread
 constexpr int SMEM_BYTES = 20032;
 constexpr int FOLD_THREADS = 128;
 
-static_assert(REDUCTION == TAPS * C_GROUP && TAPS == R * S, "a filter");
-static_assert(STEPS == (TAPS * CHUNKS + 1) / 2, "a step is two chunks of 16 channels");
+static_assert(REDUCTION == TAPS * C_GROUP && TAPS == R * S, "REDUCTION must be R * S * C_GROUP");
+static_assert(STEPS == (TAPS * CHUNKS + 1) / 2, "STEPS must be half of the chunks of 16 channels");
 static_assert(PIXELS % (OUT_H * OUT_W) == 0 && TILES_H * TILE_H >= OUT_H && TILES_W * TILE_W >= OUT_W,
-              "every output of an image is in a tile");
-static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0, "a warp finishes all outputs of its slab");
-static_assert(GRID_BLOCKS % SLAB_TILES == 0, "a block keeps its slabs");
+              "TILES_H and TILES_W must cover every output of an image");
+static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0,
+              "SLAB_K must be ATOMS * 8");
+static_assert(GRID_BLOCKS % SLAB_TILES == 0, "GRID_BLOCKS must be a multiple of SLAB_TILES");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
 extern "C" {
@@ -135,7 +136,7 @@ struct Copies {
     template <int BYTES>
     __device__ __forceinline__ void copy(
         void* to, const void* from, bool exists, int line = __builtin_LINE()) {
-        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what cp.async copies");
+        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
         const Copy made = {to, exists ? from : nullptr, BYTES, group_};
         if (reinterpret_cast<unsigned long>(made.to) % BYTES != 0)
             qconv_cpu_fail("an asynchronous copy to an address that its size does not divide", line);
@@ -184,7 +185,8 @@ private:
 template <int COUNT>
 __device__ __forceinline__ void load_matrices(
     const void* row, unsigned (&registers)[COUNT], int line = __builtin_LINE()) {
-    static_assert(WARP_SIZE == 32 && (COUNT == 1 || COUNT == 2 || COUNT == 4), "what ldmatrix loads");
+    static_assert(WARP_SIZE == 32 && (COUNT == 1 || COUNT == 2 || COUNT == 4),
+                  "ldmatrix loads 1, 2 or 4 matrices");
     if (lane() < 8 * COUNT && reinterpret_cast<unsigned long>(row) % 16 != 0)
         qconv_cpu_fail("load_matrices of a row that is not 16-byte aligned", line);
     const auto* const deposits = static_cast<const char*>(qconv_cpu_warp_exchange(&row, sizeof row, line));
@@ -337,10 +339,10 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 // mma_m16n8k32 on the CPU device.
 // The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
 // operands that lie elsewhere than the hardware has them give wrong sums.
-static_assert(WARP_SIZE == 32, "the lanes that execute the instruction together");
-static_assert(A_REGISTERS == 4, "what a lane holds of A");
-static_assert(B_REGISTERS == 2, "what a lane holds of B");
-static_assert(D_REGISTERS == 4, "what a lane holds of the sums");
+static_assert(WARP_SIZE == 32, "WARP_SIZE must be the lanes of the instruction");
+static_assert(A_REGISTERS == 4, "A_REGISTERS must be those of the instruction");
+static_assert(B_REGISTERS == 2, "B_REGISTERS must be those of the instruction");
+static_assert(D_REGISTERS == 4, "D_REGISTERS must be those of the instruction");
 
 namespace emulated {
 
@@ -406,8 +408,10 @@ constexpr Holders<ROWS> holders(
     return found;
 }
 
-static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
-static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
+static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
+static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
 constexpr auto A_HOLDERS = holders<M, A_REGISTERS>(A_LANE, A_BYTE, 0);
 constexpr auto B_HOLDERS = holders<N, B_REGISTERS>(B_LANE, B_BYTE, A_REGISTERS);
 
@@ -459,7 +463,7 @@ struct Shared {
     // On its way to device memory. The padding spreads the pixels over the banks.
     alignas(16) Output y[TILE_PIXELS][Y_PITCH];
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // What a block does: TILE_H by TILE_W output pixels of an image, of SLABS slabs. Slabs of the same pixels are
 // neighbours, for they share cache lines.
@@ -561,7 +565,8 @@ __device__ __forceinline__ void add_products(
 
 // Sixteen pixels of a tile, in one row or in two, and where a lane's first stands among them. Its second is
 // eight pixels on.
-static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "whole sixteens");
+static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0),
+              "a tile must be whole sixteens");
 constexpr int SIXTEENS = TILE_H * TILE_W / 16;
 constexpr int SIXTEENS_OF_ROW = TILE_W < 16 ? 1 : TILE_W / 16, ROWS_OF_SIXTEEN = TILE_W < 16 ? 2 : 1;
 struct Position { int row, column; };

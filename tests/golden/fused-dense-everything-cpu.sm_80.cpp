@@ -103,7 +103,7 @@ struct Copies {
     template <int BYTES>
     __device__ __forceinline__ void copy(
         void* to, const void* from, bool exists, int line = __builtin_LINE()) {
-        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what cp.async copies");
+        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
         const Copy made = {to, exists ? from : nullptr, BYTES, group_};
         if (reinterpret_cast<unsigned long>(made.to) % BYTES != 0)
             qconv_cpu_fail("an asynchronous copy to an address that its size does not divide", line);
@@ -152,7 +152,8 @@ private:
 template <int COUNT>
 __device__ __forceinline__ void load_matrices(
     const void* row, unsigned (&registers)[COUNT], int line = __builtin_LINE()) {
-    static_assert(WARP_SIZE == 32 && (COUNT == 1 || COUNT == 2 || COUNT == 4), "what ldmatrix loads");
+    static_assert(WARP_SIZE == 32 && (COUNT == 1 || COUNT == 2 || COUNT == 4),
+                  "ldmatrix loads 1, 2 or 4 matrices");
     if (lane() < 8 * COUNT && reinterpret_cast<unsigned long>(row) % 16 != 0)
         qconv_cpu_fail("load_matrices of a row that is not 16-byte aligned", line);
     const auto* const deposits = static_cast<const char*>(qconv_cpu_warp_exchange(&row, sizeof row, line));
@@ -207,7 +208,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 // neighbouring pixels lie on all banks, and so do eight chunks of one.
 template <int CHUNKS, int PLANE>
 struct Planes {
-    static_assert(PLANE % 8 == 1, "neighbouring chunks lie on neighbouring banks");
+    static_assert(PLANE % 8 == 1, "PLANE must be 1 modulo 8, for the banks");
     alignas(16) unsigned char byte[CHUNKS][PLANE][16];
 };
 using Input = Planes<IN_CHUNKS, IN_PLANE>;
@@ -297,12 +298,17 @@ constexpr int GRID_PIXELS = 160;
 constexpr int WIDTH = 16;  // bytes of the input at a time
 constexpr bool HAS_K_REMAINDER = false;  // some channels that are computed do not exist
 
-static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0, "a filter");
-static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS, "whole images");
-static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1, "what a tile looks at");
-static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
-static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
-static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C, "the reduction of a slab");
+static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
+              "REDUCTION must be R * S * C_GROUP");
+static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS,
+              "PIXELS must be whole images");
+static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1,
+              "SOURCE_ROWS must be the input rows of a tile");
+static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1,
+              "SOURCE_COLUMNS must be its columns");
+static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must begin in the image");
+static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C,
+              "chunks must cover the reduction of a slab");
 
 using X = signed char;
 using W = signed char;
@@ -489,10 +495,10 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 // mma_m16n8k32 on the CPU device.
 // The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
 // operands that lie elsewhere than the hardware has them give wrong sums.
-static_assert(WARP_SIZE == 32, "the lanes that execute the instruction together");
-static_assert(A_REGISTERS == 4, "what a lane holds of A");
-static_assert(B_REGISTERS == 2, "what a lane holds of B");
-static_assert(D_REGISTERS == 4, "what a lane holds of the sums");
+static_assert(WARP_SIZE == 32, "WARP_SIZE must be the lanes of the instruction");
+static_assert(A_REGISTERS == 4, "A_REGISTERS must be those of the instruction");
+static_assert(B_REGISTERS == 2, "B_REGISTERS must be those of the instruction");
+static_assert(D_REGISTERS == 4, "D_REGISTERS must be those of the instruction");
 
 namespace emulated {
 
@@ -558,8 +564,10 @@ constexpr Holders<ROWS> holders(
     return found;
 }
 
-static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
-static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
+static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
+static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
 constexpr auto A_HOLDERS = holders<M, A_REGISTERS>(A_LANE, A_BYTE, 0);
 constexpr auto B_HOLDERS = holders<N, B_REGISTERS>(B_LANE, B_BYTE, A_REGISTERS);
 
@@ -643,8 +651,8 @@ __device__ __forceinline__ int byte_of_word(int lane, int) { return lane % 4 * 4
 // of each of its pixels. The reduction of a slab is UNITS chunks of 16 bytes: those of its groups' channels,
 // tap after tap.
 constexpr int LANE_K = ATOMS * LANE_CHANNELS, RUN = BATCH * ATOM_M, RUNS = (GRID_PIXELS + RUN - 1) / RUN;
-static_assert(SLAB_K == ATOMS * ATOM_N, "atoms fill a slab");
-static_assert(STEPS * STEP_CHUNKS >= UNITS, "steps fill the reduction");
+static_assert(SLAB_K == ATOMS * ATOM_N, "SLAB_K must be ATOMS * ATOM_N");
+static_assert(STEPS * STEP_CHUNKS >= UNITS, "STEPS must cover the reduction");
 
 __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
     return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + index_of_channel(row);
@@ -879,12 +887,17 @@ constexpr bool HAS_K_REMAINDER = false;  // some channels that are computed do n
 constexpr int VECTOR_K = 4;  // channels that are written at once
 constexpr int FOLD_THREADS = 128;
 
-static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0, "a filter");
-static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS, "whole images");
-static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1, "what a tile looks at");
-static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
-static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
-static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C, "the reduction of a slab");
+static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
+              "REDUCTION must be R * S * C_GROUP");
+static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS,
+              "PIXELS must be whole images");
+static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1,
+              "SOURCE_ROWS must be the input rows of a tile");
+static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1,
+              "SOURCE_COLUMNS must be its columns");
+static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must begin in the image");
+static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C,
+              "chunks must cover the reduction of a slab");
 static_assert(C == first::K, "C must be the channels that it gives");
 static_assert(IN_H == first::OUT_H, "IN_H must be its rows");
 static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
@@ -1088,10 +1101,10 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 // mma_m16n8k32 on the CPU device.
 // The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
 // operands that lie elsewhere than the hardware has them give wrong sums.
-static_assert(WARP_SIZE == 32, "the lanes that execute the instruction together");
-static_assert(A_REGISTERS == 4, "what a lane holds of A");
-static_assert(B_REGISTERS == 2, "what a lane holds of B");
-static_assert(D_REGISTERS == 4, "what a lane holds of the sums");
+static_assert(WARP_SIZE == 32, "WARP_SIZE must be the lanes of the instruction");
+static_assert(A_REGISTERS == 4, "A_REGISTERS must be those of the instruction");
+static_assert(B_REGISTERS == 2, "B_REGISTERS must be those of the instruction");
+static_assert(D_REGISTERS == 4, "D_REGISTERS must be those of the instruction");
 
 namespace emulated {
 
@@ -1157,8 +1170,10 @@ constexpr Holders<ROWS> holders(
     return found;
 }
 
-static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
-static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
+static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
+static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
 constexpr auto A_HOLDERS = holders<M, A_REGISTERS>(A_LANE, A_BYTE, 0);
 constexpr auto B_HOLDERS = holders<N, B_REGISTERS>(B_LANE, B_BYTE, A_REGISTERS);
 
@@ -1242,8 +1257,8 @@ __device__ __forceinline__ int byte_of_word(int lane, int) { return lane % 4 * 4
 // of each of its pixels. The reduction of a slab is UNITS chunks of 16 bytes: those of its groups' channels,
 // tap after tap.
 constexpr int LANE_K = ATOMS * LANE_CHANNELS, RUN = BATCH * ATOM_M, RUNS = (GRID_PIXELS + RUN - 1) / RUN;
-static_assert(SLAB_K == ATOMS * ATOM_N, "atoms fill a slab");
-static_assert(STEPS * STEP_CHUNKS >= UNITS, "steps fill the reduction");
+static_assert(SLAB_K == ATOMS * ATOM_N, "SLAB_K must be ATOMS * ATOM_N");
+static_assert(STEPS * STEP_CHUNKS >= UNITS, "STEPS must cover the reduction");
 
 __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
     return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + index_of_channel(row);
@@ -1469,7 +1484,7 @@ struct Arguments {
 struct Shared {
     Activations activations;
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // Persistent blocks, as many as are resident at a time, have one tile after the other.
 // The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.

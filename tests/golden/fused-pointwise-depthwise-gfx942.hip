@@ -164,7 +164,7 @@ __device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
 // neighbouring pixels lie on all banks, and so do eight chunks of one.
 template <int CHUNKS, int PLANE>
 struct Planes {
-    static_assert(PLANE % 8 == 1, "neighbouring chunks lie on neighbouring banks");
+    static_assert(PLANE % 8 == 1, "PLANE must be 1 modulo 8, for the banks");
     alignas(16) unsigned char byte[CHUNKS][PLANE][16];
 };
 using Input = Planes<IN_CHUNKS, IN_PLANE>;
@@ -253,12 +253,17 @@ constexpr int GRID_PIXELS = 160;
 constexpr int WIDTH = 8;  // bytes of the input at a time
 constexpr bool HAS_K_REMAINDER = true;  // some channels that are computed do not exist
 
-static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0, "a filter");
-static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS, "whole images");
-static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1, "what a tile looks at");
-static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
-static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
-static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C, "the reduction of a slab");
+static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
+              "REDUCTION must be R * S * C_GROUP");
+static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS,
+              "PIXELS must be whole images");
+static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1,
+              "SOURCE_ROWS must be the input rows of a tile");
+static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1,
+              "SOURCE_COLUMNS must be its columns");
+static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must begin in the image");
+static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C,
+              "chunks must cover the reduction of a slab");
 
 using X = signed char;
 using W = signed char;
@@ -443,7 +448,7 @@ __device__ __forceinline__ void load_channels(
 // mfma_i32_16x16x32_i8: A is 16 channels, B is 16 pixels,
 // each by 32 bytes of the reduction.
 [[maybe_unused]] constexpr bool A_SIGNED = true, B_SIGNED = true;
-static_assert(X_SIGNED && W_SIGNED, "the instruction multiplies signed bytes only");
+static_assert(X_SIGNED && W_SIGNED, "X and W must be signed");
 constexpr int A_REGISTERS = 2, B_REGISTERS = A_REGISTERS;
 constexpr int D_REGISTERS = 4;
 constexpr int ATOM_ROWS = 16;
@@ -513,8 +518,8 @@ __device__ __forceinline__ int index_of_channel(unsigned channel) {
 // of each of its pixels. The reduction of a slab is UNITS chunks of 16 bytes: those of its groups' channels,
 // tap after tap.
 constexpr int LANE_K = ATOMS * LANE_CHANNELS, RUN = BATCH * ATOM_M, RUNS = (GRID_PIXELS + RUN - 1) / RUN;
-static_assert(SLAB_K == ATOMS * ATOM_N, "atoms fill a slab");
-static_assert(STEPS * STEP_CHUNKS >= UNITS, "steps fill the reduction");
+static_assert(SLAB_K == ATOMS * ATOM_N, "SLAB_K must be ATOMS * ATOM_N");
+static_assert(STEPS * STEP_CHUNKS >= UNITS, "STEPS must cover the reduction");
 
 __device__ __forceinline__ int channel_of(int slab, int atom, int row) {
     return slab * SLAB_K + lane_of_channel(row) * LANE_K + atom * LANE_CHANNELS + index_of_channel(row);
@@ -733,11 +738,15 @@ constexpr int GRID_PIXELS = 112;
 constexpr bool HAS_K_REMAINDER = false;  // some channels that are computed do not exist
 constexpr int VECTOR_K = 4;  // channels that are written at once
 
-static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0, "a filter");
-static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS, "whole images");
-static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1, "what a tile looks at");
-static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
-static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
+static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
+              "REDUCTION must be R * S * C_GROUP");
+static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS,
+              "PIXELS must be whole images");
+static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1,
+              "SOURCE_ROWS must be the input rows of a tile");
+static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1,
+              "SOURCE_COLUMNS must be its columns");
+static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must begin in the image");
 static_assert(C == first::K, "C must be the channels that it gives");
 static_assert(IN_H == first::OUT_H, "IN_H must be its rows");
 static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
@@ -856,7 +865,7 @@ struct Sink {
 using Source = Mid;
 
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
-static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
+static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "C_GROUP and K_GROUP must be 1");
 
 // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
@@ -1116,7 +1125,7 @@ struct Arguments {
 struct Shared {
     Activations activations;
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // Persistent blocks, as many as are resident at a time, have one tile after the other.
 // The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.

@@ -140,7 +140,7 @@ struct Copies {
     template <int BYTES>
     __device__ __forceinline__ void copy(
         void* to, const void* from, bool exists, int line = __builtin_LINE()) {
-        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what cp.async copies");
+        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
         const Copy made = {to, exists ? from : nullptr, BYTES, group_};
         if (reinterpret_cast<unsigned long>(made.to) % BYTES != 0)
             qconv_cpu_fail("an asynchronous copy to an address that its size does not divide", line);
@@ -274,7 +274,7 @@ __device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
 // neighbouring pixels lie on all banks, and so do eight chunks of one.
 template <int CHUNKS, int PLANE>
 struct Planes {
-    static_assert(PLANE % 8 == 1, "neighbouring chunks lie on neighbouring banks");
+    static_assert(PLANE % 8 == 1, "PLANE must be 1 modulo 8, for the banks");
     alignas(16) unsigned char byte[CHUNKS][PLANE][16];
 };
 // The intermediate tensor, which is never in device memory.
@@ -355,11 +355,15 @@ constexpr int GRID_COLUMNS = 14;
 constexpr int GRID_PIXELS = 112;
 constexpr bool HAS_K_REMAINDER = false;  // some channels that are computed do not exist
 
-static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0, "a filter");
-static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS, "whole images");
-static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1, "what a tile looks at");
-static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
-static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
+static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
+              "REDUCTION must be R * S * C_GROUP");
+static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS,
+              "PIXELS must be whole images");
+static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1,
+              "SOURCE_ROWS must be the input rows of a tile");
+static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1,
+              "SOURCE_COLUMNS must be its columns");
+static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must begin in the image");
 
 using X = signed char;
 using W = signed char;
@@ -459,7 +463,7 @@ struct Sink {
 using Source = const Tile;  // the image
 
 // Outputs of a thread: ROWS by COLUMNS pixels of VECTOR channels.
-static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "a filter has one input channel");
+static_assert(C_GROUP == 1 && K_GROUP == 1 && C % VECTOR == 0, "C_GROUP and K_GROUP must be 1");
 
 // The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
@@ -787,12 +791,17 @@ constexpr int GRID_PIXELS = 112;
 constexpr bool HAS_K_REMAINDER = true;  // some channels that are computed do not exist
 constexpr int VECTOR_K = 4;  // channels that are written at once
 
-static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0, "a filter");
-static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS, "whole images");
-static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1, "what a tile looks at");
-static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1, "and its columns");
-static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "where the windows begin");
-static_assert(TAPS == R * S && C_GROUP == C && CHUNKS * 16 >= C, "the reduction of a slab");
+static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
+              "REDUCTION must be R * S * C_GROUP");
+static_assert(PIXELS % (OUT_H * OUT_W) == 0 && GRID_PIXELS == GRID_ROWS * GRID_COLUMNS,
+              "PIXELS must be whole images");
+static_assert(SOURCE_ROWS == (GRID_ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1,
+              "SOURCE_ROWS must be the input rows of a tile");
+static_assert(SOURCE_COLUMNS == (GRID_COLUMNS - 1) * STRIDE_W + (S - 1) * DILATION_W + 1,
+              "SOURCE_COLUMNS must be its columns");
+static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must begin in the image");
+static_assert(TAPS == R * S && C_GROUP == C && CHUNKS * 16 >= C,
+              "chunks must cover the reduction of a slab");
 static_assert(C == first::K, "C must be the channels that it gives");
 static_assert(IN_H == first::OUT_H, "IN_H must be its rows");
 static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
@@ -917,10 +926,13 @@ using Source = Mid;
 // row look at, and some have no output.
 constexpr int WARPGROUP_SIZE = 128, RUNS = (POSITIONS + RUN - 1) / RUN;
 constexpr bool SPACED = GRID_COLUMNS != 8 && GRID_COLUMNS != SOURCE_COLUMNS;
-static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0, "two chunks a step");
-static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring inputs");
-static_assert(EIGHTS_STRIDE == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8), "rows of eight, or without a gap");
-static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS), "all");
+static_assert(SLAB_K == ATOMS * 8 && UNITS == TAPS * CHUNKS && CHUNKS % 2 == 0,
+              "CHUNKS must be even");
+static_assert(STRIDE_H == 1 && STRIDE_W == 1, "strides must be 1");
+static_assert(EIGHTS_STRIDE == (GRID_COLUMNS == 8 ? SOURCE_COLUMNS : 8),
+              "EIGHTS_STRIDE must be a row of eight, or 8");
+static_assert(POSITIONS == (SPACED ? (GRID_ROWS - 1) * SOURCE_COLUMNS + GRID_COLUMNS : GRID_PIXELS),
+              "POSITIONS must be where windows begin");
 
 // A lane ends up with LANE_K neighbouring channels of two pixels, which are eight apart.
 constexpr int LANE_K = ATOMS * 2, LANE_PIXELS = 2;
@@ -1161,7 +1173,7 @@ struct Shared {
     Activations activations[TEAMS];
     second::SmemWeights second_weights;
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // A block has TEAMS teams, which share the weights. Each has one tile after the other.
 // The first convolution leaves its outputs in shared memory, as bytes, where the second finds its inputs.

@@ -51,12 +51,12 @@ constexpr int K_BLOCKS = 1;  // blocks that share pixels
 constexpr int SMEM_BYTES = 320;
 constexpr int FOLD_THREADS = 128;
 
-static_assert(C_GROUP == C && K_GROUP == K, "one group");
+static_assert(C_GROUP == C && K_GROUP == K, "there must be one group");
 static_assert(REDUCTION == C || (S == IN_W && OUT_H == 1 && OUT_W == 1 && REDUCTION == IN_H * IN_W * C),
-              "a window is a row of bytes");
-static_assert(!PADDED && PAD_TOP + PAD_LEFT == 0, "only what lies in the image is read");
-static_assert(DILATION_H > 0 && (S == 1 || DILATION_W == 1), "taps are neighbours, or there is one");
-static_assert(THREADS % LANES == 0 && OUTPUTS <= THREADS, "a thread finishes at most one output");
+              "the bytes of a window must be contiguous");
+static_assert(!PADDED && PAD_TOP + PAD_LEFT == 0, "windows must lie in the image");
+static_assert(DILATION_H > 0 && (S == 1 || DILATION_W == 1), "the taps of a row must be neighbours");
+static_assert(THREADS % LANES == 0 && OUTPUTS <= THREADS, "OUTPUTS must not exceed THREADS");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
 extern "C" {
@@ -261,7 +261,7 @@ struct Vector { unsigned word[WORDS]; };
 struct Shared {
     int product[OUTPUTS][LANES + 1];  // one more, so that neither side meets itself on a bank
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 template <class T>
 __device__ __forceinline__ Vector load_vector(const T* row, int i) {

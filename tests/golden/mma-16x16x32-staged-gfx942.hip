@@ -60,10 +60,12 @@ constexpr int X_SIZE = 802816;  // bytes of x
 constexpr int W_SIZE = 147456;  // bytes of w
 constexpr int SMEM_BYTES = 16896;
 
-static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0, "the warps tile the block");
-static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "the instructions tile the warp");
-static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "a step is a whole number of instructions");
-static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N), "every warp has a part");
+static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0,
+              "tiles of warps must divide the tile of the block");
+static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "atoms must divide the tile of a warp");
+static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "TILE_K must be whole instructions");
+static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N),
+              "THREADS must be those of all warp tiles");
 
 #if !defined(__global__)  // without HIP's headers: the few words of the language that are used here
 #define __global__ __attribute__((global))
@@ -267,7 +269,7 @@ __device__ __forceinline__ int swizzled_offset(int row, int low, int chunk) {
 // mfma_i32_16x16x32_i8: A is 16 channels, B is 16 pixels,
 // each by 32 bytes of the reduction.
 [[maybe_unused]] constexpr bool A_SIGNED = true, B_SIGNED = true;
-static_assert(X_SIGNED && W_SIGNED, "the instruction multiplies signed bytes only");
+static_assert(X_SIGNED && W_SIGNED, "X and W must be signed");
 constexpr int A_REGISTERS = 2, B_REGISTERS = A_REGISTERS;
 constexpr int D_REGISTERS = 4;
 constexpr int ATOM_ROWS = 16;
@@ -334,7 +336,7 @@ constexpr int ATOMS_N = WARP_N / ATOM_N;
 // A lane's outputs: so many pixels, each of so many neighbouring channels, written in vectors.
 constexpr int PIXELS_OF_LANE = ATOMS_M * LANE_PIXELS;
 constexpr int CHANNELS_OF_LANE = ATOMS_N * LANE_CHANNELS;
-static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vectors");
+static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "VECTOR_N must divide a lane's channels");
 
 // The channel that row `row` of the weights' tile holds. The rows of an atom are not neighbours: they are
 // such that a lane ends up with neighbouring channels of all its atoms.
@@ -391,12 +393,12 @@ struct Tap {
     __device__ __forceinline__ explicit Tap(unsigned index)
         : row(index / TILE_K % (R * S) / S), column(index / TILE_K % S),
           channel(index / (TILE_K * R * S) * TILE_K + index % TILE_K) {
-        static_assert(C_GROUP % TILE_K == 0, "a step is one tap");
+        static_assert(C_GROUP % TILE_K == 0, "a step must be one tap");
     }
 
     template <int BY>
     __device__ __forceinline__ void advance() {
-        static_assert(BY == TILE_K, "a step is one tap");
+        static_assert(BY == TILE_K, "a step must be one tap");
         if (++column < S) return;
         column = 0;
         if (++row < R) return;
@@ -431,7 +433,7 @@ struct Vectors {
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
     static constexpr int COUNT = (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
-    static_assert(THREADS % PER_ROW == 0, "a thread stays in its column");
+    static_assert(THREADS % PER_ROW == 0, "PER_ROW must divide THREADS");
 
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
@@ -524,14 +526,14 @@ struct RegisterTile {
 constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % TILE_K == 0;
 [[maybe_unused]] constexpr bool X_MOVES_TOGETHER = ONE_TAP_A_STEP && !PADDED;
 constexpr bool W_MOVES_TOGETHER = !HAS_REDUCTION_REMAINDER;
-static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "an offset outside is told from one inside");
+static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "offsets must be below NOWHERE");
 
 // Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is
 // read from outside the buffer, where the hardware finds zeros, and so are the steps past the last, from
 // buffers of no bytes: the main loop has no branch. A step is asked for behind the barrier, for which
 // compilers wait for everything that is on its way, and put down before the next.
 struct Loader {
-    static_assert(PIPELINE_STAGES == 2, "one step is multiplied, one is on its way");
+    static_assert(PIPELINE_STAGES == 2, "PIPELINE_STAGES must be 2");
     const Arguments& args;
     XRows rows;
     Tap tap;  // of the thread's column of x
@@ -579,7 +581,7 @@ struct Loader {
     // Asks for the step behind the one that was put down last.
     template <int PARTS>
     __device__ __forceinline__ void begin(Pipeline&, int) {
-        static_assert(PARTS == 1, "all of it, as early as possible");
+        static_assert(PARTS == 1, "PARTS must be 1: all is asked for at once");
         if constexpr (STEPS > 1) fetch();
     }
 
@@ -667,7 +669,7 @@ struct Shared {
         Staged staged;
     };
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,
@@ -755,7 +757,7 @@ __device__ __forceinline__ void write_tile(
     tile::barrier();
     constexpr int CHANNELS_AT_ONCE = 16 / sizeof(Output);
     constexpr int PER_ROW = TILE_N / CHANNELS_AT_ONCE;
-    static_assert(K_GROUP % CHANNELS_AT_ONCE == 0, "16 bytes are written at once");
+    static_assert(K_GROUP % CHANNELS_AT_ONCE == 0, "K_GROUP must be whole stores of 16 bytes");
     for (int i = tile::thread(); i < TILE_M * PER_ROW; i += THREADS) {
         const int pixel = tile_part.pixel_tile + i / PER_ROW;
         const int n = i % PER_ROW * CHANNELS_AT_ONCE;

@@ -59,10 +59,12 @@ constexpr int X_SIZE = 150528;  // bytes of x
 constexpr int W_SIZE = 9408;  // bytes of w
 constexpr int SMEM_BYTES = 8192;
 
-static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0, "the warps tile the block");
-static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "the instructions tile the warp");
-static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "a step is a whole number of instructions");
-static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N), "every warp has a part");
+static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0,
+              "tiles of warps must divide the tile of the block");
+static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "atoms must divide the tile of a warp");
+static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "TILE_K must be whole instructions");
+static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N),
+              "THREADS must be those of all warp tiles");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
 extern "C" {
@@ -249,10 +251,10 @@ constexpr int ATOM_ROWS = 16;
 // wmma_i32_16x16x16_iu8_gfx11 on the CPU device.
 // The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
 // operands that lie elsewhere than the hardware has them give wrong sums.
-static_assert(WARP_SIZE == 32, "the lanes that execute the instruction together");
-static_assert(A_REGISTERS == 4, "what a lane holds of A");
-static_assert(B_REGISTERS == 4, "what a lane holds of B");
-static_assert(D_REGISTERS == 8, "what a lane holds of the sums");
+static_assert(WARP_SIZE == 32, "WARP_SIZE must be the lanes of the instruction");
+static_assert(A_REGISTERS == 4, "A_REGISTERS must be those of the instruction");
+static_assert(B_REGISTERS == 4, "B_REGISTERS must be those of the instruction");
+static_assert(D_REGISTERS == 8, "D_REGISTERS must be those of the instruction");
 
 namespace emulated {
 
@@ -318,8 +320,10 @@ constexpr Holders<ROWS> holders(
     return found;
 }
 
-static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
-static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
+static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
+static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
 constexpr auto A_HOLDERS = holders<M, A_REGISTERS>(A_LANE, A_BYTE, 0);
 constexpr auto B_HOLDERS = holders<N, B_REGISTERS>(B_LANE, B_BYTE, A_REGISTERS);
 
@@ -428,7 +432,7 @@ constexpr int ATOMS_N = WARP_N / ATOM_N;
 // A lane's outputs: so many pixels, each of so many neighbouring channels, written in vectors.
 constexpr int PIXELS_OF_LANE = ATOMS_M * LANE_PIXELS;
 constexpr int CHANNELS_OF_LANE = ATOMS_N * LANE_CHANNELS;
-static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vectors");
+static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "VECTOR_N must divide a lane's channels");
 
 // The channel that row `row` of the weights' tile holds. The rows of an atom are not neighbours: they are
 // such that a lane ends up with neighbouring channels of all its atoms.
@@ -527,7 +531,7 @@ struct Vectors {
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
     static constexpr int COUNT = (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
-    static_assert(THREADS % PER_ROW == 0, "a thread stays in its column");
+    static_assert(THREADS % PER_ROW == 0, "PER_ROW must divide THREADS");
 
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
@@ -650,14 +654,14 @@ struct RegisterTile {
 constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % TILE_K == 0;
 [[maybe_unused]] constexpr bool X_MOVES_TOGETHER = ONE_TAP_A_STEP && !PADDED;
 constexpr bool W_MOVES_TOGETHER = !HAS_REDUCTION_REMAINDER;
-static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "an offset outside is told from one inside");
+static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "offsets must be below NOWHERE");
 
 // Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is
 // read from outside the buffer, where the hardware finds zeros, and so are the steps past the last, from
 // buffers of no bytes: the main loop has no branch. A step is asked for behind the barrier, for which
 // compilers wait for everything that is on its way, and put down before the next.
 struct Loader {
-    static_assert(PIPELINE_STAGES == 2, "one step is multiplied, one is on its way");
+    static_assert(PIPELINE_STAGES == 2, "PIPELINE_STAGES must be 2");
     const Arguments& args;
     XRows rows;
     Tap tap;  // of the thread's column of x
@@ -692,7 +696,7 @@ struct Loader {
     // Asks for the step behind the one that was put down last.
     template <int PARTS>
     __device__ __forceinline__ void begin(Pipeline&, int) {
-        static_assert(PARTS == 1, "all of it, as early as possible");
+        static_assert(PARTS == 1, "PARTS must be 1: all is asked for at once");
         if constexpr (STEPS > 1) fetch();
     }
 
@@ -768,7 +772,7 @@ struct Shared {
         Pipeline pipeline;
     };
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,

@@ -64,10 +64,12 @@ constexpr int COPIES_IN_FLIGHT = 15;  // of a thread
 constexpr int SMEM_BYTES = 3472;
 constexpr int FOLD_THREADS = 128;
 
-static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0, "the warps tile the block");
-static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "the instructions tile the warp");
-static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "a step is a whole number of instructions");
-static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N), "every warp has a part");
+static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0,
+              "tiles of warps must divide the tile of the block");
+static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "atoms must divide the tile of a warp");
+static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "TILE_K must be whole instructions");
+static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N),
+              "THREADS must be those of all warp tiles");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
 extern "C" {
@@ -136,7 +138,7 @@ struct Copies {
     template <int BYTES>
     __device__ __forceinline__ void copy(
         void* to, const void* from, bool exists, int line = __builtin_LINE()) {
-        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what cp.async copies");
+        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
         const Copy made = {to, exists ? from : nullptr, BYTES, group_};
         if (reinterpret_cast<unsigned long>(made.to) % BYTES != 0)
             qconv_cpu_fail("an asynchronous copy to an address that its size does not divide", line);
@@ -185,7 +187,8 @@ private:
 template <int COUNT>
 __device__ __forceinline__ void load_matrices(
     const void* row, unsigned (&registers)[COUNT], int line = __builtin_LINE()) {
-    static_assert(WARP_SIZE == 32 && (COUNT == 1 || COUNT == 2 || COUNT == 4), "what ldmatrix loads");
+    static_assert(WARP_SIZE == 32 && (COUNT == 1 || COUNT == 2 || COUNT == 4),
+                  "ldmatrix loads 1, 2 or 4 matrices");
     if (lane() < 8 * COUNT && reinterpret_cast<unsigned long>(row) % 16 != 0)
         qconv_cpu_fail("load_matrices of a row that is not 16-byte aligned", line);
     const auto* const deposits = static_cast<const char*>(qconv_cpu_warp_exchange(&row, sizeof row, line));
@@ -356,10 +359,10 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 // mma_m16n8k32 on the CPU device.
 // The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
 // operands that lie elsewhere than the hardware has them give wrong sums.
-static_assert(WARP_SIZE == 32, "the lanes that execute the instruction together");
-static_assert(A_REGISTERS == 4, "what a lane holds of A");
-static_assert(B_REGISTERS == 2, "what a lane holds of B");
-static_assert(D_REGISTERS == 4, "what a lane holds of the sums");
+static_assert(WARP_SIZE == 32, "WARP_SIZE must be the lanes of the instruction");
+static_assert(A_REGISTERS == 4, "A_REGISTERS must be those of the instruction");
+static_assert(B_REGISTERS == 2, "B_REGISTERS must be those of the instruction");
+static_assert(D_REGISTERS == 4, "D_REGISTERS must be those of the instruction");
 
 namespace emulated {
 
@@ -425,8 +428,10 @@ constexpr Holders<ROWS> holders(
     return found;
 }
 
-static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
-static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
+static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
+static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
 constexpr auto A_HOLDERS = holders<M, A_REGISTERS>(A_LANE, A_BYTE, 0);
 constexpr auto B_HOLDERS = holders<N, B_REGISTERS>(B_LANE, B_BYTE, A_REGISTERS);
 
@@ -495,7 +500,7 @@ __device__ __forceinline__ void load_fragments(
     unsigned char* operand, int first_row, int block, Fragment (&fragments)[ATOMS]) {
     constexpr int COUNT = ATOMS * Fragment::REGISTERS;
     constexpr int AT_ONCE = COUNT % 4 == 0 ? 4 : COUNT % 2 == 0 ? 2 : 1;
-    static_assert(AT_ONCE % Fragment::REGISTERS == 0, "a load is a whole number of fragments");
+    static_assert(AT_ONCE % Fragment::REGISTERS == 0, "a load must be whole fragments");
     const int matrix = tile::lane() / 8 % AT_ONCE;
     const int part = matrix % Fragment::REGISTERS;
     const int row = first_row + matrix / Fragment::REGISTERS * Fragment::ROWS + Fragment::row_of(part);
@@ -517,7 +522,7 @@ constexpr int ATOMS_N = WARP_N / ATOM_N;
 // A lane's outputs: so many pixels, each of so many neighbouring channels, written in vectors.
 constexpr int PIXELS_OF_LANE = ATOMS_M * LANE_PIXELS;
 constexpr int CHANNELS_OF_LANE = ATOMS_N * LANE_CHANNELS;
-static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vectors");
+static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "VECTOR_N must divide a lane's channels");
 
 // The channel that row `row` of the weights' tile holds. The rows of an atom are not neighbours: they are
 // such that a lane ends up with neighbouring channels of all its atoms.
@@ -617,7 +622,7 @@ struct Vectors {
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
     static constexpr int COUNT = (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
-    static_assert(THREADS % PER_ROW == 0, "a thread stays in its column");
+    static_assert(THREADS % PER_ROW == 0, "PER_ROW must divide THREADS");
 
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
@@ -870,7 +875,7 @@ struct Shared {
     };
     alignas(16) int is_last;  // whether this block is the last to add to its tile
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,

@@ -57,10 +57,12 @@ constexpr int W_BYTES = 1;  // one copy of w (1: byte by byte)
 constexpr int VECTOR_N = 8;  // channels that are written at once
 constexpr int SMEM_BYTES = 8192;
 
-static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0, "the warps tile the block");
-static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "the instructions tile the warp");
-static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "a step is a whole number of instructions");
-static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N), "every warp has a part");
+static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0,
+              "tiles of warps must divide the tile of the block");
+static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "atoms must divide the tile of a warp");
+static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "TILE_K must be whole instructions");
+static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N),
+              "THREADS must be those of all warp tiles");
 
 namespace tile {
 
@@ -305,7 +307,7 @@ __device__ __forceinline__ void load_fragments(
     unsigned char* operand, int first_row, int block, Fragment (&fragments)[ATOMS]) {
     constexpr int COUNT = ATOMS * Fragment::REGISTERS;
     constexpr int AT_ONCE = COUNT % 4 == 0 ? 4 : COUNT % 2 == 0 ? 2 : 1;
-    static_assert(AT_ONCE % Fragment::REGISTERS == 0, "a load is a whole number of fragments");
+    static_assert(AT_ONCE % Fragment::REGISTERS == 0, "a load must be whole fragments");
     const int matrix = tile::lane() / 8 % AT_ONCE;
     const int part = matrix % Fragment::REGISTERS;
     const int row = first_row + matrix / Fragment::REGISTERS * Fragment::ROWS + Fragment::row_of(part);
@@ -327,7 +329,7 @@ constexpr int ATOMS_N = WARP_N / ATOM_N;
 // A lane's outputs: so many pixels, each of so many neighbouring channels, written in vectors.
 constexpr int PIXELS_OF_LANE = ATOMS_M * LANE_PIXELS;
 constexpr int CHANNELS_OF_LANE = ATOMS_N * LANE_CHANNELS;
-static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vectors");
+static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "VECTOR_N must divide a lane's channels");
 
 // The channel that row `row` of the weights' tile holds. The rows of an atom are not neighbours: they are
 // such that a lane ends up with neighbouring channels of all its atoms.
@@ -426,7 +428,7 @@ struct Vectors {
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
     static constexpr int COUNT = (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
-    static_assert(THREADS % PER_ROW == 0, "a thread stays in its column");
+    static_assert(THREADS % PER_ROW == 0, "PER_ROW must divide THREADS");
 
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
@@ -547,7 +549,7 @@ struct RegisterTile {
 // Brings the tiles of one step after the other to shared memory: fetched into registers while the step before
 // is multiplied, put down behind it.
 struct Loader {
-    static_assert(PIPELINE_STAGES == 2, "one step is multiplied, one is on its way");
+    static_assert(PIPELINE_STAGES == 2, "PIPELINE_STAGES must be 2");
     const Arguments& args;
     XRows rows;
     Tap tap;  // of the thread's column of x
@@ -577,7 +579,7 @@ struct Loader {
 
     template <int PARTS>
     __device__ __forceinline__ void begin(Pipeline&, int) {
-        static_assert(PARTS == 1, "all of it, as early as possible");
+        static_assert(PARTS == 1, "PARTS must be 1: all is asked for at once");
         if (left <= 0) return;
         fetch_x();
         fetch_w();
@@ -647,7 +649,7 @@ struct Shared {
         Pipeline pipeline;
     };
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,

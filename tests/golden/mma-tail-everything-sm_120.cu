@@ -63,10 +63,12 @@ constexpr int SMEM_BYTES = 43792;
 constexpr int FOLD_THREADS = 128;
 constexpr int PADDING_WORDS = 4096;  // of four times x_zero
 
-static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0, "the warps tile the block");
-static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "the instructions tile the warp");
-static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "a step is a whole number of instructions");
-static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N), "every warp has a part");
+static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0,
+              "tiles of warps must divide the tile of the block");
+static_assert(WARP_M % ATOM_M == 0 && WARP_N % ATOM_N == 0, "atoms must divide the tile of a warp");
+static_assert(TILE_K % K_BLOCK == 0 && K_BLOCK % ATOM_K == 0, "TILE_K must be whole instructions");
+static_assert(THREADS == WARP_SIZE * (TILE_M / WARP_M) * (TILE_N / WARP_N),
+              "THREADS must be those of all warp tiles");
 
 namespace tile {
 
@@ -149,7 +151,7 @@ struct Copies {
     // 4, 8 or 16 bytes; zeros where there is nothing to copy.
     template <int BYTES>
     __device__ __forceinline__ void copy(SharedAddress to, const void* from, bool exists) {
-        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what the instruction can copy");
+        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
         const int bytes = exists ? BYTES : 0;
         if constexpr (BYTES == 16) {
             asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
@@ -442,7 +444,7 @@ __device__ __forceinline__ void load_fragments(
     unsigned char* operand, int first_row, int block, Fragment (&fragments)[ATOMS]) {
     constexpr int COUNT = ATOMS * Fragment::REGISTERS;
     constexpr int AT_ONCE = COUNT % 4 == 0 ? 4 : COUNT % 2 == 0 ? 2 : 1;
-    static_assert(AT_ONCE % Fragment::REGISTERS == 0, "a load is a whole number of fragments");
+    static_assert(AT_ONCE % Fragment::REGISTERS == 0, "a load must be whole fragments");
     const int matrix = tile::lane() / 8 % AT_ONCE;
     const int part = matrix % Fragment::REGISTERS;
     const int row = first_row + matrix / Fragment::REGISTERS * Fragment::ROWS + Fragment::row_of(part);
@@ -464,7 +466,7 @@ constexpr int ATOMS_N = WARP_N / ATOM_N;
 // A lane's outputs: so many pixels, each of so many neighbouring channels, written in vectors.
 constexpr int PIXELS_OF_LANE = ATOMS_M * LANE_PIXELS;
 constexpr int CHANNELS_OF_LANE = ATOMS_N * LANE_CHANNELS;
-static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "a lane's channels are whole vectors");
+static_assert(CHANNELS_OF_LANE % VECTOR_N == 0, "VECTOR_N must divide a lane's channels");
 
 // The channel that row `row` of the weights' tile holds. The rows of an atom are not neighbours: they are
 // such that a lane ends up with neighbouring channels of all its atoms.
@@ -521,12 +523,12 @@ struct Tap {
     __device__ __forceinline__ explicit Tap(unsigned index)
         : row(index / TILE_K % (R * S) / S), column(index / TILE_K % S),
           channel(index / (TILE_K * R * S) * TILE_K + index % TILE_K) {
-        static_assert(C_GROUP % TILE_K == 0, "a step is one tap");
+        static_assert(C_GROUP % TILE_K == 0, "a step must be one tap");
     }
 
     template <int BY>
     __device__ __forceinline__ void advance() {
-        static_assert(BY == TILE_K, "a step is one tap");
+        static_assert(BY == TILE_K, "a step must be one tap");
         if (++column < S) return;
         column = 0;
         if (++row < R) return;
@@ -569,7 +571,7 @@ struct Vectors {
     static constexpr int PER_ROW = TILE_K / WIDTH;
     static constexpr int ROWS_AT_ONCE = THREADS / PER_ROW;
     static constexpr int COUNT = (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
-    static_assert(THREADS % PER_ROW == 0, "a thread stays in its column");
+    static_assert(THREADS % PER_ROW == 0, "PER_ROW must divide THREADS");
 
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
@@ -807,7 +809,7 @@ struct Shared {
     Received received;
     alignas(16) tile::Mbarrier mbarrier;
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 __device__ __forceinline__ Channel channel_at(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] const Shared& shared,

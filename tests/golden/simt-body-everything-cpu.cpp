@@ -55,8 +55,8 @@ constexpr int W_RUNS = 1;  // words or vectors of w a thread has in flight
 constexpr int SMEM_BYTES = 27648;
 constexpr int FOLD_THREADS = 128;
 
-static_assert(TILE_K % X_BYTES == 0 && TILE_K % W_BYTES == 0, "a tile row is a whole number of loads");
-static_assert(THREADS * THREAD_M * THREAD_N == TILE_M * TILE_N, "every output of the tile has one thread");
+static_assert(TILE_K % X_BYTES == 0 && TILE_K % W_BYTES == 0, "loads must divide the rows of tiles");
+static_assert(THREADS * THREAD_M * THREAD_N == TILE_M * TILE_N, "threads must divide the tile");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
 extern "C" {
@@ -251,7 +251,7 @@ struct Shared {
     unsigned w[PIPELINE_STAGES][TILE_K / 4][TILE_N + 4];
     unsigned x_sum[X_PARTS][TILE_M];  // of each window, from the threads that carried a part of it
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // Run `i` of a thread: row of an operand's tile and first byte within the row.
 template <int BYTES>

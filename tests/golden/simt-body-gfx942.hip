@@ -52,8 +52,8 @@ constexpr int W_BYTES = 16;  // one load of w (1: byte by byte)
 constexpr int W_RUNS = 1;  // words or vectors of w a thread has in flight
 constexpr int SMEM_BYTES = 25600;
 
-static_assert(TILE_K % X_BYTES == 0 && TILE_K % W_BYTES == 0, "a tile row is a whole number of loads");
-static_assert(THREADS * THREAD_M * THREAD_N == TILE_M * TILE_N, "every output of the tile has one thread");
+static_assert(TILE_K % X_BYTES == 0 && TILE_K % W_BYTES == 0, "loads must divide the rows of tiles");
+static_assert(THREADS * THREAD_M * THREAD_N == TILE_M * TILE_N, "threads must divide the tile");
 
 #if !defined(__global__)  // without HIP's headers: the few words of the language that are used here
 #define __global__ __attribute__((global))
@@ -240,7 +240,7 @@ struct Shared {
     unsigned x[PIPELINE_STAGES][TILE_K / 4][TILE_M + 4];
     unsigned w[PIPELINE_STAGES][TILE_K / 4][TILE_N + 4];
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // Run `i` of a thread: row of an operand's tile and first byte within the row.
 template <int BYTES>

@@ -58,14 +58,18 @@ constexpr int TILES = 49;
 constexpr int GRID_BLOCKS = 49;  // blocks, which have tiles in turn
 constexpr int SMEM_BYTES = 13024;
 
-static_assert(C <= 4 && C_GROUP == C && K_GROUP == K && REDUCTION == R * S * C, "a first layer");
-static_assert(TAPS_OF_WORD == (C == 1 ? 4 : C == 2 ? 2 : 1), "a word has neighbouring taps of all channels");
-static_assert(ROW_WORDS * TAPS_OF_WORD >= S && STEPS * 8 >= R * ROW_WORDS, "a filter is in its words");
+static_assert(C <= 4 && C_GROUP == C && K_GROUP == K && REDUCTION == R * S * C,
+              "C must be at most 4, in one group");
+static_assert(TAPS_OF_WORD == (C == 1 ? 4 : C == 2 ? 2 : 1),
+              "TAPS_OF_WORD must fill a word with neighbouring taps");
+static_assert(ROW_WORDS * TAPS_OF_WORD >= S && STEPS * 8 >= R * ROW_WORDS,
+              "ROW_WORDS and STEPS must have all taps");
 static_assert(PIXELS % (OUT_H * OUT_W) == 0 && TILES_H * TILE_H >= OUT_H && TILES_W * TILE_W >= OUT_W,
-              "every output of an image is in a tile");
-static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0, "a warp finishes all outputs of its slab");
-static_assert(GRID_BLOCKS % SLAB_TILES == 0, "a block keeps its slabs");
-static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "only what lies in the image is read");
+              "TILES_H and TILES_W must cover every output of an image");
+static_assert(ATOMS * 8 == SLAB_K && WARPS % SLABS == 0,
+              "SLAB_K must be ATOMS * 8");
+static_assert(GRID_BLOCKS % SLAB_TILES == 0, "GRID_BLOCKS must be a multiple of SLAB_TILES");
+static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must lie in the image");
 
 namespace tile {
 
@@ -276,11 +280,11 @@ constexpr int IN_ROWS = (TILE_H - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 constexpr int IN_COLUMNS = (TILE_W - 1) * STRIDE_W + (ROW_WORDS - 1) * TAPS_OF_WORD * DILATION_W + 1;
 // Rows begin at a multiple of four pixels of the image, so that they are read in whole words.
 constexpr int QUADS = (IN_COLUMNS + 3 + 3) / 4, PITCH = QUADS * 4;
-static_assert(IN_W % 4 == 0 && (C > 2 || DILATION_W == 1), "four pixels are in the image or not");
+static_assert(IN_W % 4 == 0 && (C > 2 || DILATION_W == 1), "IN_W must be a multiple of 4");
 // One tile is multiplied while the next comes.
 struct Input { alignas(16) unsigned word[IN_ROWS][PITCH]; };
 struct Shared { Input x[2]; };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // What a block does: TILE_H by TILE_W output pixels of an image, of SLABS slabs. Slabs of the same pixels are
 // neighbours, for they share cache lines.
@@ -414,7 +418,8 @@ __device__ __forceinline__ int offset_of(int step, int half) {
 
 // Sixteen pixels of a tile, in one row or in two, and where a lane's first stands among them. Its second is
 // eight pixels on.
-static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0), "whole sixteens");
+static_assert(TILE_H * TILE_W % (16 * BATCH) == 0 && (TILE_W == 8 || TILE_W % 16 == 0),
+              "a tile must be whole sixteens");
 constexpr int SIXTEENS = TILE_H * TILE_W / 16;
 constexpr int SIXTEENS_OF_ROW = TILE_W < 16 ? 1 : TILE_W / 16, ROWS_OF_SIXTEEN = TILE_W < 16 ? 2 : 1;
 struct Position { int row, column; };

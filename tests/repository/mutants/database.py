@@ -9,6 +9,14 @@ CORRUPTION = "tests/tune_db/test_engine.py"
 
 MUTANTS = (
     Mutant(
+        "older names: a timing protocol is as it was written",
+        "generator/older_names.py",
+        "PROTOCOL.get(name, name)",
+        "name",
+        "A row that an older tuner screened is still known as screened.",
+        (MEASUREMENT,),
+    ),
+    Mutant(
         "database: merge takes the older row",
         HERE + "database.py",
         '_COLUMNS["created_at"] < bindparam("key_created_at")',

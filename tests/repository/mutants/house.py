@@ -69,6 +69,22 @@ MUTANTS = (
         (HOUSE + "test_above_and_below_a_limit_are_both_wrong",),
     ),
     Mutant(
+        "house: a word within a name is no word",
+        "tests/repository/house.py",
+        "{word.lower() for word in WORD.findall(name)}",
+        "{name}",
+        "A name has several words.",
+        (SEES,),
+    ),
+    Mutant(
+        "house: a comment that goes on",
+        "tests/repository/house.py",
+        "if not (alone and token.start[0] == goes_on):",
+        "if True:",
+        "The second line of a comment is not where it begins.",
+        (SEES,),
+    ),
+    Mutant(
         "documents: an option of another name",
         "bench/pairs.py",
         '"--blocks", action',
