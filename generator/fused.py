@@ -32,7 +32,7 @@ from qconv.generator.plan import at_most, ceil_div, check_choices
 from qconv.generator.tiles import check_blocks_per_sm
 from qconv.target import Target
 
-# With fewer registers of a thread nothing is spilled.
+# Registers per thread below which nothing spills.
 FEW_REGISTERS = 64
 
 
@@ -114,7 +114,7 @@ def _layers(
 
 
 def _least_registers(layers: dict[str, LayerPlan], threads: int, target: Target) -> int:
-    """What a thread needs at least. A third of its registers can be computed again or spilled, where many are left:
+    """Registers that a thread needs at least. A third of them can be computed again or spilled, where many are left:
     beyond that ptxas 13.0 loses pointers, so that kernels read address 0, or searches for minutes."""
     registers = max(layer.registers for layer in layers.values())
     return 2 * registers // 3 if threads * FEW_REGISTERS <= target.registers_per_sm else registers

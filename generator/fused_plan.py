@@ -111,12 +111,12 @@ class FusedPlan(ChainPlan):
 
     @property
     def copied(self) -> tuple[str, ...]:
-        """Whose weights come by asynchronous copies."""
+        """Layers whose weights come by asynchronous copies."""
         return tuple(name for name in self.weights.in_smem if self.layer_plans[name].weight_copies)
 
     @property
     def fetched(self) -> tuple[str, ...]:
-        """Whose weights come in bulk."""
+        """Layers whose weights come by bulk copies."""
         return tuple(name for name in self.weights.in_smem if self.layer_plans[name].fetches)
 
     @property
@@ -262,8 +262,8 @@ class FusedPlan(ChainPlan):
 
     @property
     def _lacking(self) -> float:
-        """Registers of a thread that a layer would need more, by those that it has. Of warpgroups, whose sums may not
-        be spilled, more are asked for than they need."""
+        """Registers that a thread lacks, over those that it has. Warpgroups are left out: their sums may not spill,
+        so that more registers are asked for than they need."""
         registers = [layer.registers for layer in self.layer_plans.values() if layer.kind != "warpgroup"]
         threads = self.config.blocks_per_sm * self.block_threads
         return max(0.0, max(registers, default=0) * threads / self.target.registers_per_sm - 1)

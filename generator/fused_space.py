@@ -206,7 +206,7 @@ def _cheapest(
 
 
 def _matrices(problem: Chain) -> tuple[str, ...]:
-    """Whose weights are matrices, the last one's first. Dot products read theirs once for many pixels."""
+    """Layers whose weights are matrices, the last layer first. Dot products read theirs once for many pixels."""
     *others, last = problem.LAYERS
     return tuple(layer for layer in (last, *others) if not is_depthwise(problem.layers[layer]))
 
@@ -216,7 +216,7 @@ def _bytes(problem: Chain, layers: tuple[str, ...]) -> int:
 
 
 def _for_groups(problem: Chain, target: Target) -> tuple[str, ...]:
-    """Those that warpgroups may multiply."""
+    """Layers that warpgroups may multiply."""
     return tuple(layer for layer in _matrices(problem) if fits_wgmma(problem.layers[layer], target))
 
 
@@ -267,7 +267,7 @@ def geometry(
 
 
 def _even(count: int, on_wgmma: bool, pixels: int) -> tuple[int, int]:
-    """So many chunks of so many pixels: warpgroups read two chunks at a time."""
+    """Chunks and pixels of a plane: an even number of chunks where warpgroups read it, two at a time."""
     return count + count % 2 * on_wgmma, plane(pixels)
 
 

@@ -22,7 +22,7 @@ from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# With more, operands are worth sharing through a tile.
+# Pixels above which operands are worth sharing through a tile.
 MOST_PIXELS = 512
 # Words of operands that a thread has in flight.
 MOST_WORDS = 96

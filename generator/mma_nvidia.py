@@ -11,8 +11,8 @@ from qconv.generator.plan import ceil_div
 # until a step's bytes come; for an output that goes to other blocks of a cluster; for a launch in which a block waits
 # for sums in device memory.
 STEP, WAITING, LATENCY, SHARED_OUTPUT, COMBINING = 310, 30, 1115, 0.41, 3000.0
-# In one clock: products, and bytes of shared memory, of the second-level cache, and of those that come once they begin
-# to; instructions of the epilogue.
+# What one clock brings: products; bytes of shared memory, of the second-level cache, and of those that come once they
+# begin to; instructions of the epilogue.
 PRODUCTS, SHARED, CACHE, ARRIVING, INSTRUCTIONS = 2420, 128, 40, 50, 128
 # A step that copies 32 bytes or less of each longer row leaves the rest of a cache line to other steps. Ten such
 # kernels took 1.1 to 4 times the prediction without this factor, which is fitted to the five without a remainder.
@@ -69,7 +69,7 @@ def issued(plan: Costed) -> float:
 
 
 def _step(plan: Costed, held: int) -> float:
-    """What the busiest unit needs for a step of each block, or until the bytes come that the stages ask for ahead."""
+    """What the busiest unit needs for a step of each block, or until the prefetched bytes come."""
     config, problem, shape = plan.config, plan.problem, plan.shape
     tile_bytes = (config.tile_m + config.tile_n) * config.tile_k
     multiply = config.tile_m * config.tile_n * config.tile_k / PRODUCTS

@@ -211,7 +211,7 @@ class Plan(ABC):
 
     @cached_property
     def kernels(self) -> tuple[Plan, ...]:
-        """Those of its parts, and of theirs, that have a source of their own."""
+        """The plans that have a source of their own: itself, or those of its parts."""
         return tuple(kernel for part in self.parts for kernel in part.kernels) or (self,)
 
     @cached_property

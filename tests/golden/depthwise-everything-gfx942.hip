@@ -211,7 +211,7 @@ struct Inputs {
     int x_sum;  // the sum of its window's inputs
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     const int x_sum = inputs.x_sum;
@@ -267,7 +267,7 @@ struct Pixel { unsigned quad[QUADS]; };
 // Four taps of each channel of a quad: what one dot product multiplies.
 struct Taps { unsigned channel[4]; };
 
-// From four pixels of four channels to four channels of four pixels.
+// Transposes four pixels of four channels to four channels of four pixels.
 __device__ __forceinline__ Taps transposed(unsigned a, unsigned b, unsigned c, unsigned d) {
     const unsigned ab_low = tile::pick<0, 4, 1, 5>(a, b), ab_high = tile::pick<2, 6, 3, 7>(a, b);
     const unsigned cd_low = tile::pick<0, 4, 1, 5>(c, d), cd_high = tile::pick<2, 6, 3, 7>(c, d);

@@ -125,7 +125,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return *static_cast<const Words<WORDS>*>(address);
 }
 
-// In shared memory: what GPUs address by 32 bits.
+// An address in shared memory, which GPUs address by 32 bits.
 using SharedAddress = char*;
 __device__ __forceinline__ SharedAddress shared_address(void* address) { return static_cast<char*>(address); }
 
@@ -151,7 +151,7 @@ struct Copies {
     // What was copied since the last commit is a group.
     __device__ __forceinline__ void commit() { ++group_; }
 
-    // Until at most the latest GROUPS groups are outstanding.
+    // Waits until at most the latest GROUPS groups are outstanding.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         while (queued_ > 0 && queue_[first_].group < group_ - GROUPS) {
@@ -283,7 +283,7 @@ struct Inputs {
     int x_sum;  // the sum of its window's inputs
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     const int x_sum = inputs.x_sum;
@@ -609,7 +609,7 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// From the lanes to shared memory.
+// Writes outputs from the lanes to shared memory.
 __device__ __forceinline__ void finish_pixels(
     [[maybe_unused]] const Arguments& args, Shared& shared, [[maybe_unused]] const Tile& tile, int local_slab,
     const Position& position, const Sums& sums, const Channel (&channels)[LANE_K]) {
@@ -629,7 +629,7 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// From shared memory to device memory.
+// Writes outputs from shared memory to device memory.
 struct alignas(sizeof(Output) * VECTOR_K) StoredVector { Output element[VECTOR_K]; };
 
 __device__ __forceinline__ void store_tile(const Arguments& args, const Shared& shared, const Tile& tile) {

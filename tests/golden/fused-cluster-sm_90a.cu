@@ -59,8 +59,8 @@ __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
 // Whether all lanes say so that came here together: a warp goes one way, not both, one after the other.
 __device__ __forceinline__ bool warp_uniform(bool said) { return __all_sync(__activemask(), said); }
 
-// In registers from here on: what lies a constant behind is loaded without an addition. The compiler would
-// add anew before every load that has a condition.
+// Keeps an address in registers from here on: what lies a constant behind it is loaded without an addition.
+// The compiler would add anew before every load that has a condition.
 template <class T>
 __device__ __forceinline__ const T* kept(const T* address) {
     asm volatile("" : "+l"(address));
@@ -78,13 +78,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// The same for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions are
-// faster than conversions.
+// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
+// are faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// The same as a float. What is larger stays larger.
+// round_small as a float. What is larger stays larger.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -120,7 +120,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-// In shared memory, by its 32-bit address: what lies a constant away costs no register.
+// An address in shared memory, of 32 bits: what lies a constant away costs no register.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
@@ -160,7 +160,7 @@ __device__ __forceinline__ void wait_for_cluster() {
 struct Mbarrier {
     unsigned long long state;
 
-    // By one thread, before others wait for them or send them.
+    // One thread initialises and expects bytes, before others wait for them or send them.
     __device__ __forceinline__ void expect(int bytes) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(this)) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -177,14 +177,14 @@ struct Mbarrier {
             "l"(from), "r"(bytes), "r"(shared_address(this))
             : "memory");
     }
-    // By one thread, when all of the last is there, before others send the next.
+    // One thread expects the next bytes, when all of the last phase are there and before others send them.
     __device__ __forceinline__ void expect_next(int bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
                      "r"(bytes)
                      : "memory");
     }
     __device__ __forceinline__ void wait() { wait_for_phase(0); }
-    // Until all of it is there; `phase` counts what is expected one after the other.
+    // Waits until all bytes of a phase are there; phases are counted from 0.
     __device__ __forceinline__ void wait_for_phase(int phase) {
         unsigned is_there;
         do {
@@ -238,8 +238,7 @@ __device__ __forceinline__ void fence_proxy_async() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// By one thread: copies bytes, a multiple of 16, to where a block of the cluster has what this one has at
-// `from`.
+// One thread copies bytes, a multiple of 16, to where a block of the cluster has what this one has at `from`.
 __device__ __forceinline__ void send_bulk(const void* from, int bytes, const Mbarrier& mbarrier, int block) {
     asm volatile(
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
@@ -435,7 +434,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -534,7 +533,7 @@ struct Pixel { unsigned quad[QUADS]; };
 // Four taps of each channel of a quad: what one dot product multiplies.
 struct Taps { unsigned channel[4]; };
 
-// From four pixels of four channels to four channels of four pixels.
+// Transposes four pixels of four channels to four channels of four pixels.
 __device__ __forceinline__ Taps transposed(unsigned a, unsigned b, unsigned c, unsigned d) {
     const unsigned ab_low = tile::pick<0, 4, 1, 5>(a, b), ab_high = tile::pick<2, 6, 3, 7>(a, b);
     const unsigned cd_low = tile::pick<0, 4, 1, 5>(c, d), cd_high = tile::pick<2, 6, 3, 7>(c, d);
@@ -880,7 +879,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -1028,7 +1027,7 @@ constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
 __device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
-// In shared memory, as the instruction takes it.
+// An address in shared memory, as the instruction takes it.
 using Address = tile::SharedAddress;
 __device__ __forceinline__ Address address_of(unsigned char* byte) { return tile::shared_address(byte); }
 

@@ -92,7 +92,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return *static_cast<const Words<WORDS>*>(address);
 }
 
-// In shared memory: what GPUs address by 32 bits.
+// An address in shared memory, which GPUs address by 32 bits.
 using SharedAddress = char*;
 __device__ __forceinline__ SharedAddress shared_address(void* address) { return static_cast<char*>(address); }
 
@@ -118,7 +118,7 @@ struct Copies {
     // What was copied since the last commit is a group.
     __device__ __forceinline__ void commit() { ++group_; }
 
-    // Until at most the latest GROUPS groups are outstanding.
+    // Waits until at most the latest GROUPS groups are outstanding.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         while (queued_ > 0 && queue_[first_].group < group_ - GROUPS) {
@@ -239,7 +239,7 @@ struct Tile {
 struct Team {
     tile::Copies copies;
 
-    // Its tiles are GRID_TEAMS apart.
+    // The first of its tiles, which are GRID_TEAMS apart.
     static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
     // Numbers within the team.
     static __device__ __forceinline__ int thread() { return tile::thread(); }
@@ -342,7 +342,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -630,7 +630,7 @@ constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
 __device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
-// In shared memory, as the instruction takes it.
+// An address in shared memory, as the instruction takes it.
 using Address = tile::SharedAddress;
 __device__ __forceinline__ Address address_of(unsigned char* byte) { return tile::shared_address(byte); }
 
@@ -944,7 +944,7 @@ struct Inputs {
     int residual;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     const int x_sum = inputs.x_sum;
@@ -996,7 +996,7 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
 }
 
-// A byte of it, as the first convolution would write it.
+// A byte of padding, as the first convolution would write it.
 __device__ __forceinline__ int padding_byte([[maybe_unused]] const Arguments& args) {
     return static_cast<X>(padding_word(args) & 0xffu);
 }
@@ -1236,7 +1236,7 @@ constexpr __device__ int register_of(int pixel, int channel) { return pixel * 2 
 __device__ __forceinline__ int lane_of_channel(unsigned channel) { return channel / 2; }
 __device__ __forceinline__ int index_of_channel(unsigned channel) { return channel % 2; }
 
-// In shared memory, as the instruction takes it.
+// An address in shared memory, as the instruction takes it.
 using Address = tile::SharedAddress;
 __device__ __forceinline__ Address address_of(unsigned char* byte) { return tile::shared_address(byte); }
 

@@ -194,7 +194,7 @@ struct Tile {
 // The threads that have a tile together: all of a block.
 struct Team {
 
-    // Its tiles are GRID_TEAMS apart.
+    // The first of its tiles, which are GRID_TEAMS apart.
     static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
     // Numbers within the team.
     static __device__ __forceinline__ int thread() { return tile::thread(); }
@@ -293,7 +293,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -779,7 +779,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -825,7 +825,7 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
-// A byte of it, as the first convolution would write it.
+// A byte of padding, as the first convolution would write it.
 __device__ __forceinline__ int padding_byte([[maybe_unused]] const Arguments& args) {
     return static_cast<X>(padding_word(args) & 0xffu);
 }
@@ -894,7 +894,7 @@ struct Pixel { unsigned quad[QUADS]; };
 // Four taps of each channel of a quad: what one dot product multiplies.
 struct Taps { unsigned channel[4]; };
 
-// From four pixels of four channels to four channels of four pixels.
+// Transposes four pixels of four channels to four channels of four pixels.
 __device__ __forceinline__ Taps transposed(unsigned a, unsigned b, unsigned c, unsigned d) {
     const unsigned ab_low = tile::pick<0, 4, 1, 5>(a, b), ab_high = tile::pick<2, 6, 3, 7>(a, b);
     const unsigned cd_low = tile::pick<0, 4, 1, 5>(c, d), cd_high = tile::pick<2, 6, 3, 7>(c, d);

@@ -44,7 +44,7 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
-// The same for all of its threads, which the compiler sees.
+// The number of the thread's warpgroup; the shuffle lets the compiler know that it is warp-uniform.
 __device__ __forceinline__ int warpgroup() {
     return __shfl_sync(0xffffffffu, static_cast<unsigned>(thread()) / 128u, 0);
 }
@@ -59,8 +59,8 @@ __device__ __forceinline__ Layout& shared_memory() {
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
 
-// In registers from here on: what lies a constant behind is loaded without an addition. The compiler would
-// add anew before every load that has a condition.
+// Keeps an address in registers from here on: what lies a constant behind it is loaded without an addition.
+// The compiler would add anew before every load that has a condition.
 template <class T>
 __device__ __forceinline__ const T* kept(const T* address) {
     asm volatile("" : "+l"(address));
@@ -79,13 +79,13 @@ __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b);
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ float magnitude(float a) { return fabsf(a); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// The same for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions are
-// faster than conversions.
+// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
+// are faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// The same as a float. What is larger stays larger.
+// round_small as a float. What is larger stays larger.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -123,7 +123,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-// In shared memory, by its 32-bit address: what lies a constant away costs no register.
+// An address in shared memory, of 32 bits: what lies a constant away costs no register.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
@@ -148,7 +148,7 @@ struct Copies {
     }
     // Closes a group.
     __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-    // Until at most GROUPS of the latest groups are under way.
+    // Waits until at most the latest GROUPS groups are under way.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
@@ -169,7 +169,7 @@ __device__ __forceinline__ unsigned count(unsigned* counter) {
 struct Mbarrier {
     unsigned long long state;
 
-    // By one thread, before others wait for them or send them.
+    // One thread initialises and expects bytes, before others wait for them or send them.
     __device__ __forceinline__ void expect(int bytes) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(this)) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -189,18 +189,18 @@ struct Mbarrier {
             "l"(from), "r"(bytes), "r"(shared_address(this))
             : "memory");
     }
-    // By one thread, when all of the last is there, before others send the next.
+    // One thread expects the next bytes, when all of the last phase are there and before others send them.
     __device__ __forceinline__ void expect_next(int bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
                      "r"(bytes)
                      : "memory");
     }
-    // Asks for others, when nobody reads those any more that are there.
+    // Asks for the next bytes, when nobody reads those any more that are there.
     __device__ __forceinline__ void fetch_next(void* to, const void* from, int bytes) {
         expect_next(bytes);
         copy(to, from, bytes);
     }
-    // Until all of it is there; `phase` counts what is expected one after the other.
+    // Waits until all bytes of a phase are there; phases are counted from 0.
     __device__ __forceinline__ void wait_for_phase(int phase) {
         unsigned is_there;
         do {
@@ -345,7 +345,7 @@ struct Team {
     bool is_last = true;  // whether this is its last tile
     tile::Copies copies;
 
-    // Its tiles are GRID_TEAMS apart.
+    // The first of its tiles, which are GRID_TEAMS apart.
     static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
     // Numbers within the team.
     static __device__ __forceinline__ int thread() { return tile::thread(); }
@@ -436,7 +436,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -537,7 +537,7 @@ struct Pixel { unsigned quad[QUADS]; };
 // Four taps of each channel of a quad: what one dot product multiplies.
 struct Taps { unsigned channel[4]; };
 
-// From four pixels of four channels to four channels of four pixels.
+// Transposes four pixels of four channels to four channels of four pixels.
 __device__ __forceinline__ Taps transposed(unsigned a, unsigned b, unsigned c, unsigned d) {
     const unsigned ab_low = tile::pick<0, 4, 1, 5>(a, b), ab_high = tile::pick<2, 6, 3, 7>(a, b);
     const unsigned cd_low = tile::pick<0, 4, 1, 5>(c, d), cd_high = tile::pick<2, 6, 3, 7>(c, d);
@@ -891,7 +891,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -1049,7 +1049,7 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
 }
 #undef SUMS_OF_ATOM
 
-// Until all sums are there; nobody reads them before.
+// Waits until all sums are there; nobody reads them before.
 __device__ __forceinline__ void end_products() {
     asm volatile(
         "wgmma.commit_group.sync.aligned;\n"
@@ -1062,7 +1062,7 @@ __device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
     }
 }
 
-// Whether there is an output, and which.
+// Whether a position has an output, and which pixel of the tile it is.
 __device__ __forceinline__ bool is_pixel(int position) {
     if (POSITIONS % RUN != 0 && position >= POSITIONS) return false;
     return !SPACED || position % SOURCE_COLUMNS < GRID_COLUMNS;
@@ -1182,7 +1182,7 @@ __device__ __forceinline__ void multiply(
     await(sums.product);
 }
 
-// Those of the pixels that are there.
+// Finishes the outputs of the pixels that exist.
 __device__ __forceinline__ void finish_pixels(
     const Sink& sink, int slab, int first_position, const Sums& sums, const Channel (&channels)[LANE_K]) {
     const int k = slab * SLAB_K + channel_lane() * LANE_K;

@@ -46,7 +46,7 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
-// The same for all of its threads, which the compiler sees.
+// The number of the thread's warpgroup; the shuffle lets the compiler know that it is warp-uniform.
 __device__ __forceinline__ int warpgroup() {
     return __shfl_sync(0xffffffffu, static_cast<unsigned>(thread()) / 128u, 0);
 }
@@ -67,13 +67,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// The same for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions are
-// faster than conversions.
+// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
+// are faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// The same as a float. What is larger stays larger.
+// round_small as a float. What is larger stays larger.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -103,7 +103,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-// In shared memory, by its 32-bit address: what lies a constant away costs no register.
+// An address in shared memory, of 32 bits: what lies a constant away costs no register.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
@@ -128,7 +128,7 @@ struct Copies {
     }
     // Closes a group.
     __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-    // Until at most GROUPS of the latest groups are under way.
+    // Waits until at most the latest GROUPS groups are under way.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
@@ -139,7 +139,7 @@ struct Copies {
 struct Mbarrier {
     unsigned long long state;
 
-    // By one thread, before others wait for them or send them.
+    // One thread initialises and expects bytes, before others wait for them or send them.
     __device__ __forceinline__ void expect(int bytes) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(this)) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -156,7 +156,7 @@ struct Mbarrier {
             "l"(from), "r"(bytes), "r"(shared_address(this))
             : "memory");
     }
-    // Until all of it is there.
+    // Waits until all bytes are there.
     __device__ __forceinline__ void wait() {
         unsigned is_there;
         do {
@@ -261,7 +261,7 @@ struct Tile {
 struct Team {
     tile::Copies copies;
 
-    // Its tiles are GRID_TEAMS apart.
+    // The first of its tiles, which are GRID_TEAMS apart.
     static __device__ __forceinline__ int first_tile() { return tile::block_x(); }
     // Numbers within the team.
     static __device__ __forceinline__ int thread() { return tile::thread(); }
@@ -358,7 +358,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -533,7 +533,7 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
 }
 #undef SUMS_OF_ATOM
 
-// Until all sums are there; nobody reads them before.
+// Waits until all sums are there; nobody reads them before.
 __device__ __forceinline__ void end_products() {
     asm volatile(
         "wgmma.commit_group.sync.aligned;\n"
@@ -546,7 +546,7 @@ __device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
     }
 }
 
-// Whether there is an output, and which.
+// Whether a position has an output, and which pixel of the tile it is.
 __device__ __forceinline__ bool is_pixel(int position) {
     if (POSITIONS % RUN != 0 && position >= POSITIONS) return false;
     return !SPACED || position % SOURCE_COLUMNS < GRID_COLUMNS;
@@ -661,7 +661,7 @@ __device__ __forceinline__ void multiply(
     await(sums.product);
 }
 
-// Those of the pixels that are there.
+// Finishes the outputs of the pixels that exist.
 __device__ __forceinline__ void finish_pixels(
     const Sink& sink, int slab, int first_position, const Sums& sums, const Channel (&channels)[LANE_K]) {
     const int k = slab * SLAB_K + channel_lane() * LANE_K;
@@ -795,7 +795,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -953,7 +953,7 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
 }
 #undef SUMS_OF_ATOM
 
-// Until all sums are there; nobody reads them before.
+// Waits until all sums are there; nobody reads them before.
 __device__ __forceinline__ void end_products() {
     asm volatile(
         "wgmma.commit_group.sync.aligned;\n"
@@ -966,7 +966,7 @@ __device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
     }
 }
 
-// Whether there is an output, and which.
+// Whether a position has an output, and which pixel of the tile it is.
 __device__ __forceinline__ bool is_pixel(int position) {
     if (POSITIONS % RUN != 0 && position >= POSITIONS) return false;
     return !SPACED || position % SOURCE_COLUMNS < GRID_COLUMNS;
@@ -1079,7 +1079,7 @@ __device__ __forceinline__ void multiply(
     await(sums.product);
 }
 
-// Those of the pixels that are there.
+// Finishes the outputs of the pixels that exist.
 __device__ __forceinline__ void finish_pixels(
     const Sink& sink, int slab, int first_position, const Sums& sums, const Channel (&channels)[LANE_K]) {
     const int k = slab * SLAB_K + channel_lane() * LANE_K;

@@ -129,7 +129,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return *static_cast<const Words<WORDS>*>(address);
 }
 
-// In shared memory: what GPUs address by 32 bits.
+// An address in shared memory, which GPUs address by 32 bits.
 using SharedAddress = char*;
 __device__ __forceinline__ SharedAddress shared_address(void* address) { return static_cast<char*>(address); }
 
@@ -155,7 +155,7 @@ struct Copies {
     // What was copied since the last commit is a group.
     __device__ __forceinline__ void commit() { ++group_; }
 
-    // Until at most the latest GROUPS groups are outstanding.
+    // Waits until at most the latest GROUPS groups are outstanding.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         while (queued_ > 0 && queue_[first_].group < group_ - GROUPS) {
@@ -189,12 +189,12 @@ private:
 struct Mbarrier {
     unsigned long long state;
 
-    // By one thread, before the others wait for them or send them.
+    // One thread initialises and expects bytes, before the others wait for them or send them.
     __device__ __forceinline__ void expect(int bytes, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_init(this, line);
         expect_next(bytes, line);
     }
-    // By one thread, when all of the last is there.
+    // One thread expects the next bytes, when all of the last phase are there.
     __device__ __forceinline__ void expect_next(int bytes, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_expect(this, static_cast<unsigned>(bytes), line);
     }
@@ -204,13 +204,13 @@ struct Mbarrier {
         expect(bytes, line);
         qconv_cpu_copy_bulk(to, from, static_cast<unsigned>(bytes), this, line);
     }
-    // Asks for others, when nobody reads those any more that are there.
+    // Asks for the next bytes, when nobody reads those any more that are there.
     __device__ __forceinline__ void fetch_next(
         void* to, const void* from, int bytes, int line = __builtin_LINE()) {
         expect_next(bytes, line);
         qconv_cpu_copy_bulk(to, from, static_cast<unsigned>(bytes), this, line);
     }
-    // Until all of it is there; `phase` counts what is expected one after the other.
+    // Waits until all bytes of a phase are there; phases are counted from 0.
     __device__ __forceinline__ void wait_for_phase(int phase, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);
     }
@@ -393,7 +393,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -492,7 +492,7 @@ struct Pixel { unsigned quad[QUADS]; };
 // Four taps of each channel of a quad: what one dot product multiplies.
 struct Taps { unsigned channel[4]; };
 
-// From four pixels of four channels to four channels of four pixels.
+// Transposes four pixels of four channels to four channels of four pixels.
 __device__ __forceinline__ Taps transposed(unsigned a, unsigned b, unsigned c, unsigned d) {
     const unsigned ab_low = tile::pick<0, 4, 1, 5>(a, b), ab_high = tile::pick<2, 6, 3, 7>(a, b);
     const unsigned cd_low = tile::pick<0, 4, 1, 5>(c, d), cd_high = tile::pick<2, 6, 3, 7>(c, d);
@@ -834,7 +834,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -1009,7 +1009,7 @@ __device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b,
 __device__ __forceinline__ void end_products() {}
 __device__ __forceinline__ void await(int (&)[ATOMS][4]) {}
 
-// Whether there is an output, and which.
+// Whether a position has an output, and which pixel of the tile it is.
 __device__ __forceinline__ bool is_pixel(int position) {
     if (POSITIONS % RUN != 0 && position >= POSITIONS) return false;
     return !SPACED || position % SOURCE_COLUMNS < GRID_COLUMNS;
@@ -1122,7 +1122,7 @@ __device__ __forceinline__ void multiply(
     await(sums.product);
 }
 
-// Those of the pixels that are there.
+// Finishes the outputs of the pixels that exist.
 __device__ __forceinline__ void finish_pixels(
     const Sink& sink, int slab, int first_position, const Sums& sums, const Channel (&channels)[LANE_K]) {
     const int k = slab * SLAB_K + channel_lane() * LANE_K;

@@ -135,7 +135,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
 // An offset that lies outside of every buffer.
 constexpr unsigned NOWHERE = 1u << 31;
 
-// The same at `base + offset + common`, which lie in a buffer of `bytes`: outside, the hardware finds zeros.
+// Words at `base + offset + common`, within a buffer of `bytes`: outside, the hardware finds zeros.
 // `bytes` and `common` are the same for all lanes, which clang does not always see.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words_of(
@@ -161,7 +161,7 @@ __device__ __forceinline__ void accumulate(int* address, int value) {
 __device__ __forceinline__ int arrive(int* address, int by) {
     return __hip_atomic_fetch_add(address, by, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
 }
-// For every thread, before one of them arrives for all: the barrier orders shared memory only.
+// Every thread calls this before one of them arrives for all: the barrier orders shared memory alone.
 __device__ __forceinline__ void publish() { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
 // What is there; zero is left.
 __device__ __forceinline__ int take(int* address) {
@@ -237,7 +237,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -757,7 +757,7 @@ __device__ __forceinline__ void write_vector(
     }
 }
 
-// From the lanes to device memory.
+// Writes outputs from the lanes to device memory.
 __device__ __forceinline__ void write_tile(
     const Arguments& args, Shared& shared, const TilePart& tile_part, const Accumulators& acc) {
 #pragma unroll

@@ -122,8 +122,8 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
 // An offset that lies outside of every buffer.
 constexpr unsigned NOWHERE = 1u << 31;
 
-// The same at `base + offset + common`, which lie in a buffer of `bytes`; zeros at NOWHERE, and in a buffer
-// of none. GPUs find zeros at other offsets outside as well, where here they are a mistake.
+// Words at `base + offset + common`, within a buffer of `bytes`; zeros at NOWHERE, and where it has no bytes.
+// GPUs find zeros at other offsets outside as well; here those are a mistake.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words_of(
     const void* base, unsigned bytes, unsigned offset, int common, int line = __builtin_LINE()) {
@@ -195,7 +195,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -840,7 +840,7 @@ __device__ __forceinline__ void write_vector(
     }
 }
 
-// From the lanes to device memory.
+// Writes outputs from the lanes to device memory.
 __device__ __forceinline__ void write_tile(
     const Arguments& args, Shared& shared, const TilePart& tile_part, const Accumulators& acc) {
 #pragma unroll

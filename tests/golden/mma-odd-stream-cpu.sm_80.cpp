@@ -127,7 +127,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return *static_cast<const Words<WORDS>*>(address);
 }
 
-// In shared memory: what GPUs address by 32 bits.
+// An address in shared memory, which GPUs address by 32 bits.
 using SharedAddress = char*;
 __device__ __forceinline__ SharedAddress shared_address(void* address) { return static_cast<char*>(address); }
 
@@ -153,7 +153,7 @@ struct Copies {
     // What was copied since the last commit is a group.
     __device__ __forceinline__ void commit() { ++group_; }
 
-    // Until at most the latest GROUPS groups are outstanding.
+    // Waits until at most the latest GROUPS groups are outstanding.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         while (queued_ > 0 && queue_[first_].group < group_ - GROUPS) {
@@ -212,7 +212,8 @@ __device__ __forceinline__ int arrive(int* counter, int by) {
     return __atomic_fetch_add(counter, by, __ATOMIC_ACQ_REL);
 }
 
-// For every thread, before one of them arrives for all: as on AMD, a barrier orders shared memory alone.
+// Every thread calls this before one of them arrives for all: as on AMD, a barrier orders shared memory
+// alone.
 __device__ __forceinline__ void publish() { qconv_cpu_publish(); }
 
 // The value, leaving 0 for the next launch.
@@ -300,7 +301,7 @@ struct Inputs {
     int x_sum;  // the sum of its window's inputs
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     const int x_sum = inputs.x_sum;
@@ -950,7 +951,7 @@ __device__ __forceinline__ void write_vector(
     }
 }
 
-// From the lanes to device memory.
+// Writes outputs from the lanes to device memory.
 __device__ __forceinline__ void write_tile(
     const Arguments& args, Shared& shared, const TilePart& tile_part, const Accumulators& acc) {
 #pragma unroll

@@ -102,13 +102,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// The same for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions are
-// faster than conversions.
+// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
+// are faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// The same as a float. What is larger stays larger.
+// round_small as a float. What is larger stays larger.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -138,7 +138,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-// In shared memory, by its 32-bit address: what lies a constant away costs no register.
+// An address in shared memory, of 32 bits: what lies a constant away costs no register.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
@@ -163,7 +163,7 @@ struct Copies {
     }
     // Closes a group.
     __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-    // Until at most GROUPS of the latest groups are under way.
+    // Waits until at most the latest GROUPS groups are under way.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
@@ -264,7 +264,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -404,8 +404,8 @@ struct TilePart {
     int turn;  // of the block
 
     // Tiles that share pixels run at about the same time: all channels of a tile of pixels, then the next.
-    // And those of TILE_SWIZZLE_WIDTH tiles together: weights that do not stay in the cache are read once for
-    // all of them.
+    // TILE_SWIZZLE_WIDTH tiles of pixels run together: weights that do not stay in the cache are read once
+    // for all of them.
     __device__ __forceinline__ TilePart(unsigned tile, int begin, int end, int turn)
         : tile(tile), begin(begin), end(end), turn(turn) {
         const unsigned in_group = tile % (TILES_M * TILES_N);
@@ -763,7 +763,7 @@ __device__ __forceinline__ void write_vector(
     }
 }
 
-// From the lanes to shared memory, and from there in whole rows of 16-byte vectors to device memory.
+// Writes outputs from the lanes to shared memory, and in whole rows of 16-byte vectors to device memory.
 // The tile before is written: since then all threads have met, to multiply this one.
 __device__ __forceinline__ void write_tile(
     const Arguments& args, Shared& shared, const TilePart& tile_part, const Accumulators& acc) {

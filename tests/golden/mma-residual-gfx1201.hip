@@ -141,7 +141,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
 // An offset that lies outside of every buffer.
 constexpr unsigned NOWHERE = 1u << 31;
 
-// The same at `base + offset + common`, which lie in a buffer of `bytes`: outside, the hardware finds zeros.
+// Words at `base + offset + common`, within a buffer of `bytes`: outside, the hardware finds zeros.
 // `bytes` and `common` are the same for all lanes, which clang does not always see.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words_of(
@@ -244,7 +244,7 @@ struct Inputs {
     int residual;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     const int residual = inputs.residual;
@@ -827,7 +827,7 @@ __device__ __forceinline__ void write_vector(
     }
 }
 
-// From the lanes to shared memory, and from there in whole rows of 16-byte vectors to device memory.
+// Writes outputs from the lanes to shared memory, and in whole rows of 16-byte vectors to device memory.
 __device__ __forceinline__ void write_tile(
     const Arguments& args, Shared& shared, const TilePart& tile_part, const Accumulators& acc) {
     tile::barrier();  // everybody has multiplied the last step

@@ -200,7 +200,7 @@ struct Inputs {
     int x_sum;  // the sum of its window's inputs
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     const int x_sum = inputs.x_sum;
@@ -433,7 +433,7 @@ __device__ __forceinline__ void add_up(const XRegisters& tile_registers, int (&s
     }
 }
 
-// From the threads that carried a part of a window to those that finish its outputs.
+// Passes sums of windows from the threads that carried a part to those that finish the outputs.
 __device__ __forceinline__ void exchange(
     Shared& shared, const int (&sums)[X_RUNS], int m, int (&x_sum)[THREAD_M]) {
 #pragma unroll

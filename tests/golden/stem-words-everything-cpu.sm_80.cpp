@@ -213,7 +213,7 @@ struct Inputs {
     int x_sum;  // the sum of its window's inputs
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     const int x_sum = inputs.x_sum;
@@ -569,7 +569,8 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// From the lanes to device memory: each has LANE_K neighbouring channels of its two pixels.
+// Writes outputs from the lanes to device memory: each lane has LANE_K neighbouring channels of its two
+// pixels.
 __device__ __forceinline__ void finish_pixels(
     const Arguments& args, const Tile& tile, const Position& position, int k, const Sums& sums,
     const Channel (&channels)[LANE_K]) {

@@ -98,13 +98,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// The same for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions are
-// faster than conversions.
+// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
+// are faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// The same as a float. What is larger stays larger.
+// round_small as a float. What is larger stays larger.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -213,7 +213,7 @@ struct Inputs {
     int acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     int acc = inputs.acc;
     Finished result;
@@ -447,7 +447,8 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// From the lanes to device memory: each has LANE_K neighbouring channels of its two pixels.
+// Writes outputs from the lanes to device memory: each lane has LANE_K neighbouring channels of its two
+// pixels.
 __device__ __forceinline__ void finish_pixels(
     const Arguments& args, const Tile& tile, const Position& position, int k, const Sums& sums,
     const Channel (&channels)[LANE_K]) {
