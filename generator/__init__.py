@@ -71,7 +71,7 @@ class Rejected:
 
 
 def families(problem: Problem) -> dict[str, Family]:
-    """Those that serve the op."""
+    """The families that serve the op."""
     return {name: family for name, family in FAMILIES.items() if problem.op in family.ops}
 
 

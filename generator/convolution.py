@@ -88,7 +88,7 @@ def context(problem: Conv2d) -> ConvolutionContext:
 
 
 def context_of_chain(problem: Chain) -> ChainContext:
-    """For the page around several of them."""
+    """What the page around several layers reads of the problem."""
     called = "x"
     for layer, weights in zip(problem.LAYERS, problem.packed, strict=True):
         called = f"{layer}({called}, {weights})"

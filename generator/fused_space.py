@@ -105,7 +105,7 @@ _Subtile = tuple[int, int]
 
 
 def structure(config: Fused) -> tuple[int, ...]:
-    """What makes another kernel of it, where the rest makes the same one of another size."""
+    """The fields that make another kernel, where the others make the same one of another size."""
     return config.teams > 1, config.cluster_blocks, config.weights_in_smem, config.on_wgmma
 
 
@@ -221,7 +221,7 @@ def _for_groups(problem: Chain, target: Target) -> tuple[str, ...]:
 
 
 def tiles_of(problem: Chain, tile_h: int, tile_w: int) -> tuple[int, int, int]:
-    """Down, across, and of all images."""
+    """Tiles down an image, across it, and of all images."""
     last = problem.last
     down, across = ceil_div(last.oh, tile_h), ceil_div(last.ow, tile_w)
     return down, across, last.n * down * across

@@ -1,5 +1,5 @@
-"""What of a tile one of several convolutions in one kernel computes at a time: the subtile of a warp, a warpgroup or a
-thread, what may be one, and where its inputs and its weights lie in shared memory."""
+"""The config of one layer of a kernel of several: its part of a tile, the subtile of a warp, a warpgroup or a thread,
+which subtiles are allowed, and where inputs and weights lie in shared memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MBARRIER_BYTES = 16  # of an mbarrier, aligned as what lies beside it
 
 @dataclass(frozen=True)
 class LayerConfig(Config):
-    """What one of them computes of a tile, and what of it a warp or a thread has at a time."""
+    """What a layer computes of a tile, and the subtile that a warp or a thread has at a time."""
 
     family: ClassVar[str] = "layer"
     layer: str  # first, second or third
@@ -44,7 +44,7 @@ def chunks(channels: int) -> int:
 
 
 def plane(pixels: int) -> int:
-    """Pixels of a chunk in shared memory, with what spreads the chunks over the banks."""
+    """Pixels of a chunk in shared memory, with padding that puts neighbouring chunks on different banks."""
     return (pixels + 6) // 8 * 8 + 1
 
 
@@ -54,7 +54,7 @@ def is_depthwise(problem: Conv2d) -> bool:
 
 
 def atom_of(problem: Conv2d, target: Target) -> Atom | None:
-    """The smallest matrix instruction: tiles are small."""
+    """The smallest matrix instruction that multiplies these types: tiles are small."""
     q = problem.quantization
     atoms = [Atom(i) for i in target.instructions if i.accepts(q.x_type, q.w_type)]
     return min(atoms, key=lambda atom: atom.pixels * atom.channels, default=None)
@@ -121,5 +121,5 @@ def ring(config: LayerConfig, runs: int, slabs: int, block_slabs: int) -> tuple[
 
 
 def ring_bytes(buffers: int) -> int:
-    """What counts the bytes that come to each, and who has used them."""
+    """Bytes of the mbarriers of a ring's buffers, and of the counters of who has used each."""
     return 16 * ceil_div(12 * buffers, 16)

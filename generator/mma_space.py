@@ -285,7 +285,7 @@ def configs(problem: Conv2d, target: Target, choices: dict[str, tuple[int, ...]]
 
 
 def _atoms(problem: Conv2d, target: Target, numbers: tuple[int, ...]) -> Iterator[tuple[int, Atom]]:
-    """Those of the target's instructions that serve the problem."""
+    """The target's instructions that serve the problem."""
     for number in numbers:
         try:
             atom = _atom(problem, target, number)

@@ -55,7 +55,7 @@ def render(plan: Plan) -> Source:
 
 
 def joined(plan: Plan, sources: Iterable[Source]) -> Source:
-    """Those of a plan's kernels, one after the other: to be read and compared, not to be compiled as one."""
+    """The sources of a plan's kernels, one after the other: to be read and compared, not to be compiled as one."""
     return _source("\n".join(source.text for source in sources), plan)
 
 

@@ -228,7 +228,7 @@ def _broadcast(array: Any, count: int) -> Any:
 
 
 def _seen(device: Device, name: str, array: Any, view: View) -> Any:
-    """As (outer, channels, inner), in the same memory."""
+    """The array as (outer, channels, inner), in the same memory."""
     array, _ = device.adopt(name, array)
     if tuple(array.shape) != view.shape:
         raise ValueError(f"{name} has shape {tuple(array.shape)}; it must have that of x, {view.shape}")

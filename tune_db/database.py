@@ -189,7 +189,7 @@ class Database:
         return best_of_each(self._read(_ROWS.where(_CORRECT, *_among(device=device))))
 
     def problems(self, device: str, target: str) -> list[Problem]:
-        """Those with a correct row, in the order of their keys."""
+        """The problems that have a correct row, in the order of their keys."""
         first = select(func.min(MeasurementRow.id), MeasurementRow.problem).group_by(MeasurementRow.problem)
         with self._transaction() as connection:
             rows = connection.execute(first.where(_CORRECT, *_among(device=device, target=target))).all()

@@ -189,7 +189,7 @@ class SpaceSampler(BaseSampler):
 
 
 def parameters_of(config: Config) -> dict[str, Any]:
-    """As Optuna names them: each family's fields are its own."""
+    """The fields as Optuna names them: each family has its own."""
     values = config.as_dict()
     family = values.pop("family")
     return {"family": family} | {f"{family}.{name}": value for name, value in values.items()}

@@ -145,7 +145,7 @@ class Run:
         return self._store(self._child.measure(candidate, best_us))
 
     def search(self, strategy: Strategy, total: int, timeout_s: float, watch: Callable[[Progress], None]) -> None:
-        """Until there are so many rows, or the space is exhausted. The next candidates are compiled meanwhile."""
+        """Measures until there are `total` rows, or the space is exhausted. The next candidates compile meanwhile."""
         with Ahead(self._toolchain, timeout_s) as ahead:
             while True:
                 while not ahead.full and len(self.rows) + len(ahead) < total and (proposed := strategy.ask()):
@@ -162,7 +162,7 @@ class Run:
                 watch(Progress(len(self.rows), total, row, best_of(self.rows.values())))
 
     def race(self, default: Config) -> None:
-        """Until the fastest of all rows is one of the last race, which the default took part in: see `protocol`."""
+        """Races until the fastest row is one of the last race, in which the default took part: see `protocol`."""
         turns = Counter[Config]()
         last: list[Config] = []
         while True:

@@ -1,4 +1,4 @@
-"""From the accumulator to the output element: an ordered list of steps, each one C++ line beside its NumPy line.
+"""How an accumulator becomes an output element: an ordered list of steps, each one C++ line beside its NumPy line.
 
 The C++ lines see `acc` (int), `value` (float), `result` (the output element, or what `narrow` makes one of: see
 `packs`), `channel` (what is known per output channel), `x_sum` (the sum of the window's activations), `residual` (int)

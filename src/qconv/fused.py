@@ -128,7 +128,7 @@ class Chain(Problem):
         return dict.fromkeys(self.packed, axes["w"]) if axes else {}
 
     def names(self, layer: str) -> dict[str, str]:
-        """What a layer takes of a call's parameters, by its own name for it."""
+        """The parameters of a call that a layer takes, by the names that it has for them."""
         at, last = self.LAYERS.index(layer), len(self.LAYERS) - 1
         x, y = MIDS[at - 1] if at else "x", MIDS[at] if at < last else "y"
         ends = (("x", x), ("y", y))
@@ -138,14 +138,14 @@ class Chain(Problem):
         return named | {name: f"{layer}_{name}" for name in OF_EACH}
 
     def of_layer(self, layer: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """What one of them is given of a call's parameters, by its own names."""
+        """The parameters that a call gives to a layer, by the layer's names for them."""
         q = self.layers[layer].quantization
         # A sum that is not scaled has no use for the scale of the intermediate.
         used = {own: name for own, name in self.names(layer).items() if own != "x_scale" or q.scaled}
         return {own: parameters[name] for own, name in used.items() if name in parameters}
 
     def of_rest(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """What is given to all behind the first, by their names where those are a problem of their own."""
+        """The parameters that a call gives to all layers behind the first, by their names in the problem `rest`."""
         rest, behind = self.rest, self.LAYERS[1:]
         if not isinstance(rest, Chain):
             return self.of_layer(behind[0], parameters)
@@ -156,7 +156,7 @@ class Chain(Problem):
         return given
 
     def checked(self, parameters: dict[str, Any]) -> SimpleNamespace:
-        """Those of each layer, under its name."""
+        """The checked parameters of each layer, under its name."""
         known = list(dict.fromkeys(name for layer in self.LAYERS for name in self.names(layer).values()))
         for name in parameters:
             if name not in known:

@@ -121,7 +121,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> int:
-    """As a Python int: NumPy's and other libraries' integers are as good."""
+    """The number as a Python int: NumPy's and other libraries' integers are as good."""
     try:
         if isinstance(value, bool):
             raise TypeError

@@ -275,7 +275,7 @@ def _key(problem: Conv2d) -> str:
 
 
 def read_conv2d(key: str, given: dict[str, str | bool]) -> Conv2d:
-    """From what stands behind the op."""
+    """The problem of what stands behind the op in a key."""
     sizes: dict[str, int | tuple[int, ...]] = {}
     for name in (*_SIZES, "groups"):
         if name in given:

@@ -53,7 +53,7 @@ def _argument(number: Number) -> Argument:
         return Argument(number.name, "float", False, number.says, lambda q, p: getattr(p, number.name))
 
     def in_units(quantization: Quantization, parameters: Parameters) -> Array:
-        """Those of the output where the value is multiplied by one number, else real ones."""
+        """A number in units of the output where the value is multiplied by one number, else in real ones."""
         given = getattr(parameters, number.name) if number.fixed is None else number.fixed
         real = np.asarray(given, np.float32)
         in_output_units = quantization.requantizes and quantization.mode.order == "multiply"

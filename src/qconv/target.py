@@ -179,7 +179,7 @@ _AMD = (
     _amd("gfx1201", RDNA_4, 64, 64, 1024),
 )
 
-# As large as the largest GPU.
+# The CPU device is as large as the largest GPU.
 _CPU = Target("cpu", CPU, 4, smem_bytes=227 * KIB, smem_bytes_per_sm=228 * KIB, threads_per_sm=2560)
 
 

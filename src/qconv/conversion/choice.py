@@ -52,7 +52,7 @@ def choice_real(problem: Choose) -> Real:
 
 
 def choice_steps(problem: Choose) -> tuple[ChoiceStep, ...]:
-    """From `smallest` and `largest` to `scale` and `zero_point`, in order."""
+    """The steps from `smallest` and `largest` to `scale` and `zero_point`, in order."""
     real = choice_real(problem)
     assert problem.low is not None
     assert problem.high is not None
@@ -109,7 +109,7 @@ def _rule(problem: Choose, of: _Range) -> Iterator[ChoiceStep]:
 
 
 def _extend(of: _Range) -> ChoiceStep:
-    """To a range that holds zero."""
+    """Widens the range to one that has zero in it."""
     zero = of.real.literal(0)
     return ChoiceStep(
         "extend",
@@ -192,7 +192,7 @@ def _zero_onnx(of: _Range) -> ChoiceStep:
 
 
 def _zero_xnnpack(of: _Range) -> ChoiceStep:
-    """From the end of the range whose error is smaller."""
+    """The zero point that follows from the end of the range whose error is smaller."""
     low, high, ctype = of.real.literal(of.low), of.real.literal(of.high), of.real.ctype
 
     def chosen(v: Values) -> Values:

@@ -100,7 +100,7 @@ class Real:
         return back.format(to.format(cxx))
 
     def round(self, value: Any) -> Array:
-        """To this precision, as `rounded`; the array stays in the type that is computed in."""
+        """Rounds to this precision, as `rounded` does; the array stays in the type that is computed in."""
         return np.asarray(value).astype(self.dtype).astype(DATA_TYPES[self.precision].numpy).astype(self.dtype)
 
 
@@ -120,7 +120,7 @@ def prepared(problem: Elementwise) -> tuple[Prepared, ...]:
 
 
 def steps(problem: Elementwise) -> tuple[Step, ...]:
-    """From `element` to `result`, in order."""
+    """The steps from `element` to `result`, in order."""
     if isinstance(problem, Dynamic):
         problem = problem.quantize
     if isinstance(problem, Dequantize):
@@ -322,7 +322,7 @@ def _narrow(problem: Dequantize) -> Step:
 
 
 def clamped(value: Array, low: Any, high: Any) -> Array:
-    """As the C++ `clamp`: a NaN becomes `low`."""
+    """Clamps as the C++ `clamp` does: a NaN becomes `low`."""
     return np.asarray(np.fmin(np.fmax(value, low), high))
 
 

@@ -190,7 +190,7 @@ class GpuDevice:
             return cupy.asarray(array)
 
     def download(self, array: Any) -> Any:
-        """As NumPy; what does not lie on a GPU stays as it is."""
+        """The array as one of NumPy; what does not lie on a GPU stays as it is."""
         if not isinstance(array, cupy.ndarray) and hasattr(array, "__cuda_array_interface__"):
             array = cupy.asarray(array)
         return cupy.asnumpy(array) if isinstance(array, cupy.ndarray) else array
