@@ -218,7 +218,7 @@ def test_what_warpgroups_read_was_fenced_for_the_async_proxy() -> None:
         _, kernel = generator.render(plan).text.rsplit("conv2d_conv2d_conv2d(const Arguments args)", 1)
         for before, layer in (("args", "first"), ("first::run", "second"), ("second::run", "third")):
             between = kernel[kernel.index(before) : kernel.index(f"{layer}::run")]
-            assert ("fence_proxy_async" in between) >= (layer in plan.weights.groups), (layer, str(plan.config))
+            assert ("fence_proxy_async" in between) >= (layer in plan.weights.on_wgmma), (layer, str(plan.config))
 
 
 def test_all_ways_of_three_compete(tmp_path: Path) -> None:
