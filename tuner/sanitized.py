@@ -17,7 +17,7 @@ from qconv.tuner.comparison import differences, opposite
 
 # What is prepared is written by short kernels whose blocks are all alike: the first of them show what two do to each
 # other.
-FEW_FIBERS = 512
+FEW_FIBERS = 256
 
 
 def run(

@@ -95,8 +95,9 @@ MUTANTS = (
     Mutant(
         "cpu runtime: the sanitizer watches another program",
         HERE + "cpu_runtime.py",
-        "flags = [*_SANITIZED_FLAGS, sanitize, ",
-        'flags = [*_SANITIZED_FLAGS, sanitize, "--param=asan-instrument-reads=0", "--param=asan-instrument-writes=0", ',
+        "flags = [*_SANITIZED_FLAGS, *_SANITIZERS[sanitizer], ",
+        'flags = [*_SANITIZED_FLAGS, *_SANITIZERS[sanitizer], "--param=asan-instrument-reads=0", '
+        '"--param=asan-instrument-writes=0", ',
         "Only what is compiled for it is watched.",
         ("tests/qconv/device/test_cpu_sanitizers.py",),
     ),
