@@ -94,15 +94,7 @@ def compiler_for(target: Target) -> Compiler:
 
 def _host_compiler() -> Compiler:
     host = cpu_runtime.find_compiler()
-
-    def run(source: Source, limit_s: float | None = None) -> tuple[bytes, str]:
-        with tempfile.TemporaryDirectory() as folder:
-            text, out = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
-            text.write_text(source.text)
-            command = [host.path, *cpu_runtime.KERNEL_FLAGS, "-shared", text.name, "-o", out.name]
-            return _run(command, out, source, limit_s)
-
-    return Compiler(host.name, (*cpu_runtime.KERNEL_FLAGS, "-shared"), ".so", run)
+    return _program(host.path, host.name, (*cpu_runtime.KERNEL_FLAGS, "-shared"), ".so")
 
 
 def _nvrtc(arch: str) -> Compiler:
@@ -170,14 +162,19 @@ def _clang(arch: str) -> Compiler:
         raise CompileError(
             f"clang {version.group(1)} does not know {arch}; install a newer one and set QCONV_CLANG to it ({said[0]})"
         )
+    return _program(path, f"clang {version.group(1)}", flags, ".co")
+
+
+def _program(path: str, toolchain: str, flags: tuple[str, ...], suffix: str) -> Compiler:
+    """A compiler that reads one file and writes another."""
 
     def run(source: Source, limit_s: float | None = None) -> tuple[bytes, str]:
         with tempfile.TemporaryDirectory() as folder:
-            text, out = Path(folder, "kernel.hip"), Path(folder, "kernel.co")
+            text, out = Path(folder, f"kernel{source.suffix}"), Path(folder, f"kernel{suffix}")
             text.write_text(source.text)
             return _run([path, *flags, text.name, "-o", out.name], out, source, limit_s)
 
-    return Compiler(f"clang {version.group(1)}", flags, ".co", run)
+    return Compiler(toolchain, flags, suffix, run)
 
 
 def _run(command: list[str], out: Path, source: Source, limit_s: float | None) -> tuple[bytes, str]:
