@@ -23,7 +23,7 @@ from qconv.generator import (
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Plan
-from qconv.generator.source import Source, joined, render
+from qconv.generator.source import Rendered, Source, joined, render, render_kernels
 from qconv.op import Problem
 from qconv.target import Target
 
@@ -31,6 +31,7 @@ __all__ = [
     "Config",
     "Plan",
     "Rejected",
+    "Rendered",
     "Source",
     "config_from_json",
     "cost",
@@ -41,6 +42,7 @@ __all__ = [
     "predicted_us",
     "predicts_time",
     "render",
+    "render_kernels",
     "space",
     "unfused_plan",
 ]

@@ -26,6 +26,14 @@ class Source:
     suffix: str
 
 
+@dataclass(frozen=True)
+class Rendered:
+    """The sources of a plan, one for each of `plan.kernels`, and the digest of their texts together."""
+
+    sources: tuple[Source, ...]
+    digest: str
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     # Jinja's own delimiters mean something else in C++ and in PTX.
@@ -52,6 +60,11 @@ def render(plan: Plan) -> Source:
     wants = own.wants.union(plan.wants, *(context.wants for _, context in of_layers))
     texts = [_page(layer, replace(context, wants=wants)) for layer, context in of_layers]
     return _source(_page(plan, replace(own, wants=wants), texts), plan)
+
+
+def render_kernels(plan: Plan) -> Rendered:
+    sources = tuple(render(kernel) for kernel in plan.kernels)
+    return Rendered(sources, joined(plan, sources).digest if plan.parts else sources[0].digest)
 
 
 def joined(plan: Plan, sources: Iterable[Source]) -> Source:

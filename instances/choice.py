@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from qconv.generator import Plan
+from qconv.generator import Plan, Source
 
 # Where the plan's config comes from: measured for this very problem, for a neighbour, or the cost model alone.
 Origin = Literal["exact", "nearest", "default"]
@@ -14,9 +14,11 @@ Origin = Literal["exact", "nearest", "default"]
 @dataclass(frozen=True)
 class Choice:
     """`reason` says the origin in words, for the user. `toolchain` is the one that built the binary which was measured;
-    None where nothing was measured for this problem, so that any will do."""
+    None where nothing was measured for this problem, so that any will do. `sources` are those of `plan.kernels`, where
+    choosing has rendered them to see whether they are what was measured."""
 
     plan: Plan
     origin: Origin
     reason: str
     toolchain: str | None = None
+    sources: tuple[Source, ...] | None = None

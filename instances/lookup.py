@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from qconv import generator
 from qconv.errors import Infeasible
-from qconv.generator import Plan
+from qconv.generator import Plan, Rendered
 from qconv.instances.choice import Choice
 from qconv.op import Problem
 from qconv.target import Target
@@ -54,12 +54,25 @@ class Place(Protocol):
 
 
 def choose(problem: Problem, device: Place, layers: Layered) -> Choice:
-    found = _exact(problem, device, layers)
-    if found is not None:
-        plan, row, note = found
+    return _exact(problem, device, layers) or _untuned(problem, device, layers)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A row's config, planned and rendered by today's templates."""
+
+    plan: Plan
+    row: Measurement
+    rendered: Rendered
+
+    @property
+    def is_as_measured(self) -> bool:
+        return self.rendered.digest == self.row.digest
+
+    def choice(self, note: str = "") -> Choice:
+        row = self.row
         reason = f"exact: tuned at {row.median_us:.2f} us on {row.created_at:%Y-%m-%d}{note}"
-        return Choice(plan, "exact", reason, row.toolchain)
-    return _untuned(problem, device, layers)
+        return Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources)
 
 
 @dataclass(frozen=True)
@@ -98,9 +111,8 @@ def _untuned(problem: Problem, device: Place, layers: Layered) -> Choice:
 
 def _trust(row: Measurement, target: Target) -> float:
     """How many times the predicted time of the cost model's best a neighbour's may be."""
-    planned = _planned(row.problem, row, target)
-    is_of_today = planned is not None and generator.render(planned).digest == row.digest
-    return TRUST if is_of_today else TRUST_OLDER
+    tuned = _tuned(row.problem, row, target)
+    return TRUST if tuned is not None and tuned.is_as_measured else TRUST_OLDER
 
 
 def _transfers(problem: Problem, device: Place, layers: Layered) -> Iterator[Transfer]:
@@ -117,27 +129,32 @@ def _transfers(problem: Problem, device: Place, layers: Layered) -> Iterator[Tra
                 break
 
 
-def _exact(problem: Problem, device: Place, layers: Layered) -> tuple[Plan, Measurement, str] | None:
+def _exact(problem: Problem, device: Place, layers: Layered) -> Choice | None:
     """The best row; where the templates have changed since, a row of today's before it, if it is about as fast."""
     target = device.target
     best = layers.best(problem, device.name, target.name)
     if best is None:
         return None
-    planned = _planned(problem, best, target)
-    if planned is not None and generator.render(planned).digest == best.digest:
-        return planned, best, ""
+    tuned = _tuned(problem, best, target)
+    if tuned is not None and tuned.is_as_measured:
+        return tuned.choice()
     rows = layers.measurements(problem=problem, device=device.name, target=target.name)
-    worth = inf if planned is None else ABOUT_AS_FAST * (best.median_us or 0.0)
+    worth = inf if tuned is None else ABOUT_AS_FAST * (best.median_us or 0.0)
     for row in ranked(rows):
         if (row.median_us or 0.0) > worth:
             continue
-        plan = _planned(problem, row, target)
-        if plan is not None and generator.render(plan).digest == row.digest:
-            return plan, row, ""
-    if planned is None:
+        other = _tuned(problem, row, target)
+        if other is not None and other.is_as_measured:
+            return other.choice()
+    if tuned is None:
         log.warning("%s: the tuned config %s is no longer feasible", problem, best.config)
         return None
-    return planned, best, ", on an older template: tune again for a measured winner"
+    return tuned.choice(", on an older template: tune again for a measured winner")
+
+
+def _tuned(problem: Problem, row: Measurement, target: Target) -> Tuned | None:
+    plan = _planned(problem, row, target)
+    return None if plan is None else Tuned(plan, row, generator.render_kernels(plan))
 
 
 def _planned(problem: Problem, row: Measurement, target: Target) -> Plan | None:

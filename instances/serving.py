@@ -45,7 +45,7 @@ def _cold(problem: Problem, device: Device, database: str | None) -> Instance:
     with open_layers(database, device) as layers:
         choice = choose(problem, device, layers)
     log.info("%s on %s: %s", problem, device.name, choice.reason)
-    return Instance(choice, load(choice.plan, device, choice.toolchain))
+    return Instance(choice, load(choice.plan, device, choice.toolchain, choice.sources))
 
 
 @contextmanager

@@ -26,9 +26,8 @@ class Candidate:
 
     @classmethod
     def of(cls, plan: Plan) -> Candidate:
-        sources = tuple(generator.render(kernel) for kernel in plan.kernels)
-        # The digest of a plan in parts is of their texts together.
-        return cls(plan, sources, generator.joined(plan, sources).digest if plan.parts else sources[0].digest)
+        rendered = generator.render_kernels(plan)
+        return cls(plan, rendered.sources, rendered.digest)
 
     @property
     def problem(self) -> Problem:

@@ -45,7 +45,8 @@ def test_what_is_rendered_already_is_not_rendered_again(monkeypatch: pytest.Monk
     def refuse(plan: Plan) -> None:
         raise AssertionError("rendered again")
 
-    monkeypatch.setattr(loading.generator, "render", refuse)
+    for module in (loading.generator, loading.generator.source):
+        monkeypatch.setattr(module, "render", refuse)
     pair = load(plan, CPU, sources=sources)
     assert isinstance(pair, Pair)
     drawn = sample.draw(CHAIN, 1)

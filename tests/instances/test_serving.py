@@ -10,12 +10,19 @@ from typing import Any
 
 import pytest
 
+import qconv
+from qconv import generator
 from qconv.conversion import Quantize
+from qconv.device import open_device
+from qconv.fused import chain_of
+from qconv.generator import Plan, source
 from qconv.instances import serving
 from qconv.instances.export import export
 from qconv.instances.lookup import distance
+from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
+from qconv.tune_db.database import Database
 from tests.instances.test_export import winner
 
 PROBLEM = Conv2d(1, 8, 8, 16, 16, 3, 3, pad=1)
@@ -47,6 +54,32 @@ def test_an_answer_is_remembered_until_it_is_forgotten(found: list[Any]) -> None
 def test_what_one_database_answered_is_not_another_ones_answer(found: list[Any]) -> None:
     assert serving.lookup(PROBLEM, "cpu", "one") is not serving.lookup(PROBLEM, "cpu", "other")
     assert found == ["one", "other"]
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_cold_lookup_that_is_exact_renders_each_kernel_once(
+    parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To see whether today's source is what was measured, and to load it."""
+    device = open_device("cpu")
+    problem: Problem = PROBLEM if parts == 1 else chain_of([PROBLEM, Conv2d(1, 8, 8, 16, 8, 1, 1)])
+    plan = generator.unfused_plan(problem, device.target) if parts == 2 else generator.default(problem, device.target)
+    row = replace(winner(PROBLEM, "cpu"), problem=problem, config=plan.config, device=device.name)
+    with Database.open(str(tmp_path / "tune.sqlite")) as rows:
+        rows.add(replace(row, digest=generator.render(plan).digest))
+    rendered: list[Plan] = []
+    page = source._page
+
+    def counted(plan: Plan, *arguments: Any) -> str:
+        rendered.append(plan)
+        return page(plan, *arguments)
+
+    monkeypatch.setattr(source, "_page", counted)
+    qconv.forget()
+    instance = qconv.lookup(problem, "cpu", str(tmp_path / "tune.sqlite"))
+    assert (instance.origin, instance.plan) == ("exact", plan)
+    assert rendered == list(plan.kernels)
+    assert len(rendered) == parts
 
 
 def test_types_and_layouts_set_problems_apart() -> None:

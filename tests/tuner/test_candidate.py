@@ -33,7 +33,7 @@ WORKER = """
 from qconv import generator
 def render(plan):
     raise AssertionError("a worker has rendered")
-generator.render = render
+generator.render = generator.source.render = render
 from qconv.tuner.worker import main
 main()
 """
@@ -48,7 +48,8 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         count[plan.config.as_json()] += 1
         return honest(plan)
 
-    monkeypatch.setattr(generator, "render", render)
+    for module in (generator, generator.source):
+        monkeypatch.setattr(module, "render", render)
     return count
 
 

@@ -302,7 +302,8 @@ def broken(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
         text = source.text.replace(old, new)
         return replace(source, text=text, digest=hashlib.sha256(text.encode()).hexdigest())
 
-    monkeypatch.setattr(generator, "render", render)
+    for module in (generator, generator.source):
+        monkeypatch.setattr(module, "render", render)
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -67,10 +67,26 @@ MUTANTS = (
     Mutant(
         "lookup: a choice of any toolchain",
         HERE + "lookup.py",
-        'return Choice(plan, "exact", reason, row.toolchain)',
-        'return Choice(plan, "exact", reason)',
+        'return Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources)',
+        'return Choice(self.plan, "exact", reason, None, self.rendered.sources)',
         "The binary that was measured is the one to run.",
         ("tests/instances/test_lookup_older.py",),
+    ),
+    Mutant(
+        "lookup: an exact choice is rendered again",
+        HERE + "lookup.py",
+        'return Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources)',
+        'return Choice(self.plan, "exact", reason, row.toolchain)',
+        "A cold lookup that is exact renders its source once.",
+        ("tests/instances/test_serving.py",),
+    ),
+    Mutant(
+        "serving: the sources of a choice are left unused",
+        HERE + "serving.py",
+        "load(choice.plan, device, choice.toolchain, choice.sources)",
+        "load(choice.plan, device, choice.toolchain)",
+        "A cold lookup that is exact renders its source once.",
+        ("tests/instances/test_serving.py",),
     ),
     Mutant(
         "loading: a binary of any toolchain",
