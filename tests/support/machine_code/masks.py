@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 Mask = tuple[str, ...]  # the 32-bit registers that hold it
@@ -116,19 +117,21 @@ class Masks:
         return cells(operand)
 
     def _without(self, gone: Mask) -> Masks:
-        kept = frozenset(fact for fact in self.facts if not any(set(mask) & set(gone) for mask in fact))
-        copies = frozenset(copy for copy in self.copies if not set(copy) & set(gone))
-        return replace(self, facts=kept, copies=copies)
+        untouched = frozenset(gone).isdisjoint
+        kept = frozenset(fact for fact in self.facts if all(map(untouched, fact)))
+        copies = frozenset(filter(untouched, self.copies))
+        return self if (kept, copies) == (self.facts, self.copies) else Masks(self.words, kept, copies)
 
     def _assigned(self, to: Mask, operation: str, a: Mask, b: Mask) -> Masks:
         """After `to` has become what the operation makes of a and b."""
         kept, replaced = self._without(to), set(to)
-        made = (
+        made = [
             rest | {to}
             for rest in _completed(operation, a, b, self.facts | {ONES})
             if not any(replaced & set(mask) or mask[0].lstrip("-").isdigit() for mask in rest)
-        )
-        return replace(kept, facts=_least((*kept.facts, *made)))
+        ]
+        # Most instructions make no fact, and those that are left are the least already.
+        return replace(kept, facts=_least((*kept.facts, *made))) if made else kept
 
     def _moved(self, to: str, source: str) -> Masks:
         """After a scalar register has gone to a lane, or has come from one; a mask is there when all its words are."""
@@ -186,6 +189,7 @@ def execution(words: int) -> Mask:
     return ("exec_lo", "exec_hi")[:words]
 
 
+@lru_cache(maxsize=4096)
 def cells(operand: str) -> Mask:
     """The 32-bit registers of an operand; a constant is one by itself."""
     if (found := RANGE.match(operand)) is not None:
