@@ -33,7 +33,7 @@ INPUT = re.compile(r".*\.(?:csv|json|py)")
 WRITES = ("--json", "--write", "--out")
 # Words that stand for the reader's own: LAYERS.csv, DIR, KEY.
 PLACEHOLDER = re.compile(r"[A-Z_]+(?:\.\w+)?")
-PYTEST_OPTIONS = {"-q", "-x", "-s", "-m", "-n", "-k", "--regenerate-golden"}
+PYTEST_OPTIONS = {"--dist", "--junitxml", "-q", "-x", "-s", "-m", "-n", "-k", "--regenerate-golden"}
 
 
 @dataclass(frozen=True)
