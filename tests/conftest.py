@@ -51,6 +51,15 @@ def gpu() -> Device:
     return open_device(gpu_specs()[0])
 
 
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> Device:
+    """The one that the test's parameter names (`EVERY_DEVICE` of tests/support/devices.py): the first GPU, or any."""
+    from qconv.device import open_device
+
+    found: Device = request.getfixturevalue("gpu") if request.param == "gpu" else open_device(request.param)
+    return found
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if CACHE in config.stash:
         shutil.rmtree(config.stash[CACHE], ignore_errors=True)

@@ -137,7 +137,7 @@ def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
     """Runs the named tests, and where these pass and `whole` asks for it, the suites."""
     begin = time.monotonic()
     ignored = [f"--deselect={test}" for test in COMPARE_TEXT]
-    named = [*mutant.tests] if mutant.slow or mutant.gpu else ["-m", "not slow", *mutant.tests]
+    named = [*mutant.tests] if mutant.slow else ["-m", "gpu" if mutant.gpu else "not slow", *mutant.tests]
     runs = {"named": named, "fast": ["-m", "not slow", *ignored], "slow": ["-m", "slow", *ignored]}
     caught_by, says, invalid, unfinished = "", "", False, False
     with copy.planted(mutant):

@@ -34,7 +34,6 @@ SUBJECTS = {
     "templates/test_quotient.py": "tile::quotient, a division in every page",
     "templates/test_residual.py": "the residual of all pages",
     "templates/test_special_random.py": "the pages depthwise, direct, stem and gemv",
-    "templates/test_special_random_gpu.py": "the pages depthwise, direct, stem and gemv",
     "templates/test_special_roles.py": "the pages depthwise, stem and gemv",
     "templates/test_special_sanitizers.py": "the pages depthwise, direct, stem and gemv",
     "tune_db/test_read_only.py": "a database that database and engine may only read",

@@ -1,13 +1,14 @@
-"""Random problems on the CPU device, bit for bit against the oracle. It runs the same source as the GPUs."""
+"""Random problems on the CPU device and on the first GPU, bit for bit against the oracle: both run the same source."""
 
 from __future__ import annotations
 
 import pytest
+from devices import EVERY_DEVICE
 from exactness import check, random_plan
 from random_problems import problems
 
 from qconv import Conv2d, generator
-from qconv.device import open_device
+from qconv.device import Device, open_device
 from qconv.errors import DeviceError
 from qconv.target import TARGETS
 
@@ -46,10 +47,9 @@ def test_a_device_that_nobody_knows_is_refused(spec: str) -> None:
         open_device(spec)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, len(LONG), 10))
-def test_the_default_and_a_random_config(first: int) -> None:
-    device = open_device("cpu")
+@pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)
+def test_the_default_and_a_random_config(first: int, device: Device) -> None:
     for index, problem in enumerate(LONG[first : first + 10], first):
         check(generator.default(problem, device.target), device, seed=index)
         check(random_plan(problem, device, index), device, seed=index)

@@ -1,4 +1,10 @@
-"""Random problems through the families that serve some layers alone, on the CPU device: tolerance 0."""
+"""Random problems through the families that serve some layers alone, on the CPU device and on the first GPU: tolerance
+0.
+
+Under compute-sanitizer, which sees what the results need not show, a few launches suffice:
+
+    compute-sanitizer --tool racecheck python -m pytest tests/templates/test_special_random.py -k sanitizer
+"""
 
 from __future__ import annotations
 
@@ -6,12 +12,14 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from exactness import check_all
+from devices import EVERY_DEVICE
+from exactness import check, check_all
 from random_special import SHAPES, special_plan, special_problems
 
 from qconv import Conv2d
+from qconv.device import Device
 from qconv.generator import FAMILIES, Plan
-from qconv.target import TARGETS
+from qconv.target import TARGETS, Target
 
 FAST, LONG, CHUNK = 6, 300, 20
 FAST_SEED, LONG_SEED = 1, 2
@@ -20,9 +28,17 @@ TARGET = {"depthwise": CPU, "direct": MATRICES, "stem": MATRICES, "gemv": CPU}
 ROLES = {"depthwise": "gathers", "direct": "fills", "stem": "quads", "gemv": "gathers"}
 
 
-def plans(family: str, seed: int, count: int, first: int) -> list[Plan]:
+def plans(family: str, seed: int, count: int, first: int, target: Target | None = None) -> list[Plan]:
+    """For the family's target of the CPU device, or for a GPU's."""
     chosen = list(enumerate(special_problems(family, seed, count)))[first : first + CHUNK]
-    return [special_plan(family, problem, TARGET[family], index) for index, problem in chosen]
+    return [special_plan(family, problem, target or TARGET[family], index) for index, problem in chosen]
+
+
+def check_on(gpu: Device, family: str, first: int, count: int) -> None:
+    if family in ("direct", "stem") and not any(i.name == "mma_m16n8k32" for i in gpu.target.instructions):
+        pytest.skip(f"{gpu.target.name} has no mma.m16n8k32")
+    for index, plan in enumerate(plans(family, LONG_SEED, LONG, first, gpu.target)[:count], first):
+        check(plan, gpu, seed=index)
 
 
 @pytest.mark.parametrize("family", SHAPES)
@@ -37,11 +53,20 @@ def test_stem_rows_of_a_single_tap(c: int) -> None:
     check_all([special_plan("stem", problem, MATRICES, seed) for seed in range(1)], 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, LONG, CHUNK))
 @pytest.mark.parametrize("family", SHAPES)
-def test_many_random_configs(family: str, first: int) -> None:
-    check_all(plans(family, LONG_SEED, LONG, first), first)
+@pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)
+def test_many_random_configs(device: Device, family: str, first: int) -> None:
+    if device.target.vendor == "cpu":
+        check_all(plans(family, LONG_SEED, LONG, first), first)
+    else:
+        check_on(device, family, first, CHUNK)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", SHAPES)
+def test_a_few_for_the_sanitizer(family: str, gpu: Device) -> None:
+    check_on(gpu, family, 0, 4)
 
 
 def features(plan: Plan) -> set[tuple[str, Any]]:

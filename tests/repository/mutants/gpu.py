@@ -3,8 +3,8 @@
 from mutants.mutant import Mutant
 
 CUDA = "templates/prelude/cuda.j2"
-RANDOM, MATRICES = "tests/templates/test_simt_random_gpu.py", "tests/templates/test_mma_random_gpu.py"
-SPECIAL, FUSED = "tests/templates/test_special_random_gpu.py", "tests/templates/test_fused_random_gpu.py"
+RANDOM, MATRICES = "tests/templates/test_simt_random.py", "tests/templates/test_mma_random_gpu.py"
+SPECIAL, FUSED = "tests/templates/test_special_random.py", "tests/templates/test_fused_random_gpu.py"
 
 MUTANTS = (
     Mutant(
