@@ -31,6 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["QCONV_CACHE"] = kept
     else:
         os.environ["QCONV_CACHE"] = config.stash[CACHE] = tempfile.mkdtemp(prefix="qconv-tests-")
+        # Half of the time of a process that a test starts would be compiling the package. Mutants do without it: two of
+        # one second and one length would share their bytecode.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
