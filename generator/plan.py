@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from qconv.errors import Infeasible
+from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.step import Argument
@@ -58,18 +59,19 @@ class Constant(NamedTuple):
 
 @dataclass(frozen=True)
 class Field:
-    """One member of the kernel's argument struct: a pointer or a scalar, and where its value comes from."""
+    """One member of the kernel's argument struct (a pointer, a scalar, a tensor map) and where its value comes from."""
 
     name: str
     ctype: str
     # The name of the caller's array; workspace: written by an earlier launch; value: from the parameters;
     # scratch: int32 zeros before the launches of a call, and again after them; calls that may run at the same time
-    # must not share it.
+    # must not share it; tensor_map: of an array that the map names; a workspace stands before its map.
     role: str
     says: str
     argument: Argument | None = None
     elements: int = 1  # what a pointer that is not the caller's points at
     layer: str = ""  # of a problem that has several: whose value it is
+    tensor_map: TensorMap | None = None
 
     @property
     def path(self) -> str:
@@ -78,6 +80,14 @@ class Field:
     @property
     def is_pointer(self) -> bool:
         return self.ctype.endswith("*")
+
+    @property
+    def bytes(self) -> int:
+        return TENSOR_MAP_BYTES if self.tensor_map is not None else 8 if self.is_pointer else 4
+
+    @property
+    def alignment(self) -> int:
+        return TENSOR_MAP_ALIGNMENT if self.tensor_map is not None else self.bytes
 
     def value(self, problem: Problem, parameters: Any) -> bytes:
         """What this field holds, or points at where it is a pointer: one value, or one per output channel."""
@@ -219,19 +229,30 @@ class Plan(ABC):
         return tuple(field for field in self.fields if field.role == "scratch")
 
     @cached_property
+    def tensor_maps(self) -> tuple[Field, ...]:
+        """Raises Infeasible where the target has no copies by tensor maps."""
+        found = tuple(field for field in self.fields if field.tensor_map is not None)
+        if found and not self.target.tensor_maps:
+            names = ", ".join(field.path for field in found)
+            raise Infeasible(
+                f"the tensor maps {names}: {self.target.name} copies nothing by tensor maps; plan without them"
+            )
+        return found
+
+    @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Offsets of the fields in the kernel's one argument, as C lays them out: a layer's begin with a pointer."""
         offsets, end = [], 0
         for each in self.fields:
-            size = 8 if each.is_pointer else 4
-            offsets.append(ceil_div(end, size) * size)
-            end = offsets[-1] + size
+            offsets.append(ceil_div(end, each.alignment) * each.alignment)
+            end = offsets[-1] + each.bytes
         return tuple(offsets)
 
     @cached_property
     def argument_bytes(self) -> int:
-        """sizeof(Arguments): its end is padded to the alignment of pointers."""
-        return 8 * ceil_div(self.offsets[-1] + 4, 8)
+        """sizeof(Arguments): its end is padded to the alignment of pointers, or of tensor maps."""
+        alignment = max(8, *(field.alignment for field in self.fields))
+        return alignment * ceil_div(self.offsets[-1] + self.fields[-1].bytes, alignment)
 
 
 def check_choices(config: Config, choices: dict[str, tuple[int, ...]]) -> None:

@@ -53,8 +53,10 @@ def _environment() -> Environment:
 
 
 def render(plan: Plan) -> Source:
+    """Raises Infeasible where the plan has arguments that its target does not take."""
     if plan.parts:
         return joined(plan, [render(kernel) for kernel in plan.kernels])
+    _ = plan.tensor_maps
     of_layers = [(layer, layer.context) for layer in plan.layers.values()]
     own = plan.context
     wants = own.wants.union(plan.wants, *(context.wants for _, context in of_layers))

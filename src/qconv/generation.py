@@ -26,7 +26,7 @@ from qconv.instruction_tables import (
 
 Vendor = Literal["nvidia", "amd", "cpu"]
 Dot4 = Literal["dp4a", "sdot4", "sudot4", "plain"]
-Feature = Literal["async_copies", "overlaps_launches", "clusters", "bulk_copies", "packs_floats"]
+Feature = Literal["async_copies", "overlaps_launches", "clusters", "bulk_copies", "tensor_maps", "packs_floats"]
 
 # The 4-way int8 dot products of each vendor. dp4a and sudot4 mix signs; sdot4 stands for the pair
 # v_dot4_i32_i8 and v_dot4_u32_u8, whose operands have the same sign; plain is written out in C++.
@@ -40,6 +40,7 @@ FEATURES: dict[Feature, str] = {
     "overlaps_launches": "a kernel may start while the one before it in the stream ends",
     "clusters": "blocks may read each other's shared memory",
     "bulk_copies": "one thread asks for any number of bytes, from device or to another block's memory",
+    "tensor_maps": "one thread asks for a tile of an array, or for the pixels that a filter's tap reads",
     "packs_floats": "one instruction rounds two floats half to even, clamps them and makes bytes of them",
 }
 
@@ -114,10 +115,16 @@ def _nvidia(name: str, instruction: MatrixInstruction, features: frozenset[Featu
 
 
 # NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities". cp.async is there from 8.0 on, and from 9.0 on
-# programmatic dependent launch, clusters, copies in bulk and F2IP (of which ptxas made two instructions before).
-# wgmma is 9.0's alone.
+# programmatic dependent launch, clusters, copies in bulk and by tensor maps, and F2IP (of which ptxas made two
+# instructions before). wgmma is 9.0's alone.
 _FROM_AMPERE: frozenset[Feature] = frozenset({"async_copies"})
-_FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {"overlaps_launches", "clusters", "bulk_copies", "packs_floats"}
+_FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {
+    "overlaps_launches",
+    "clusters",
+    "bulk_copies",
+    "tensor_maps",
+    "packs_floats",
+}
 TURING = _nvidia("Turing", MMA_M8N8K16, frozenset())
 AMPERE = _nvidia("Ampere", MMA_M16N8K32, _FROM_AMPERE)
 ADA = _nvidia("Ada", MMA_M16N8K32, _FROM_AMPERE)

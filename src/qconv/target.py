@@ -138,6 +138,10 @@ class Target:
         return "bulk_copies" in self.generation.features
 
     @property
+    def tensor_maps(self) -> bool:
+        return "tensor_maps" in self.generation.features
+
+    @property
     def packs_floats(self) -> bool:
         return "packs_floats" in self.generation.features
 

@@ -1,0 +1,230 @@
+"""Tensor maps: what the copy engine (TMA) is told of an array, so that one thread can ask for a whole tile of it.
+
+A plan declares one as a `Field` of the kernel's arguments. A device encodes it when it knows the array's address:
+NVIDIA's driver as an opaque CUtensorMap, the CPU device as a plain description. Dimensions are counted from the
+innermost, as the driver does. Outside of the array an element is zero, and none is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from qconv.dtypes import DATA_TYPES
+from qconv.errors import Infeasible
+from qconv.problem import Conv2d
+
+TENSOR_MAP_BYTES = 128
+TENSOR_MAP_ALIGNMENT = 64
+CHUNK = 16  # bytes that the engine moves together: arrays and copies begin and end with whole ones
+
+SWIZZLES = (0, 32, 64, 128)
+L2_PROMOTIONS = (0, 64, 128, 256)
+MOST_BOX = 256
+MOST_PIXELS = 1024
+MOST_ELEMENT_STRIDE = 8
+# The range of a pixel box's corners, and the largest offset of a tap, by the number of spatial dimensions.
+CORNERS = {1: (-(2**15), 2**15 - 1), 2: (-(2**7), 2**7 - 1), 3: (-(2**4), 2**4 - 1)}
+MOST_OFFSET = {1: 2**16 - 1, 2: 2**8 - 1, 3: 2**5 - 1}
+
+
+@dataclass(frozen=True)
+class PixelBox:
+    """What an im2col copy walks through: pixels one after the other along the innermost spatial dimension, then the
+    next, then the images, each `element_strides` after the last. Where a filter's first tap lies is in the box."""
+
+    lower: tuple[int, ...]  # the first pixel of the box, from the first of the array: minus the leading pads
+    upper: tuple[int, ...]  # its last, from the last of the array: the trailing pads less what the filter spans
+    channels: int  # of every pixel, in a copy
+    pixels: int  # of a copy
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """Give either `box` or `pixel_box`. Raises Infeasible where the engine has no such copy."""
+
+    array: str  # the caller's array by its name, or a workspace by its field's path
+    dtype: str
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]  # bytes, for every dimension but the innermost, whose elements are neighbours
+    box: tuple[int, ...] = ()  # the extent of a tile in the array, of which every `element_strides`-th is copied
+    pixel_box: PixelBox | None = None
+    element_strides: tuple[int, ...] = ()  # by default 1 everywhere
+    swizzle: int = 0  # bytes of a row whose 16-byte chunks change places, by the row, so that columns spread over banks
+    l2_promotion: int = 128  # bytes that come into the second-level cache together
+
+    def __post_init__(self) -> None:
+        if not self.element_strides:
+            object.__setattr__(self, "element_strides", (1,) * self.rank)
+        self._check_array()
+        self._check_element_strides()
+        if (self.pixel_box is None) != bool(self.box):
+            self._refuse("a box and a pixel box", "a copy has one of them", "leave one out")
+        if self.pixel_box is None:
+            self._check_box(self.box)
+        else:
+            self._check_pixel_box(self.pixel_box)
+        self._check_row()
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @property
+    def element_bytes(self) -> int:
+        return DATA_TYPES[self.dtype].bytes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The elements of one copy in shared memory, innermost dimension first."""
+        if self.pixel_box is not None:
+            return self.pixel_box.channels, self.pixel_box.pixels
+        return tuple(-(-extent // step) for extent, step in zip(self.box, self.element_strides, strict=True))
+
+    @property
+    def bytes(self) -> int:
+        """What one copy brings and an mbarrier has to expect, the zeros outside of the array included."""
+        return prod(self.shape) * self.element_bytes
+
+    def _refuse(self, value: str, rule: str, remedy: str) -> None:
+        raise Infeasible(f"the tensor map of {self.array}: {value}: {rule}; {remedy}")
+
+    def _check_array(self) -> None:
+        if self.dtype not in DATA_TYPES:
+            self._refuse(f"element type {self.dtype}", f"it is one of {', '.join(DATA_TYPES)}", "use one of these")
+        if not 1 <= self.rank <= 5 or len(self.strides) != self.rank - 1:
+            sizes = f"{self.rank} dimensions with {len(self.strides)} strides"
+            self._refuse(sizes, "it has 1 to 5, and a stride for each but the innermost", "merge or split them")
+        for extent in self.dims:
+            if not 1 <= extent <= 2**32:
+                self._refuse(f"a dimension of {extent}", "dimensions are 1 to 2^32", "split the array")
+        if self.dims[0] * self.element_bytes % CHUNK:
+            # A store writes whole chunks, behind the array's edge as well.
+            self._refuse(f"rows of {self.dims[0]} {self.dtype}", f"they are multiples of {CHUNK} bytes", "pad them")
+        for stride in self.strides:
+            if stride % CHUNK or not 0 < stride < 2**40:
+                rule = "strides are multiples of 16 bytes below 2^40"
+                self._refuse(f"a stride of {stride} bytes", rule, "pad the channels to a multiple of 16 bytes")
+        if self.swizzle not in SWIZZLES or self.l2_promotion not in L2_PROMOTIONS:
+            value = f"swizzle {self.swizzle}, L2 promotion {self.l2_promotion}"
+            self._refuse(value, f"they are one of {SWIZZLES} and of {L2_PROMOTIONS}", "use these")
+
+    def _check_element_strides(self) -> None:
+        if len(self.element_strides) != self.rank or self.element_strides[0] != 1:
+            rule = "there is one for each dimension, 1 for the innermost"
+            self._refuse(f"element strides {self.element_strides}", rule, "give as many")
+        for step in self.element_strides:
+            if not 1 <= step <= MOST_ELEMENT_STRIDE:
+                rule = f"they are 1 to {MOST_ELEMENT_STRIDE}"
+                self._refuse(f"an element stride of {step}", rule, "copy without strides, or by other means")
+
+    def _check_box(self, box: tuple[int, ...]) -> None:
+        if len(box) != self.rank:
+            self._refuse(f"a box of {len(box)} dimensions", f"the array has {self.rank}", "give as many")
+        for extent in box:
+            if not 1 <= extent <= MOST_BOX:
+                self._refuse(f"a box of {extent} elements", f"an extent is 1 to {MOST_BOX}", "use smaller tiles")
+
+    def _check_pixel_box(self, pixel_box: PixelBox) -> None:
+        spatial = self.rank - 2
+        if spatial not in CORNERS or len(pixel_box.lower) != spatial or len(pixel_box.upper) != spatial:
+            sizes = f"{self.rank} dimensions, corners of {len(pixel_box.lower)} and {len(pixel_box.upper)}"
+            self._refuse(sizes, "im2col has 3 to 5, and corners of 2 less", "use a tile")
+        least, most = CORNERS[spatial]
+        for corner in (*pixel_box.lower, *pixel_box.upper):
+            if not least <= corner <= most:
+                rule = f"with {spatial} spatial dimensions it is {least} to {most}"
+                self._refuse(f"a pixel box's corner at {corner}", rule, "use a tile, or smaller pads and dilations")
+        for extent, lower, upper in zip(self.dims[1:-1], pixel_box.lower, pixel_box.upper, strict=True):
+            if extent + upper - lower < 1:
+                self._refuse(f"a pixel box of {extent + upper - lower} pixels", "it has one at least", "pad more")
+        if not 1 <= pixel_box.channels <= MOST_BOX or not 1 <= pixel_box.pixels <= MOST_PIXELS:
+            value = f"{pixel_box.channels} channels of {pixel_box.pixels} pixels"
+            self._refuse(value, f"at most {MOST_BOX} of {MOST_PIXELS} are copied at once", "use smaller tiles")
+
+    def _check_row(self) -> None:
+        """Of the driver's rule (at most the swizzle) only the case of equality, in which rows have no gaps."""
+        row = self.shape[0] * self.element_bytes
+        if row % CHUNK:
+            self._refuse(f"rows of {row} bytes", "they are multiples of 16 bytes", "copy more channels")
+        if self.swizzle not in (0, row):
+            remedy = f"swizzle by {row}" if row in SWIZZLES else "copy rows of as many, or do not swizzle"
+            self._refuse(f"rows of {row} bytes", f"a swizzle of {self.swizzle} has rows of as many", remedy)
+
+
+def im2col(problem: Conv2d, channels: int, pixels: int, swizzle: int = 0) -> TensorMap:
+    """So many channels of so many of the pixels that a tap reads, in the order of the outputs: `load_im2col` takes the
+    pixel of the filter's first tap (see `first_tap`) and how far the tap lies from it."""
+    _require_nhwc(problem)
+    down, across = problem.dilation
+    top, left, bottom, right = problem.pad
+    span_h, span_w = (problem.r - 1) * down, (problem.s - 1) * across
+    most = MOST_OFFSET[2]
+    if max(span_h, span_w) > most:
+        raise Infeasible(
+            f"a filter that spans {max(span_h, span_w)} pixels: im2col reaches taps at most {most} away; use a tile"
+        )
+    return TensorMap(
+        array="x",
+        dtype=problem.quantization.x_type,
+        dims=(problem.c, problem.w, problem.h, problem.n),
+        strides=_strides(problem),
+        pixel_box=PixelBox((-left, -top), (right - span_w, bottom - span_h), channels, pixels),
+        element_strides=(1, problem.stride[1], problem.stride[0], 1),
+        swizzle=swizzle,
+    )
+
+
+def first_tap(problem: Conv2d, pixel: int) -> tuple[int, int, int]:
+    """The coordinates w, h and n where an output's filter begins, by the output's number among all images'."""
+    image, of_image = divmod(pixel, problem.oh * problem.ow)
+    row, column = divmod(of_image, problem.ow)
+    return column * problem.stride[1] - problem.pad[1], row * problem.stride[0] - problem.pad[0], image
+
+
+def matrix(
+    array: str, dtype: str, rows: int, columns: int, box_rows: int, box_columns: int, swizzle: int = 0
+) -> TensorMap:
+    """A tile of a matrix whose rows follow each other, such as the weights: output channels by what is reduced."""
+    size = DATA_TYPES[dtype].bytes
+    return TensorMap(array, dtype, (columns, rows), (columns * size,), (box_columns, box_rows), swizzle=swizzle)
+
+
+def window(problem: Conv2d, tile_h: int, tile_w: int, channels: int, swizzle: int = 0) -> TensorMap:
+    """The pixels that a tile of outputs reads, its halo with them: `load_tile` takes channel, column, row and image
+    of the first, which may lie outside."""
+    _require_nhwc(problem)
+    down, across = problem.tap_steps
+    extent_h = (tile_h - 1) * problem.stride[0] + (problem.r - 1) * down + 1
+    extent_w = (tile_w - 1) * problem.stride[1] + (problem.s - 1) * across + 1
+    return TensorMap(
+        array="x",
+        dtype=problem.quantization.x_type,
+        dims=(problem.c, problem.w, problem.h, problem.n),
+        strides=_strides(problem),
+        box=(channels, extent_w, extent_h, 1),
+        swizzle=swizzle,
+    )
+
+
+def _strides(problem: Conv2d) -> tuple[int, ...]:
+    pixel = problem.c * DATA_TYPES[problem.quantization.x_type].bytes
+    return pixel, problem.w * pixel, problem.h * problem.w * pixel
+
+
+def _require_nhwc(problem: Conv2d) -> None:
+    if problem.layout != "nhwc":
+        raise Infeasible(f"layout {problem.layout}: pixels are copied with their channels together; use nhwc")
+
+
+def wants(*primitives: str) -> tuple[str, ...]:
+    """What a page asks of the prelude for these primitives: load_tile_2d to load_tile_5d, multicast_tile_2d and so on,
+    store_tile_2d and so on, load_im2col_4d, multicast_im2col_4d, prefetch_map, store_writes. A page with loads includes
+    `pipeline/ring.j2` or has mbarriers of its own."""
+    found = {"tensors", *primitives}
+    for primitive in primitives:
+        verb, _, _ = primitive.partition("_")
+        found |= {"load": {"loads", "ring"}, "multicast": {"loads", "ring", "multicast"}, "store": {"stores"}}.get(
+            verb, set()
+        )
+    return tuple(sorted(found))
