@@ -12,10 +12,15 @@ import numpy as np
 from qconv.device import Device, Kernel
 from qconv.device.cache import Binary
 from qconv.generator import Plan
+from qconv.generator.tensor_map import TENSOR_MAP_BYTES, TensorMap
 from qconv.instances.arguments import check_contiguous
 from qconv.op import Problem, Tensor
 
 Launcher = Callable[[Any], None]
+# A part of the argument struct: its bytes, the name of an array whose address it is, or the map of such an array.
+Member = bytes | str | TensorMap
+# Encoded maps that are kept for one set of weights.
+MOST_ENCODED = 64
 
 
 class Refolds(Protocol):
@@ -70,6 +75,7 @@ class Packed:
         self.values = values
         self.folded: dict[str, Any] = {}  # what the kernel of the weights writes, by its name in the source
         self._kept: list[Any] = [] if like is None else like._kept
+        self._encoded: dict[tuple[TensorMap, int], bytes] = {}
         self._members = self._content({name: address for name, (_, address) in weights.items()}, like)
         arguments = self._arguments({})
         self._folds = [executable.kernel.bind(launch, arguments) for launch in executable.plan.prepare]
@@ -158,13 +164,14 @@ class Packed:
         launches = [executable.kernel.bind(each, arguments, overlap and each is plan.main) for each in plan.call]
         return Bound(tuple(outs) if several else outs[0], in_order(launches), self, tuple(arrays.values()))
 
-    def _content(self, addresses: dict[str, int], like: Packed | None) -> list[bytes | str]:
-        """The members of the argument struct: bytes, or a name that stands for the address of what each call has of its
-        own."""
+    def _content(self, addresses: dict[str, int], like: Packed | None) -> list[Member]:
+        """The members of the argument struct; a name stands for the address of what each call has of its own."""
         device, problem = self.executable.device, self.executable.problem
-        members: list[bytes | str] = []
+        members: list[Member] = []
         for i, field in enumerate(self.executable.plan.fields):
-            if field.role == "scratch":
+            if field.tensor_map is not None:
+                members.append(self._map_of(field.tensor_map, addresses))
+            elif field.role == "scratch":
                 members.append(field.path)
             elif field.role not in ("workspace", "value"):
                 members.append(struct.pack("Q", addresses[field.role]) if field.role in addresses else field.role)
@@ -182,10 +189,35 @@ class Packed:
                 members.append(struct.pack("Q", device.adopt(field.path, array)[1]))
         return members
 
+    def _map_of(self, tensor_map: TensorMap, addresses: dict[str, int]) -> Member:
+        """Encoded, where it is of weights or of what is folded from them."""
+        name = tensor_map.array
+        if name in self.folded:
+            return self._encode(tensor_map, self.executable.device.adopt(name, self.folded[name])[1])
+        return self._encode(tensor_map, addresses[name]) if name in addresses else tensor_map
+
+    def _encode(self, tensor_map: TensorMap, address: int) -> bytes:
+        """Callers mostly come back with the same few arrays."""
+        key = tensor_map, address
+        if key not in self._encoded:
+            if len(self._encoded) >= MOST_ENCODED:
+                self._encoded.clear()
+            self._encoded[key] = self.executable.device.encode(tensor_map, address)
+        return self._encoded[key]
+
+    def _bytes_of(self, member: Member, addresses: dict[str, int]) -> bytes:
+        """What has no address yet is zeros: no launch that is bound without it reads it."""
+        if isinstance(member, bytes):
+            return member
+        if isinstance(member, str):
+            return struct.pack("Q", addresses.get(member, 0))
+        address = addresses.get(member.array)
+        return bytes(TENSOR_MAP_BYTES) if address is None else self._encode(member, address)
+
     def _arguments(self, addresses: dict[str, int]) -> bytes:
         packed = bytearray(self.executable.plan.argument_bytes)
         for at, member in zip(self.executable.plan.offsets, self._members, strict=True):
-            value = member if isinstance(member, bytes) else struct.pack("Q", addresses.get(member, 0))
+            value = self._bytes_of(member, addresses)
             packed[at : at + len(value)] = value
         return bytes(packed)
 

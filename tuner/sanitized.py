@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from qconv import generator, reference
-from qconv.device import cpu_runtime
+from qconv.device import cpu_runtime, tensor_maps
 from qconv.device.cpu import runtime_cache
 from qconv.device.cpu_runtime import Arguments, Pointer, Sanitizer, SanitizerReport
 from qconv.generator import Plan
@@ -33,8 +33,7 @@ def run(
     `before` is what the outputs hold, instead of one byte everywhere."""
     text = generator.render(plan).text if source is None else source
     buffers, arguments = _arguments(plan, drawn, before)
-    names = [field.path for field in plan.fields if field.is_pointer]
-    roles = [field.role for field in plan.fields if field.is_pointer]
+    names, roles = zip(*_arrays(plan), strict=True)
     outputs = [tensor.name for tensor in plan.problem.outputs]
     written = [index for index, role in enumerate(roles) if role in ("workspace", "scratch", *outputs)]
     for launch in plan.launches:
@@ -76,6 +75,14 @@ def mismatch(plan: Plan, drawn: Sample, sanitizer: Sanitizer) -> str | None:
     return None if said is None else f"under the sanitizer {said}"
 
 
+def _arrays(plan: Plan) -> list[tuple[str, str]]:
+    """The name and the role of what lies in a buffer each: what pointers point at, and what only tensor maps name."""
+    found = [(field.path, field.role) for field in plan.fields if field.is_pointer]
+    known = {name for both in found for name in both}
+    mapped = dict.fromkeys(field.tensor_map.array for field in plan.fields if field.tensor_map is not None)
+    return found + [(array, array) for array in mapped if array not in known]
+
+
 def _arguments(plan: Plan, drawn: Sample, before: Sequence[Array] | None) -> tuple[list[bytes], Arguments]:
     """Every array in a buffer of its own, exactly as long as the kernel may touch."""
     problem, values = plan.problem, plan.problem.checked(drawn.parameters)
@@ -88,6 +95,11 @@ def _arguments(plan: Plan, drawn: Sample, before: Sequence[Array] | None) -> tup
     pointers: list[Pointer] = []
     scalars: list[tuple[int, bytes]] = []
     for offset, field in zip(plan.offsets, plan.fields, strict=True):
+        if field.tensor_map is not None:
+            index = next(i for i, both in enumerate(_arrays(plan)) if field.tensor_map.array in both)
+            pointers.append(Pointer(offset, index))  # a map begins with the address
+            scalars.append((offset + 8, tensor_maps.described(field.tensor_map, 0)[8:]))
+            continue
         if not field.is_pointer:
             scalars.append((offset, field.value(problem, values)))
             continue
@@ -97,4 +109,5 @@ def _arguments(plan: Plan, drawn: Sample, before: Sequence[Array] | None) -> tup
             content = given[field.role] if field.argument is None else field.value(problem, values)
         pointers.append(Pointer(offset, len(buffers)))
         buffers.append(content)
+    buffers += [given[role] for _, role in _arrays(plan)[len(buffers) :]]
     return buffers, Arguments(plan.argument_bytes, tuple(pointers), tuple(scalars))

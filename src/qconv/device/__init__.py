@@ -15,6 +15,7 @@ from qconv.device.cache import Binary
 from qconv.errors import DeviceError
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
+from qconv.generator.tensor_map import TensorMap
 from qconv.target import TARGETS, Target
 
 
@@ -41,6 +42,10 @@ class Device(Protocol):
         self,
     ) -> dict[str, Any]: ...  # driver, clocks, cores: what a reader of a measurement wants to know
     def load(self, plan: Plan, binary: Binary) -> Kernel: ...
+    def encode(self, tensor_map: TensorMap, address: int) -> bytes:
+        """What a kernel takes for a tensor map whose array lies there: TENSOR_MAP_BYTES of it."""
+        ...
+
     def adopt(self, name: str, array: Any) -> tuple[Any, int]: ...  # zero-copy: our kind of array, and its address
     def upload(self, array: Any) -> Any: ...
     def download(self, array: Any) -> Any: ...

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from qconv.device import cpu_runtime, folders
+from qconv.device import cpu_runtime, folders, tensor_maps
 from qconv.device.cache import Binary
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
+from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TensorMap
 from qconv.target import Target
 
 
@@ -40,7 +41,7 @@ class CpuKernel:
 
     def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> CpuLaunch:
         """A launch returns when it is done, whether it might overlap or not: see `run_overlapped`."""
-        packed = ctypes.create_string_buffer(arguments, len(arguments))
+        packed = aligned(arguments)
         shape = (launch.grid, launch.threads, launch.smem_bytes, launch.cluster)
         grid = cpu_runtime.launched_grid(
             self._entries[launch.kernel], packed, *shape, warp_size=self._warp_size, seed=self._seed
@@ -60,6 +61,15 @@ class CpuLaunch:
         if stream is not None:
             raise ValueError(f"stream={stream!r} was given, but the CPU device has no streams: leave it out")
         cpu_runtime.run_grid(self.grid)
+
+
+def aligned(arguments: bytes) -> ctypes.Array[Any]:
+    """At an address that suits whatever an argument struct holds."""
+    whole = ctypes.create_string_buffer(len(arguments) + TENSOR_MAP_ALIGNMENT)
+    at = -ctypes.addressof(whole) % TENSOR_MAP_ALIGNMENT
+    packed = (ctypes.c_char * len(arguments)).from_buffer(whole, at)
+    packed.raw = arguments
+    return packed
 
 
 def run_overlapped(launches: Sequence[CpuLaunch]) -> None:
@@ -102,6 +112,9 @@ class CpuDevice:
 
     def load(self, plan: Plan, binary: Binary) -> CpuKernel:
         return CpuKernel(plan, binary, self._seed)
+
+    def encode(self, tensor_map: TensorMap, address: int) -> bytes:
+        return tensor_maps.described(tensor_map, address)
 
     def adopt(self, name: str, array: Any) -> tuple[Any, int]:
         if not isinstance(array, np.ndarray):

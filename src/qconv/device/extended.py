@@ -42,7 +42,7 @@ class LaunchConfig(ctypes.Structure):
 
 
 @lru_cache(maxsize=1)
-def _driver() -> Any:
+def driver() -> Any:
     """The one that CuPy has loaded. Its calls leave the GIL to others, as CuPy's do."""
     return ctypes.CDLL("libcuda.so.1")
 
@@ -53,7 +53,7 @@ def launcher(function: int, launch: Launch, pointers: int) -> Callable[[int], No
     The driver reads the stream out of a struct: each stream has one of its own, so that two threads may launch on two
     streams. After the first launch on a stream, what is left is one dictionary hit and one foreign call with nothing to
     convert: about half a microsecond beside what the driver takes (`extended_ns` of bench/host_cost.py)."""
-    launch_kernel, address, extra = _driver().cuLaunchKernelEx, ctypes.c_void_p(function), ctypes.c_void_p(None)
+    launch_kernel, address, extra = driver().cuLaunchKernelEx, ctypes.c_void_p(function), ctypes.c_void_p(None)
     parameters = ctypes.c_void_p(pointers)
     held = (Attribute * 1)(Attribute(PROGRAMMATIC_STREAM_SERIALIZATION, Value(allowed=1)))
     configs: dict[int, Any] = {}
@@ -66,12 +66,13 @@ def launcher(function: int, launch: Launch, pointers: int) -> Callable[[int], No
     def run(stream: int) -> None:
         status = launch_kernel(configs.get(stream) or config_for(stream), address, parameters, extra)
         if status:
-            raise LaunchError(f"{launch} was refused: {_reason(status)}")
+            raise LaunchError(f"{launch} was refused: {reason(status)}")
 
     return run
 
 
-def _reason(status: int) -> str:
+def reason(status: int) -> str:
+    """What the driver calls a status of its own."""
     text = ctypes.c_char_p()
-    _driver().cuGetErrorString(status, ctypes.byref(text))
+    driver().cuGetErrorString(status, ctypes.byref(text))
     return f"CUDA error {status}, {(text.value or b'unknown').decode()}"

@@ -13,11 +13,12 @@ import numpy as np
 from cupy.cuda.function import Module
 from cupy_backends.cuda.api import driver, runtime
 
-from qconv.device import extended
+from qconv.device import extended, tensor_maps
 from qconv.device.cache import Binary
 from qconv.errors import DeviceError, LaunchError
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
+from qconv.generator.tensor_map import TensorMap
 from qconv.target import Target, target_of_compute_capability, target_of_gcn_arch
 
 KIND = "hip" if runtime.is_hip else "cuda"
@@ -165,6 +166,15 @@ class GpuDevice:
 
     def load(self, plan: Plan, binary: Binary) -> GpuKernel:
         return GpuKernel(self, plan, binary)
+
+    def encode(self, tensor_map: TensorMap, address: int) -> bytes:
+        if not self.target.tensor_maps:
+            raise DeviceError(
+                f"a tensor map of {tensor_map.array} was asked for, but {self.name} ({self.target.name}) copies "
+                "nothing by tensor maps: plan for a target that does"
+            )
+        with self.current:
+            return tensor_maps.encoded(tensor_map, address)
 
     def adopt(self, name: str, array: Any) -> tuple[Any, int]:
         if not isinstance(array, cupy.ndarray):

@@ -53,7 +53,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 @pytest.fixture
 def seen(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(extended, "_driver", lambda: library)
+    monkeypatch.setattr(extended, "driver", lambda: library)
     return (ctypes.c_longlong * 40).in_dll(library, "seen")
 
 
@@ -101,7 +101,7 @@ def test_threads_that_launch_on_streams_of_their_own_do_not_mix_them_up(
             given.add((threading.get_ident(), config._obj.stream or 0))
             return 0
 
-    monkeypatch.setattr(extended, "_driver", Driver)
+    monkeypatch.setattr(extended, "driver", Driver)
     launch = Launch("k", (1, 1, 1), 32, 0)
     run = extended.launcher(1, launch, 2)
     # All of them at once, so that no identity is given twice.
