@@ -56,7 +56,7 @@ class Arena {
 };
 
 bool Arena::reserve(unsigned threads, size_t shared_bytes, unsigned blocks) {
-    const size_t pitch = (shared_bytes + 127) / 128 * 128 + kRedzoneBytes;
+    const size_t pitch = (shared_bytes + 1023) / 1024 * 1024 + kRedzoneBytes;
     if (base_ == nullptr || threads > threads_ || blocks * pitch > shared_capacity_) {
         release();
         page_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));

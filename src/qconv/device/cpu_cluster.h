@@ -53,12 +53,15 @@ inline void Worker::wake(Mbarrier& barrier, unsigned phases_before) {
     ready_those(State::kBytes, &barrier);
 }
 
-inline void Worker::init(void* mbarrier, int line) {
-    if (const char* const wrong = engines_.init(mbarrier)) fail(wrong, line);
+inline void Worker::init(void* mbarrier, unsigned arrivals, int line) {
+    if (arrivals == 0 || arrivals >= 1u << 20) fail("an mbarrier of other than 1 to 2^20 - 1 arrivals", line);
+    if (const char* const wrong = engines_.init(mbarrier, arrivals)) fail(wrong, line);
 }
 
 inline void Worker::expect(void* mbarrier, unsigned bytes, int line) {
     Mbarrier& barrier = mbarrier_at(mbarrier, line);
+    if (returned_of_[shared().block_of(mbarrier)] == launch_->threads)
+        fail("an arrival at an mbarrier of a block that has ended", line);
     const unsigned phases = barrier.phases;
     if (const char* const wrong = engines_.arrive(barrier, bytes)) fail(wrong, line);
     wake(barrier, phases);
@@ -81,15 +84,70 @@ inline void Worker::wait(const void* mbarrier, unsigned phase, int line) {
     happens_after(&barrier);
 }
 
-inline void Worker::copy(const Copy& copy, const void* mbarrier, int line) {
+inline Mbarrier& Worker::mbarrier_for(const void* to, const void* mbarrier, int line) {
     Mbarrier& barrier = mbarrier_at(mbarrier, line);
-    const int to = shared().block_of(copy.to);
-    if (to < 0 || to != shared().block_of(mbarrier))
+    const int block = shared().block_of(to);
+    if (block < 0 || block != shared().block_of(mbarrier))
         fail("bytes that do not go to the shared memory of the block whose mbarrier counts them", line);
-    if (returned_of_[to] == launch_->threads) fail("bytes for a block that has ended", line);
+    if (returned_of_[block] == launch_->threads) fail("bytes for a block that has ended", line);
+    return barrier;
+}
+
+inline void Worker::copy(const Copy& copy, const void* mbarrier, int line) {
+    Mbarrier& barrier = mbarrier_for(copy.to, mbarrier, line);
     const unsigned phases = barrier.phases;
     engines_.copy(barrier, copy);
     wake(barrier, phases);
+}
+
+inline const TensorMap& Worker::map_at(
+    const void* map, const int* coordinates, bool is_im2col, const void* tile, int line) {
+    if (reinterpret_cast<uintptr_t>(map) % 64 != 0) fail("a tensor map that 64 does not divide", line);
+    const TensorMap& found = *static_cast<const TensorMap*>(map);
+    if (found.rank == 0) fail("a tensor map that nobody has encoded", line);
+    if (found.is_im2col != is_im2col)
+        fail(is_im2col ? "im2col by a tensor map of tiles" : "a tile by a tensor map of im2col", line);
+    if (coordinates[0] * found.element_bytes % kChunk != 0)
+        fail("a tile that begins at byte " + std::to_string(coordinates[0] * found.element_bytes) +
+                 " of its rows, which 16 does not divide",
+             line);
+    const int block = shared().block_of(tile);
+    if (block < 0 || (static_cast<const char*>(tile) - shared().of(block)) % 128 != 0)
+        fail("a tile in shared memory whose address 128 does not divide", line);
+    return found;
+}
+
+// Every run is a copy of its own: they land in any order.
+inline void Worker::load_tensor(void* to, const void* map, const int* coordinates,
+                                const unsigned short* offsets, const void* mbarrier, int line) {
+    const TensorMap& of_array = map_at(map, coordinates, offsets != nullptr, to, line);
+    if (offsets != nullptr && !is_in_pixel_box(of_array, coordinates))
+        fail("im2col from a pixel outside of the box of its tensor map", line);
+    Mbarrier& barrier = mbarrier_for(to, mbarrier, line);
+    const unsigned phases = barrier.phases;
+    char* const base = shared().of(shared().block_of(to));
+    const size_t tile = static_cast<char*>(to) - base;
+    const auto take = [&](const Run& run) {
+        engines_.copy(barrier, {base + swizzled(tile + run.tile, of_array.swizzle), run.array, run.bytes, {}});
+    };
+    if (offsets != nullptr) for_pixels(of_array, coordinates, offsets, take);
+    else for_tile(of_array, coordinates, take);
+    wake(barrier, phases);
+}
+
+inline void Worker::store_tensor(const void* map, const int* coordinates, const void* from, int line) {
+    const TensorMap& of_array = map_at(map, coordinates, false, from, line);
+    if (shared().block_of(from) != static_cast<int>(rank())) fail("a tile of another block is stored", line);
+    for (int d = 0; d < of_array.rank; ++d)
+        if (coordinates[d] < 0) fail("a store of a tile that begins before the array", line);
+    const char* const base = shared().of(rank());
+    const size_t tile = static_cast<const char*>(from) - base;
+    engines_.note_writes(current, rank());
+    for_tile(of_array, coordinates, [&](const Run& run) {
+        if (run.array == nullptr) return;
+        const char* const at = base + swizzled(tile + run.tile, of_array.swizzle);
+        stores_.store(engines_, current, at, run.array, run.bytes);
+    });
 }
 
 inline void Worker::add(int* address, int value) {

@@ -35,8 +35,9 @@ struct Copy {
 
 struct Mbarrier {
     const void* address;
+    unsigned expected;     // arrivals of a phase
     unsigned phases = 0;   // that are complete
-    bool arrived = false;  // the one arrival of the phase that is not
+    unsigned arrived = 0;  // of the phase that is not
     long bytes = 0;        // that are expected; below zero where bytes came before they were
     unsigned waiting = 0;  // threads
     std::vector<Copy> pending{};
@@ -50,7 +51,7 @@ class Engines {
     bool late() const { return late_; }
 
     // Null, or what is wrong.
-    const char* init(void* address);
+    const char* init(void* address, unsigned arrivals);
     const char* arrive(Mbarrier& barrier, unsigned bytes);
     void copy(Mbarrier& barrier, const Copy& copy);
     Mbarrier* at(const void* address);  // null: nothing is initialised there
@@ -105,24 +106,25 @@ Mbarrier* Engines::at(const void* address) {
     return nullptr;
 }
 
-const char* Engines::init(void* address) {
+const char* Engines::init(void* address, unsigned arrivals) {
     if (at(address) != nullptr) return "an mbarrier is initialised twice";
     if (shared_.block_of(address) < 0) return "an mbarrier that does not lie in shared memory";
     observe_write(address, sizeof(uint64_t));
     const Unobserved unobserved;
-    mbarriers_.push_back(std::make_unique<Mbarrier>(Mbarrier{address}));
+    mbarriers_.push_back(std::make_unique<Mbarrier>(Mbarrier{address, arrivals}));
     return nullptr;
 }
 
 void Engines::complete(Mbarrier& barrier) {
-    if (!barrier.arrived || barrier.bytes != 0) return;
-    barrier.arrived = false;
+    if (barrier.arrived < barrier.expected || barrier.bytes != 0) return;
+    barrier.arrived = 0;
     ++barrier.phases;
 }
 
 const char* Engines::arrive(Mbarrier& barrier, unsigned bytes) {
-    if (barrier.arrived) return "bytes are expected before those of the last phase have come";
-    barrier.arrived = true;
+    if (barrier.arrived == barrier.expected)
+        return "bytes are expected before those of the last phase have come";
+    ++barrier.arrived;
     barrier.bytes += bytes;
     happens_before(&barrier);
     complete(barrier);

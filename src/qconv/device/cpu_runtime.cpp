@@ -1,7 +1,8 @@
 // Runs GPU-style kernels on the CPU, one fiber per GPU thread: the contract is in cpu_runtime.h.
 //
 // Bottom up: cpu_context.h (a suspended stack), cpu_arena.h (the memory of a cluster), cpu_launch.h (what is
-// to be run), cpu_engines.h (asynchronous copies and mbarriers), cpu_thread.h (what a thread waits for),
+// to be run), cpu_engines.h (asynchronous copies and mbarriers), cpu_tensor.h (tiles of arrays), cpu_stores.h
+// (tiles on their way to device memory), cpu_thread.h (what a thread waits for),
 // cpu_worker.h (one cluster in flight: barriers, exchanges, the order of threads), cpu_cluster.h (what its
 // blocks and asynchronous operations ask of it), and here the launch, which hands clusters to workers.
 //
@@ -131,7 +132,11 @@ void* qconv_cpu_in_block(const void* address, int block, int line) {
     return worker->in_block(address, static_cast<unsigned>(block), line);
 }
 
-void qconv_cpu_mbarrier_init(void* mbarrier, int line) { worker->init(mbarrier, line); }
+void qconv_cpu_mbarrier_init(void* mbarrier, int line) { worker->init(mbarrier, 1, line); }
+
+void qconv_cpu_mbarrier_open(void* mbarrier, unsigned arrivals, int line) {
+    worker->init(mbarrier, arrivals, line);
+}
 
 void qconv_cpu_mbarrier_expect(void* mbarrier, unsigned bytes, int line) {
     worker->expect(mbarrier, bytes, line);
@@ -153,6 +158,21 @@ void qconv_cpu_store_async(void* to, const void* value, unsigned bytes, void* mb
     Copy copy = {static_cast<char*>(to), nullptr, bytes, {}};
     memcpy(copy.value, value, bytes);
     worker->copy(copy, mbarrier, line);
+}
+
+void qconv_cpu_load_tensor(void* to, const void* map, const int* coordinates, const unsigned short* offsets,
+                           void* mbarrier, int line) {
+    worker->load_tensor(to, map, coordinates, offsets, mbarrier, line);
+}
+
+void qconv_cpu_store_tensor(const void* map, const int* coordinates, const void* from, int line) {
+    worker->store_tensor(map, coordinates, from, line);
+}
+
+void qconv_cpu_commit_stores(void) { worker->commit_stores(); }
+
+void qconv_cpu_wait_for_stores(unsigned groups, int for_writes) {
+    worker->wait_for_stores(groups, for_writes != 0);
 }
 
 void qconv_cpu_use_async_proxy(void) { worker->engines().watch(); }

@@ -19,8 +19,9 @@ int qconv_cpu_thread(void);
 // Block index, axis 0..2.
 int qconv_cpu_block(int axis);
 
-// The block's shared memory, 128-byte aligned. Before each block it is filled with a byte that depends on the
-// block and the seed, so that reading what nobody wrote gives wrong and varying results.
+// The block's shared memory, aligned to the 1024 bytes that a swizzle of 128 repeats after. Before each block it
+// is filled with a byte that depends on the block and the seed, so that reading what nobody wrote gives wrong
+// and varying results.
 void* qconv_cpu_shared(void);
 
 // Waits for all threads of the block. `line` is the source line of the call: the threads of a block have to
@@ -43,16 +44,29 @@ void qconv_cpu_cluster_wait(int line);
 // Where another block of the cluster has what this one has at an address of its shared memory.
 void* qconv_cpu_in_block(const void* address, int block, int line);
 
-// An mbarrier lies at an address of shared memory. One arrival and all bytes that it expects complete a
-// phase. `phase` counts them from 0; a wait is for the latest that is complete or the one after, since
+// An mbarrier lies at an address of shared memory. One arrival, or as many as it was opened for, and all bytes
+// that these expect complete a phase. `phase` counts them from 0; a wait is for the latest that is complete or the one after, since
 // hardware, which has its parity, tells no others apart.
 void qconv_cpu_mbarrier_init(void* mbarrier, int line);
+void qconv_cpu_mbarrier_open(void* mbarrier, unsigned arrivals, int line);
 void qconv_cpu_mbarrier_expect(void* mbarrier, unsigned bytes, int line);
 void qconv_cpu_mbarrier_wait(void* mbarrier, unsigned phase, int line);
 // cp.async.bulk by one thread: multiples of 16 bytes, read and written by the async proxy; and st.async of 4,
 // 8 or 16 bytes, whose value is taken at once. The mbarrier, of the block that they go to, counts them.
 void qconv_cpu_copy_bulk(void* to, const void* from, unsigned bytes, void* mbarrier, int line);
 void qconv_cpu_store_async(void* to, const void* value, unsigned bytes, void* mbarrier, int line);
+
+// cp.async.bulk.tensor by one thread: `map` is what tensor_maps.py describes, with as many coordinates as it has
+// dimensions, the innermost first: a multiple of 16 bytes there, and for stores nothing below zero, where GPUs
+// stop with an illegal instruction. A load of im2col has `offsets`, of a tap from the pixel, innermost first;
+// null: of a tile. The mbarrier is of the block that the tile goes to; multicast is a load for each block.
+void qconv_cpu_load_tensor(void* to, const void* map, const int* coordinates, const unsigned short* offsets,
+                           void* mbarrier, int line);
+// A store may read the tile until the thread has waited for its group: cp.async.bulk.commit_group, and
+// wait_group with at most so many of the latest outstanding, for its writes or (.read) for its reads alone.
+void qconv_cpu_store_tensor(const void* map, const int* coordinates, const void* from, int line);
+void qconv_cpu_commit_stores(void);
+void qconv_cpu_wait_for_stores(unsigned groups, int for_writes);
 
 // The async proxy sees what a thread wrote to shared memory behind that thread's next fence. For this, every
 // thread of a kernel that uses it says so before it writes anything. What the proxy has itself written all

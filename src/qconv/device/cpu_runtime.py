@@ -63,6 +63,8 @@ _HEADERS = (
     "cpu_launch.h",
     "cpu_arena.h",
     "cpu_engines.h",
+    "cpu_tensor.h",
+    "cpu_stores.h",
     "cpu_thread.h",
     "cpu_worker.h",
     "cpu_cluster.h",

@@ -14,6 +14,8 @@
 #include "cpu_context.h"
 #include "cpu_engines.h"
 #include "cpu_launch.h"
+#include "cpu_stores.h"
+#include "cpu_tensor.h"
 #include "cpu_thread.h"
 
 namespace {
@@ -40,10 +42,17 @@ class Worker {
     void wait_for_cluster(int line);
     const void* exchange(const void* value, size_t bytes, int line);
     void* in_block(const void* address, unsigned block, int line);
-    void init(void* mbarrier, int line);
+    void init(void* mbarrier, unsigned arrivals, int line);
     void expect(void* mbarrier, unsigned bytes, int line);
     void wait(const void* mbarrier, unsigned phase, int line);
     void copy(const Copy& copy, const void* mbarrier, int line);
+    void load_tensor(void* to, const void* map, const int* coordinates, const unsigned short* offsets,
+                     const void* mbarrier, int line);
+    void store_tensor(const void* map, const int* coordinates, const void* from, int line);
+    void commit_stores() { stores_.commit(current); }
+    void wait_for_stores(unsigned groups, bool for_writes) {
+        stores_.wait(engines_, current, groups, for_writes);
+    }
     void add(int* address, int value);
     void publish(unsigned thread);
     void wait_on_dependency();
@@ -68,6 +77,8 @@ class Worker {
     void ready_those(State state, const void* mbarrier);
     void wake(Mbarrier& barrier, unsigned phases_before);
     Mbarrier& mbarrier_at(const void* address, int line);
+    Mbarrier& mbarrier_for(const void* to, const void* mbarrier, int line);
+    const TensorMap& map_at(const void* map, const int* coordinates, bool is_im2col, const void* tile, int line);
     void start(unsigned thread);
     void suspend();
     void go_on();
@@ -79,6 +90,7 @@ class Worker {
     Launch* launch_ = nullptr;
     Arena arena_;
     Engines engines_;
+    Stores stores_;
     Context main_{};  // the OS thread's own stack
     Random random_{0};
     char* deposits_ = nullptr;
@@ -117,6 +129,7 @@ void Worker::run(Launch& launch) {
         }
         run_cluster(launch.seed == 1 ? launch.clusters - 1 - turn : turn);
         engines_.end();
+        stores_.clear();
         if (kThreadSanitizer) arena_.release();
     }
     for (Thread& thread : threads_) drop_fiber(thread.context);
@@ -274,11 +287,13 @@ void Worker::end_thread() {
     ++returned_;
     if (++returned_of_[rank()] < launch_->threads) return;
     const char* const begin = shared().of(rank());
-    if (engines_.is_busy(begin, begin + shared().bytes)) {
+    const char* const end = begin + shared().bytes;
+    if (engines_.is_busy(begin, end) || stores_.reads(begin, end)) {
         launch_->fail("block " + position(rank()) +
                       " ends while bytes are on their way to or from its shared memory");
         abandon_block();
     }
+    stores_.finish(engines_, rank() * launch_->threads, launch_->threads);
     if (returned_ == launch_->all_threads() && engines_.expects_bytes()) {
         launch_->fail("at the end of block " + position(0) +
                       " bytes are missing that an mbarrier expects, or came that it did not expect");

@@ -1,0 +1,321 @@
+"""Kernels that move tiles through a ring by tensor maps, the same for GPUs and the CPU device, and how tests run them.
+
+Each tile lands in a slot as the copy engine puts it there; consumers write the slot's bytes out as they lie.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from altered_plan import altered
+from numpy.typing import NDArray
+
+from qconv import Conv2d, generator
+from qconv.device import Device, tensor_maps
+from qconv.device.cpu_runtime import Arguments, Pointer
+from qconv.generator import Plan
+from qconv.generator.digest import source_digest
+from qconv.generator.plan import Field, Launch
+from qconv.generator.source import PRELUDES, SUFFIXES, _environment
+from qconv.generator.tensor_map import TensorMap, wants
+from qconv.target import Target
+
+Kind = Literal["load", "multicast", "store"]
+BLOCKS, PRODUCER, CONSUMERS = 2, 32, 64
+SPAN = 1024  # what a swizzle repeats after: slots begin at its multiples
+
+PAGE = """
+//% include prelude
+constexpr int SLOTS = ${ slots }, BYTES = ${ each }, PITCH = ${ pitch }, BLOCKS = ${ blocks }, CONSUMERS = 64;
+//% if kind != "store"
+//%   include "pipeline/ring.j2"
+//% endif
+struct Arguments {
+    tile::TensorMap map;
+    const int* coordinates;  // 8 of each tile
+    unsigned char* bytes;
+    int tiles;
+};
+struct Shared {
+    alignas(1024) unsigned char slots[SLOTS][PITCH];
+//% if kind != "store"
+    Ring<SLOTS> ring;
+//% endif
+};
+//% if kind == "load"
+extern "C" __global__ void __launch_bounds__(96) move(const __grid_constant__ Arguments args) {
+    Shared& shared = tile::shared_memory<Shared>();
+    const int t = tile::thread();
+    if (t == 0) shared.ring.open(CONSUMERS);
+    tile::barrier();
+    PipelineState<SLOTS> state;
+    if (t < 32) {
+        if (t == 0) tile::prefetch(args.map);
+        for (int i = tile::block_x(); i < args.tiles && t == 0; i += BLOCKS) {
+            const int* const at = args.coordinates + 8 * i;
+            tile::Mbarrier& full = shared.ring.acquire(state, BYTES);
+            tile::${ call }(args.map, shared.slots[state.slot], full, ${ at });
+            state.advance();
+        }
+    } else {
+        for (int i = tile::block_x(); i < args.tiles; i += BLOCKS) {
+            shared.ring.wait(state);
+            const unsigned char* const slot = shared.slots[state.slot];
+            for (int byte = t - 32; byte < BYTES; byte += CONSUMERS) args.bytes[i * BYTES + byte] = slot[byte];
+            shared.ring.release(state);
+            state.advance();
+        }
+    }
+}
+//% elif kind == "multicast"
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(96)
+move(const __grid_constant__ Arguments args) {
+    Shared& shared = tile::shared_memory<Shared>();
+    const int t = tile::thread(), rank = tile::block_x() % 2;
+    if (t == 0) shared.ring.open(2 * CONSUMERS);
+    tile::barrier();
+    tile::arrive_at_cluster();
+    tile::wait_for_cluster();
+    PipelineState<SLOTS> state;
+    if (t < 32) {
+        for (int i = 0; i < args.tiles && t == 0; i += 2) {
+            const int* const at = args.coordinates + 8 * (i + rank);
+            tile::Mbarrier& full = shared.ring.acquire(state, 2 * BYTES);
+            tile::${ call }(args.map, shared.slots[state.slot] + rank * BYTES, full, 3, ${ at });
+            state.advance();
+        }
+        if (t == 0) shared.ring.drain(state);
+    } else {
+        for (int i = 0; i < args.tiles; i += 2) {
+            shared.ring.wait(state);
+            const unsigned char* const slot = shared.slots[state.slot];
+            unsigned char* const to = args.bytes + (2 * i + 2 * rank) * BYTES;
+            for (int byte = t - 32; byte < 2 * BYTES; byte += CONSUMERS) to[byte] = slot[byte];
+            shared.ring.release(state, 0);
+            shared.ring.release(state, 1);
+            state.advance();
+        }
+    }
+}
+//% else
+extern "C" __global__ void __launch_bounds__(64) move(const __grid_constant__ Arguments args) {
+    Shared& shared = tile::shared_memory<Shared>();
+    const int t = tile::thread();
+    for (int i = tile::block_x(), turn = 0; i < args.tiles; i += BLOCKS, ++turn) {
+        const int* const at = args.coordinates + 8 * i;
+        unsigned char* const slot = shared.slots[turn % SLOTS];
+        for (int byte = t; byte < BYTES; byte += 64) slot[byte] = args.bytes[i * BYTES + byte];
+        tile::fence_proxy_async();
+        tile::barrier();
+        if (t == 0) {
+            tile::store_tile(args.map, slot, ${ at });
+            tile::commit_stores();
+            tile::wait_for_store_reads<SLOTS - 1>();
+        }
+        tile::barrier();
+    }
+    if (t == 0) tile::wait_for_store_reads<0>();
+}
+//% endif
+//% if cpu
+//%   include "entry/cpu.j2"
+//% endif
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Tiles of an array by a tensor map. With multicast, pairs of tiles come to both blocks of a cluster."""
+
+    tensor_map: TensorMap
+    array: NDArray[np.uint8]  # its bytes
+    coordinates: list[tuple[int, ...]]  # of im2col: and the tap's offsets
+    kind: Kind = "load"
+    slots: int = 3
+    tiles: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))  # what is stored, as it lies
+
+    @property
+    def each(self) -> int:
+        return self.tensor_map.bytes
+
+    @property
+    def of_slot(self) -> int:
+        return self.each * (2 if self.kind == "multicast" else 1)
+
+    @property
+    def pitch(self) -> int:
+        return -(-self.of_slot // SPAN) * SPAN
+
+    @property
+    def primitive(self) -> str:
+        what = "tile" if self.tensor_map.pixel_box is None else "im2col"
+        return f"{self.kind}_{what}_{self.tensor_map.rank}d"
+
+    def text(self, target: Target) -> str:
+        plan = self.plan(target)
+        extra = ("prefetch_map",) if self.kind == "load" else ()
+        return (
+            _environment()
+            .from_string(PAGE)
+            .render(
+                prelude=PRELUDES[target.vendor],
+                plan=plan,
+                cpu=target.vendor == "cpu",
+                wants={"cpu"} | set(wants(self.primitive, *extra)),
+                kind=self.kind,
+                call=self.primitive[:-3],
+                at=", ".join(f"at[{i}]" for i in range(len(self.coordinates[0]))),
+                slots=self.slots,
+                each=self.each,
+                pitch=self.pitch,
+                blocks=BLOCKS,
+            )
+        )
+
+    def plan(self, target: Target) -> Plan:
+        """Launches the kernel above; everything else is of another plan."""
+        cluster = 2 if self.kind == "multicast" else 1
+        threads = CONSUMERS if self.kind == "store" else PRODUCER + CONSUMERS
+        smem = self.slots * self.pitch + (0 if self.kind == "store" else 16 * self.slots)
+        fields = (
+            Field("map", "tile::TensorMap", "tensor_map", "the array", tensor_map=self.tensor_map),
+            Field("coordinates", "const int*", "coordinates", "8 of each tile"),
+            Field("bytes", "unsigned char*", "bytes", "the tiles"),
+            Field("tiles", "int", "value", "how many"),
+        )
+        launch = Launch("move", (BLOCKS, 1, 1), threads, -(-smem // SPAN) * SPAN, cluster=cluster)
+        plain = generator.default(Conv2d(1, 4, 4, 16, 16, 1, 1), target)
+        return altered(plain, launches=(launch,), fields=fields)
+
+    @property
+    def filled(self) -> NDArray[np.int32]:
+        rows = np.zeros((len(self.coordinates), 8), np.int32)
+        rows[:, : len(self.coordinates[0])] = self.coordinates
+        return rows
+
+    @property
+    def room(self) -> NDArray[np.uint8]:
+        """Where loaded tiles go."""
+        copies = 2 if self.kind == "multicast" else 1
+        return np.full(len(self.coordinates) * self.each * copies, 0xA5, np.uint8)
+
+    def on(self, device: Device, kernel: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The array and the tiles behind the launch of a kernel that `device` has loaded."""
+        plan = self.plan(device.target)
+        given = self.tiles if self.kind == "store" else self.room
+        array, coordinates, tiles = (device.upload(one) for one in (self.array, self.filled, given))
+        addresses = [device.adopt("array", one)[1] for one in (array, coordinates, tiles)]
+        values = [device.encode(self.tensor_map, addresses[0]), *(struct.pack("Q", each) for each in addresses[1:])]
+        packed = bytearray(plan.argument_bytes)
+        for at, value in zip(plan.offsets, [*values, struct.pack("i", len(self.coordinates))], strict=True):
+            packed[at : at + len(value)] = value
+        kernel.bind(plan.main, bytes(packed))(None)
+        device.synchronize()
+        return device.download(array), device.download(tiles)
+
+    def sanitized(self, plan: Plan) -> tuple[Arguments, list[bytes]]:
+        """The arguments and the buffers of a run under a sanitizer: the array, the coordinates, the tiles."""
+        given = self.tiles if self.kind == "store" else self.room
+        buffers = [one.tobytes() for one in (self.array, self.filled, given)]
+        described = tensor_maps.described(self.tensor_map, 0)[8:]
+        at_map, *at, at_count = plan.offsets
+        pointers = tuple(Pointer(offset, i) for i, offset in enumerate((at_map, *at)))
+        values = ((at_map + 8, described), (at_count, struct.pack("i", len(self.coordinates))))
+        return Arguments(plan.argument_bytes, pointers, values), buffers
+
+
+def elements(tensor_map: TensorMap, index: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where elements lie in the array, in bytes, and whether they are in it; by their coordinates, which broadcast."""
+    strides = (tensor_map.element_bytes, *tensor_map.strides)
+    shape = np.broadcast_shapes(*(one.shape for one in index))
+    offset, inside = np.zeros(shape, np.int64), np.ones(shape, np.bool_)
+    for one, stride, extent in zip(index, strides, tensor_map.dims, strict=True):
+        offset = offset + one * stride
+        inside = inside & (one >= 0) & (one < extent)
+    return offset, inside
+
+
+def index_of(tensor_map: TensorMap, coordinates: Sequence[int]) -> list[NDArray[Any]]:
+    """The coordinates of what a copy takes, in the order in which it lies in the tile."""
+    rank = tensor_map.rank
+    if tensor_map.pixel_box is None:
+        spread = []
+        for d, (first, count, step) in enumerate(
+            zip(coordinates, tensor_map.shape, tensor_map.element_strides, strict=True)
+        ):
+            axis = [1] * rank
+            axis[rank - 1 - d] = count
+            spread.append((first + step * np.arange(count)).reshape(axis))
+        return spread
+    box, at, taps = tensor_map.pixel_box, coordinates[:rank], coordinates[rank:]
+    # All pixels of the box, of more images than there are, in order.
+    bounds = zip(box.lower, tensor_map.dims[1:-1], box.upper, tensor_map.element_strides[1:-1], strict=True)
+    axes = [np.arange(lower, extent + upper, step) for lower, extent, upper, step in bounds]
+    images = np.arange(at[-1] + box.pixels + 1)
+    grid = np.meshgrid(images, *reversed(axes), indexing="ij")
+    walked = [one.reshape(-1) for one in reversed(grid)]
+    begin = int(np.flatnonzero(np.all([one == here for one, here in zip(walked, at[1:], strict=True)], axis=0))[0])
+    pixels = [one[begin : begin + box.pixels, None] for one in walked]
+    seen = [one + tap for one, tap in zip(pixels, (*taps, 0), strict=True)]
+    return [at[0] + np.arange(box.channels)[None, :], *seen]
+
+
+def places(tensor_map: TensorMap, first: int = 0) -> NDArray[np.int64]:
+    """Where the bytes of a tile lie that begins so far behind a multiple of 1024."""
+    at = first + np.arange(tensor_map.bytes)
+    return at ^ ((at >> 7) % max(1, tensor_map.swizzle // 16) << 4)
+
+
+def loaded(case: Case) -> NDArray[np.uint8]:
+    """What the kernels write: the tiles as they lie in their slots."""
+    tensor_map, found = case.tensor_map, []
+    for coordinates in case.coordinates:
+        offset, inside = elements(tensor_map, index_of(tensor_map, coordinates))
+        whole = offset[..., None] + np.arange(tensor_map.element_bytes)
+        content = np.where(inside[..., None], case.array[np.clip(whole, 0, len(case.array) - 1)], 0).reshape(-1)
+        found.append(content.astype(np.uint8))
+    if case.kind != "multicast":
+        return np.concatenate([np.zeros_like(one) + _laid(tensor_map, [one]) for one in found])
+    pairs = [_laid(tensor_map, found[i : i + 2]) for i in range(0, len(found), 2)]
+    return np.concatenate([pair for pair in pairs for _ in range(2)])
+
+
+def _laid(tensor_map: TensorMap, contents: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """One tile behind the other in a slot."""
+    slot = np.zeros(sum(map(len, contents)), np.uint8)
+    for i, content in enumerate(contents):
+        slot[places(tensor_map, i * len(content))] = content
+    return slot
+
+
+def stored(case: Case) -> NDArray[np.uint8]:
+    """The array behind the stores of the tiles, which do not overlap."""
+    tensor_map, array = case.tensor_map, case.array.copy()
+    for coordinates, tile in zip(case.coordinates, case.tiles.reshape(-1, case.each), strict=True):
+        offset, inside = elements(tensor_map, index_of(tensor_map, coordinates))
+        whole = offset[..., None] + np.arange(tensor_map.element_bytes)
+        content = tile[places(tensor_map)].reshape(whole.shape)
+        array[whole[inside]] = content[inside]
+    return array
+
+
+def source_of(case: Case, target: Target) -> generator.Source:
+    text = case.text(target)
+    return generator.Source(text, source_digest(text, case.plan(target).launches), SUFFIXES[target.vendor])
+
+
+def difference(case: Case, array: NDArray[np.uint8], tiles: NDArray[np.uint8]) -> str | None:
+    """Between what a launch left and what NumPy says."""
+    got, want = (array, stored(case)) if case.kind == "store" else (tiles, loaded(case))
+    wrong = np.flatnonzero(got != want)
+    if not len(wrong):
+        return None
+    at = int(wrong[0])
+    return (
+        f"{len(wrong)} of {len(want)} bytes are wrong, the first {at}: {got[at : at + 16]}, not {want[at : at + 16]}\n"
+        f"{case.primitive} {case.tensor_map} {case.coordinates}"
+    )
