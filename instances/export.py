@@ -6,18 +6,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qconv import generator
-from qconv.device import cpu_runtime
+from qconv.device import cpu_runtime, tensor_maps
 from qconv.device.compile import command_for
 from qconv.dtypes import DATA_TYPES
 from qconv.errors import Infeasible
 from qconv.generator import Plan, Source
 from qconv.generator.digest import text_digest
 from qconv.generator.plan import Field
+from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 from qconv.target import target
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ NO_CONTRACTION = """#if defined(__clang__)
 #pragma clang fp contract(off)
 #elif defined(__GNUC__)
 #pragma GCC optimize("fp-contract=off")
+#endif"""
+# In the header, where a kernel takes one: a CUtensorMap for programs that do not include cuda.h.
+TENSOR_MAP = f"""#ifdef __cplusplus
+typedef struct alignas({TENSOR_MAP_ALIGNMENT}) {{ uint8_t bytes[{TENSOR_MAP_BYTES}]; }} qconv_tensor_map;
+#else
+typedef struct {{ _Alignas({TENSOR_MAP_ALIGNMENT}) uint8_t bytes[{TENSOR_MAP_BYTES}]; }} qconv_tensor_map;
 #endif"""
 
 
@@ -142,7 +149,9 @@ def _entry(kernel: Exported) -> dict[str, Any]:
 
 
 def _argument(plan: Plan, field: Field) -> dict[str, Any]:
-    entry = {"name": _c_name(field), "type": _c_type(plan, field), "says": field.says}
+    entry: dict[str, Any] = {"name": _c_name(field), "type": _c_type(plan, field), "says": field.says}
+    if field.tensor_map is not None:
+        return entry | {"role": field.role, "tensor_map": _described(field.tensor_map)}
     return entry | ({"role": field.role, "bytes": 4 * field.elements} if field.role in _OWN else {})
 
 
@@ -156,6 +165,8 @@ _OWN = {
 def _says(plan: Plan, field: Field) -> str:
     if field.role in _OWN:
         return f"{field.says}; {4 * field.elements} bytes, {_OWN[field.role]}"
+    if field.tensor_map is not None:
+        return f"{field.says}; of {field.tensor_map.array}, encoded as the manifest says: {_encoding(field.tensor_map)}"
     alignment = plan.alignment.get(field.role, 1)
     return f"{field.says}; aligned to {alignment} bytes" if field.is_pointer and alignment > 1 else field.says
 
@@ -172,12 +183,30 @@ def _how_to_launch(plan: Plan, symbol: str, smem_bytes: int) -> list[str]:
     return []
 
 
+def _described(tensor_map: TensorMap) -> dict[str, Any]:
+    """What a program encodes it by: the map's fields, and the numbers that cuda.h has for the driver's choices."""
+    return asdict(tensor_map) | {
+        "encode": _encoding(tensor_map),
+        "CUtensorMapDataType": tensor_maps.DATA_TYPES[tensor_map.dtype],
+        "CUtensorMapInterleave": tensor_maps.NO_INTERLEAVE,
+        "CUtensorMapSwizzle": tensor_maps.SWIZZLES[tensor_map.swizzle],
+        "CUtensorMapL2promotion": tensor_maps.L2_PROMOTIONS[tensor_map.l2_promotion],
+        "CUtensorMapFloatOOBfill": tensor_maps.FILL_ZEROS,
+    }
+
+
+def _encoding(tensor_map: TensorMap) -> str:
+    return "cuTensorMapEncodeTiled" if tensor_map.pixel_box is None else "cuTensorMapEncodeIm2col"
+
+
 def _c_name(field: Field) -> str:
     return field.path.replace(".", "_")
 
 
 def _c_type(plan: Plan, field: Field) -> str:
     """The field's type in C: the aliases of the source spelled out."""
+    if field.tensor_map is not None:
+        return "qconv_tensor_map"
     ctype, aliases = field.ctype, (plan.layers[field.layer] if field.layer else plan).aliases
     for alias, dtype in aliases.items():
         spelled = DATA_TYPES[dtype].stdint
@@ -193,6 +222,8 @@ def _header(kernels: list[Exported]) -> str:
         "#pragma once",
         "#include <stdint.h>",
     ]
+    if any(kernel.plan.tensor_maps for kernel in kernels):
+        lines += ["", TENSOR_MAP]
     for kernel in kernels:
         row, plan, prefix = kernel.row, kernel.plan, kernel.symbol(kernel.plan.main.kernel)
         lines += [

@@ -17,9 +17,11 @@ from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import open_device
 from qconv.device.cpu_runtime import Sanitizer
 from qconv.generator import Plan
-from qconv.generator.plan import Launch
-from qconv.instances.executable import Executable
+from qconv.generator.plan import Field, Launch
+from qconv.generator.tensor_map import TENSOR_MAP_BYTES, TensorMap, matrix
+from qconv.instances.executable import MOST_ENCODED, Executable
 from qconv.instances.loading import load
+from qconv.target import target
 from qconv.tuner.sanitized import run
 
 PROBLEM = Conv2d(1, 6, 5, 16, 12, 3, 3, pad=1, quantization=Quantization(per_channel=True, x_zero_point=True))
@@ -189,3 +191,81 @@ def test_a_kernel_that_does_not_overlap_is_not_asked_to() -> None:
     for ask in (instance, instance.bind):
         with pytest.raises(ValueError, match=says):
             ask(x, w, overlap=True, **DRAWN.parameters)
+
+
+class Encoder:
+    """A device that says which map it encodes for which address."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(CPU, name)
+
+    def encode(self, tensor_map: TensorMap, address: int) -> bytes:
+        self.asked.append((tensor_map.array, address))
+        return struct.pack("Q", address).ljust(TENSOR_MAP_BYTES, tensor_map.array[:1].encode())
+
+
+class Keeper:
+    """A kernel that keeps the arguments that it is bound with."""
+
+    def __init__(self) -> None:
+        self.bound: list[tuple[str, bytes]] = []
+
+    def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
+        self.bound.append((launch.kernel, arguments))
+        return lambda stream=None: None
+
+
+def with_maps(plan: Plan) -> Plan:
+    """Of x, w, y and of a workspace, each behind its array's field."""
+    (folded,) = [field.path for field in plan.fields if field.role == "workspace"]
+    rows = matrix("x", "int8", 30, 16, 8, 16)
+    maps = [
+        Field(f"{array}_map", "tile::TensorMap", "tensor_map", array, tensor_map=replace(rows, array=array))
+        for array in ("x", "w", "y", folded)
+    ]
+    on_hopper = replace(plan.target, generation=target("cpu.sm_90a").generation)
+    made = altered(plan, fields=(*plan.fields, *maps))
+    object.__setattr__(made, "target", on_hopper)
+    return made
+
+
+def test_tensor_maps_are_encoded_where_arrays_lie() -> None:
+    plan, encoder, kernel = with_maps(PLAIN), Encoder(), Keeper()
+    loaded = load(PLAIN, CPU)
+    assert isinstance(loaded, Executable)
+    packed = replace(loaded, plan=plan, kernel=kernel, device=encoder).pack(DRAWN.arrays[1], **DRAWN.parameters)
+    (folded,) = packed.folded
+    at = dict(zip((field.name for field in plan.fields), plan.offsets, strict=True))
+
+    def mapped(arguments: bytes, name: str) -> int:
+        return int(struct.unpack_from("Q", arguments, at[f"{name}_map"])[0])
+
+    _, folds = kernel.bound[0]
+    assert [mapped(folds, name) for name in ("x", "y")] == [0, 0]
+    assert mapped(folds, "w") == struct.unpack_from("Q", folds, at["w"])[0] != 0
+    assert mapped(folds, folded) == struct.unpack_from("Q", folds, at[folded])[0] != 0
+    assert [array for array, _ in encoder.asked] == ["w", folded]
+
+    bounds = [packed.bind(DRAWN.arrays[0]) for _ in range(3)]
+    for (_, arguments), bound in zip(kernel.bound[1:], bounds, strict=True):
+        assert mapped(arguments, "x") == CPU.adopt("x", DRAWN.arrays[0])[1]
+        assert mapped(arguments, "y") == CPU.adopt("y", bound.y)[1]
+        assert [mapped(arguments, name) for name in ("w", folded)] == [mapped(folds, name) for name in ("w", folded)]
+    # x came back and is not encoded again; nor is anything when a bound launch runs.
+    assert [array for array, _ in encoder.asked] == ["w", folded, "x", "y", "y", "y"]
+    bounds[0]()
+    assert len(encoder.asked) == 6
+
+
+def test_few_encoded_maps_are_kept() -> None:
+    plan, encoder = with_maps(PLAIN), Encoder()
+    loaded = load(PLAIN, CPU)
+    assert isinstance(loaded, Executable)
+    packed = replace(loaded, plan=plan, kernel=Keeper(), device=encoder).pack(DRAWN.arrays[1], **DRAWN.parameters)
+    for _ in range(2):
+        for address in range(0, 16 * MOST_ENCODED, 16):
+            packed._encode(matrix("x", "int8", 30, 16, 8, 16), address)
+    assert len(packed._encoded) <= MOST_ENCODED

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from altered_plan import with_scratch
+from altered_plan import altered, with_scratch
 
 from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
 from qconv.device import cpu_runtime
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.generator import Plan, Source
+from qconv.generator.plan import Field
+from qconv.generator.tensor_map import PixelBox, TensorMap, im2col, matrix
 from qconv.instances.export import HEADER, Exported, export
 from qconv.target import target
 from qconv.tune_db.measurement import Measurement
@@ -91,6 +93,47 @@ def test_it_says_what_to_allocate_and_clear(tmp_path: Path, monkeypatch: pytest.
     assert "role" not in arguments["x"]
     header = (tmp_path / HEADER).read_text()
     assert "int32_t* counters;  // one a tile; 20 bytes, zero before the first launch" in header
+
+
+MAPS = {"x_map": im2col(PROBLEMS[0], 16, 64), "w_map": matrix("w", "int8", 24, 144, 8, 128, 128)}
+
+
+def read_back(entry: dict[str, Any]) -> TensorMap:
+    """As a program that has the manifest alone."""
+
+    def tuples(given: dict[str, Any]) -> dict[str, Any]:
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+
+    fields = {name: value for name, value in tuples(entry).items() if name in TensorMap.__dataclass_fields__}
+    pixels = entry["pixel_box"]
+    return TensorMap(**fields | {"pixel_box": pixels and PixelBox(**tuples(pixels))})
+
+
+def test_it_says_how_tensor_maps_are_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = winner(PROBLEMS[0], "sm_90a")
+    plain = generator.plan(row.problem, row.config, target("sm_90a"))
+    maps = [Field(name, "tile::TensorMap", "tensor_map", "tiles", tensor_map=one) for name, one in MAPS.items()]
+    plan = altered(plain, fields=(*plain.fields[:1], *maps, *plain.fields[1:]))
+    monkeypatch.setattr(generator, "plan", lambda *_: plan)
+    [kernel] = export([row], tmp_path)
+    arguments = {argument["name"]: argument for argument in entry_of(tmp_path)["arguments"]}
+    assert {name: read_back(arguments[name]["tensor_map"]) for name in MAPS} == MAPS
+    assert arguments["w_map"]["type"] == "qconv_tensor_map"
+    assert [arguments[name]["tensor_map"]["encode"] for name in MAPS] == [
+        "cuTensorMapEncodeIm2col",
+        "cuTensorMapEncodeTiled",
+    ]
+    assert arguments["w_map"]["tensor_map"]["CUtensorMapSwizzle"] == 3
+    struct = f"{kernel.symbol(plan.main.kernel)}_arguments"
+    lines = [f'#include "{HEADER}"', "#include <stddef.h>", f'SAY(sizeof({struct}) == {plan.argument_bytes}, "size");']
+    for field, offset in zip(plan.fields, plan.offsets, strict=True):
+        lines.append(f'SAY(offsetof({struct}, {field.name}) == {offset}, "{field.name}");')
+    for compiler, standard, word in (("gcc", "c11", "_Static_assert"), ("g++", "c++17", "static_assert")):
+        if shutil.which(compiler) is None:
+            pytest.skip(f"no {compiler}")
+        (tmp_path / "use.c").write_text("\n".join([f"#define SAY {word}", *lines]) + "\n")
+        language = ["-x", "c" if compiler == "gcc" else "c++", f"-std={standard}"]
+        subprocess.run([compiler, *language, "-Wall", "-Werror", "-c", "use.c"], cwd=tmp_path, check=True)
 
 
 def test_two_kernels_link_into_one_library(tmp_path: Path) -> None:
