@@ -82,12 +82,12 @@ class Field:
         return self.ctype.endswith("*")
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         return TENSOR_MAP_BYTES if self.tensor_map is not None else 8 if self.is_pointer else 4
 
     @property
     def alignment(self) -> int:
-        return TENSOR_MAP_ALIGNMENT if self.tensor_map is not None else self.bytes
+        return TENSOR_MAP_ALIGNMENT if self.tensor_map is not None else self.size_bytes
 
     def value(self, problem: Problem, parameters: Any) -> bytes:
         """What this field holds, or points at where it is a pointer: one value, or one per output channel."""
@@ -245,14 +245,14 @@ class Plan(ABC):
         offsets, end = [], 0
         for each in self.fields:
             offsets.append(ceil_div(end, each.alignment) * each.alignment)
-            end = offsets[-1] + each.bytes
+            end = offsets[-1] + each.size_bytes
         return tuple(offsets)
 
     @cached_property
     def argument_bytes(self) -> int:
         """sizeof(Arguments): its end is padded to the alignment of pointers, or of tensor maps."""
         alignment = max(8, *(field.alignment for field in self.fields))
-        return alignment * ceil_div(self.offsets[-1] + self.fields[-1].bytes, alignment)
+        return alignment * ceil_div(self.offsets[-1] + self.fields[-1].size_bytes, alignment)
 
 
 def check_choices(config: Config, choices: dict[str, tuple[int, ...]]) -> None:

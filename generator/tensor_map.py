@@ -155,7 +155,6 @@ class TensorMap:
 def im2col(problem: Conv2d, channels: int, pixels: int, swizzle: int = 0) -> TensorMap:
     """So many channels of so many of the pixels that a tap reads, in the order of the outputs: `load_im2col` takes the
     pixel of the filter's first tap (see `first_tap`) and how far the tap lies from it."""
-    _require_nhwc(problem)
     down, across = problem.dilation
     top, left, bottom, right = problem.pad
     span_h, span_w = (problem.r - 1) * down, (problem.s - 1) * across
@@ -164,15 +163,9 @@ def im2col(problem: Conv2d, channels: int, pixels: int, swizzle: int = 0) -> Ten
         raise Infeasible(
             f"a filter that spans {max(span_h, span_w)} pixels: im2col reaches taps at most {most} away; use a tile"
         )
-    return TensorMap(
-        array="x",
-        dtype=problem.quantization.x_type,
-        dims=(problem.c, problem.w, problem.h, problem.n),
-        strides=_strides(problem),
-        pixel_box=PixelBox((-left, -top), (right - span_w, bottom - span_h), channels, pixels),
-        element_strides=(1, problem.stride[1], problem.stride[0], 1),
-        swizzle=swizzle,
-    )
+    corners = (-left, -top), (right - span_w, bottom - span_h)
+    steps = (1, problem.stride[1], problem.stride[0], 1)
+    return _of_x(problem, (), PixelBox(*corners, channels, pixels), steps, swizzle)
 
 
 def first_tap(problem: Conv2d, pixel: int) -> tuple[int, int, int]:
@@ -190,31 +183,23 @@ def matrix(
     return TensorMap(array, dtype, (columns, rows), (columns * size,), (box_columns, box_rows), swizzle=swizzle)
 
 
-def window(problem: Conv2d, tile_h: int, tile_w: int, channels: int, swizzle: int = 0) -> TensorMap:
-    """The pixels that a tile of outputs reads, its halo with them: `load_tile` takes channel, column, row and image
-    of the first, which may lie outside."""
-    _require_nhwc(problem)
-    down, across = problem.tap_steps
-    extent_h = (tile_h - 1) * problem.stride[0] + (problem.r - 1) * down + 1
-    extent_w = (tile_w - 1) * problem.stride[1] + (problem.s - 1) * across + 1
-    return TensorMap(
-        array="x",
-        dtype=problem.quantization.x_type,
-        dims=(problem.c, problem.w, problem.h, problem.n),
-        strides=_strides(problem),
-        box=(channels, extent_w, extent_h, 1),
-        swizzle=swizzle,
-    )
+def window(problem: Conv2d, rows: int, columns: int, channels: int, swizzle: int = 0) -> TensorMap:
+    """So many rows and columns of the input, such as those that `input_span` of generator/convolution.py counts for a
+    tile of outputs with its halo: `load_tile` takes channel, column, row and image of the first, which may lie
+    outside."""
+    return _of_x(problem, (channels, columns, rows, 1), None, (), swizzle)
 
 
-def _strides(problem: Conv2d) -> tuple[int, ...]:
-    pixel = problem.c * DATA_TYPES[problem.quantization.x_type].bytes
-    return pixel, problem.w * pixel, problem.h * problem.w * pixel
-
-
-def _require_nhwc(problem: Conv2d) -> None:
+def _of_x(
+    problem: Conv2d, box: tuple[int, ...], pixel_box: PixelBox | None, steps: tuple[int, ...], swizzle: int
+) -> TensorMap:
     if problem.layout != "nhwc":
         raise Infeasible(f"layout {problem.layout}: pixels are copied with their channels together; use nhwc")
+    dtype = problem.quantization.x_type
+    pixel = problem.c * DATA_TYPES[dtype].bytes
+    dims = problem.c, problem.w, problem.h, problem.n
+    strides = pixel, problem.w * pixel, problem.h * problem.w * pixel
+    return TensorMap("x", dtype, dims, strides, box, pixel_box, steps, swizzle)
 
 
 def wants(*primitives: str) -> tuple[str, ...]:

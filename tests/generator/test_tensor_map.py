@@ -10,6 +10,7 @@ from altered_plan import altered
 
 from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
+from qconv.generator.convolution import input_span
 from qconv.generator.plan import Field
 from qconv.generator.tensor_map import PixelBox, TensorMap, first_tap, im2col, matrix, wants, window
 from qconv.target import target
@@ -47,7 +48,7 @@ def test_where_a_filter_begins(pixel: int, want: tuple[int, int, int]) -> None:
 
 
 def test_a_window_has_its_halo() -> None:
-    of_tile = window(PROBLEM, 4, 5, 32, swizzle=32)
+    of_tile = window(PROBLEM, *input_span(PROBLEM, 4, 5), 32, swizzle=32)
     assert of_tile.box == (32, 5 - 1 + 3 + 1, 3 * 2 + 2 + 1, 1)
     assert of_tile.bytes == 32 * 8 * 9
 
@@ -137,7 +138,7 @@ def test_a_map_lies_where_c_puts_it() -> None:
     plan = plan_for("sm_90a")
     assert plan.offsets[:4] == (0, 128, 192, 320)
     assert plan.argument_bytes % 64 == 0
-    assert plan.argument_bytes - 64 < plan.offsets[-1] + plan.fields[-1].bytes <= plan.argument_bytes
+    assert plan.argument_bytes - 64 < plan.offsets[-1] + plan.fields[-1].size_bytes <= plan.argument_bytes
     assert [field.name for field in plan.tensor_maps] == ["x_map", "w_map"]
 
 

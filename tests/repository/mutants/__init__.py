@@ -19,6 +19,7 @@ from mutants import (
     serving,
     simt,
     special,
+    tensors,
     tuning,
 )
 from mutants.mutant import Mutant
@@ -30,6 +31,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "buffers": buffers.MUTANTS,
     "clusters": clusters.MUTANTS,
     "special": special.MUTANTS,
+    "tensors": tensors.MUTANTS,
     "fused": fused.MUTANTS,
     "convert": convert.MUTANTS,
     "prelude": prelude.MUTANTS,

@@ -15,6 +15,7 @@ EXCUSED = {
     "templates/header.j2": "comments, which no compiler reads; tests/generator/test_source.py reads them",
     "templates/constants.j2": "prints what generator/plan.py declares, which has its own",
     "templates/arguments.j2": "a declaration: a wrong one does not compile, or test_export.py compares its size",
+    "templates/prelude/cpu_copies.j2": "declarations of the runtime's functions: a wrong one does not link",
     "templates/entry/cpu.j2": "one call: without it nothing runs on the CPU device",
     "templates/conv2d/fold.j2": "a frame around fold_channel.j2, which has its own",
     "templates/fused/fold.j2": "a frame around conv2d/fold_channel.j2, which has its own",

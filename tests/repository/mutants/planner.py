@@ -231,7 +231,7 @@ MUTANTS = (
     Mutant(
         "plan: fields without gaps",
         HERE + "plan.py",
-        "offsets.append(ceil_div(end, size) * size)",
+        "offsets.append(ceil_div(end, each.alignment) * each.alignment)",
         "offsets.append(end)",
         "A pointer behind an odd number of scalars begins at a multiple of eight bytes.",
         (fused_exact("dw, pw"),),

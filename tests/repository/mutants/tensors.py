@@ -1,0 +1,233 @@
+"""Of tensor maps, the copies that they describe, and the ring that these fill."""
+
+from mutants.mutant import Mutant
+
+DEVICE = "src/qconv/device/"
+MAP, MAPS, RING = "generator/tensor_map.py", DEVICE + "tensor_maps.py", "templates/pipeline/ring.j2"
+CUDA, CPU = "templates/prelude/cuda_tensor.j2", "templates/prelude/cpu_tensor.j2"
+OF_MAP = ("tests/generator/test_tensor_map.py",)
+OF_DRIVER = ("tests/qconv/device/test_tensor_maps.py",)
+OF_EXECUTABLE = ("tests/instances/test_executable.py::test_tensor_maps_are_encoded_where_arrays_lie",)
+ON_GPU = ("tests/qconv/device/test_tensor_maps_gpu.py",)
+
+
+def tiles(kind: str, *seeds: int) -> tuple[str, ...]:
+    place = "tests/qconv/device/test_cpu_tensor.py::test_tiles_lie_where_numpy_puts_them"
+    return tuple(f"{place}[{kind}-{seed}]" for seed in seeds)
+
+
+def ring(kind: str, sanitizer: str = "address", seed: int = 2) -> tuple[str, ...]:
+    return (f"tests/templates/test_ring.py::test_nothing_is_found[{kind}-{sanitizer}-{seed}]",)
+
+
+MUTANTS = (
+    Mutant(
+        "tensor map: a box without the trailing pads",
+        MAP,
+        "(right - span_w, bottom - span_h)",
+        "(-span_w, -span_h)",
+        "Filters begin in the padding behind the image as well.",
+        OF_MAP,
+    ),
+    Mutant(
+        "tensor map: strides change places",
+        MAP,
+        "steps = (1, problem.stride[1], problem.stride[0], 1)",
+        "steps = (1, problem.stride[0], problem.stride[1], 1)",
+        "Columns come before rows.",
+        OF_MAP,
+    ),
+    Mutant(
+        "tensor map: as many bytes as the box has",
+        MAP,
+        "return tuple(-(-extent // step) for extent, step in zip(self.box, self.element_strides, strict=True))",
+        "return self.box",
+        "Of a box only every so manieth element is copied.",
+        OF_MAP,
+    ),
+    Mutant(
+        "tensor map: half a chunk at the end of a row",
+        MAP,
+        "if self.dims[0] * self.element_bytes % CHUNK:",
+        "if self.dims[0] * self.element_bytes % 4:",
+        "A store writes behind the row.",
+        OF_MAP,
+    ),
+    Mutant(
+        "tensor map: any target",
+        "generator/plan.py",
+        "if found and not self.target.tensor_maps:",
+        "if found and not self.target.name:",
+        "No GPU before Hopper has a copy engine.",
+        OF_MAP,
+    ),
+    Mutant(
+        "plan: a tensor map behind a pointer",
+        "generator/plan.py",
+        "return TENSOR_MAP_ALIGNMENT if self.tensor_map is not None else self.size_bytes",
+        "return 8 if self.tensor_map is not None else self.size_bytes",
+        "A map begins at a multiple of 64 bytes.",
+        OF_MAP,
+    ),
+    Mutant(
+        "driver: another swizzle",
+        MAPS,
+        "SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}",
+        "SWIZZLES = {0: 0, 32: 2, 64: 1, 128: 3}",
+        "The driver's swizzles are numbered by their widths.",
+        OF_DRIVER,
+    ),
+    Mutant(
+        "driver: corners change places",
+        MAPS,
+        "_array(ctypes.c_int, pixels.lower), _array(ctypes.c_int, pixels.upper)",
+        "_array(ctypes.c_int, pixels.upper), _array(ctypes.c_int, pixels.lower)",
+        "The lower corner comes first.",
+        OF_DRIVER,
+    ),
+    Mutant(
+        "driver: a refusal is taken for a map",
+        MAPS,
+        "    if status:\n",
+        "    if status < 0:\n",
+        "A launch with it stops the GPU.",
+        OF_DRIVER,
+    ),
+    Mutant(
+        "executable: a map of the first array for ever",
+        "instances/executable.py",
+        "        key = tensor_map, address\n",
+        "        key = tensor_map, 0\n",
+        "Another address is another map.",
+        OF_EXECUTABLE,
+    ),
+    Mutant(
+        "executable: encoded at every call",
+        "instances/executable.py",
+        "        if key not in self._encoded:\n",
+        "        if True:\n",
+        "The driver takes its time.",
+        OF_EXECUTABLE,
+    ),
+    Mutant(
+        "export: maps without their corners",
+        "instances/export.py",
+        "    return asdict(tensor_map) | {\n",
+        '    return asdict(tensor_map) | {"pixel_box": None} | {\n',
+        "A program cannot encode what the manifest does not say.",
+        ("tests/instances/test_export.py::test_it_says_how_tensor_maps_are_encoded",),
+    ),
+    Mutant(
+        "cpu tensor: no swizzle",
+        DEVICE + "cpu_tensor.h",
+        "const size_t chunks = span == 0 ? 1 : span / kChunk;",
+        "const size_t chunks = span == 0 ? 1 : 1;",
+        "Chunks change places by their rows.",
+        tiles("load", 3, 5),
+    ),
+    Mutant(
+        "cpu tensor: a swizzle by a row's number",
+        DEVICE + "cpu_tensor.h",
+        "((address >> 7) & (chunks - 1))",
+        "((address >> 6) & (chunks - 1))",
+        "Whatever the width, a chunk's place depends on which 128 bytes it lies in.",
+        tiles("load", 3, 5),
+    ),
+    Mutant(
+        "cpu tensor: pixels without strides",
+        DEVICE + "cpu_tensor.h",
+        "pixel[d] += map.element_strides[d];",
+        "pixel[d] += 1;",
+        "The next output's filter is a stride further on.",
+        tiles("load", 3, 5),
+    ),
+    Mutant(
+        "cpu tensor: the next row begins at the first pixel",
+        DEVICE + "cpu_tensor.h",
+        "pixel[d] = map.lower[d - 1];",
+        "pixel[d] = 0;",
+        "It begins in the padding.",
+        tiles("load", 1, 3, 5),
+    ),
+    Mutant(
+        "cpu tensor: taps that are not moved",
+        DEVICE + "cpu_tensor.h",
+        "at[d] += offsets[d - 1];",
+        "at[d] += 0 * offsets[d - 1];",
+        "Every tap of a filter reads other pixels.",
+        tiles("load", 1, 3),
+    ),
+    Mutant(
+        "cpu tensor: tiles without element strides",
+        DEVICE + "cpu_tensor.h",
+        "at[d] = coordinates[d] + index[d] * map.element_strides[d];",
+        "at[d] = coordinates[d] + index[d];",
+        "Elements in between are left out.",
+        tiles("load", 0, 4),
+    ),
+    Mutant(
+        "cpu stores: made when a group is committed",
+        DEVICE + "cpu_stores.h",
+        "    if (engines.late()) return;\n",
+        "",
+        "A store may read its tile until it is waited for.",
+        ("tests/templates/test_ring.py::test_what_is_left_out_is_found[a tile is written again while it is read]",),
+    ),
+    Mutant(
+        "cpu stores: a wait for one group less",
+        DEVICE + "cpu_stores.h",
+        "store.group + groups < own.groups",
+        "store.group + groups + 1 < own.groups",
+        "Of the groups so many are outstanding.",
+        ring("store"),
+    ),
+    Mutant(
+        "cpu engines: a phase with one arrival",
+        DEVICE + "cpu_engines.h",
+        "if (barrier.arrived < barrier.expected || barrier.bytes != 0) return;",
+        "if (barrier.arrived < 1 || barrier.bytes != 0) return;",
+        "All consumers release a slot.",
+        ring("load"),
+    ),
+    Mutant(
+        "cpu: multicast to the first block",
+        CPU,
+        "if ((blocks >> block & 1) == 0) continue;",
+        "if ((blocks >> block & 1) == 0 || block > 0) continue;",
+        "Each block of the mask gets the tile.",
+        ring("multicast"),
+    ),
+    Mutant(
+        "ring: a slot is filled while it is read",
+        RING,
+        "        if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);\n        full",
+        "        full",
+        "The producer waits until it is empty.",
+        ring("load"),
+    ),
+    Mutant(
+        "ring: uses are not counted",
+        RING,
+        "        ++phase;\n",
+        "",
+        "The second use of a slot is another phase of its mbarriers.",
+        ring("load"),
+    ),
+    Mutant(
+        "ring: nobody drains it",
+        RING,
+        "            if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);\n            state",
+        "            state",
+        "A block ends while others still release its slots.",
+        ring("multicast"),
+    ),
+    Mutant(
+        "cuda tensor: a tap's row and column change places",
+        CUDA,
+        '"h"(static_cast<short>(tap_w)), "h"(static_cast<short>(tap_h))',
+        '"h"(static_cast<short>(tap_h)), "h"(static_cast<short>(tap_w))',
+        "The innermost offset comes first.",
+        ON_GPU,
+        gpu=True,
+    ),
+)
