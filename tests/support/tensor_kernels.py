@@ -133,7 +133,7 @@ class Case:
 
     tensor_map: TensorMap
     array: NDArray[np.uint8]  # its bytes
-    coordinates: list[tuple[int, ...]]  # of im2col: and the tap's offsets
+    coordinates: Sequence[tuple[int, ...]]  # of im2col: and the tap's offsets
     kind: Kind = "load"
     slots: int = 3
     tiles: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))  # what is stored, as it lies
