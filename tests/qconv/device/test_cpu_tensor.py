@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from random_tiles import random_case
+from random_tiles import array_of, random_case
 from tensor_kernels import Case, Kind, difference
 
+from qconv import Conv2d
 from qconv.device import cpu_runtime
 from qconv.device.cache import Binary, cache_root
 from qconv.device.cpu import CpuDevice, CpuKernel
 from qconv.errors import LaunchError
+from qconv.generator.tensor_map import TensorMap, im2col, matrix
 from qconv.target import target
 
 TARGET = target("cpu.sm_90a")
@@ -37,3 +40,31 @@ def test_tiles_lie_where_numpy_puts_them(kind: Kind, number: int) -> None:
     case = random_case(number, kind)
     for seed in SEEDS:
         assert finding(case, seed) is None, (seed, case.tensor_map, case.coordinates)
+
+
+ROWS = matrix("x", "int32", 8, 16, 4, 8, 32)
+PIXELS = im2col(Conv2d(1, 5, 5, 16, 8, 3, 3, pad=1), 16, 8)
+
+
+@pytest.mark.parametrize(
+    ("tensor_map", "kind", "coordinates", "says"),
+    [
+        (ROWS, "load", (2, 0), "a tile that begins at byte 8 of its rows, which 16 does not divide"),
+        (ROWS, "store", (2, 0), "a tile that begins at byte 8 of its rows, which 16 does not divide"),
+        (ROWS, "store", (0, -1), "a store of a tile that begins before the array"),
+        (PIXELS, "load", (0, -2, 0, 0, 0, 0), "im2col from a pixel outside of the box of its tensor map"),
+        (PIXELS, "load", (0, 0, 4, 0, 0, 0), "im2col from a pixel outside of the box of its tensor map"),
+    ],
+)
+def test_what_stops_a_gpu_is_said_in_words(
+    tensor_map: TensorMap, kind: Kind, coordinates: tuple[int, ...], says: str
+) -> None:
+    tiles = np.zeros(tensor_map.bytes if kind == "store" else 0, np.uint8)
+    case = Case(tensor_map, array_of(tensor_map, 1), [coordinates], kind, 1, tiles)
+    assert says in str(finding(case, 0))
+
+
+def test_a_map_that_nobody_has_encoded_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CpuDevice, "encode", lambda *_: bytes(128))
+    case = Case(ROWS, array_of(ROWS, 1), [(0, 0)])
+    assert "a tensor map that nobody has encoded" in str(finding(case, 0))
