@@ -24,7 +24,7 @@ import qconv
 from qconv import reference, sample
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize
 from qconv.device import Device, open_device
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.tune_db.database import Database
 from qconv.tuner.tune import tune
 
@@ -58,7 +58,7 @@ CASES: dict[str, Callable[[int], Conversion]] = {
 def rows_of(make: Callable[[int], Conversion], wide_bytes: int) -> int:
     """So many that the wider array has this size."""
     one = make(2)
-    widest = max(DATA_TYPES[t.dtype].bytes for t in (*one.inputs, *one.outputs) if t.name in ("x", "y"))
+    widest = max(ELEMENT_TYPES[t.dtype].bytes for t in (*one.inputs, *one.outputs) if t.name in ("x", "y"))
     return wide_bytes // (ROW * widest)
 
 
@@ -66,7 +66,7 @@ def fill(problem: Conversion) -> list[Any]:
     """Random arrays, made on the device: full-range integers, reals over the range of the output and beyond."""
     arrays = []
     for tensor in problem.inputs:
-        kind = DATA_TYPES[tensor.dtype]
+        kind = ELEMENT_TYPES[tensor.dtype]
         if "scale" in tensor.name:
             array = cupy.random.uniform(0.01, 0.1, tensor.shape, dtype=cupy.float32).astype(kind.numpy)
         elif "zero" in tensor.name:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from qconv.conversion import Choose, Dynamic
 from qconv.conversion.choice import choice_real
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convert import ConversionPlan, argument_fields, dimensions, element_bytes
 from qconv.generator.family import Family
@@ -108,7 +108,7 @@ class ChoosingPlan(ConversionPlan):
     def cost(self) -> float:
         """An order of the configs: a GPU is about 132 multiprocessors that want 64 bytes in flight a thread and 1024
         threads each; a second launch costs as much as some megabytes."""
-        config, x_bytes = self.config, DATA_TYPES[self.problem.x_type].bytes
+        config, x_bytes = self.config, ELEMENT_TYPES[self.problem.x_type].bytes
         per_team = self.count / config.slices / (config.team * config.vector)
         full = self.problem.channels * config.slices * config.team / (132 * 1024)
         in_flight = min(64, config.vector * config.unroll * x_bytes)
@@ -150,7 +150,7 @@ def _check_vectors(problem: Choose, config: Choosing, count: int) -> None:
         raise Infeasible(f"vector={config.vector} does not divide inner={problem.inner}, so that rows begin between")
     if config.vector == 1 and (problem.channels == 1 or problem.inner % 4 == 0) and count >= 4:
         raise Infeasible("vector=1 loads element by element; only rows that vectors do not divide need it")
-    in_flight = config.vector * config.unroll * DATA_TYPES[problem.x_type].bytes
+    in_flight = config.vector * config.unroll * ELEMENT_TYPES[problem.x_type].bytes
     at_most(in_flight, MOST_BYTES, "bytes a thread has in flight")
 
 

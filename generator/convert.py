@@ -10,7 +10,7 @@ from functools import cached_property
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.choice import ChoiceStep, choice_real, choice_steps
 from qconv.conversion.steps import Prepared, Real, prepared, steps
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Plan
 from qconv.op import Tensor
 from qconv.step import Step
@@ -30,7 +30,7 @@ SAYS = {
 
 def argument_fields(problem: Conversion, workspace: tuple[Field, ...] = ()) -> tuple[Field, ...]:
     def field(tensor: Tensor, const: str) -> Field:
-        ctype = ALIASES.get(tensor.name, DATA_TYPES[tensor.dtype].ctype)
+        ctype = ALIASES.get(tensor.name, ELEMENT_TYPES[tensor.dtype].ctype)
         return Field(tensor.name, f"{const}{ctype}*", tensor.name, SAYS[tensor.name])
 
     read = [field(tensor, "const ") for tensor in problem.inputs]
@@ -39,7 +39,7 @@ def argument_fields(problem: Conversion, workspace: tuple[Field, ...] = ()) -> t
 
 def element_bytes(problem: Conversion) -> dict[str, int]:
     """The size of an element, for each of the caller's arrays."""
-    return {t.name: DATA_TYPES[t.dtype].bytes for t in (*problem.inputs, *problem.outputs)}
+    return {t.name: ELEMENT_TYPES[t.dtype].bytes for t in (*problem.inputs, *problem.outputs)}
 
 
 def dimensions(problem: Conversion) -> tuple[Constant, ...]:
@@ -128,7 +128,7 @@ def _of_elements(problem: Quantize | Dequantize | Requantize) -> ElementContext:
         problem=problem,
         prepared=entries,
         steps=chosen,
-        declared=",\n    ".join(f"[[maybe_unused]] {DATA_TYPES[t.dtype].ctype} {t.name}" for t in scales),
+        declared=",\n    ".join(f"[[maybe_unused]] {ELEMENT_TYPES[t.dtype].ctype} {t.name}" for t in scales),
         loaded=",\n        ".join(f"tile::load(args.{tensor.name} + index)" for tensor in scales),
     )
 

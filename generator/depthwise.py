@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     REPACK_THREADS,
@@ -110,9 +110,9 @@ class DepthwisePlan(ConvolutionPlan):
     @cached_property
     def alignment(self) -> dict[str, int]:
         q, of_thread = self.problem.quantization, 1 if self.gathers else self.config.vector
-        alignment = {"x": of_thread, "w": 1, "y": min(16, of_thread * DATA_TYPES[q.out_type].bytes)}
+        alignment = {"x": of_thread, "w": 1, "y": min(16, of_thread * ELEMENT_TYPES[q.out_type].bytes)}
         if q.residual != "none":
-            alignment["residual"] = min(16, of_thread * DATA_TYPES[q.residual].bytes)
+            alignment["residual"] = min(16, of_thread * ELEMENT_TYPES[q.residual].bytes)
         return alignment
 
     @property

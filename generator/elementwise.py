@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.conversion import Dequantize, Quantize, Requantize
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convert import ConversionPlan, argument_fields, dimensions, element_bytes
 from qconv.generator.family import Family
@@ -73,7 +73,7 @@ class ElementwisePlan(ConversionPlan):
         """An order of the configs: bytes in flight hide latency; more than a few vectors a thread, or few blocks, do
         not."""
         config = self.config
-        x_bytes, y_bytes = DATA_TYPES[self.problem.x_type].bytes, DATA_TYPES[self.problem.out_type].bytes
+        x_bytes, y_bytes = ELEMENT_TYPES[self.problem.x_type].bytes, ELEMENT_TYPES[self.problem.out_type].bytes
         in_flight = config.vector * config.unroll * x_bytes
         narrow = config.vector * min(x_bytes, y_bytes)
         short = max(1.0, 264 / self.blocks)
@@ -82,7 +82,7 @@ class ElementwisePlan(ConversionPlan):
 
 def plan(problem: Quantize | Dequantize | Requantize, config: Elementwise, target: Target) -> ElementwisePlan:
     check_choices(config, CHOICES)
-    x_bytes, y_bytes = DATA_TYPES[problem.x_type].bytes, DATA_TYPES[problem.out_type].bytes
+    x_bytes, y_bytes = ELEMENT_TYPES[problem.x_type].bytes, ELEMENT_TYPES[problem.out_type].bytes
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
     at_most(config.vector * config.unroll * max(x_bytes, y_bytes), MOST_BYTES, "bytes a thread has in flight")
     tile = config.threads * config.vector * config.unroll

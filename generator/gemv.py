@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     ConvolutionPlan,
@@ -95,9 +95,9 @@ class GemvPlan(ConvolutionPlan):
     @cached_property
     def alignment(self) -> dict[str, int]:
         q, row_bytes = self.problem.quantization, 1 if self.gathers else 4 * self.words
-        alignment = {"x": row_bytes, "w": row_bytes, "y": DATA_TYPES[q.out_type].bytes}
+        alignment = {"x": row_bytes, "w": row_bytes, "y": ELEMENT_TYPES[q.out_type].bytes}
         if q.residual != "none":
-            alignment["residual"] = DATA_TYPES[q.residual].bytes
+            alignment["residual"] = ELEMENT_TYPES[q.residual].bytes
         return alignment
 
     @property

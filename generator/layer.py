@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.epilogue import has_offset, steps
 from qconv.fused import MIDS, FusedBlock
 from qconv.generator.convolution import (
@@ -213,9 +213,9 @@ class LayerPlan(ConvolutionPlan):
         if self.is_first:
             alignment["x"] = self.load_width if self.loads_image else self.lane_k
         if self.config.last:
-            alignment["y"] = min(16, self.vector_k * DATA_TYPES[q.out_type].bytes)
+            alignment["y"] = min(16, self.vector_k * ELEMENT_TYPES[q.out_type].bytes)
             if q.residual != "none":
-                alignment["residual"] = min(16, self.vector_k * DATA_TYPES[q.residual].bytes)
+                alignment["residual"] = min(16, self.vector_k * ELEMENT_TYPES[q.residual].bytes)
         return alignment
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import ClassVar, Literal
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.epilogue import steps as epilogue_steps
 from qconv.generator import mma_amd, mma_nvidia
 from qconv.generator.atom import InstructionFiles
@@ -93,10 +93,10 @@ class MmaPlan(ConvolutionPlan):
     @cached_property
     def alignment(self) -> dict[str, int]:
         q = self.problem.quantization
-        y_bytes = 16 if self.config.staged else self.vector_n * DATA_TYPES[q.out_type].bytes
+        y_bytes = 16 if self.config.staged else self.vector_n * ELEMENT_TYPES[q.out_type].bytes
         alignment = {"x": self.shape.x_bytes, "w": self.shape.w_bytes, "y": y_bytes}
         if q.residual != "none":
-            alignment["residual"] = self.vector_n * DATA_TYPES[q.residual].bytes
+            alignment["residual"] = self.vector_n * ELEMENT_TYPES[q.residual].bytes
         return alignment
 
     @property
@@ -306,7 +306,7 @@ def _sums(problem: Conv2d, config: Mma, shape: Shape, whole: int) -> int:
 def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
     """Channels that a lane writes at once: neighbours of one pixel, all of which exist or none."""
     lane = config.warp_n // shape.atom.channels * shape.atom.lane_channels
-    widest = min(lane & -lane, 16 // DATA_TYPES[problem.quantization.out_type].bytes)
+    widest = min(lane & -lane, 16 // ELEMENT_TYPES[problem.quantization.out_type].bytes)
     return math.gcd(widest, problem.k_group)
 
 
@@ -315,7 +315,7 @@ def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, comb
     kept = ceil_div(4 * config.tile_n * len(_channel_arguments(problem)), 16) * 16 * (2 if config.persist else 1)
     phases = [config.pipeline_stages * config.tile_k * (config.tile_m + config.tile_n)]
     if config.staged:
-        staged = config.tile_m * (config.tile_n * DATA_TYPES[q.out_type].bytes + 16)
+        staged = config.tile_m * (config.tile_n * ELEMENT_TYPES[q.out_type].bytes + 16)
         if config.persist:
             kept += staged
         else:

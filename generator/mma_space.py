@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal, Protocol
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
 from qconv.generator.convolution import load_bytes
@@ -336,7 +336,7 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
     ):
         return f"the weights of {shape.tiles_m}x{shape.tiles_n} tiles stay in the cache"
     if name == "staged":
-        out_bytes = DATA_TYPES[problem.quantization.out_type].bytes
+        out_bytes = ELEMENT_TYPES[problem.quantization.out_type].bytes
         if problem.layout != "nhwc" or problem.k_group * out_bytes % 16:
             return f"{problem.k_group} channels of {out_bytes} bytes in {problem.layout} are no whole rows of 16 bytes"
         if shape.tile[1] * out_bytes % 16:

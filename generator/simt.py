@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     ConvolutionPlan,
@@ -96,9 +96,9 @@ class SimtPlan(ConvolutionPlan):
         # What lies as the output is read and written in vectors of channels where all of them exist.
         whole = self.problem.layout == "nhwc" and self.problem.k_group % self.vector_n == 0
         outputs = self.vector_n if whole else 1
-        alignment = {"x": self.x_bytes, "w": self.w_bytes, "y": outputs * DATA_TYPES[q.out_type].bytes}
+        alignment = {"x": self.x_bytes, "w": self.w_bytes, "y": outputs * ELEMENT_TYPES[q.out_type].bytes}
         if q.residual != "none":
-            alignment["residual"] = outputs * DATA_TYPES[q.residual].bytes
+            alignment["residual"] = outputs * ELEMENT_TYPES[q.residual].bytes
         return alignment
 
     @property

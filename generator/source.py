@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator.digest import source_digest
 from qconv.generator.plan import Context, Plan
 
@@ -88,7 +88,7 @@ def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
             plan=plan,
             key_lines=_wrapped(str(plan.problem)),
             config_lines=textwrap.wrap(str(plan.config), 97),
-            ctypes={name: data_type.ctype for name, data_type in DATA_TYPES.items()},
+            ctypes={name: element_type.ctype for name, element_type in ELEMENT_TYPES.items()},
             prelude=PRELUDES[plan.target.vendor],
             dot=f"dot/{plan.target.dot4}.j2",
             sliced=len(plan.call) > 1,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.family import Family
@@ -90,7 +90,7 @@ class StemPlan(TiledPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        lane_k, y_bytes = 2 * self.atoms, DATA_TYPES[self.problem.quantization.out_type].bytes
+        lane_k, y_bytes = 2 * self.atoms, ELEMENT_TYPES[self.problem.quantization.out_type].bytes
         at_once = lane_k * y_bytes if self.problem.k % lane_k == 0 else y_bytes
         return self._aligned(4 if self.quads else 1, min(16, at_once))
 

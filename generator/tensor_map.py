@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.problem import Conv2d
 
@@ -72,7 +72,7 @@ class TensorMap:
 
     @property
     def element_bytes(self) -> int:
-        return DATA_TYPES[self.dtype].bytes
+        return ELEMENT_TYPES[self.dtype].bytes
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,8 +90,8 @@ class TensorMap:
         raise Infeasible(f"the tensor map of {self.array}: {value}: {rule}; {remedy}")
 
     def _check_array(self) -> None:
-        if self.dtype not in DATA_TYPES:
-            self._refuse(f"element type {self.dtype}", f"it is one of {', '.join(DATA_TYPES)}", "use one of these")
+        if self.dtype not in ELEMENT_TYPES:
+            self._refuse(f"element type {self.dtype}", f"it is one of {', '.join(ELEMENT_TYPES)}", "use one of these")
         if not 1 <= self.rank <= 5 or len(self.strides) != self.rank - 1:
             sizes = f"{self.rank} dimensions with {len(self.strides)} strides"
             self._refuse(sizes, "it has 1 to 5, and a stride for each but the innermost", "merge or split them")
@@ -179,7 +179,7 @@ def matrix(
     array: str, dtype: str, rows: int, columns: int, box_rows: int, box_columns: int, swizzle: int = 0
 ) -> TensorMap:
     """A tile of a matrix whose rows follow each other, such as the weights: output channels by what is reduced."""
-    size = DATA_TYPES[dtype].bytes
+    size = ELEMENT_TYPES[dtype].bytes
     return TensorMap(array, dtype, (columns, rows), (columns * size,), (box_columns, box_rows), swizzle=swizzle)
 
 
@@ -196,7 +196,7 @@ def _of_x(
     if problem.layout != "nhwc":
         raise Infeasible(f"layout {problem.layout}: pixels are copied with their channels together; use nhwc")
     dtype = problem.quantization.x_type
-    pixel = problem.c * DATA_TYPES[dtype].bytes
+    pixel = problem.c * ELEMENT_TYPES[dtype].bytes
     dims = problem.c, problem.w, problem.h, problem.n
     strides = pixel, problem.w * pixel, problem.h * problem.w * pixel
     return TensorMap("x", dtype, dims, strides, box, pixel_box, steps, swizzle)

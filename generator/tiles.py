@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     REPACK_THREADS,
@@ -217,4 +217,4 @@ class TiledPlan(ConvolutionPlan):
     def _aligned(self, x: int, y: int) -> dict[str, int]:
         """With weights and a residual that are read element by element."""
         residual = self.problem.quantization.residual
-        return {"x": x, "w": 1, "y": y} | ({} if residual == "none" else {"residual": DATA_TYPES[residual].bytes})
+        return {"x": x, "w": 1, "y": y} | ({} if residual == "none" else {"residual": ELEMENT_TYPES[residual].bytes})

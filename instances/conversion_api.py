@@ -17,7 +17,7 @@ import numpy as np
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.view import Axis, View, view_of
 from qconv.device import Device
-from qconv.dtypes import DATA_TYPES, RANGES
+from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.instances.arguments import as_array, check_contiguous, in_mode, place_of, shape_of, type_of
 from qconv.instances.serving import lookup
 
@@ -211,7 +211,7 @@ def _given(device: Device, name: str, value: Any, zero_of: str | None) -> Any:
     value = as_array(value)
     if not isinstance(value, np.ndarray):
         value, _ = device.adopt(name, value)
-    known = ("int64", "uint32", "uint64", *DATA_TYPES)
+    known = ("int64", "uint32", "uint64", *ELEMENT_TYPES)
     integer = str(value.dtype).startswith(("int", "uint"))
     if str(value.dtype) not in known or (zero_of is not None and not integer):
         raise ValueError(f"{name} has type {value.dtype}; it must hold {'numbers' if zero_of is None else 'integers'}")

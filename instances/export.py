@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from qconv import generator
 from qconv.device import cpu_runtime, tensor_maps
 from qconv.device.compile import command_for
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator import Plan, Source
 from qconv.generator.digest import text_digest
@@ -187,7 +187,7 @@ def _described(tensor_map: TensorMap) -> dict[str, Any]:
     """What a program encodes it by: the map's fields, and the numbers that cuda.h has for the driver's choices."""
     return asdict(tensor_map) | {
         "encode": _encoding(tensor_map),
-        "CUtensorMapDataType": tensor_maps.DATA_TYPES[tensor_map.dtype],
+        "CUtensorMapDataType": tensor_maps.ELEMENT_TYPES[tensor_map.dtype],
         "CUtensorMapInterleave": tensor_maps.NO_INTERLEAVE,
         "CUtensorMapSwizzle": tensor_maps.SWIZZLES[tensor_map.swizzle],
         "CUtensorMapL2promotion": tensor_maps.L2_PROMOTIONS[tensor_map.l2_promotion],
@@ -209,7 +209,7 @@ def _c_type(plan: Plan, field: Field) -> str:
         return "qconv_tensor_map"
     ctype, aliases = field.ctype, (plan.layers[field.layer] if field.layer else plan).aliases
     for alias, dtype in aliases.items():
-        spelled = DATA_TYPES[dtype].stdint
+        spelled = ELEMENT_TYPES[dtype].stdint
         ctype = re.sub(rf"\b{alias}\b", spelled, ctype)
     return re.sub(r"\bint\b", "int32_t", ctype)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class DataType:
+class ElementType:
     name: str
     ctype: str  # in the generated sources, which include nothing
     stdint: str  # in C headers
@@ -26,19 +26,19 @@ class DataType:
 
 
 # The 16-bit floats travel as their bits: sources that include nothing have no type for them on every target.
-DATA_TYPES = {
-    data_type.name: data_type
-    for data_type in (
-        DataType("int8", "signed char", "int8_t", (-128, 127)),
-        DataType("uint8", "unsigned char", "uint8_t", (0, 255)),
-        DataType("int16", "short", "int16_t", (-(2**15), 2**15 - 1)),
-        DataType("uint16", "unsigned short", "uint16_t", (0, 2**16 - 1)),
-        DataType("int32", "int", "int32_t", (-(2**31), 2**31 - 1)),
-        DataType("float16", "unsigned short", "uint16_t"),
-        DataType("bfloat16", "unsigned short", "uint16_t"),
-        DataType("float32", "float", "float"),
-        DataType("float64", "double", "double"),
+ELEMENT_TYPES = {
+    element_type.name: element_type
+    for element_type in (
+        ElementType("int8", "signed char", "int8_t", (-128, 127)),
+        ElementType("uint8", "unsigned char", "uint8_t", (0, 255)),
+        ElementType("int16", "short", "int16_t", (-(2**15), 2**15 - 1)),
+        ElementType("uint16", "unsigned short", "uint16_t", (0, 2**16 - 1)),
+        ElementType("int32", "int", "int32_t", (-(2**31), 2**31 - 1)),
+        ElementType("float16", "unsigned short", "uint16_t"),
+        ElementType("bfloat16", "unsigned short", "uint16_t"),
+        ElementType("float32", "float", "float"),
+        ElementType("float64", "double", "double"),
     )
 }
-RANGES = {name: data_type.limits for name, data_type in DATA_TYPES.items() if data_type.limits is not None}
+RANGES = {name: element_type.limits for name, element_type in ELEMENT_TYPES.items() if element_type.limits is not None}
 INTEGERS = tuple(RANGES)

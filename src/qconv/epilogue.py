@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from qconv.dtypes import DATA_TYPES, RANGES
+from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.fma import fma
 from qconv.quantization import Parameters, Quantization
 from qconv.step import Argument, Array, Step, Values, activation
@@ -326,7 +326,7 @@ NARROWED = {"float16": ("to_half", ("half",)), "bfloat16": ("to_bfloat16", ("bfl
 def _narrowed(out_type: str) -> Callable[[Array, Values], Array]:
     def narrow(value: Array, v: Values) -> Array:
         with np.errstate(over="ignore"):
-            return value.astype(np.float32).astype(DATA_TYPES[out_type].numpy)
+            return value.astype(np.float32).astype(ELEMENT_TYPES[out_type].numpy)
 
     return narrow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, SupportsIndex
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.mode import Mode
 from qconv.op import (
     INT_MAX,
@@ -193,7 +193,7 @@ class Conv2d(Problem):
 
     @property
     def io_bytes(self) -> int:
-        out_bytes = DATA_TYPES[self.quantization.out_type].bytes + (self.quantization.residual != "none")
+        out_bytes = ELEMENT_TYPES[self.quantization.out_type].bytes + (self.quantization.residual != "none")
         return self.n * self.h * self.w * self.c + self.k * self.reduction + self.pixels * self.k * out_bytes
 
     @property
@@ -216,7 +216,7 @@ class Conv2d(Problem):
             channels = (alignment(self.c_group, WHOLE_STEP), alignment(self.k_group, WHOLE_STEP))
         return (
             self.layout,
-            DATA_TYPES[q.out_type].bytes,
+            ELEMENT_TYPES[q.out_type].bytes,
             q.w_zero_point,
             self.groups > 1,
             *channels,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qconv import Conv2d, Parameters, Quantization, activation, convolution, generator, parse, sample
 from qconv.device import Device, open_device
-from qconv.dtypes import DATA_TYPES, RANGES
+from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.instances.loading import load
 from qconv.instances.pair import Runnable
 from qconv.mode import Mode
@@ -236,9 +236,9 @@ def test_another_librarys_bfloat16_tensor_is_refused_with_the_way_round() -> Non
 
 
 def test_every_output_type_has_a_numpy_dtype() -> None:
-    for name, data_type in DATA_TYPES.items():
-        assert str(data_type.numpy) == name
-        assert CPU.empty((2,), name).nbytes == 2 * data_type.bytes
+    for name, element_type in ELEMENT_TYPES.items():
+        assert str(element_type.numpy) == name
+        assert CPU.empty((2,), name).nbytes == 2 * element_type.bytes
 
 
 def clamped(**given: Any) -> Parameters:

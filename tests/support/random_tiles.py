@@ -8,7 +8,7 @@ import numpy as np
 from tensor_kernels import Case, Kind
 
 from qconv import Conv2d, Quantization
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator.tensor_map import TensorMap, first_tap, im2col
 
 ROWS = {0: (16, 48, 80, 256), 32: (32,), 64: (64,), 128: (128,)}  # bytes, by the swizzle
@@ -26,7 +26,7 @@ def random_tile(seed: int, kind: Kind) -> Case:
     rank = draw.randint(2, 5)
     swizzle = draw.choice(list(ROWS))
     dtype = draw.choice(["int8", "uint8", "int32", "float16", "float32", "float64"])
-    size = DATA_TYPES[dtype].bytes
+    size = ELEMENT_TYPES[dtype].bytes
     row = draw.choice([row for row in ROWS[swizzle] if row % size == 0 and row // size <= 256])
     chunk = 16 // size  # what the engine counts rows in
     dims = [chunk * draw.randint(1, 2 * row // 16), *(draw.randint(1, 9) for _ in range(rank - 1))]

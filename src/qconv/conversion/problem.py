@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from qconv.conversion.presets import system_flags
 from qconv.conversion.rules import EPS, check_added, check_eps, check_fma, check_mapping, check_precision, check_range
-from qconv.dtypes import DATA_TYPES, INTEGERS, RANGES
+from qconv.dtypes import ELEMENT_TYPES, INTEGERS, RANGES
 from qconv.mode import MODE_VALUES
 from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, read_integer
 
@@ -100,7 +100,7 @@ class Conversion(Problem):
 
     @property
     def io_bytes(self) -> int:
-        return sum(prod(tensor.shape) * DATA_TYPES[tensor.dtype].bytes for tensor in (*self.inputs, *self.outputs))
+        return sum(prod(tensor.shape) * ELEMENT_TYPES[tensor.dtype].bytes for tensor in (*self.inputs, *self.outputs))
 
     @property
     def extents(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ import numpy as np
 from qconv.conversion.choice import choice_real, choice_steps
 from qconv.conversion.problem import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.steps import Array, Elementwise, Values, prepared, steps
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.op import Sample
 
 
@@ -37,7 +37,7 @@ def _check(problem: Conversion, arrays: tuple[Array, ...]) -> None:
         names = ", ".join(tensor.name for tensor in problem.inputs)
         raise ValueError(f"{len(arrays)} arrays for {problem}: it takes {names}")
     for tensor, array in zip(problem.inputs, arrays, strict=True):
-        if array.shape != tensor.shape or array.dtype != DATA_TYPES[tensor.dtype].numpy:
+        if array.shape != tensor.shape or array.dtype != ELEMENT_TYPES[tensor.dtype].numpy:
             raise ValueError(
                 f"{tensor.name} is {array.dtype} of shape {array.shape}; {problem} takes {tensor.dtype} of shape "
                 f"{tensor.shape}: convert or reshape it"
@@ -50,7 +50,7 @@ def _elementwise(problem: Elementwise, arrays: tuple[Array, ...]) -> Array:
     values = {entry.name: broadcast(problem, entry.numpy(loaded)) for entry in prepared(problem)}
     for step in steps(problem):
         value = step.numpy(value, values)
-    return np.ascontiguousarray(value, DATA_TYPES[problem.outputs[0].dtype].numpy)
+    return np.ascontiguousarray(value, ELEMENT_TYPES[problem.outputs[0].dtype].numpy)
 
 
 def broadcast(problem: Conversion, scales: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from qconv.conversion.problem import REALS, Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.reference import broadcast
 from qconv.conversion.steps import Array
-from qconv.dtypes import DATA_TYPES, RANGES
+from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.op import Sample
 from qconv.variety import LEAST_VALUES
 
@@ -39,7 +39,7 @@ def quantize(problem: Quantize, seed: int, fixed: dict[str, int]) -> Sample:
     arrays = {"scale": _scales(problem, rng)}
     if problem.zero_point:
         zeros = _zero_points(problem.out_type, (problem.scales,), rng)
-        if DATA_TYPES[problem.x_type].bytes == 2:
+        if ELEMENT_TYPES[problem.x_type].bytes == 2:
             # Far from the range, 16 bits could not tell its codes apart.
             zeros = np.clip(zeros, problem.low, problem.high).astype(np.int32)
         arrays["zero_point"] = zeros
@@ -79,7 +79,7 @@ def _scales(problem: Quantize | Dequantize, rng: np.random.Generator) -> Array:
         # Few products are infinite.
         low, high = RANGES[problem.x_type]
         scales = np.minimum(scales, 2.0 ** np.floor(np.log2(65504 / (high - low))))
-    return scales.astype(DATA_TYPES[problem.scale_type].numpy)
+    return scales.astype(ELEMENT_TYPES[problem.scale_type].numpy)
 
 
 def _some_scales(count: int, rng: np.random.Generator) -> Array:
@@ -116,7 +116,7 @@ def _requantized(problem: Requantize, rng: np.random.Generator) -> tuple[Array, 
     x_scale = _some_scales(count, rng)
     powers = np.log2(x_scale) == np.rint(np.log2(x_scale))
     ratio = np.where(powers, 2.0 ** np.rint(np.log2(ratio)), ratio)
-    scale_type = DATA_TYPES[problem.scale_type].numpy
+    scale_type = ELEMENT_TYPES[problem.scale_type].numpy
     width = float(problem.high - problem.low)
     codes = rng.uniform(problem.low - 0.05 * width, problem.high + 0.05 * width, problem.shape)
     wanted = (codes - broadcast(problem, y_zero)) / broadcast(problem, ratio) + broadcast(problem, x_zero)
@@ -157,7 +157,7 @@ def _reals(problem: Quantize, arrays: dict[str, Array], rng: np.random.Generator
     units = np.where(kind < 0.3, ties, units)
     with np.errstate(over="ignore"):
         x = units * broadcast(problem, arrays["scale"]).astype(np.float64)
-        return _sprinkled(x, rng).astype(DATA_TYPES[problem.x_type].numpy)
+        return _sprinkled(x, rng).astype(ELEMENT_TYPES[problem.x_type].numpy)
 
 
 def _sprinkled(x: Array, rng: np.random.Generator) -> Array:
@@ -197,7 +197,7 @@ def _ranges(problem: Choose, rng: np.random.Generator) -> tuple[Array, tuple[str
     flat = [channel for channel, kind in enumerate(kinds) if kind in FLAT]
     says = (f"{len(flat)} of {problem.channels} channels are {' or '.join(FLAT.values())}, on purpose",) if flat else ()
     with np.errstate(over="ignore"):
-        return x.astype(DATA_TYPES[problem.x_type].numpy), says
+        return x.astype(ELEMENT_TYPES[problem.x_type].numpy), says
 
 
 def _kinds(problem: Choose, rng: np.random.Generator) -> list[int]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qconv.conversion.problem import Dequantize, Dynamic, Quantize, Requantize
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.epilogue import ROUNDINGS
 from qconv.fma import fma
 from qconv.step import Step
@@ -68,7 +68,7 @@ class Real:
 
     @property
     def dtype(self) -> Any:
-        return DATA_TYPES["float64" if self.precision == "float64" else "float32"].numpy
+        return ELEMENT_TYPES["float64" if self.precision == "float64" else "float32"].numpy
 
     @property
     def wide(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class Real:
 
     def round(self, value: Any) -> Array:
         """Rounds to this precision, as `rounded` does; the array stays in the type that is computed in."""
-        return np.asarray(value).astype(self.dtype).astype(DATA_TYPES[self.precision].numpy).astype(self.dtype)
+        return np.asarray(value).astype(self.dtype).astype(ELEMENT_TYPES[self.precision].numpy).astype(self.dtype)
 
 
 def prepared(problem: Elementwise) -> tuple[Prepared, ...]:
@@ -299,7 +299,7 @@ def narrow(value: Array, out_type: str) -> Array:
     second is as if it were the only one."""
     if value.dtype == np.float64 and out_type == "bfloat16":
         value = _to_odd(value)
-    return value.astype(DATA_TYPES[out_type].numpy)
+    return value.astype(ELEMENT_TYPES[out_type].numpy)
 
 
 def _to_odd(value: Array) -> Array:

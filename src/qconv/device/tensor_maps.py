@@ -23,7 +23,7 @@ from qconv.generator.tensor_map import (
 DESCRIPTION = struct.Struct("<Q4Q5I5H3h3h5B4B")
 
 # CUtensorMapDataType, which has no signed bytes: only what reductions add and the fill of floats depend on the type.
-DATA_TYPES = {
+ELEMENT_TYPES = {
     "int8": 0,
     "uint8": 0,
     "int16": 1,
@@ -68,7 +68,7 @@ def encoded(tensor_map: TensorMap, address: int) -> bytes:
     at = -ctypes.addressof(whole) % TENSOR_MAP_ALIGNMENT
     made = ctypes.c_void_p(ctypes.addressof(whole) + at)
     array = (
-        ctypes.c_int(DATA_TYPES[tensor_map.dtype]),
+        ctypes.c_int(ELEMENT_TYPES[tensor_map.dtype]),
         ctypes.c_uint32(tensor_map.rank),
         ctypes.c_void_p(address),
         _array(ctypes.c_uint64, tensor_map.dims),

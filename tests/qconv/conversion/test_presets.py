@@ -10,7 +10,7 @@ from conversion_calls import compute, draw
 
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.reference import broadcast
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 
 ONNX_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "float16": 10, "bfloat16": 16}
 # per tensor, per channel, per token, blocked
@@ -75,7 +75,7 @@ def test_onnx_quantize(system: str, x_type: str, out_type: str, size: str) -> No
     problem = Quantize.of(system, **SIZES[size], x_type=x_type, out_type=out_type, zero_point=True)
     x, scale, zero = draw(problem, 3)
     x = finite(x)
-    scale = scale.astype(DATA_TYPES[x_type].numpy).astype(np.float32)
+    scale = scale.astype(ELEMENT_TYPES[x_type].numpy).astype(np.float32)
     (expected,) = compute(problem, (x, scale, zero))
     kind = ONNX_TYPES[x_type]
     model = onnx_model(
@@ -85,13 +85,13 @@ def test_onnx_quantize(system: str, x_type: str, out_type: str, size: str) -> No
     )
     arrays = [
         x,
-        onnx_scales(problem, scale.astype(DATA_TYPES[x_type].numpy)),
+        onnx_scales(problem, scale.astype(ELEMENT_TYPES[x_type].numpy)),
         onnx_scales(problem, zero.astype(out_type)),
     ]
     (y,) = run_onnx(system, model, arrays)
     with np.errstate(all="ignore"):
         # A quotient beyond fp16 is infinite, whose conversion to int32 the reference leaves to NumPy.
-        defined = np.isfinite((x / broadcast(problem, scale)).astype(DATA_TYPES[x_type].numpy).astype(np.float32))
+        defined = np.isfinite((x / broadcast(problem, scale)).astype(ELEMENT_TYPES[x_type].numpy).astype(np.float32))
     assert (y == expected)[defined].all(), int((y != expected).sum())
 
 

@@ -15,7 +15,7 @@ from conversion_calls import compute, draw
 from qconv.conversion import CONVERSIONS, REALS, Choose, Dynamic, Quantize
 from qconv.conversion.reference import broadcast
 from qconv.conversion.steps import narrow
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "vectors/quantize.json").read_text())
 ZEROS = {"quantize": ("zero_point",), "dequantize": ("zero_point",), "requantize": ("x_zero_point", "y_zero_point")}
@@ -26,7 +26,7 @@ def run(vector: dict[str, Any]) -> Any:
     problem = CONVERSIONS[vector["op"]](outer=1, channels=1, inner=1, **flags)
     arrays = []
     for tensor in problem.inputs:
-        arrays.append(np.full(tensor.shape, vector["given"][tensor.name]).astype(DATA_TYPES[tensor.dtype].numpy))
+        arrays.append(np.full(tensor.shape, vector["given"][tensor.name]).astype(ELEMENT_TYPES[tensor.dtype].numpy))
     return compute(problem, tuple(arrays))[0].reshape(())
 
 
@@ -48,7 +48,7 @@ def test_the_table_of_the_contract() -> None:
         assert any(vector["given"] == numbers for vector in VECTORS)
         for mode, output in zip(modes, outputs, strict=True):
             problem = Quantize.of(mode, outer=1, channels=1, inner=1, zero_point=True)
-            arrays = (np.full(t.shape, numbers[t.name]).astype(DATA_TYPES[t.dtype].numpy) for t in problem.inputs)
+            arrays = (np.full(t.shape, numbers[t.name]).astype(ELEMENT_TYPES[t.dtype].numpy) for t in problem.inputs)
             assert compute(problem, tuple(arrays))[0].item() == int(output), (mode, row)
 
 

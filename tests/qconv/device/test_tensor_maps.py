@@ -13,7 +13,7 @@ import pytest
 
 from qconv import Conv2d
 from qconv.device import extended, open_device, tensor_maps
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import LaunchError
 from qconv.generator.tensor_map import TensorMap, im2col, matrix
 
@@ -95,7 +95,7 @@ def test_im2col_as_the_driver_reads_it() -> None:
 
 @pytest.mark.usefixtures("encoded")
 def test_what_the_driver_refuses_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(tensor_maps.DATA_TYPES, "int32", -1)
+    monkeypatch.setitem(tensor_maps.ELEMENT_TYPES, "int32", -1)
     says = r"the driver refuses TensorMap\(array='w', .* at 0x7f0000001230: CUDA error 1, invalid argument"
     with pytest.raises(LaunchError, match=says):
         tensor_maps.encoded(WEIGHTS, ADDRESS)
@@ -119,4 +119,4 @@ def test_the_cpu_device_is_given_a_description() -> None:
 
 
 def test_every_element_type_has_one_of_the_driver() -> None:
-    assert tensor_maps.DATA_TYPES.keys() == DATA_TYPES.keys()
+    assert tensor_maps.ELEMENT_TYPES.keys() == ELEMENT_TYPES.keys()

@@ -153,8 +153,8 @@ ARITHMETIC = (
     Mutant(
         "dtypes: bytes from zero",
         HERE + "dtypes.py",
-        'DataType("int8", "signed char", "int8_t", (-128, 127)),',
-        'DataType("int8", "signed char", "int8_t", (-127, 127)),',
+        'ElementType("int8", "signed char", "int8_t", (-128, 127)),',
+        'ElementType("int8", "signed char", "int8_t", (-127, 127)),',
         "An int8 reaches -128.",
         (REFERENCE, CONVERTED),
     ),
