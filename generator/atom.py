@@ -43,7 +43,7 @@ class Atom:
     def block_k(self) -> int:
         """Bytes of the reduction in a fragment."""
         if self.is_nvidia:
-            return self.instruction.k
+            return self.instruction.k_bytes
         return 16 * math.prod(dim.size for dim in self.instruction.b.lane if dim.axis == "k")
 
     @cached_property
@@ -59,7 +59,7 @@ class Atom:
 
     def files(self, q: Quantization, target: Target, operands: str) -> InstructionFiles:
         """`operands`: what the lanes read, `tiles` or `windows`."""
-        name = self.instruction.name
+        name = self.instruction.file or self.instruction.name
         # One file an instruction of NVIDIA's; AMD's share what their layouts have in common.
         atom = name if self.is_nvidia else "mfma" if name.startswith("mfma") else f"wmma_{name.rpartition('_')[2]}"
         operation = "emulated" if target.vendor == "cpu" else atom if self.is_nvidia else atom.partition("_")[0]

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, Requantize
 from qconv.conversion.choice import ChoiceStep, choice_real, choice_steps
-from qconv.conversion.steps import Prepared, Real, prepared, steps
+from qconv.conversion.steps import FROM_16_BITS, Prepared, Real, prepared, steps
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Plan
 from qconv.op import Tensor
@@ -150,12 +150,11 @@ def _wants(entries: Iterable[Prepared | Step | ChoiceStep]) -> frozenset[str]:
     return frozenset(want for entry in entries for want in entry.wants)
 
 
-def _as_real(problem: Choose) -> tuple[str, set[str]]:
-    if problem.x_type == "float16":
-        return "tile::half_to_float(element)", {"from_half", "bits"}
-    if problem.x_type == "bfloat16":
-        return "tile::bfloat16_to_float(element)", {"from_bfloat16", "bits"}
-    return "element", set()
+def _as_real(problem: Choose) -> tuple[str, tuple[str, ...]]:
+    if problem.x_type not in FROM_16_BITS:
+        return "element", ()
+    back, _, wants, _ = FROM_16_BITS[problem.x_type]
+    return back.format("element"), wants
 
 
 def _what_it_computes(problem: Conversion) -> list[str]:

@@ -9,13 +9,15 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from qconv.activation import BY_NAME, POLYNOMIALS
-from qconv.dtypes import RANGES
+from qconv.dtypes import ElementType
 from qconv.epilogue import packs, packs_from_zero, steps
 from qconv.fused import WORDS, Chain
 from qconv.generator.plan import ROUNDINGS, Constant, Context, Field, Launch, Plan, ceil_div
+from qconv.instruction import DotProduct
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
 from qconv.step import Argument, Step
+from qconv.target import Target
 
 FOLD_THREADS = 128
 REPACK_THREADS = 128
@@ -25,6 +27,7 @@ REPACK_THREADS = 128
 class ConvolutionContext(Context):
     quantization: Quantization
     layout: str  # the file with the addresses of this layout
+    sum_register: str  # what PTX calls one that holds a sum
     steps: tuple[Step, ...]
     packs: bool
     narrowed: tuple[int, int]  # the range that a finished output is clamped to
@@ -41,9 +44,14 @@ class ConvolutionPlan(Plan):
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        q = self.problem.quantization
-        residual = {} if q.residual == "none" else {"Residual": q.residual}
-        return {"X": q.x_type, "W": q.w_type, "Output": q.out_type, **residual}
+        t = self.problem.quantization.types
+        residual = {} if t.residual is None else {"Residual": t.residual.name}
+        return {"X": t.x.name, "W": t.w.name, "Sum": t.sum.name, "Output": t.y.name, **residual}
+
+    @property
+    def dot(self) -> str:
+        found = dot_of(self.problem, self.target)
+        return "" if found is None else found.template
 
     @property
     def context(self) -> ConvolutionContext:
@@ -66,18 +74,25 @@ class ChainPlan(Plan):
         return {}
 
     @property
+    def dot(self) -> str:
+        """One for all convolutions: what serves one pair of bytes serves every other."""
+        found = dot_of(self.problem.first, self.target)
+        return "" if found is None else found.template
+
+    @property
     def context(self) -> ChainContext:
         return context_of_chain(self.problem)
 
 
 def context(problem: Conv2d) -> ConvolutionContext:
     chosen, from_zero = steps(problem.quantization), packs_from_zero(problem.quantization)
-    least, largest = RANGES.get(problem.quantization.out_type, (0, 0))
+    least, largest = problem.quantization.types.y.limits or (0, 0)
     return ConvolutionContext(
         says=_what_it_computes(problem),
         wants=frozenset(want for step in chosen for want in step.wants),
         quantization=problem.quantization,
         layout=f"layout/{problem.layout}.j2",
+        sum_register="r" if problem.quantization.types.sum.is_integer else "f",
         steps=chosen,
         packs=packs(problem.quantization),
         narrowed=(0, largest) if from_zero else (least, largest),
@@ -152,7 +167,12 @@ def fold_launches(problem: Conv2d) -> tuple[Launch, ...]:
     """What follows from x_zero_point and the weights alone."""
     if not problem.quantization.x_zero_point:
         return ()
-    return (Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "prepare"),)
+    return (Launch("conv2d_fold", (problem.k, 1, 1), FOLD_THREADS, fold_bytes(problem), "prepare"),)
+
+
+def fold_bytes(problem: Conv2d) -> int:
+    """Of shared memory: a sum for each thread."""
+    return problem.quantization.types.sum.bytes * FOLD_THREADS
 
 
 def fold_constants(problem: Conv2d) -> tuple[Constant, ...]:
@@ -170,9 +190,38 @@ def pads_with_zero_point(problem: Conv2d) -> bool:
     return any(problem.pad) and q.x_zero_point and q.mode.padding == "zero_point"
 
 
-def load_bytes(aligned_to: int) -> int:
-    """The widest copy that every start of a row and every offset in it allows."""
-    return next((width for width in (16, 8, 4) if aligned_to % width == 0), 1)
+@lru_cache(maxsize=256)
+def dot_of(problem: Conv2d, target: Target) -> DotProduct | None:
+    """The target's dot product of two words of these types, if there is one."""
+    t = problem.quantization.types
+    return next((dot for dot in target.dots if dot.serves(t.x, t.w)), None)
+
+
+@lru_cache(maxsize=256)
+def why_not_bytes(problem: Conv2d) -> str | None:
+    """What stands against a family that has four elements in a word and adds them up in any order."""
+    t = problem.quantization.types
+    if t.x.bits == t.w.bits == 8 and t.sum.is_integer and t.sum.bits == 32:
+        return None
+    return (
+        f"{t.x.name} by {t.w.name} with sums in {t.sum.name}: this family multiplies integers of 8 bits and adds up "
+        "those of 32; a family that takes its types from an instruction, as simt and mma do, serves others"
+    )
+
+
+@lru_cache(maxsize=256)
+def why_not_by_blocks(problem: Conv2d) -> str | None:
+    """What stands against blocks that add up a tile together, each a part of the reduction."""
+    sums = problem.quantization.types.sum
+    if sums.is_integer and sums.bits == 32:
+        return None
+    return f"blocks add up 32-bit integers, whose order is all the same, and no {sums.name}; one block serves a tile"
+
+
+def load_bytes(aligned_to: int, element: ElementType) -> int:
+    """The widest copy that every start of a row and every offset in it allows, of rows of so many elements; or an
+    element."""
+    return next((width for width in (16, 8, 4) if aligned_to * element.bytes % width == 0), element.bytes)
 
 
 def input_span(problem: Conv2d, rows: int, columns: int) -> tuple[int, int]:
@@ -205,8 +254,8 @@ def problem_constants(problem: Conv2d, filter_rows: bool = False) -> tuple[Const
         Constant("PADDED", any(problem.pad), "some windows reach beyond the image"),
         Constant("PIXELS", problem.pixels, "output pixels of all images"),
         Constant("REDUCTION", problem.reduction, "products in one output"),
-        Constant("X_SIGNED", problem.quantization.x_type == "int8"),
-        Constant("W_SIGNED", problem.quantization.w_type == "int8"),
+        Constant("X_SIGNED", problem.quantization.types.x.is_signed),
+        Constant("W_SIGNED", problem.quantization.types.w.is_signed),
     )
 
 
@@ -215,7 +264,7 @@ def _what_it_computes(problem: Conv2d) -> list[str]:
     q, mode = problem.quantization, problem.quantization.mode
     x = "(x - x_zero)" if q.x_zero_point else "x"
     w = "(w - w_zero[k])" if q.w_zero_point and q.per_channel else "(w - w_zero)" if q.w_zero_point else "w"
-    lines = [f"  acc = sum over r, s, c of {x} * {w}, in int32"]
+    lines = [f"  acc = sum over r, s, c of {x} * {w}, in {q.types.sum.name}"]
     value = _scaled(q) if q.scaled else "(acc + bias[k])" if q.bias_at else "acc"
     if q.residual != "none":
         lines += [f"  v   = {value}", f"  r   = {_residual(q)}"]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     REPACK_THREADS,
@@ -18,6 +17,7 @@ from qconv.generator.convolution import (
     input_span,
     problem_constants,
     repack_launch,
+    why_not_bytes,
 )
 from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.family import Family
@@ -59,7 +59,7 @@ def why_none(problem: Conv2d, _target: Target) -> str | None:
         return f"a depthwise layer has groups=c (here groups={problem.groups}, c={problem.c})"
     if problem.layout != "nhwc":
         return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
-    return None
+    return why_not_bytes(problem)
 
 
 # The part of the clocks counted here that an H200 took, over 120 kernels: more overlaps than the model tells apart.
@@ -109,10 +109,10 @@ class DepthwisePlan(ConvolutionPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        q, of_thread = self.problem.quantization, 1 if self.gathers else self.config.vector
-        alignment = {"x": of_thread, "w": 1, "y": min(16, of_thread * ELEMENT_TYPES[q.out_type].bytes)}
-        if q.residual != "none":
-            alignment["residual"] = min(16, of_thread * ELEMENT_TYPES[q.residual].bytes)
+        t, of_thread = self.problem.quantization.types, 1 if self.gathers else self.config.vector
+        alignment = {"x": of_thread, "w": 1, "y": min(16, of_thread * t.y.bytes)}
+        if t.residual is not None:
+            alignment["residual"] = min(16, of_thread * t.residual.bytes)
         return alignment
 
     @property

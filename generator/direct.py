@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
-from qconv.generator.convolution import input_span, pads_with_zero_point
+from qconv.generator.convolution import input_span, pads_with_zero_point, why_not_bytes
 from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, at_most, ceil_div, check_choices
@@ -64,7 +63,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
         return f"groups of {problem.c_group} channels do not divide 16 and are not 32"
     if problem.c % 4:
         return f"c={problem.c} is no multiple of 4, the narrowest asynchronous copy"
-    return None
+    return why_not_bytes(problem)
 
 
 # The part of the clocks counted here that an H200 took, over 15 kernels: more overlaps than the model tells apart.
@@ -102,7 +101,7 @@ class DirectPlan(TiledPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        return self._aligned(self.x_bytes, self.vector_k * ELEMENT_TYPES[self.problem.quantization.out_type].bytes)
+        return self._aligned(self.x_bytes, self.vector_k * self.problem.quantization.types.y.bytes)
 
     @property
     def roles(self) -> DirectRoles:
@@ -174,7 +173,7 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> DirectPlan:
     words_held = filter_words + config.batch * 4 * atoms * (1 + problem.quantization.w_zero_point) + 40
     check_blocks_per_sm(config.blocks_per_sm, tiles.threads, smem_bytes, words_held, target)
     x_bytes = math.gcd(16, problem.c)
-    y_bytes = ELEMENT_TYPES[problem.quantization.out_type].bytes
+    y_bytes = problem.quantization.types.y.bytes
     return DirectPlan(
         problem=problem,
         config=config,
@@ -203,7 +202,7 @@ def _slab(problem: Conv2d) -> tuple[int, int]:
 def _smem_bytes(problem: Conv2d, config: Direct, in_pixels: int, slab_c: int, slab_k: int) -> int:
     """The input of two tiles, in planes of 16 channels, and the outputs of one on their way to device memory."""
     plane = (in_pixels + 6) // 8 * 8 + 1
-    y_bytes = ELEMENT_TYPES[problem.quantization.out_type].bytes
+    y_bytes = problem.quantization.types.y.bytes
     outputs = config.tile_h * config.tile_w * (config.slabs * slab_k * y_bytes + 16)
     return ceil_div(2 * config.slabs * slab_c * plane + outputs, 16) * 16
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     ConvolutionPlan,
@@ -16,6 +15,7 @@ from qconv.generator.convolution import (
     fold_constants,
     fold_launches,
     problem_constants,
+    why_not_bytes,
 )
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
@@ -58,7 +58,7 @@ def why_none(problem: Conv2d, _target: Target) -> str | None:
         return f"a {problem.r}x{problem.s} window of {problem.h}x{problem.w} pixels, padded {problem.pad}, is no row"
     if problem.pixels > MOST_PIXELS:
         return f"{problem.pixels} output pixels: at most {MOST_PIXELS}; with more, operands are worth sharing"
-    return None
+    return why_not_bytes(problem)
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ class GemvPlan(ConvolutionPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        q, row_bytes = self.problem.quantization, 1 if self.gathers else 4 * self.words
-        alignment = {"x": row_bytes, "w": row_bytes, "y": ELEMENT_TYPES[q.out_type].bytes}
-        if q.residual != "none":
-            alignment["residual"] = ELEMENT_TYPES[q.residual].bytes
+        t, row_bytes = self.problem.quantization.types, 1 if self.gathers else 4 * self.words
+        alignment = {"x": row_bytes, "w": row_bytes, "y": t.y.bytes}
+        if t.residual is not None:
+            alignment["residual"] = t.residual.bytes
         return alignment
 
     @property

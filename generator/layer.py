@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.epilogue import has_offset, steps
 from qconv.fused import MIDS, FusedBlock
 from qconv.generator.convolution import (
@@ -18,6 +17,7 @@ from qconv.generator.convolution import (
     REPACK_THREADS,
     ConvolutionPlan,
     argument_fields,
+    fold_bytes,
     fold_constants,
     input_span,
     load_bytes,
@@ -144,7 +144,7 @@ class LayerPlan(ConvolutionPlan):
     @property
     def load_width(self) -> int:
         """Bytes of the image that one load brings; 1: they are gathered."""
-        return load_bytes(self.problem.c)
+        return load_bytes(self.problem.c, self.problem.quantization.types.x)
 
     @property
     def load_bytes(self) -> int:
@@ -193,7 +193,7 @@ class LayerPlan(ConvolutionPlan):
         repack = Launch(f"{layer}_repack_weights", (blocks, 1, 1), REPACK_THREADS, 0, "prepare")
         if not self.problem.quantization.x_zero_point:
             return (repack,)
-        fold = Launch(f"{layer}_fold", (self.problem.k, 1, 1), FOLD_THREADS, 4 * FOLD_THREADS, "prepare")
+        fold = Launch(f"{layer}_fold", (self.problem.k, 1, 1), FOLD_THREADS, fold_bytes(self.problem), "prepare")
         return fold, repack
 
     @cached_property
@@ -209,13 +209,13 @@ class LayerPlan(ConvolutionPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        q, alignment = self.problem.quantization, {"w": 1}
+        t, alignment = self.problem.quantization.types, {"w": 1}
         if self.is_first:
             alignment["x"] = self.load_width if self.loads_image else self.lane_k
         if self.config.last:
-            alignment["y"] = min(16, self.vector_k * ELEMENT_TYPES[q.out_type].bytes)
-            if q.residual != "none":
-                alignment["residual"] = min(16, self.vector_k * ELEMENT_TYPES[q.residual].bytes)
+            alignment["y"] = min(16, self.vector_k * t.y.bytes)
+            if t.residual is not None:
+                alignment["residual"] = min(16, self.vector_k * t.residual.bytes)
         return alignment
 
     @property

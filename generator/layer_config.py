@@ -55,15 +55,15 @@ def is_depthwise(problem: Conv2d) -> bool:
 
 def atom_of(problem: Conv2d, target: Target) -> Atom | None:
     """The smallest matrix instruction that multiplies these types: tiles are small."""
-    q = problem.quantization
-    atoms = [Atom(i) for i in target.instructions if i.accepts(q.x_type, q.w_type)]
+    t = problem.quantization.types
+    atoms = [Atom(i) for i in target.instructions if i.serves(t.x, t.w)]
     return min(atoms, key=lambda atom: atom.pixels * atom.channels, default=None)
 
 
 def fits_wgmma(problem: Conv2d, target: Target) -> bool:
     """Whether warpgroups may multiply it: outputs look at all channels, and there are more than half of an atom's."""
     q, instruction = problem.quantization, target.warpgroup
-    if instruction is None or not instruction.accepts(q.x_type, q.w_type):
+    if instruction is None or not instruction.serves(q.types.x, q.types.w):
         return False
     return problem.groups == 1 and not q.w_zero_point and problem.k > 4
 

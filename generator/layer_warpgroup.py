@@ -23,7 +23,6 @@ from qconv.generator.layer_config import (
 )
 from qconv.generator.layer_cost import ALONE, Work
 from qconv.generator.plan import Constant, at_most, ceil_div
-from qconv.instruction import SHORT_TYPES
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -35,6 +34,7 @@ GROUP_WARPS = 4
 @dataclass(frozen=True)
 class WarpgroupRoles(LayerRoles):
     atoms: int
+    spelled: str  # in PTX
     types: str
     sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each atom
     rolled: bool
@@ -85,11 +85,13 @@ class WarpgroupLayer(LayerPlan):
 
     @property
     def roles(self) -> WarpgroupRoles:
-        q = self.problem.quantization
+        t, instruction = self.problem.quantization.types, self.target.warpgroup
+        assert instruction is not None
         return WarpgroupRoles(
             **vars(super().roles),
             atoms=self.config.n,
-            types=f"{SHORT_TYPES[q.x_type]}.{SHORT_TYPES[q.w_type]}",
+            spelled=instruction.spell(8 * self.config.n, t.x.name, t.w.name),
+            types=f"{t.x.short}.{t.w.short}",
             sum_registers=tuple(_registers(range(at, at + 4)) for at in range(0, 4 * self.config.n, 4)),
             rolled=self.taps * self.pairs > MOST_UNROLLED,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from qconv.errors import Infeasible
+from qconv.generator.convolution import why_not_bytes
 from qconv.generator.layer import InKernel, LayerPlan
 from qconv.generator.layer_config import LayerConfig, is_depthwise
 from qconv.generator.layer_depthwise import depthwise_layer
@@ -22,6 +24,8 @@ def layer_plan(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: 
 
 @lru_cache(maxsize=1024)
 def _any_layer(problem: Conv2d, config: LayerConfig, target: Target) -> LayerPlan:
-    """The layer as if its kernel asked nothing of it."""
+    """The layer as if its kernel asked nothing of it. Raises Infeasible where a layer does not have these types."""
+    if (reason := why_not_bytes(problem)) is not None:
+        raise Infeasible(reason)
     make = depthwise_layer if is_depthwise(problem) else warpgroup_layer if config.on_wgmma else matrix_layer
     return make(problem, config, target, InKernel(threads=target.warp_size))

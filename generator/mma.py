@@ -21,7 +21,18 @@ from qconv.generator.convolution import (
     problem_constants,
 )
 from qconv.generator.family import Family
-from qconv.generator.mma_space import CHOICES, LIKELY, Combine, Mma, Shape, checked, configs, in_cluster, whole_tiles
+from qconv.generator.mma_space import (
+    CHOICES,
+    LIKELY,
+    WORD,
+    Combine,
+    Mma,
+    Shape,
+    checked,
+    configs,
+    in_cluster,
+    whole_tiles,
+)
 from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
 from qconv.problem import Conv2d
 from qconv.step import Argument
@@ -83,20 +94,20 @@ class MmaPlan(ConvolutionPlan):
     def fields(self) -> tuple[Field, ...]:
         own: list[Field] = []
         if self.reads_padding:
-            own.append(Field("padding", "int*", "workspace", "x_zero in every byte", None, PADDING_WORDS))
+            own.append(Field("padding", "int*", "workspace", "x_zero in every element", None, PADDING_WORDS))
         if self.combine == "scratch":
             shared = self.shape.tiles - self.whole
-            own.append(Field("sums", "int*", "scratch", "of tiles that several blocks share", None, self.sums))
+            own.append(Field("sums", "Sum*", "scratch", "of tiles that several blocks share", None, self.sums))
             own.append(Field("arrived", "int*", "scratch", "steps added to each of those tiles", None, shared))
         return argument_fields(self.problem, tuple(own))
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        q = self.problem.quantization
-        y_bytes = 16 if self.config.staged else self.vector_n * ELEMENT_TYPES[q.out_type].bytes
+        t = self.problem.quantization.types
+        y_bytes = 16 if self.config.staged else self.vector_n * t.y.bytes
         alignment = {"x": self.shape.x_bytes, "w": self.shape.w_bytes, "y": y_bytes}
-        if q.residual != "none":
-            alignment["residual"] = self.vector_n * ELEMENT_TYPES[q.residual].bytes
+        if t.residual is not None:
+            alignment["residual"] = self.vector_n * t.residual.bytes
         return alignment
 
     @property
@@ -161,19 +172,19 @@ class MmaPlan(ConvolutionPlan):
             Constant("THREADS", shape.threads),
             Constant("ATOM_M", atom.pixels, "output pixels of one instruction"),
             Constant("ATOM_N", atom.channels, "output channels of one instruction"),
-            Constant("ATOM_K", atom.instruction.k, "bytes of the reduction in one instruction"),
+            Constant("ATOM_K", atom.instruction.k_bytes, "bytes of the reduction in one instruction"),
             Constant("K_BLOCK", atom.block_k, "bytes of the reduction in one fragment"),
             Constant("STEPS", shape.steps, "along the reduction"),
             Constant(
                 "HAS_REDUCTION_REMAINDER",
-                problem.reduction % config.tile_k != 0,
+                self._reduction_bytes % config.tile_k != 0,
                 "the last step reaches beyond the reduction",
             ),
             Constant("TILES_M", shape.tiles_m, "along the pixels"),
             Constant("TILES_N", shape.tiles_n, "along the channels of a group"),
             *((Constant("TILES", shape.tiles), Constant("BLOCKS", self.blocks)) if config.persist else ()),
-            Constant("X_BYTES", shape.x_bytes, "one copy of x (1: byte by byte)"),
-            Constant("W_BYTES", shape.w_bytes, "one copy of w (1: byte by byte)"),
+            Constant("X_BYTES", shape.x_bytes, "one copy of x (less than a word: one element)"),
+            Constant("W_BYTES", shape.w_bytes, "one copy of w (less than a word: one element)"),
             Constant("VECTOR_N", self.vector_n, "channels that are written at once"),
             *self._copies_in_flight,
             *self._buffer_sizes,
@@ -195,7 +206,7 @@ class MmaPlan(ConvolutionPlan):
     def _buffer_sizes(self) -> tuple[Constant, ...]:
         if self.target.buffer_word is None:
             return ()
-        x, w = (math.prod(tensor.shape) for tensor in self.problem.inputs[:2])
+        x, w = (math.prod(t.shape) * ELEMENT_TYPES[t.dtype].bytes for t in self.problem.inputs[:2])
         return Constant("X_SIZE", x, "bytes of x"), Constant("W_SIZE", w, "bytes of w")
 
     @property
@@ -207,7 +218,7 @@ class MmaPlan(ConvolutionPlan):
     @property
     def _pads_in_copies(self) -> bool:
         """Whether padding, where it is no zero, comes in copies of several bytes."""
-        return self.shape.x_bytes > 1 and pads_with_zero_point(self.problem)
+        return not self._gathers_x and pads_with_zero_point(self.problem)
 
     @property
     def roles(self) -> MmaRoles:
@@ -217,8 +228,8 @@ class MmaPlan(ConvolutionPlan):
             **vars(self.shape.atom.files(problem.quantization, target, "tiles")),
             loader="async" if target.async_copies else "registers" if target.buffer_word is None else "buffers",
             fills_padding=target.buffer_word is not None and self._pads_in_copies,
-            gathers_x=self.shape.x_bytes == 1,
-            gathers_w=self.shape.w_bytes == 1,
+            gathers_x=self._gathers_x,
+            gathers_w=self.shape.w_bytes < WORD,
             reads_padding=self.reads_padding,
             combine=self.combine,
             split=config.split,
@@ -238,15 +249,24 @@ class MmaPlan(ConvolutionPlan):
         )
 
     @property
+    def _gathers_x(self) -> bool:
+        return self.shape.x_bytes < WORD
+
+    @property
+    def _reduction_bytes(self) -> int:
+        return self.problem.reduction * self.problem.quantization.types.x.bytes
+
+    @property
     def _taps_first(self) -> bool:
         """Whether all taps of a run of channels come before the next run: a step finds most of its input where the
         last one left it."""
         problem, config = self.problem, self.config
+        channel_bytes = problem.c_group * problem.quantization.types.x.bytes
         return (
             problem.layout == "nhwc"
-            and problem.c_group % config.tile_k == 0
+            and channel_bytes % config.tile_k == 0
             and problem.r * problem.s > 1
-            and problem.c_group > config.tile_k
+            and channel_bytes > config.tile_k
             # The few steps of a part read runs of the weights instead, which come from device memory.
             and (config.split == 1 or config.split_last_wave > 0)
         )
@@ -275,7 +295,7 @@ def plan(problem: Conv2d, config: Mma, target: Target) -> MmaPlan:
     blocks = config.persist * target.processors or whole + (shape.tiles - whole) * config.split
     at_most(blocks, 2**31 - 1, "blocks")
     sums = _sums(problem, config, shape, whole) if combine == "scratch" else 0
-    at_most(4 * sums, 2**30, "bytes of scratch memory")
+    at_most(problem.quantization.types.sum.bytes * sums, 2**30, "bytes of scratch memory")
     return MmaPlan(
         problem=problem,
         config=config,
@@ -306,16 +326,17 @@ def _sums(problem: Conv2d, config: Mma, shape: Shape, whole: int) -> int:
 def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
     """Channels that a lane writes at once: neighbours of one pixel, all of which exist or none."""
     lane = config.warp_n // shape.atom.channels * shape.atom.lane_channels
-    widest = min(lane & -lane, 16 // ELEMENT_TYPES[problem.quantization.out_type].bytes)
+    widest = min(lane & -lane, 16 // problem.quantization.types.y.bytes)
     return math.gcd(widest, problem.k_group)
 
 
 def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: Combine, vector_n: int) -> int:
     q = problem.quantization
-    kept = ceil_div(4 * config.tile_n * len(_channel_arguments(problem)), 16) * 16 * (2 if config.persist else 1)
+    of_channel = sum(argument.bytes for argument in _channel_arguments(problem))
+    kept = ceil_div(of_channel * config.tile_n, 16) * 16 * (2 if config.persist else 1)
     phases = [config.pipeline_stages * config.tile_k * (config.tile_m + config.tile_n)]
     if config.staged:
-        staged = config.tile_m * (config.tile_n * ELEMENT_TYPES[q.out_type].bytes + 16)
+        staged = config.tile_m * (config.tile_n * q.types.y.bytes + 16)
         if config.persist:
             kept += staged
         else:
@@ -323,7 +344,7 @@ def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, comb
     if combine == "cluster":
         of_lane = config.warp_m * config.warp_n // target.warp_size
         slots = ceil_div(of_lane // vector_n, config.split)
-        kept += config.split * slots * shape.threads * 4 * (vector_n + q.w_zero_point)
+        kept += config.split * slots * shape.threads * q.types.sum.bytes * (vector_n + q.w_zero_point)
     return kept + max(phases) + 16 * (combine != "none")
 
 

@@ -5,22 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from qconv.generator.cost_units import LAUNCH, at_once
-from qconv.generator.mma_space import Costed
+from qconv.generator.mma_space import WORD, Costed
 from qconv.generator.occupancy import blocks_per_sm
 from qconv.generator.plan import ceil_div
 
-# Clocks of a SIMD for one instruction: of MFMA, four for each pass that LLVM's tables have; of WMMA, what the data
-# sheets' rates leave.
-CLOCKS = {
-    "mfma_i32_32x32x8i8": 64,
-    "mfma_i32_16x16x16i8": 32,
-    "mfma_i32_32x32x16_i8": 32,
-    "mfma_i32_16x16x32_i8": 16,
-    "mfma_i32_32x32x32_i8": 32,
-    "mfma_i32_16x16x64_i8": 16,
-    "wmma_i32_16x16x16_iu8_gfx11": 32,
-    "wmma_i32_16x16x16_iu8_gfx12": 8,
-}
 # Instructions of a step that are neither products nor on their way to or from memory, of a tile that is finished, and
 # of each of its outputs; of each output that is added to others'.
 STEP, TILE, OUTPUT, SHARED_OUTPUT = 65, 90, 7, 8
@@ -67,7 +55,8 @@ def registers_of(plan: Costed) -> int:
     blocks = config.tile_k // atom.block_k if target.warp_size == 32 else 1 + config.prefetch_fragments
     finished = 30 if config.persist and target.warp_size == 64 else 0
     carried = 4 * (shape.x_vectors + shape.w_vectors)
-    return config.warp_m * config.warp_n // target.warp_size + carried + blocks * fragment + finished + 40
+    sum_words = plan.problem.quantization.types.sum.bytes // WORD
+    return config.warp_m * config.warp_n * sum_words // target.warp_size + carried + blocks * fragment + finished + 40
 
 
 def resident(plan: Costed) -> int:
@@ -108,9 +97,9 @@ def _step(plan: Costed, held: int) -> float:
     """What the busiest unit needs for a step of each block, or until the bytes come."""
     config, target, shape = plan.config, plan.target, plan.shape
     waves, loop = shape.warps, loop_of(plan)
-    multiply = waves * loop.matrix * CLOCKS[shape.atom.instruction.name] / target.simds
+    multiply = waves * loop.matrix * shape.atom.instruction.clocks / target.simds
     shared = (waves * (config.warp_m + config.warp_n) * config.tile_k + _tile_bytes(plan)) / SHARED
-    narrow = max(1.0, 4 / min(shape.x_bytes, shape.w_bytes))
+    narrow = max(1.0, WORD / min(shape.x_bytes, shape.w_bytes))
     busy = held * max(multiply, shared, _tile_bytes(plan) / CACHE * narrow)
     alone = EXPOSED[config.prefetch_fragments] + _clocks(plan) * loop.others * ceil_div(waves, target.simds)
     return at_once(busy + alone / held, _arrives(plan), 4)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from qconv.generator.cost_units import at_once, launched, of_activation
-from qconv.generator.mma_space import Costed
+from qconv.generator.mma_space import WORD, Costed
 from qconv.generator.plan import ceil_div
 
 # Clocks of a multiprocessor: for a step of a block that is alone, and beside them where it waits for its fragments;
@@ -27,9 +27,10 @@ MOST_REGISTERS = 255
 def registers_of(plan: Costed) -> int:
     """About how many a thread takes."""
     config, target = plan.config, plan.target
-    registers = 40 + config.warp_m * config.warp_n * 3 // (2 * target.warp_size)
+    sum_words = plan.problem.quantization.types.sum.bytes // WORD
+    registers = 40 + config.warp_m * config.warp_n * sum_words * 3 // (2 * target.warp_size)
     if not target.async_copies:  # what is fetched waits in registers
-        registers += (config.tile_m + config.tile_n) * config.tile_k // (4 * plan.shape.threads)
+        registers += (config.tile_m + config.tile_n) * config.tile_k // (WORD * plan.shape.threads)
     return registers
 
 
@@ -79,5 +80,6 @@ def _step(plan: Costed, held: int) -> float:
     exposed = (STEP if config.prefetch_fragments else STEP + WAITING) / held
     arrives = (LATENCY + tile_bytes / ARRIVING) / (config.pipeline_stages - 1)
     clocks = at_once(held * max(multiply, shared, fetch) + exposed, arrives, 4)
-    short = min(config.tile_k, problem.c_group) <= SHORT_RUN < problem.c and shape.x_bytes == 16
+    of_x = problem.quantization.types.x.bytes
+    short = min(config.tile_k, problem.c_group * of_x) <= SHORT_RUN < problem.c * of_x and shape.x_bytes == 16
     return clocks * SHORT_RUN_FACTOR if short else clocks

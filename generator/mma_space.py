@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal, Protocol
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
-from qconv.generator.convolution import load_bytes
+from qconv.generator.convolution import load_bytes, why_not_by_blocks, why_not_bytes
 from qconv.generator.plan import Config, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -85,6 +84,8 @@ REST = (
     "staged",
 )
 MOST_WARPS = 8
+# Bytes of a register, and of the narrowest copy.
+WORD = 4
 # Accumulators of a lane. More leave no registers for the operands.
 MOST_SUMS = 128
 # The most blocks of a cluster on every part that has them.
@@ -104,7 +105,7 @@ class Shape:
     atom: Atom
     warps: int
     threads: int
-    x_bytes: int  # one copy of x; 1: byte by byte
+    x_bytes: int  # one copy of x; fewer than a word's: element by element
     w_bytes: int
     x_vectors: int  # copies of x that a thread has in flight, of a step
     w_vectors: int
@@ -134,8 +135,13 @@ def _atom(problem: Conv2d, target: Target, number: int) -> Atom:
             f"a padded filter of {problem.r}x{problem.s}: rows and columns together may be {MOST_ROWS_AND_COLUMNS}; "
             "the family simt serves larger ones"
         )
-    if not atom.instruction.accepts(q.x_type, q.w_type):
-        raise Infeasible(f"{atom.instruction.name} does not multiply {q.x_type} by {q.w_type}: the family simt does")
+    if not atom.instruction.serves(q.types.x, q.types.w):
+        raise Infeasible(
+            f"{atom.instruction.name} does not multiply {q.x_type} by {q.w_type} with sums in {q.types.sum.name}: the "
+            "family simt does"
+        )
+    if target.vendor == "cpu" and (reason := why_not_bytes(problem)) is not None:
+        raise Infeasible(f"{atom.instruction.name} is not emulated: {reason}")
     return atom
 
 
@@ -155,7 +161,8 @@ def _check_warps(
     at_most((tile_m // warp_m) * (tile_n // warp_n), MOST_WARPS, "warps of a block")
     # With weights' zero points, windows are added up as well, for an atom of channels.
     summed_n = warp_n + atom.channels * problem.quantization.w_zero_point
-    at_most(warp_m * summed_n // target.warp_size, MOST_SUMS, "sums of a lane")
+    sum_words = problem.quantization.types.sum.bytes // WORD
+    at_most(warp_m * summed_n * sum_words // target.warp_size, MOST_SUMS, "sums of a lane")
     at_most(max(warp_m, warp_n) // min(warp_m, warp_n), 4, "the longer side of a warp's tile over the shorter")
 
 
@@ -169,7 +176,8 @@ def _check_tile(problem: Conv2d, atom: Atom, tile: tuple[int, int, int]) -> None
     narrow."""
     tile_m, tile_n, tile_k = tile
     sizes = (("tile_m", tile_m, problem.pixels), ("tile_n", tile_n, problem.k_group))
-    for field, side, size in (*sizes, ("tile_k", tile_k, problem.reduction)):
+    x_bytes = problem.quantization.types.x.bytes
+    for field, side, size in (*sizes, ("tile_k", tile_k, problem.reduction * x_bytes)):
         least = max(min(CHOICES[field]), atom.pixels, atom.block_k)
         at_most(side, max(least, 2 * size - 1), f"{field} (the problem has {size})")
     for field, side, size in sizes:
@@ -181,7 +189,7 @@ def _check_tile(problem: Conv2d, atom: Atom, tile: tuple[int, int, int]) -> None
             f"tile_n={tile_n} computes {computed} channels for the problem's {problem.k_group}, more than need be; "
             f"one of {', '.join(map(str, useful))} serves it"
         )
-    if tile_k == min(CHOICES["tile_k"]) and problem.c_group % (2 * tile_k) == 0:
+    if tile_k == min(CHOICES["tile_k"]) and problem.c_group * x_bytes % (2 * tile_k) == 0:
         raise Infeasible(f"tile_k={tile_k} halves the work between barriers; {problem.c_group} channels allow more")
 
 
@@ -194,10 +202,11 @@ def _divided(problem: Conv2d, target: Target, atom: Atom, tile: tuple[int, int, 
             f"{warps} warps of {warp_m}x{warp_n}: a tile of {tile_m}x{tile_n} takes at least 4, of at least 32x32"
         )
     threads = warps * target.warp_size
-    x_bytes = load_bytes(problem.c_group) if problem.layout == "nhwc" else 1
-    w_bytes = load_bytes(problem.reduction)
+    t = problem.quantization.types
+    x_bytes = load_bytes(problem.c_group, t.x) if problem.layout == "nhwc" else t.x.bytes
+    w_bytes = load_bytes(problem.reduction, t.w)
     x_vectors, w_vectors = (
-        ceil_div(rows * tile_k, max(width, 4) * threads) for rows, width in ((tile_m, x_bytes), (tile_n, w_bytes))
+        ceil_div(rows * tile_k, max(width, WORD) * threads) for rows, width in ((tile_m, x_bytes), (tile_n, w_bytes))
     )
     for name, vectors, width in (("x", x_vectors, x_bytes), ("w", w_vectors, w_bytes)):
         at_most(vectors, 16, f"loads of {name} a thread has in flight at {width} bytes each")
@@ -215,7 +224,7 @@ def _divided(problem: Conv2d, target: Target, atom: Atom, tile: tuple[int, int, 
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         tiles=tiles_m * tiles_n * problem.groups,
-        steps=ceil_div(problem.reduction, tile_k),
+        steps=ceil_div(problem.reduction * t.x.bytes, tile_k),
     )
 
 
@@ -325,6 +334,8 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
     tiles = shape.tiles
     if name == "prefetch_fragments" and not target.async_copies and target.buffer_word is None:
         return f"on {target.name} the fragments follow what comes through registers"
+    if name in ("split", "stream_k") and (reason := why_not_by_blocks(problem)) is not None:
+        return reason
     if name == "split" and value > shape.steps:
         return f"the reduction has {shape.steps} steps"
     if name == "split_last_wave" and not 0 < tiles % (value * target.processors) < tiles:
@@ -336,7 +347,7 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
     ):
         return f"the weights of {shape.tiles_m}x{shape.tiles_n} tiles stay in the cache"
     if name == "staged":
-        out_bytes = ELEMENT_TYPES[problem.quantization.out_type].bytes
+        out_bytes = problem.quantization.types.y.bytes
         if problem.layout != "nhwc" or problem.k_group * out_bytes % 16:
             return f"{problem.k_group} channels of {out_bytes} bytes in {problem.layout} are no whole rows of 16 bytes"
         if shape.tile[1] * out_bytes % 16:

@@ -64,12 +64,12 @@ class Field:
     name: str
     ctype: str
     # The name of the caller's array; workspace: written by an earlier launch; value: from the parameters;
-    # scratch: int32 zeros before the launches of a call, and again after them; calls that may run at the same time
-    # must not share it; tensor_map: of an array that the map names; a workspace stands before its map.
+    # scratch: zeros before the launches of a call, and again after them; calls that may run at the same time must not
+    # share it; tensor_map: of an array that the map names; a workspace stands before its map.
     role: str
     says: str
     argument: Argument | None = None
-    elements: int = 1  # what a pointer that is not the caller's points at
+    elements: int = 1  # of four bytes each: what a pointer that is not the caller's points at
     layer: str = ""  # of a problem that has several: whose value it is
     tensor_map: TensorMap | None = None
 
@@ -188,6 +188,11 @@ class Plan(ABC):
     def wants(self) -> tuple[str, ...]:
         """What the prelude has to bring for the page."""
         return ()
+
+    @property
+    def dot(self) -> str:
+        """The file with the dot product of two words, for pages that multiply so."""
+        return ""
 
     @property
     def overlaps(self) -> bool:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     ConvolutionPlan,
     argument_fields,
+    dot_of,
     fold_constants,
     fold_launches,
+    load_bytes,
     problem_constants,
 )
 from qconv.generator.cost_units import at_once, launched
@@ -23,6 +24,8 @@ from qconv.target import Target
 
 # More runs than this per operand and thread only spill: each is an address and up to four words in registers.
 MOST_RUNS = 16
+# Bytes of what a dot product multiplies.
+WORD = 4
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,6 @@ LIKELY: dict[str, tuple[int, ...]] = {"pipeline_stages": (2,)}
 MOST_THREADS = 256
 
 
-def _load_bytes(aligned_to: int, tile_k: int) -> int:
-    """The widest load that every row start and every offset in it allows."""
-    return next((width for width in (16, 8, 4) if aligned_to % width == 0 and tile_k % width == 0), 1)
-
-
 # The part of the clocks counted here that an H200 took, over 20 kernels (13 % off, root mean square): more overlaps
 # than the model tells apart. And clocks from one step to the next of a block that has little to multiply.
 FITTED, LATENCY = 0.46, 1000
@@ -70,7 +68,7 @@ class SimtPlan(ConvolutionPlan):
     steps: int  # along the reduction
     tiles_m: int
     tiles_n: int  # along the channels of a group
-    x_bytes: int  # one load of x; 1: byte by byte
+    x_bytes: int  # one load of x; fewer than a word's: element by element
     x_runs: int  # loads of x that a thread has in flight
     x_parts: int  # threads that carry a row of x
     w_bytes: int
@@ -92,13 +90,13 @@ class SimtPlan(ConvolutionPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        q = self.problem.quantization
+        t = self.problem.quantization.types
         # What lies as the output is read and written in vectors of channels where all of them exist.
         whole = self.problem.layout == "nhwc" and self.problem.k_group % self.vector_n == 0
         outputs = self.vector_n if whole else 1
-        alignment = {"x": self.x_bytes, "w": self.w_bytes, "y": outputs * ELEMENT_TYPES[q.out_type].bytes}
-        if q.residual != "none":
-            alignment["residual"] = outputs * ELEMENT_TYPES[q.residual].bytes
+        alignment = {"x": self.x_bytes, "w": self.w_bytes, "y": outputs * t.y.bytes}
+        if t.residual is not None:
+            alignment["residual"] = outputs * t.residual.bytes
         return alignment
 
     @property
@@ -129,10 +127,10 @@ class SimtPlan(ConvolutionPlan):
                 Constant("TILES_N", self.tiles_n, "along the channels of a group"),
                 Constant("VECTOR_M", min(4, config.thread_m), "neighbours among a thread's pixels"),
                 Constant("VECTOR_N", self.vector_n, "neighbours among a thread's channels"),
-                Constant("X_BYTES", self.x_bytes, "one load of x (1: byte by byte)"),
+                Constant("X_BYTES", self.x_bytes, "one load of x (less than a word: one element)"),
                 Constant("X_RUNS", self.x_runs, "words or vectors of x a thread has in flight"),
                 *x_parts * self.problem.quantization.w_zero_point,
-                Constant("W_BYTES", self.w_bytes, "one load of w (1: byte by byte)"),
+                Constant("W_BYTES", self.w_bytes, "one load of w (less than a word: one element)"),
                 Constant("W_RUNS", self.w_runs, "words or vectors of w a thread has in flight"),
                 Constant("SMEM_BYTES", self.smem_bytes),
                 *fold_constants(self.problem),
@@ -141,11 +139,11 @@ class SimtPlan(ConvolutionPlan):
 
     def cost(self) -> float:
         config, target = self.config, self.target
-        # A warp's 16-byte loads cost as much as 16 of its dot products (64 bytes and 64 dots a clock); byte by byte,
-        # the addresses cost more than the loads.
+        # A warp's 16-byte loads cost as much as 16 of its dot products (64 bytes and 64 dots a clock); element by
+        # element, the addresses cost more than the loads.
         loads = ((self.x_runs, self.x_bytes), (self.w_runs, self.w_bytes))
-        fetch = sum(runs * (60 if width == 1 else width) for runs, width in loads)
-        words = config.tile_k / 4
+        fetch = sum(runs * (60 // width if width < WORD else width) for runs, width in loads)
+        words = config.tile_k / WORD
         multiply = config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
         step = words * multiply + fetch + (20 if config.pipeline_stages == 2 else 40)
         blocks = self.tiles_m * self.tiles_n * self.problem.groups
@@ -174,17 +172,23 @@ class SimtPlan(ConvolutionPlan):
 def plan(problem: Conv2d, config: Simt, target: Target) -> SimtPlan:
     check_choices(config, CHOICES)
     threads = _threads(config, target)
-    # Along the reduction, the bytes of NCHW lie apart.
-    x_bytes = _load_bytes(problem.c_group, config.tile_k) if problem.layout == "nhwc" else 1
-    w_bytes = _load_bytes(problem.reduction, config.tile_k)
-    x_parts = config.tile_k // max(x_bytes, 4)
+    t = problem.quantization.types
+    if dot_of(problem, target) is None:
+        raise Infeasible(
+            f"{t.x.name} by {t.w.name} with sums in {t.sum.name}: {target.name} has no dot product of these types; it "
+            f"has {', '.join(dot.name for dot in target.dots)}"
+        )
+    # Along the reduction, the elements of NCHW lie apart.
+    x_bytes = load_bytes(problem.c_group, t.x) if problem.layout == "nhwc" else t.x.bytes
+    w_bytes = load_bytes(problem.reduction, t.w)
+    x_parts = config.tile_k // max(x_bytes, WORD)
     smem_bytes = config.pipeline_stages * config.tile_k * (config.tile_m + 4 + config.tile_n + 4)
     if problem.quantization.w_zero_point:
-        smem_bytes += 4 * config.tile_m * x_parts
+        smem_bytes += WORD * config.tile_m * x_parts
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     _check_useful(problem, config)
-    x_runs = ceil_div(config.tile_m * config.tile_k, max(x_bytes, 4) * threads)
-    w_runs = ceil_div(config.tile_n * config.tile_k, max(w_bytes, 4) * threads)
+    x_runs = ceil_div(config.tile_m * config.tile_k, max(x_bytes, WORD) * threads)
+    w_runs = ceil_div(config.tile_n * config.tile_k, max(w_bytes, WORD) * threads)
     at_most(x_runs, MOST_RUNS, f"loads of x a thread has in flight at {x_bytes} bytes each")
     at_most(w_runs, MOST_RUNS, f"loads of w a thread has in flight at {w_bytes} bytes each")
     tiles_n = ceil_div(problem.k_group, config.tile_n)
@@ -195,7 +199,7 @@ def plan(problem: Conv2d, config: Simt, target: Target) -> SimtPlan:
         target=target,
         threads=threads,
         smem_bytes=smem_bytes,
-        steps=ceil_div(problem.reduction, config.tile_k),
+        steps=ceil_div(problem.reduction * t.x.bytes, config.tile_k),
         tiles_m=ceil_div(problem.pixels, config.tile_m),
         tiles_n=tiles_n,
         x_bytes=x_bytes,
@@ -228,13 +232,14 @@ def _threads(config: Simt, target: Target) -> int:
 def _check_useful(problem: Conv2d, config: Simt) -> None:
     """Refuses tiles that others do the same work with, faster: mostly past the end of the problem, or needlessly
     narrow."""
+    reduction_bytes = problem.reduction * problem.quantization.types.x.bytes
     for name, size in (
         ("tile_m", problem.pixels),
         ("tile_n", problem.k_group),
-        ("tile_k", problem.reduction),
+        ("tile_k", reduction_bytes),
     ):
         at_most(getattr(config, name), max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
-    for name, size, least in (("tile_n", problem.k_group, 16), ("tile_k", problem.reduction, 32)):
+    for name, size, least in (("tile_n", problem.k_group, 16), ("tile_k", reduction_bytes, 32)):
         if size >= 2 * least > 2 * getattr(config, name):
             raise Infeasible(f"{name}={getattr(config, name)} is too narrow for the problem's {size}: at least {least}")
 

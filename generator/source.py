@@ -90,7 +90,7 @@ def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
             config_lines=textwrap.wrap(str(plan.config), 97),
             ctypes={name: element_type.ctype for name, element_type in ELEMENT_TYPES.items()},
             prelude=PRELUDES[plan.target.vendor],
-            dot=f"dot/{plan.target.dot4}.j2",
+            dot=plan.dot,
             sliced=len(plan.call) > 1,
             cpu=plan.target.vendor == "cpu",
             texts=texts,

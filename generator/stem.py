@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
+from qconv.generator.convolution import why_not_bytes
 from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, at_most, ceil_div, check_choices
@@ -67,7 +67,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
         return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
     if problem.groups != 1 or problem.c > 4:
         return f"a first layer has at most 4 channels in one group (here c={problem.c}, groups={problem.groups})"
-    return None
+    return why_not_bytes(problem)
 
 
 # The part of the clocks counted here that an H200 took, over 15 kernels: more overlaps than the model tells apart.
@@ -90,7 +90,7 @@ class StemPlan(TiledPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        lane_k, y_bytes = 2 * self.atoms, ELEMENT_TYPES[self.problem.quantization.out_type].bytes
+        lane_k, y_bytes = 2 * self.atoms, self.problem.quantization.types.y.bytes
         at_once = lane_k * y_bytes if self.problem.k % lane_k == 0 else y_bytes
         return self._aligned(4 if self.quads else 1, min(16, at_once))
 

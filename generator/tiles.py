@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     REPACK_THREADS,
@@ -216,5 +215,5 @@ class TiledPlan(ConvolutionPlan):
 
     def _aligned(self, x: int, y: int) -> dict[str, int]:
         """With weights and a residual that are read element by element."""
-        residual = self.problem.quantization.residual
-        return {"x": x, "w": 1, "y": y} | ({} if residual == "none" else {"residual": ELEMENT_TYPES[residual].bytes})
+        residual = self.problem.quantization.types.residual
+        return {"x": x, "w": 1, "y": y} | ({} if residual is None else {"residual": residual.bytes})

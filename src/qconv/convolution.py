@@ -10,6 +10,7 @@ import numpy as np
 from qconv import calibration
 from qconv.calibration import Style
 from qconv.draft import draw_layer
+from qconv.dtypes import ElementType
 from qconv.epilogue import computed
 from qconv.mode import PRESETS
 from qconv.op import Array, Op, Sample, read_key
@@ -110,7 +111,7 @@ def compute(problem: Conv2d, drawn: Sample) -> tuple[Array, ...]:
 
 
 def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> Array:
-    """sum (x - x_zero_point) * (w - w_zero_point) as int64, NHWK; padding is a real zero."""
+    """sum (x - x_zero_point) * (w - w_zero_point), NHWK: int64 of integers, else float64. Padding is a real zero."""
     q = problem.quantization
     if problem.layout == "nchw":
         x, w = x.transpose(0, 2, 3, 1), w.transpose(0, 2, 3, 1)
@@ -121,10 +122,11 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
     top, left, bottom, right = problem.pad
     real_pad = -float(parameters.x_zero_point) if q.x_zero_point and q.mode.padding == "raw_zero" else 0.0
     padded = np.pad(real_x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=real_pad)
-    # Every partial sum is an integer below 2**53, so that float64 is exact, and BLAS makes it fast; float32 is exact
-    # below 2**24, and faster.
+    # Of integers every partial sum is one below 2**53, so that float64 is exact, and BLAS makes it fast; float32 is
+    # exact below 2**24, and faster. Real sums are those of float64, rounded once: a kernel adds up in some other order.
     largest = problem.r * problem.s * problem.c_group * _magnitude(padded) * _magnitude(real_w)
-    exact = np.float32 if largest < 2**24 else np.float64
+    whole = q.types.sum.is_integer
+    exact = np.float32 if whole and largest < 2**24 else np.float64
     padded, real_w = padded.astype(exact, copy=False), real_w.astype(exact, copy=False)
     (step_h, step_w), (gap_h, gap_w) = problem.stride, problem.dilation
     grouped_w = real_w.reshape(problem.groups, problem.k_group, problem.r, problem.s, problem.c_group)
@@ -134,7 +136,14 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
             rows = slice(r * gap_h, r * gap_h + (problem.oh - 1) * step_h + 1, step_h)
             columns = slice(s * gap_w, s * gap_w + (problem.ow - 1) * step_w + 1, step_w)
             _add_products(acc, padded[:, rows, columns, :], grouped_w[:, :, r, s, :])
-    return acc.reshape(len(x), problem.oh, problem.ow, problem.k).astype(np.int64)
+    sums: Array = acc.reshape(len(x), problem.oh, problem.ow, problem.k)
+    return sums.astype(np.int64) if whole else sums
+
+
+def _as_sums(acc: Array, sum_type: ElementType) -> Array:
+    if sum_type.is_integer and np.abs(acc).max(initial=0) > sum_type.range[1]:
+        raise ValueError(f"the accumulator passed the {sum_type.name} range: Conv2d should have refused this problem")
+    return acc.astype(sum_type.numpy)
 
 
 def _magnitude(values: Array) -> float:
@@ -165,12 +174,10 @@ def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual
 def _of_images(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None) -> Array:
     q = problem.quantization
     acc = accumulate(problem, x, w, parameters)
-    if np.abs(acc).max(initial=0) > 2**31 - 1:
-        raise ValueError("the accumulator passed the int32 range: Conv2d should have refused this problem")
     if residual is not None:
         channels_last = residual if problem.layout == "nhwc" else residual.transpose(0, 2, 3, 1)
         residual = channels_last.astype(np.int32)
-    y = computed(q, parameters, acc.astype(np.int32), residual)
+    y = computed(q, parameters, _as_sums(acc, q.types.sum), residual)
     return y if problem.layout == "nhwc" else np.ascontiguousarray(y.transpose(0, 3, 1, 2))
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qconv import calibration, operands
 from qconv.calibration import Style, Sums
-from qconv.dtypes import RANGES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.epilogue import computed
 from qconv.variety import Variety
 from qconv.window import Windows, gathered, rows_of, sums
@@ -147,7 +147,7 @@ class _Attempt:
             self.parameters["residual_zero_point"] = 0
             return (), None
         zero = self._zero_point("residual_zero_point", q.residual, (), self.unplaced)
-        low, high = RANGES[q.residual]
+        low, high = ELEMENT_TYPES[q.residual].range
         if q.residual_zero_point and "residual_zero_point" not in self.fixed and self.unplaced and self.towards:
             # What it adds is on the side where the values should be.
             half = (high - low) // 2
@@ -165,11 +165,11 @@ class _Attempt:
         x = operands.uniform(q.x_type, p.x_shape, rng)
         if not self.unplaced:
             if self.style.coarse:
-                codes = np.arange(256, dtype=np.uint8)
-                x = operands.coarse(codes.view(q.x_type), zero)[x.view(np.uint8)]
+                codes = np.arange(2**q.types.x.bits).astype(operands.bits_of(x.dtype))
+                x = operands.coarse(codes.view(x.dtype), zero)[x.view(codes.dtype)]
             return x
         one_sided, w_one_sided = operands.is_one_sided(q.x_type, zero), operands.is_one_sided(q.w_type, w_zero)
-        low, high = RANGES[q.x_type]
+        low, high = q.types.x.range
         middle = (low + high) / 2
         if not (self.towards or w_one_sided or abs(zero - middle) > 9):
             return x
@@ -202,7 +202,7 @@ class _Attempt:
         """Filters whose sums lie where the activation and the output zero point have use for them."""
         added = 0.0
         if self.residual_share:
-            low, high = RANGES[self.q.residual]
+            low, high = ELEMENT_TYPES[self.q.residual].range
             mean = (low + high) / 2 - float(self.parameters["residual_zero_point"])
             added = self.residual_share * mean / SPREAD_OF_BYTES
         made = self._sums(acc, w, gathered_x)

@@ -1,12 +1,19 @@
-"""The element types: their NumPy dtype, their size, their integer range, and what C calls them."""
+"""The element types: their NumPy dtype, size and integer range, what C and instructions call them, and the one in which
+products add up."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import ml_dtypes  # noqa: F401 - teaches NumPy the name bfloat16
-import numpy as np
+if TYPE_CHECKING:  # targets and their instructions name types, and import nothing
+    import numpy as np
+
+
+def teach_numpy() -> None:
+    """Makes names of dtypes of those floats that NumPy lacks."""
+    import ml_dtypes  # noqa: F401
 
 
 @dataclass(frozen=True)
@@ -14,30 +21,70 @@ class ElementType:
     name: str
     ctype: str  # in the generated sources, which include nothing
     stdint: str  # in C headers
+    bytes: int
     limits: tuple[int, int] | None = None  # of an integer type
+    # The type in which the products of two elements of this type add up, by the contract. An instruction says the same
+    # of what it computes, and serves where both agree. None: no op multiplies elements of this type.
+    sums: str | None = None
+    short: str = ""  # as instructions spell it
 
-    @property
+    @cached_property
     def numpy(self) -> np.dtype[Any]:
+        import numpy as np
+
+        teach_numpy()
         return np.dtype(self.name)
 
     @property
-    def bytes(self) -> int:
-        return self.numpy.itemsize
+    def bits(self) -> int:
+        return 8 * self.bytes
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether sums are the same in any order, differences with a zero point exact, and overflow wraps around."""
+        return self.limits is not None
+
+    @property
+    def is_signed(self) -> bool:
+        return self.limits is None or self.limits[0] < 0
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of an integer."""
+        low, high = self.range
+        return max(-low, high)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the largest value of an integer type; ValueError for the others."""
+        if self.limits is None:
+            raise ValueError(f"{self.name} is no integer type: it has no range of whole numbers; use one of {INTEGERS}")
+        return self.limits
+
+
+class Types(NamedTuple):
+    """The element types of a convolution: what anything but a key asks of its types, it asks these."""
+
+    x: ElementType
+    w: ElementType
+    y: ElementType
+    sum: ElementType  # of the products
+    residual: ElementType | None
 
 
 # The 16-bit floats travel as their bits: sources that include nothing have no type for them on every target.
 ELEMENT_TYPES = {
     element_type.name: element_type
     for element_type in (
-        ElementType("int8", "signed char", "int8_t", (-128, 127)),
-        ElementType("uint8", "unsigned char", "uint8_t", (0, 255)),
-        ElementType("int16", "short", "int16_t", (-(2**15), 2**15 - 1)),
-        ElementType("uint16", "unsigned short", "uint16_t", (0, 2**16 - 1)),
-        ElementType("int32", "int", "int32_t", (-(2**31), 2**31 - 1)),
-        ElementType("float16", "unsigned short", "uint16_t"),
-        ElementType("bfloat16", "unsigned short", "uint16_t"),
-        ElementType("float32", "float", "float"),
-        ElementType("float64", "double", "double"),
+        ElementType("int8", "signed char", "int8_t", 1, (-128, 127), sums="int32", short="s8"),
+        ElementType("uint8", "unsigned char", "uint8_t", 1, (0, 255), sums="int32", short="u8"),
+        ElementType("int16", "short", "int16_t", 2, (-(2**15), 2**15 - 1)),
+        ElementType("uint16", "unsigned short", "uint16_t", 2, (0, 2**16 - 1)),
+        ElementType("int32", "int", "int32_t", 4, (-(2**31), 2**31 - 1), short="s32"),
+        ElementType("float16", "unsigned short", "uint16_t", 2),
+        ElementType("bfloat16", "unsigned short", "uint16_t", 2),
+        ElementType("float32", "float", "float", 4, short="f32"),
+        ElementType("float64", "double", "double", 8),
     )
 }
 RANGES = {name: element_type.limits for name, element_type in ELEMENT_TYPES.items() if element_type.limits is not None}

@@ -1,6 +1,6 @@
 """How an accumulator becomes an output element: an ordered list of steps, each one C++ line beside its NumPy line.
 
-The C++ lines see `acc` (int), `value` (float), `result` (the output element, or what `narrow` makes one of: see
+The C++ lines see `acc` (Sum), `value` (float), `result` (the output element, or what `narrow` makes one of: see
 `packs`), `channel` (what is known per output channel), `x_sum` (the sum of the window's activations), `residual` (int)
 and the functions of `tile::`. The NumPy lines see the same state as whole arrays, and a `Values` with the residual, and
 the arguments as arrays that broadcast over the channels.

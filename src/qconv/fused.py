@@ -92,8 +92,9 @@ class Chain(Problem):
 
     @property
     def mid_bytes(self) -> int:
-        """Bytes of all intermediate tensors."""
-        return sum(one.pixels * one.k for one in list(self.layers.values())[:-1])
+        """What they would write and read between them, once."""
+        between = list(self.layers.values())[:-1]
+        return sum(one.pixels * one.k * one.quantization.types.y.bytes for one in between)
 
     @property
     def operations(self) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from qconv.instruction import MatrixInstruction, WarpgroupInstruction
+from qconv.instruction import DotProduct, MatrixInstruction, WarpgroupInstruction
 from qconv.instruction_tables import (
+    DP4A,
     MFMA_16X16X16,
     MFMA_16X16X32,
     MFMA_16X16X64,
@@ -19,22 +20,18 @@ from qconv.instruction_tables import (
     MFMA_32X32X32,
     MMA_M8N8K16,
     MMA_M16N8K32,
+    ON_THE_CPU,
+    SDOT4,
+    SUDOT4,
     WGMMA_M64K32,
     WMMA_GFX11,
     WMMA_GFX12,
 )
 
 Vendor = Literal["nvidia", "amd", "cpu"]
-Dot4 = Literal["dp4a", "sdot4", "sudot4", "plain"]
-Feature = Literal["async_copies", "overlaps_launches", "clusters", "bulk_copies", "tensor_maps", "packs_floats"]
+Feature = Literal["async_copies", "overlaps_launches", "clusters", "bulk_copies", "packs_floats"]
 
-# The 4-way int8 dot products of each vendor. dp4a and sudot4 mix signs; sdot4 stands for the pair
-# v_dot4_i32_i8 and v_dot4_u32_u8, whose operands have the same sign; plain is written out in C++.
-DOT4_OF_VENDOR: dict[str, tuple[str, ...]] = {
-    "nvidia": ("dp4a",),
-    "amd": ("sdot4", "sudot4"),
-    "cpu": ("plain",),
-}
+VENDORS = ("nvidia", "amd", "cpu")
 FEATURES: dict[Feature, str] = {
     "async_copies": "copies from device to shared memory go past the registers",
     "overlaps_launches": "a kernel may start while the one before it in the stream ends",
@@ -52,7 +49,7 @@ class Generation:
     name: str
     vendor: Vendor
     warp_size: int
-    dot4: Dot4
+    dots: tuple[DotProduct, ...]  # one at most for each pair of types
     registers_per_thread: int  # the most that a thread can address
     registers_per_sm: int  # 32-bit registers, counted per lane
     instructions: tuple[MatrixInstruction, ...] = field(default=(), repr=False)
@@ -64,13 +61,13 @@ class Generation:
     register_granule: int = 8  # a warp's registers are allocated in multiples of so many a thread
 
     def __post_init__(self) -> None:
-        if self.vendor not in DOT4_OF_VENDOR:
-            raise ValueError(f"vendor {self.vendor!r}: not one of {', '.join(DOT4_OF_VENDOR)}; use one of these")
-        if self.dot4 not in DOT4_OF_VENDOR[self.vendor]:
-            raise ValueError(
-                f"{self.name}: dot4={self.dot4!r}: {self.vendor} has "
-                f"{' or '.join(DOT4_OF_VENDOR[self.vendor])}; use that"
-            )
+        if self.vendor not in VENDORS:
+            raise ValueError(f"vendor {self.vendor!r}: not one of {', '.join(VENDORS)}; use one of these")
+        for dot in self.dots:
+            if dot.vendor != self.vendor:
+                raise ValueError(
+                    f"{self.name}: dots={dot.name!r}: a product of {dot.vendor}'s; use one of {self.vendor}'s"
+                )
         if self.warp_size not in (32, 64):
             raise ValueError(f"{self.name}: warp_size={self.warp_size}: a warp has 32 or 64 lanes; give one of these")
         for limit in ("registers_per_thread", "registers_per_sm", "simds", "register_granule"):
@@ -98,18 +95,18 @@ class Generation:
 
     def emulated(self) -> Generation:
         """The same on the CPU device, which multiplies four bytes in C++ and emulates everything else."""
-        return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dot4="plain")
+        return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU)
 
 
-def _nvidia(name: str, instruction: MatrixInstruction, features: frozenset[Feature]) -> Generation:
+def _nvidia(name: str, features: frozenset[Feature], *instructions: MatrixInstruction) -> Generation:
     return Generation(
         name=name,
         vendor="nvidia",
         warp_size=32,
-        dot4="dp4a",
+        dots=(DP4A,),
         registers_per_thread=255,
         registers_per_sm=65536,
-        instructions=(instruction,),
+        instructions=instructions,
         features=features,
     )
 
@@ -118,18 +115,12 @@ def _nvidia(name: str, instruction: MatrixInstruction, features: frozenset[Featu
 # programmatic dependent launch, clusters, copies in bulk and by tensor maps, and F2IP (of which ptxas made two
 # instructions before). wgmma is 9.0's alone.
 _FROM_AMPERE: frozenset[Feature] = frozenset({"async_copies"})
-_FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {
-    "overlaps_launches",
-    "clusters",
-    "bulk_copies",
-    "tensor_maps",
-    "packs_floats",
-}
-TURING = _nvidia("Turing", MMA_M8N8K16, frozenset())
-AMPERE = _nvidia("Ampere", MMA_M16N8K32, _FROM_AMPERE)
-ADA = _nvidia("Ada", MMA_M16N8K32, _FROM_AMPERE)
-HOPPER = replace(_nvidia("Hopper", MMA_M16N8K32, _FROM_HOPPER), warpgroup=WGMMA_M64K32)
-BLACKWELL = _nvidia("Blackwell", MMA_M16N8K32, _FROM_HOPPER)
+_FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {"overlaps_launches", "clusters", "bulk_copies", "packs_floats"}
+TURING = _nvidia("Turing", frozenset(), MMA_M8N8K16)
+AMPERE = _nvidia("Ampere", _FROM_AMPERE, MMA_M16N8K32)
+ADA = _nvidia("Ada", _FROM_AMPERE, MMA_M16N8K32)
+HOPPER = replace(_nvidia("Hopper", _FROM_HOPPER, MMA_M16N8K32), warpgroup=WGMMA_M64K32)
+BLACKWELL = _nvidia("Blackwell", _FROM_HOPPER, MMA_M16N8K32)
 
 
 def _cdna(
@@ -143,7 +134,7 @@ def _cdna(
         name=name,
         vendor="amd",
         warp_size=64,
-        dot4="sdot4",
+        dots=(SDOT4,),
         registers_per_thread=registers_per_thread,
         registers_per_sm=vgpr_file_kib * 1024 // 4,
         instructions=instructions,
@@ -153,13 +144,18 @@ def _cdna(
 
 
 def _rdna(
-    name: str, dot4: Dot4, vgpr_file_kib: int, register_granule: int, buffer_word: int, *instructions: MatrixInstruction
+    name: str,
+    dot: DotProduct,
+    vgpr_file_kib: int,
+    register_granule: int,
+    buffer_word: int,
+    *instructions: MatrixInstruction,
 ) -> Generation:
     return Generation(
         name=name,
         vendor="amd",
         warp_size=32,
-        dot4=dot4,
+        dots=(dot,),
         registers_per_thread=256,
         registers_per_sm=vgpr_file_kib * 1024 // 4,
         instructions=instructions,
@@ -178,9 +174,9 @@ CDNA_1 = _cdna("CDNA 1", 256, 256, MFMA_32X32X8, MFMA_16X16X16, register_granule
 CDNA_2 = _cdna("CDNA 2", 512, 512, MFMA_32X32X8, MFMA_16X16X16)
 CDNA_3 = _cdna("CDNA 3", 512, 512, MFMA_32X32X16, MFMA_16X16X32)
 CDNA_4 = _cdna("CDNA 4", 512, 512, MFMA_32X32X32, MFMA_16X16X64, MFMA_32X32X16, MFMA_16X16X32)
-RDNA_2 = _rdna("RDNA 2", "sdot4", 256, 16, 0x31014000)
-RDNA_3 = _rdna("RDNA 3", "sudot4", 384, 24, 0x31004000, WMMA_GFX11)
-RDNA_4 = _rdna("RDNA 4", "sudot4", 384, 24, 0x31004000, WMMA_GFX12)
+RDNA_2 = _rdna("RDNA 2", SDOT4, 256, 16, 0x31014000)
+RDNA_3 = _rdna("RDNA 3", SUDOT4, 384, 24, 0x31004000, WMMA_GFX11)
+RDNA_4 = _rdna("RDNA 4", SUDOT4, 384, 24, 0x31004000, WMMA_GFX12)
 
 # The CPU runs generated kernels in tests. With as many registers as the largest GPU, it turns no config of theirs away.
-CPU = Generation("CPU", "cpu", warp_size=32, dot4="plain", registers_per_thread=512, registers_per_sm=131072)
+CPU = Generation("CPU", "cpu", warp_size=32, dots=ON_THE_CPU, registers_per_thread=512, registers_per_sm=131072)

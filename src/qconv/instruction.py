@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from qconv.dtypes import ELEMENT_TYPES, ElementType
+
 Axis = Literal["m", "n", "k", "copy"]
 
-SHORT_TYPES = {"int8": "s8", "uint8": "u8"}  # as instructions spell them
-INPUT_TYPES = tuple(SHORT_TYPES)
 REGISTER_BITS = 32
 
 
@@ -63,10 +63,8 @@ class Fragment:
     element_bits: int = 8
 
     def __post_init__(self) -> None:
-        if self.element_bits not in (8, 32):
-            raise ValueError(
-                f"{self.element_bits}-bit elements: int8 products are 8-bit in and 32-bit out; give 8 or 32"
-            )
+        if self.element_bits not in (8, 16, 32):
+            raise ValueError(f"{self.element_bits}-bit elements: registers hold 4, 2 or 1 of them; give 8, 16 or 32")
         for dim in self.element:
             if dim.axis == "copy":
                 raise ValueError(
@@ -156,19 +154,70 @@ class Fragment:
         return place[self.row_axis], place[self.column_axis]
 
 
-class TakesTypes:
-    """Every pairing of `a_types` with `b_types` is legal."""
+@dataclass(frozen=True, kw_only=True)
+class Multiplies:
+    """Which types an instruction multiplies, and in which it adds up. Every pairing of `a_types` with `b_types` is
+    legal; all of them have one size, because they lie side by side along k."""
 
+    name: str
     a_types: tuple[str, ...]
     b_types: tuple[str, ...]
+    sum_type: str
+
+    def __post_init__(self) -> None:
+        if self.sum_type not in ELEMENT_TYPES:
+            raise ValueError(f"{self.name}: sum_type={self.sum_type!r}: no element type; add it to qconv/dtypes.py")
+        for operand, types in (("A", self.a_types), ("B", self.b_types)):
+            known = [name for name in types if name in ELEMENT_TYPES]
+            if len(known) != len(types) or not types or len(set(types)) != len(types):
+                raise ValueError(
+                    f"{self.name}: types {types} for {operand}: element types, each once; list one or more of "
+                    f"{', '.join(ELEMENT_TYPES)}"
+                )
+        sizes = {ELEMENT_TYPES[name].bits for name in (*self.a_types, *self.b_types)}
+        if len(sizes) > 1:
+            raise ValueError(
+                f"{self.name}: operands of {sorted(sizes)} bits: all have one size; make two entries of it"
+            )
 
     def accepts(self, a_type: str, b_type: str) -> bool:
         """Whether the instruction multiplies these two types."""
         return a_type in self.a_types and b_type in self.b_types
 
+    def serves(self, a_type: ElementType, b_type: ElementType) -> bool:
+        """Whether its sums of the products of these two types are those of the contract."""
+        return self.accepts(a_type.name, b_type.name) and self.sum_type == a_type.sums
 
-@dataclass(frozen=True)
-class MatrixInstruction(TakesTypes):
+    @property
+    def operand_bits(self) -> int:
+        return ELEMENT_TYPES[self.a_types[0]].bits
+
+    @property
+    def sum(self) -> ElementType:
+        return ELEMENT_TYPES[self.sum_type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DotProduct(Multiplies):
+    """The sum of the products of the elements of two 32-bit words: what a thread multiplies with by itself.
+
+    `templates/dot/<file>.j2` spells it, as `dot`."""
+
+    vendor: str
+    file: str = ""  # where it is not called as the product is
+
+    @property
+    def elements(self) -> int:
+        """Of a word."""
+        return REGISTER_BITS // self.operand_bits
+
+    @property
+    def template(self) -> str:
+        return f"dot/{self.file or self.name}.j2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixInstruction(Multiplies):
     """One matrix instruction: its shape, the types it takes and the fragments of its operands.
 
     C is laid out as D.
@@ -176,35 +225,26 @@ class MatrixInstruction(TakesTypes):
     placeholders {a} and {b}, which `spell` fills.
     """
 
-    name: str
     m: int
     n: int
     k: int
     lanes: int
-    a_types: tuple[str, ...]
-    b_types: tuple[str, ...]
     a: Fragment
     b: Fragment
     d: Fragment
     mnemonic: str
-    accumulator: str = "int32"
+    clocks: int = 0  # of a SIMD of AMD's; NVIDIA's are counted by products
+    file: str = ""  # in templates/mma, where its lanes hold the same bytes and sums as those of another instruction
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.name or not self.mnemonic:
             raise ValueError(f"instruction {self.name!r} with mnemonic {self.mnemonic!r}: both are needed; name them")
         if self.lanes not in (32, 64):
             raise ValueError(f"{self.name}: {self.lanes} lanes: a warp has 32 or 64; give one of these")
-        if self.accumulator != "int32":
-            raise ValueError(f"{self.name}: accumulator {self.accumulator!r}: int8 products add up in 'int32'; use it")
-        for operand, types in (("A", self.a_types), ("B", self.b_types)):
-            unknown = [name for name in types if name not in INPUT_TYPES]
-            if unknown or not types or len(set(types)) != len(types):
-                raise ValueError(
-                    f"{self.name}: types {types} for {operand}: one or both of {INPUT_TYPES}, each once; list those"
-                )
-        self._check_operand("A", self.a, ("m", "k"), (self.m, self.k), 8)
-        self._check_operand("B", self.b, ("k", "n"), (self.k, self.n), 8)
-        self._check_operand("D", self.d, ("m", "n"), (self.m, self.n), 32)
+        self._check_operand("A", self.a, ("m", "k"), (self.m, self.k), self.operand_bits)
+        self._check_operand("B", self.b, ("k", "n"), (self.k, self.n), self.operand_bits)
+        self._check_operand("D", self.d, ("m", "n"), (self.m, self.n), self.sum.bits)
         if self.d.replication != 1:
             raise ValueError(
                 f"{self.name}: {self.d.replication} copies of D: a sum is written once; drop the copy dimension"
@@ -234,6 +274,11 @@ class MatrixInstruction(TakesTypes):
                 f"give element_bits={bits}"
             )
 
+    @property
+    def k_bytes(self) -> int:
+        """Of a row of A, or of a column of B."""
+        return self.k * self.operand_bits // 8
+
     def spell(self, a_type: str, b_type: str) -> str:
         """The mnemonic for these two types: the PTX instruction, or the compiler builtin."""
         if not self.accepts(a_type, b_type):
@@ -241,30 +286,29 @@ class MatrixInstruction(TakesTypes):
                 f"{self.name}: {a_type} x {b_type}: it takes {' or '.join(self.a_types)} by "
                 f"{' or '.join(self.b_types)}; use one of these, or the dot4 path"
             )
-        return self.mnemonic.format(a=SHORT_TYPES[a_type], b=SHORT_TYPES[b_type])
+        return self.mnemonic.format(a=ELEMENT_TYPES[a_type].short, b=ELEMENT_TYPES[b_type].short)
 
 
-@dataclass(frozen=True)
-class WarpgroupInstruction(TakesTypes):
+@dataclass(frozen=True, kw_only=True)
+class WarpgroupInstruction(Multiplies):
     """A matrix instruction that four warps execute together, of one of several widths n.
 
     Both factors lie in shared memory, k along the bytes of a row, as matrices of `matrix_rows` rows of `matrix_bytes`
     bytes; only the sums are in registers. `mnemonic` has placeholders for the width and the types, which `spell` fills.
     """
 
-    name: str
     m: int
     k: int
     widths: tuple[int, ...]
     lanes: int
-    a_types: tuple[str, ...]
-    b_types: tuple[str, ...]
     matrix_rows: int
     matrix_bytes: int
     mnemonic: str
 
     def __post_init__(self) -> None:
-        for what, size, whole in (("m", self.m, self.matrix_rows), ("k", self.k, self.matrix_bytes)):
+        super().__post_init__()
+        of_matrix = 8 * self.matrix_bytes // self.operand_bits
+        for what, size, whole in (("m", self.m, self.matrix_rows), ("k", self.k, of_matrix)):
             if size % whole:
                 raise ValueError(f"{self.name}: {what}={size}: factors are whole matrices; give a multiple of {whole}")
         for n in self.widths:
@@ -280,7 +324,7 @@ class WarpgroupInstruction(TakesTypes):
             "n",
             lane=(Dim(4, "n", 2), Dim(8, "m", 1), Dim(self.lanes // 32, "m", 16)),
             element=(Dim(2, "n", 1), Dim(2, "m", 8), *eights),
-            element_bits=32,
+            element_bits=self.sum.bits,
         )
         if fragment.shape != (self.m, n):
             raise ValueError(f"{self.name}: D is {fragment.shape}, not {(self.m, n)}; correct m or the lanes")
@@ -290,4 +334,4 @@ class WarpgroupInstruction(TakesTypes):
         """The PTX instruction of a width, for these two types."""
         if n not in self.widths or not self.accepts(a_type, b_type):
             raise ValueError(f"{self.name}: n={n} of {a_type} x {b_type}: it has none; leave it to warps")
-        return self.mnemonic.format(n=n, a=SHORT_TYPES[a_type], b=SHORT_TYPES[b_type])
+        return self.mnemonic.format(n=n, a=ELEMENT_TYPES[a_type].short, b=ELEMENT_TYPES[b_type].short)

@@ -1,4 +1,5 @@
-"""The matrix instructions of each architecture. One builder per family of layouts, one line per instruction.
+"""The dot products and matrix instructions of each architecture. One builder per family of layouts, one line per
+instruction.
 
 An integer sum is the same in any order, so a permutation of k that A and B share cannot be observed. Each
 table keeps the order of its document, so that a layout here can be compared with that document.
@@ -6,9 +7,20 @@ table keeps the order of its document, so that a layout here can be compared wit
 
 from __future__ import annotations
 
-from qconv.instruction import INPUT_TYPES, Dim, Fragment, MatrixInstruction, WarpgroupInstruction
+from qconv.instruction import Dim, DotProduct, Fragment, MatrixInstruction, WarpgroupInstruction
 
 SIGNED = ("int8",)
+BYTES = ("int8", "uint8")
+SUMS = "int32"
+
+# The dot products of four bytes by four. dp4a and sudot4 mix signs; sdot4 stands for the pair v_dot4_i32_i8 and
+# v_dot4_u32_u8, whose operands have the same sign; plain is written out in C++.
+DP4A = DotProduct(name="dp4a", vendor="nvidia", a_types=BYTES, b_types=BYTES, sum_type=SUMS)
+SDOT4 = DotProduct(name="sdot4", vendor="amd", a_types=BYTES, b_types=BYTES, sum_type=SUMS)
+SUDOT4 = DotProduct(name="sudot4", vendor="amd", a_types=BYTES, b_types=BYTES, sum_type=SUMS)
+PLAIN = DotProduct(name="plain", vendor="cpu", a_types=BYTES, b_types=BYTES, sum_type=SUMS)
+# What the CPU device computes in C++, whatever it emulates beside.
+ON_THE_CPU = (PLAIN,)
 
 # mma.sync follows the PTX ISA manual 9.2, "Matrix Fragments for mma.m8n8k16" and "... for mma.m16n8k32".
 # The manual's threadID_in_group is the lane's first dimension (4), its groupID the second (8).
@@ -18,8 +30,9 @@ MMA_M8N8K16 = MatrixInstruction(
     n=8,
     k=16,
     lanes=32,
-    a_types=INPUT_TYPES,
-    b_types=INPUT_TYPES,
+    a_types=BYTES,
+    b_types=BYTES,
+    sum_type=SUMS,
     a=Fragment("m", "k", lane=(Dim(4, "k", 4), Dim(8, "m", 1)), element=(Dim(4, "k", 1),)),
     b=Fragment("k", "n", lane=(Dim(4, "k", 4), Dim(8, "n", 1)), element=(Dim(4, "k", 1),)),
     d=Fragment("m", "n", lane=(Dim(4, "n", 2), Dim(8, "m", 1)), element=(Dim(2, "n", 1),), element_bits=32),
@@ -31,8 +44,9 @@ MMA_M16N8K32 = MatrixInstruction(
     n=8,
     k=32,
     lanes=32,
-    a_types=INPUT_TYPES,
-    b_types=INPUT_TYPES,
+    a_types=BYTES,
+    b_types=BYTES,
+    sum_type=SUMS,
     a=Fragment(
         "m",
         "k",
@@ -63,15 +77,17 @@ WGMMA_M64K32 = WarpgroupInstruction(
     k=32,
     widths=(8, 16, 24, *range(32, 257, 16)),
     lanes=128,
-    a_types=INPUT_TYPES,
-    b_types=INPUT_TYPES,
+    a_types=BYTES,
+    b_types=BYTES,
+    sum_type=SUMS,
     matrix_rows=8,
     matrix_bytes=16,
     mnemonic="wgmma.mma_async.sync.aligned.m64n{n}k32.s32.{a}.{b}",
 )
 
 
-def _mfma(shape: str, mn: int, k: int) -> MatrixInstruction:
+# Clocks are four for each pass that LLVM's tables have; of WMMA, what the data sheets' rates leave.
+def _mfma(shape: str, mn: int, k: int, clocks: int) -> MatrixInstruction:
     """An MFMA of one block: mn x mn x k, signed only. `shape` is the builtin's spelling of it.
 
     The lanes of a wavefront make 64 / mn groups. In A and B a group holds a run of k; in D it holds four
@@ -89,24 +105,26 @@ def _mfma(shape: str, mn: int, k: int) -> MatrixInstruction:
         lanes=64,
         a_types=SIGNED,
         b_types=SIGNED,
+        sum_type=SUMS,
         a=Fragment("m", "k", lane=(Dim(mn, "m", 1), Dim(groups, "k", run)), element=(Dim(run, "k", 1),)),
         b=Fragment("k", "n", lane=(Dim(mn, "n", 1), Dim(groups, "k", run)), element=(Dim(run, "k", 1),)),
         d=Fragment("m", "n", lane=(Dim(mn, "n", 1), Dim(groups, "m", 4)), element=rows, element_bits=32),
         mnemonic=f"__builtin_amdgcn_mfma_i32_{shape}",
+        clocks=clocks,
     )
 
 
 # gfx908 and gfx90a follow ROCm/amd_matrix_instruction_calculator ("the calculator"), cdna1 and cdna2.
-MFMA_32X32X8 = _mfma("32x32x8i8", 32, 8)
-MFMA_16X16X16 = _mfma("16x16x16i8", 16, 16)
+MFMA_32X32X8 = _mfma("32x32x8i8", 32, 8, clocks=64)
+MFMA_16X16X16 = _mfma("16x16x16i8", 16, 16, clocks=32)
 
 # gfx942 follows the calculator, cdna3. It no longer has the two instructions above.
-MFMA_32X32X16 = _mfma("32x32x16_i8", 32, 16)
-MFMA_16X16X32 = _mfma("16x16x32_i8", 16, 32)
+MFMA_32X32X16 = _mfma("32x32x16_i8", 32, 16, clocks=32)
+MFMA_16X16X32 = _mfma("16x16x32_i8", 16, 32, clocks=16)
 
 # gfx950's own follow IREE's layouts (IREEGPUAttrs.cpp), the rule above again: the calculator has no cdna4.
-MFMA_32X32X32 = _mfma("32x32x32_i8", 32, 32)
-MFMA_16X16X64 = _mfma("16x16x64_i8", 16, 64)
+MFMA_32X32X32 = _mfma("32x32x32_i8", 32, 32, clocks=32)
+MFMA_16X16X64 = _mfma("16x16x64_i8", 16, 64, clocks=16)
 
 # gfx1100 follows the calculator, rdna3, wave32: each half of the wave holds all of A and B; D alternates.
 WMMA_GFX11 = MatrixInstruction(
@@ -115,12 +133,14 @@ WMMA_GFX11 = MatrixInstruction(
     n=16,
     k=16,
     lanes=32,
-    a_types=INPUT_TYPES,
-    b_types=INPUT_TYPES,
+    a_types=BYTES,
+    b_types=BYTES,
+    sum_type=SUMS,
     a=Fragment("m", "k", lane=(Dim(16, "m", 1), Dim(2, "copy", 0)), element=(Dim(16, "k", 1),)),
     b=Fragment("k", "n", lane=(Dim(16, "n", 1), Dim(2, "copy", 0)), element=(Dim(16, "k", 1),)),
     d=Fragment("m", "n", lane=(Dim(16, "n", 1), Dim(2, "m", 1)), element=(Dim(8, "m", 2),), element_bits=32),
     mnemonic="__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32",
+    clocks=32,
 )
 
 # gfx1201 follows the calculator, rdna4, wave32: no copies, the halves of the wave split k; D's rows in order.
@@ -130,10 +150,12 @@ WMMA_GFX12 = MatrixInstruction(
     n=16,
     k=16,
     lanes=32,
-    a_types=INPUT_TYPES,
-    b_types=INPUT_TYPES,
+    a_types=BYTES,
+    b_types=BYTES,
+    sum_type=SUMS,
     a=Fragment("m", "k", lane=(Dim(16, "m", 1), Dim(2, "k", 8)), element=(Dim(8, "k", 1),)),
     b=Fragment("k", "n", lane=(Dim(16, "n", 1), Dim(2, "k", 8)), element=(Dim(8, "k", 1),)),
     d=Fragment("m", "n", lane=(Dim(16, "n", 1), Dim(2, "m", 8)), element=(Dim(8, "m", 1),), element_bits=32),
     mnemonic="__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12",
+    clocks=8,
 )

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, SupportsIndex, cast
 
 from numpy.typing import NDArray
 
+from qconv.dtypes import teach_numpy
 from qconv.option import Option
 
 INT_MAX = 2**31 - 1
@@ -17,6 +18,9 @@ INT_MAX = 2**31 - 1
 LARGEST = INT_MAX - 4096
 # Bytes of the widest load or store.
 WIDEST = 16
+
+# Tensors name their dtypes.
+teach_numpy()
 
 
 @dataclass(frozen=True)

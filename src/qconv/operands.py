@@ -1,6 +1,6 @@
-"""Random bytes and zero points, and bytes whose mean is where the sums need it.
+"""Random integers of a type and zero points, and integers whose mean is where the sums need it.
 
-Bytes are uniform over their type. Where nothing else keeps the sums of a channel from running far from zero (no bias is
+They are uniform over their type. Where nothing else keeps the sums of a channel from running far from zero (no bias is
 there to do it), some are moved to the first eighth from one end of the range; all values still occur.
 """
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qconv.dtypes import RANGES
+from qconv.dtypes import ELEMENT_TYPES
 
 Array = NDArray[Any]
 
-# A byte that is moved keeps so much of its distance from the end, as a shift.
+# An integer that is moved keeps so much of its distance from the end, as a shift.
 EIGHTH = 3
 MOST_MOVED = 0.94
 # A zero point this near the end of its range leaves every difference with it of (nearly) one sign.
@@ -26,13 +26,13 @@ COARSE = 8
 
 
 def uniform(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    low, high = RANGES[dtype]
+    low, high = ELEMENT_TYPES[dtype].range
     return rng.integers(low, high, shape, dtype=dtype, endpoint=True)
 
 
 def zero_points(dtype: str, shape: tuple[int, ...], rng: np.random.Generator, inside: bool) -> Array:
     """`inside`: none near an end of the range."""
-    low, high = RANGES[dtype]
+    low, high = ELEMENT_TYPES[dtype].range
     if inside:
         return rng.integers(low + NEAR_THE_END, high - NEAR_THE_END, shape, dtype=dtype, endpoint=True)
     kind, middle = rng.random(shape), (low + high + 1) // 2
@@ -45,20 +45,20 @@ def zero_points(dtype: str, shape: tuple[int, ...], rng: np.random.Generator, in
 
 def is_one_sided(dtype: str, zero_point: Any) -> bool:
     """Whether (nearly) all differences with some zero point have one sign."""
-    low, high = RANGES[dtype]
+    low, high = ELEMENT_TYPES[dtype].range
     zero = np.asarray(zero_point, np.int64)
     return bool((np.minimum(zero - low, high - zero) < NEAR_THE_END).any())
 
 
 def sign_of_differences(dtype: str, zero_point: Any) -> int:
     """The sign that most differences with the zero point have."""
-    low, high = RANGES[dtype]
+    low, high = ELEMENT_TYPES[dtype].range
     return 1 if np.mean(zero_point) < (low + high) / 2 else -1
 
 
 def leaning(values: Array, mean: float, rng: np.random.Generator) -> Array:
-    """Uniform bytes moved, so many as it takes for this mean, or the nearest that can be had."""
-    low, high = RANGES[values.dtype.name]
+    """Uniform integers moved, so many as it takes for this mean, or the nearest that can be had."""
+    low, high = ELEMENT_TYPES[values.dtype.name].range
     to_low = mean < (low + high) / 2
     distance = mean - low if to_low else high - mean
     half, kept = (high - low) / 2, 2.0**-EIGHTH
@@ -70,7 +70,7 @@ def leaning(values: Array, mean: float, rng: np.random.Generator) -> Array:
 def dimmed(values: Array, zero_point: int, axis: int, rng: np.random.Generator) -> Array:
     """Each pixel nearer to the end at which the zero point is, by its own power of two: sums of pixels differ, where
     those of single products would all but average out."""
-    low, high = RANGES[values.dtype.name]
+    low, high = ELEMENT_TYPES[values.dtype.name].range
     shape = tuple(1 if at == axis else size for at, size in enumerate(values.shape))
     shift = rng.integers(0, 4, shape, dtype=np.uint8)
     distance = _distance(values, zero_point - low < high - zero_point)
@@ -78,13 +78,24 @@ def dimmed(values: Array, zero_point: int, axis: int, rng: np.random.Generator) 
 
 
 def _distance(values: Array, from_low: bool) -> Array:
-    unsigned = values.view(np.uint8) ^ np.uint8(0x80 if values.dtype == np.int8 else 0)
+    unsigned = values.view(bits_of(values.dtype)) ^ _sign_of(values.dtype)
     return unsigned if from_low else ~unsigned
 
 
 def _at_distance(distance: Array, dtype: Any, from_low: bool) -> Array:
     unsigned = distance if from_low else ~distance
-    return (unsigned ^ np.uint8(0x80 if dtype == np.int8 else 0)).view(dtype)
+    return (unsigned ^ _sign_of(dtype)).view(dtype)
+
+
+def bits_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The unsigned type that holds the bits of an integer type."""
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+def _sign_of(dtype: np.dtype[Any]) -> Array:
+    """The bit with which the numbers of an integer type, taken as unsigned ones, are in their order."""
+    sign = 1 << (8 * dtype.itemsize - 1) if ELEMENT_TYPES[dtype.name].is_signed else 0
+    return np.asarray(sign, bits_of(dtype))
 
 
 def _moved(values: Array, to_low: bool) -> Array:
@@ -107,7 +118,7 @@ def shifted(w: Array, means: Array, change: Array, rng: np.random.Generator) -> 
 
 def alive(w: Array, zero_points: Array) -> Array:
     """Filters by [output channel, element] of which none is zero, or so small that it might as well be."""
-    low, high = RANGES[w.dtype.name]
+    low, high = ELEMENT_TYPES[w.dtype.name].range
     zero = np.broadcast_to(np.asarray(zero_points, np.int32), (len(w),))
     dead = np.abs(w.astype(np.int32) - zero[:, np.newaxis]).max(axis=1) < COARSE
     w[dead, 0] = np.where(zero[dead] - low < high - zero[dead], high, low)
@@ -116,7 +127,7 @@ def alive(w: Array, zero_points: Array) -> Array:
 
 def coarse(values: Array, zero_point: Any) -> Array:
     """Each moved towards the zero point, by less than `COARSE`, so that it is a multiple of it away."""
-    zero = np.asarray(zero_point, np.int16)
-    difference = values.astype(np.int16) - zero
+    zero = np.asarray(zero_point, np.int32)
+    difference = values.astype(np.int32) - zero
     kept: Array = zero + np.sign(difference) * (np.abs(difference) // COARSE * COARSE)
     return kept.astype(values.dtype)

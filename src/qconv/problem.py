@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, SupportsIndex
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.mode import Mode
 from qconv.op import (
-    INT_MAX,
     LARGEST,
     WIDEST,
     Problem,
@@ -86,6 +84,10 @@ class Conv2d(Problem):
                     f"only {padded}; pad more or use a smaller {filter_name} or dilation"
                 )
         self._check_offsets()
+        self._check_sums()
+
+    def _check_sums(self) -> None:
+        """Whether all elements can be counted, and sums of integers do not overflow."""
         for name, count in (
             ("the input", self.n * self.h * self.w * self.c),
             ("the output", self.n * self.oh * self.ow * self.k),
@@ -93,15 +95,16 @@ class Conv2d(Problem):
         ):
             if count > LARGEST:
                 raise ValueError(f"{name} has {count} elements; at most {LARGEST} are supported: split n or k")
-        worst = self.reduction * self.quantization.largest_product
-        if worst > INT_MAX:
-            raise ValueError(
-                f"a sum of r*s*c/groups={self.reduction} products can reach {worst}, more than an int32 accumulator "
-                f"holds ({INT_MAX}); use at most {INT_MAX // self.quantization.largest_product} products (more groups, "
-                "or split the channels and add int32 outputs)"
-            )
-
         q = self.quantization
+        if not q.types.sum.is_integer:
+            return
+        worst, (_, most) = self.reduction * q.largest_product, q.types.sum.range
+        if worst > most:
+            raise ValueError(
+                f"a sum of r*s*c/groups={self.reduction} products can reach {worst}, more than an {q.types.sum.name} "
+                f"accumulator holds ({most}); use at most {most // q.largest_product} products (more groups, or split "
+                f"the channels and add {q.types.sum.name} outputs)"
+            )
         if q.mode.correction == "fp32" and (q.x_zero_point or q.w_zero_point) and worst > EXACT_IN_FP32:
             raise ValueError(
                 f"correction='fp32' with zero points: a sum of {self.reduction} products can reach {worst}, beyond "
@@ -193,8 +196,10 @@ class Conv2d(Problem):
 
     @property
     def io_bytes(self) -> int:
-        out_bytes = ELEMENT_TYPES[self.quantization.out_type].bytes + (self.quantization.residual != "none")
-        return self.n * self.h * self.w * self.c + self.k * self.reduction + self.pixels * self.k * out_bytes
+        t = self.quantization.types
+        of_output = t.y.bytes + (t.residual.bytes if t.residual else 0)
+        x_bytes, w_bytes = self.n * self.h * self.w * self.c * t.x.bytes, self.k * self.reduction * t.w.bytes
+        return x_bytes + w_bytes + self.pixels * self.k * of_output
 
     @property
     def extents(self) -> dict[str, int]:
@@ -216,7 +221,7 @@ class Conv2d(Problem):
             channels = (alignment(self.c_group, WHOLE_STEP), alignment(self.k_group, WHOLE_STEP))
         return (
             self.layout,
-            ELEMENT_TYPES[q.out_type].bytes,
+            q.types.y.bytes,
             q.w_zero_point,
             self.groups > 1,
             *channels,

@@ -7,17 +7,19 @@ serves every layer of the same shape.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qconv.activation import BY_NAME
-from qconv.dtypes import RANGES
+from qconv.dtypes import ELEMENT_TYPES, RANGES, ElementType, Types
 from qconv.mode import Mode, preset
 from qconv.op import check_choice
 
-X_TYPES = ("int8", "uint8")
+# Those whose products add up in some type.
+X_TYPES = tuple(name for name, element_type in ELEMENT_TYPES.items() if element_type.sums is not None)
 OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16", "bfloat16")
 BIASES = ("none", "int32", "float32")
 RESIDUALS = ("none", "int8", "uint8")
@@ -44,8 +46,7 @@ class Quantization:
     mode: Mode = field(default_factory=Mode)
 
     def __post_init__(self) -> None:
-        check_choice("x_type", self.x_type, X_TYPES)
-        check_choice("w_type", self.w_type, X_TYPES)
+        self._check_operands()
         check_choice("out_type", self.out_type, OUT_TYPES)
         check_choice("bias", self.bias, BIASES)
         check_choice("activation", self.activation, ACTIVATIONS)
@@ -61,6 +62,7 @@ class Quantization:
                 f"y_zero_point=True with out_type={self.out_type!r}: only int8 and uint8 outputs have a zero point; "
                 "leave it out or choose out_type int8 or uint8"
             )
+        self._check_sums()
         if self.residual_zero_point and self.residual == "none":
             raise ValueError(
                 "residual_zero_point=True with residual='none': there is nothing to subtract it from; leave it out or "
@@ -88,6 +90,53 @@ class Quantization:
                     "per_channel=True with out_type='int32' has nothing per channel to apply (no scale is used); "
                     "leave per_channel out, or give w_zero_point"
                 )
+
+    def _check_operands(self) -> None:
+        """Whether products of the operands add up in one type, and differences with a zero point are exact."""
+        for name in ("x_type", "w_type"):
+            given, operands = getattr(self, name), [t.name for t in ELEMENT_TYPES.values() if t.sums is not None]
+            check_choice(name, given, tuple(operands))
+            if getattr(self, f"{name[0]}_zero_point") and not ELEMENT_TYPES[given].is_integer:
+                raise ValueError(
+                    f"{name[0]}_zero_point=True with {name}={given!r}: only integers have a zero point; leave it out, "
+                    "or choose an integer type"
+                )
+        x, w = ELEMENT_TYPES[self.x_type], ELEMENT_TYPES[self.w_type]
+        if x.sums != w.sums:
+            raise ValueError(
+                f"x_type={x.name!r} with w_type={w.name!r}: their products add up in {x.sums} and {w.sums}; choose "
+                "types whose products add up in the same type"
+            )
+
+    def _check_sums(self) -> None:
+        """Whether the epilogue has what is asked for, for this type of sums: integers are corrected modulo 2**32, and
+        nothing is added to real ones as they are."""
+        sums, given = self.types.sum, f"with x_type={self.x_type!r}, whose products add up in {self.types.sum.name}"
+        if sums.is_integer and sums.bits != 32:
+            raise ValueError(
+                f"{given}: integers of 32 bits are corrected and scaled; choose a type that adds up in them"
+            )
+        if not self.scaled and self.out_type != sums.name:
+            raise ValueError(
+                f"out_type={self.out_type!r} {given}: it is no type of the sums; choose one that is scaled"
+            )
+        if not sums.is_integer and (self.bias in RANGES or self.bias_at == "accumulator"):
+            raise ValueError(
+                f"bias={self.bias!r} and bias_scaling={self.mode.bias_scaling!r} {given}: no integers are added to "
+                "these; choose a bias of float32 that is not rounded"
+            )
+
+    @cached_property
+    def types(self) -> Types:
+        x = ELEMENT_TYPES[self.x_type]
+        assert x.sums is not None
+        return Types(
+            x=x,
+            w=ELEMENT_TYPES[self.w_type],
+            y=ELEMENT_TYPES[self.out_type],
+            sum=ELEMENT_TYPES[x.sums],
+            residual=ELEMENT_TYPES.get(self.residual),
+        )
 
     @classmethod
     def of(cls, mode: str, **spec: Any) -> Quantization:
@@ -135,12 +184,12 @@ class Quantization:
     @property
     def limits(self) -> tuple[int, int]:
         """What a requantized output is clamped to."""
-        low, high = RANGES[self.out_type]
+        low, high = self.types.y.range
         return (low + 1, high) if self.mode.clamp == "symmetric" and low < 0 else (low, high)
 
     @property
     def bias_at(self) -> str | None:
-        """Where the bias is added: to the int32 `accumulator`, to the `value` before it is multiplied, or `real`."""
+        """Where the bias is added: to the integer `accumulator`, to the `value` before it is multiplied, or `real`."""
         if self.bias == "none":
             return None
         if self.mode.order != "multiply":
@@ -154,12 +203,13 @@ class Quantization:
 
     @property
     def largest_product(self) -> int:
-        """max |x - zx| * |w - zw|: what one multiply can add to the accumulator."""
+        """max |x - zx| * |w - zw|: what one multiply can add to the accumulator, for integers."""
 
-        def largest(dtype: str, shifted: bool) -> int:
-            return 255 if shifted or dtype == "uint8" else 128
+        def largest(operand: ElementType, shifted: bool) -> int:
+            low, high = operand.range
+            return high - low if shifted else operand.largest
 
-        return largest(self.x_type, self.x_zero_point) * largest(self.w_type, self.w_zero_point)
+        return largest(self.types.x, self.x_zero_point) * largest(self.types.w, self.w_zero_point)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qconv.activation import BY_NAME, Number
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.quantization import Parameters, Quantization
 
 Values = dict[str, Any]
@@ -30,6 +31,10 @@ class Argument:
     @property
     def dtype(self) -> str:
         return {"int": "int32", "float": "float32"}[self.ctype]
+
+    @property
+    def bytes(self) -> int:
+        return ELEMENT_TYPES[self.dtype].bytes
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,10 @@ from qconv.generation import (
     RDNA_4,
     TURING,
     VEGA,
-    Dot4,
     Generation,
     Vendor,
 )
-from qconv.instruction import MatrixInstruction, WarpgroupInstruction
+from qconv.instruction import DotProduct, MatrixInstruction, WarpgroupInstruction
 
 NAME_OF_VENDOR = {"nvidia": r"sm_\d{2,3}a?", "amd": r"gfx[0-9a-f]{3,4}"}
 NAME_OF_VENDOR["cpu"] = rf"cpu(\.({NAME_OF_VENDOR['nvidia']}|{NAME_OF_VENDOR['amd']}))?"
@@ -90,8 +89,8 @@ class Target:
         return self.generation.warp_size
 
     @property
-    def dot4(self) -> Dot4:
-        return self.generation.dot4
+    def dots(self) -> tuple[DotProduct, ...]:
+        return self.generation.dots
 
     @property
     def instructions(self) -> tuple[MatrixInstruction, ...]:

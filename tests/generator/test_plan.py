@@ -321,7 +321,7 @@ REFUSED_OF_MMA: list[tuple[str, Conv2d, Target, dict[str, int], list[str]]] = [
         replace(SIGNED, quantization=UNSIGNED),
         GFX942,
         {},
-        ["mfma_i32_32x32x16_i8 does not multiply uint8 by int8: the family simt does"],
+        ["mfma_i32_32x32x16_i8 does not multiply uint8 by int8 with sums in int32: the family simt does"],
     ),
     ("a huge filter", Conv2d(1, 32, 32, 3, 16, 20, 20, pad=1), SM_80, {"tile_n": 16}, ["20x20", "32", "simt"]),
     ("a tile that warps do not divide", SIGNED, SM_80, {"tile_n": 32, "warp_n": 64}, ["tile_n=32", "warp_n=64"]),

@@ -274,7 +274,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 // Four products of bytes added to an int32; each operand's bytes are signed or not.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     int sum;
     if constexpr (A_SIGNED && B_SIGNED) {
         asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(acc));
@@ -403,6 +403,7 @@ static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C,
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -426,12 +427,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -579,10 +580,13 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
 // D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "+r"(d[0]),
+          "+r"(d[1]),
+          "+r"(d[2]),
+          "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
@@ -599,7 +603,7 @@ struct WFragment {
     unsigned word[REGISTERS];
 };
 
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
     multiply_add(x.word, w.word, d);
 }
 
@@ -722,7 +726,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[BATCH][ATOMS][D_REGISTERS];
+    Sum product[BATCH][ATOMS][D_REGISTERS];
 };
 
 // How far a unit's bytes lie behind those of the first.
@@ -882,6 +886,7 @@ static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -904,12 +909,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -1095,7 +1100,7 @@ __device__ __forceinline__ Filters load_filters(const Arguments& args, int k) {
 
 // The sums of an output pixel.
 struct Sums {
-    int product[VECTOR];
+    Sum product[VECTOR];
 };
 
 // The products of one row of a filter.
@@ -1111,7 +1116,7 @@ __device__ __forceinline__ void add_products(
             for (int i = 0; i < 4; ++i) {
                 const int n = quad * 4 + i;
                 const unsigned filter = filters.word[in_run][r][q][n];
-                sums.product[n] = dot4<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
+                sums.product[n] = dot<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
             }
         }
     }
@@ -1302,6 +1307,7 @@ static_assert(IN_W == second::OUT_W, "IN_W must be its columns");
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 using Residual = signed char;
 
@@ -1329,13 +1335,13 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
     int residual;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     const int residual = inputs.residual;
     Finished result;
     float value = static_cast<float>(acc);
@@ -1485,7 +1491,7 @@ __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.syn
 
 // D += A * B.
 #define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
-__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, Sum (&d)[ATOMS][4]) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
@@ -1510,7 +1516,7 @@ __device__ __forceinline__ void end_products() {
         "wgmma.commit_group.sync.aligned;\n"
         "wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-__device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
 #pragma unroll
     for (int i = 0; i < ATOMS; ++i) {
         asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3]));
@@ -1599,7 +1605,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[ATOMS][4];
+    Sum product[ATOMS][4];
 
     __device__ __forceinline__ explicit Sums([[maybe_unused]] const Channel (&channels)[LANE_K]) {
 #pragma unroll

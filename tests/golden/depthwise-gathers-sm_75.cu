@@ -162,7 +162,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 // Four products of bytes added to an int32; each operand's bytes are signed or not.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     int sum;
     if constexpr (A_SIGNED && B_SIGNED) {
         asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(acc));
@@ -178,6 +178,7 @@ __device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
 
 using X = unsigned char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 using Residual = unsigned char;
 
@@ -228,13 +229,13 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
     int residual;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     const int residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
@@ -281,7 +282,8 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 
 // Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
+    enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
+    return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
 
 // Four neighbouring channels of a pixel are a word; a thread's channels are QUADS of them.
@@ -424,7 +426,7 @@ __device__ __forceinline__ Filters load_filters(const Arguments& args, int k) {
 
 // The sums of an output pixel.
 struct Sums {
-    int product[VECTOR];
+    Sum product[VECTOR];
 };
 
 // The products of one row of a filter.
@@ -440,7 +442,7 @@ __device__ __forceinline__ void add_products(
             for (int i = 0; i < 4; ++i) {
                 const int n = quad * 4 + i;
                 const unsigned filter = filters.word[in_run][r][q][n];
-                sums.product[n] = dot4<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
+                sums.product[n] = dot<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
             }
         }
     }
@@ -534,13 +536,13 @@ conv2d_repack_weights(const Arguments args) {
 //   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -550,7 +552,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         args.offset[k] = offset;
     }
 }

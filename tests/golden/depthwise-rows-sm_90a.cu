@@ -160,7 +160,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 // Four products of bytes added to an int32; each operand's bytes are signed or not.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     int sum;
     if constexpr (A_SIGNED && B_SIGNED) {
         asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(acc));
@@ -176,6 +176,7 @@ __device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -208,12 +209,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -394,7 +395,7 @@ __device__ __forceinline__ Filters load_filters(const Arguments& args, int k) {
 
 // The sums of an output pixel.
 struct Sums {
-    int product[VECTOR];
+    Sum product[VECTOR];
 };
 
 // The products of one row of a filter.
@@ -410,7 +411,7 @@ __device__ __forceinline__ void add_products(
             for (int i = 0; i < 4; ++i) {
                 const int n = quad * 4 + i;
                 const unsigned filter = filters.word[in_run][r][q][n];
-                sums.product[n] = dot4<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
+                sums.product[n] = dot<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
             }
         }
     }

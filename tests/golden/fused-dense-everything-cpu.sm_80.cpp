@@ -312,6 +312,7 @@ static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C,
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 
 // The kernel's one argument.
@@ -339,12 +340,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -584,7 +585,7 @@ __device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
 
 // D += A * B, modulo 2**32, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS],
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS],
     int line = __builtin_LINE()) {
     Factors mine;
     __builtin_memcpy(mine.a, a, sizeof a);
@@ -596,7 +597,7 @@ __device__ __forceinline__ void multiply_add(
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
         unsigned sum = static_cast<unsigned>(d[i]);
         for (int k = 0; k < K / 4; ++k) sum += four_products(shown[a_row[k]], shown[b_row[k]]);
-        d[i] = static_cast<int>(sum);
+        d[i] = static_cast<Sum>(sum);
     }
 }
 
@@ -617,7 +618,7 @@ struct WFragment {
     unsigned word[REGISTERS];
 };
 
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
     multiply_add(x.word, w.word, d);
 }
 
@@ -723,7 +724,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[BATCH][ATOMS][D_REGISTERS];
+    Sum product[BATCH][ATOMS][D_REGISTERS];
 };
 
 // How far a unit's bytes lie behind those of the first.
@@ -904,6 +905,7 @@ static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = unsigned char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 using Residual = signed char;
 
@@ -939,15 +941,15 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
-    int x_sum;  // the sum of its window's inputs
+    Sum acc;
+    Sum x_sum;  // the sum of its window's inputs
     int residual;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
-    const int x_sum = inputs.x_sum;
+    Sum acc = inputs.acc;
+    const Sum x_sum = inputs.x_sum;
     const int residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
@@ -993,7 +995,8 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 
 // Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
+    enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
+    return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
 
 // A byte of padding, as the first convolution would write it.
@@ -1190,7 +1193,7 @@ __device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
 
 // D += A * B, modulo 2**32, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS],
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS],
     int line = __builtin_LINE()) {
     Factors mine;
     __builtin_memcpy(mine.a, a, sizeof a);
@@ -1202,7 +1205,7 @@ __device__ __forceinline__ void multiply_add(
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
         unsigned sum = static_cast<unsigned>(d[i]);
         for (int k = 0; k < K / 4; ++k) sum += four_products(shown[a_row[k]], shown[b_row[k]]);
-        d[i] = static_cast<int>(sum);
+        d[i] = static_cast<Sum>(sum);
     }
 }
 
@@ -1223,7 +1226,7 @@ struct WFragment {
     unsigned word[REGISTERS];
 };
 
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
     multiply_add(x.word, w.word, d);
 }
 
@@ -1335,8 +1338,8 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[BATCH][ATOMS][D_REGISTERS];
-    int x_sum[BATCH][ATOMS][D_REGISTERS];  // of each window
+    Sum product[BATCH][ATOMS][D_REGISTERS];
+    Sum x_sum[BATCH][ATOMS][D_REGISTERS];  // of each window
 };
 
 // How far a unit's bytes lie behind those of the first.
@@ -1450,13 +1453,13 @@ __device__ __forceinline__ void run(
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero. Once for a set of
 // weights, a block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 __device__ __forceinline__ void fold(const Arguments& args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -1466,7 +1469,7 @@ __device__ __forceinline__ void fold(const Arguments& args) {
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         const int w_zero = tile::load(args.w_zero + k);
         offset = tile::wrapping_add(offset, REDUCTION * args.x_zero * w_zero);
         offset = tile::wrapping_add(offset, tile::load(args.int32_bias + k));

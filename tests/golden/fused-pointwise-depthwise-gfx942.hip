@@ -148,7 +148,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 // Four products of bytes added to an int32; each operand's bytes are signed or not. The hardware has no mixed
 // form: a signed byte is its unsigned pattern less 256 where the sign bit is set, and both dots are unsigned.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     if constexpr (A_SIGNED && B_SIGNED) {
         return __builtin_amdgcn_sdot4(static_cast<int>(a), static_cast<int>(b), acc, false);
     } else if constexpr (!A_SIGNED && !B_SIGNED) {
@@ -267,6 +267,7 @@ static_assert(TAPS == R * S && UNITS == TAPS * CHUNKS && ALL_CHUNKS * 16 >= C,
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -290,12 +291,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -455,8 +456,8 @@ constexpr int ATOM_ROWS = 16;
 
 // D += A * B, by one wavefront.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
-    typedef int Registers __attribute__((ext_vector_type(D_REGISTERS)));
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
+    typedef Sum Registers __attribute__((ext_vector_type(D_REGISTERS)));
     using Operand = long;
     const Registers sum = __builtin_amdgcn_mfma_i32_16x16x32_i8(
         __builtin_bit_cast(Operand, a), __builtin_bit_cast(Operand, b),
@@ -490,7 +491,7 @@ __device__ __forceinline__ int chunk_of_word(int lane, int) { return lane / ATOM
 __device__ __forceinline__ int byte_of_word(int, int word) { return word * 4; }
 
 // A is the weights and B the activations, so that the registers of a lane are channels of one pixel.
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
 #pragma unroll
     for (int issue = 0; issue < 4 / A_REGISTERS; ++issue) {
         unsigned a[A_REGISTERS], b[B_REGISTERS];
@@ -590,7 +591,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[BATCH][ATOMS][D_REGISTERS];
+    Sum product[BATCH][ATOMS][D_REGISTERS];
 };
 
 // How far a unit's bytes lie behind those of the first.
@@ -753,6 +754,7 @@ static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -776,12 +778,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -978,7 +980,7 @@ __device__ __forceinline__ Filters load_filters(const Arguments& args, int k) {
 
 // The sums of an output pixel.
 struct Sums {
-    int product[VECTOR];
+    Sum product[VECTOR];
 };
 
 // The products of one row of a filter.
@@ -994,7 +996,7 @@ __device__ __forceinline__ void add_products(
             for (int i = 0; i < 4; ++i) {
                 const int n = quad * 4 + i;
                 const unsigned filter = filters.word[in_run][r][q][n];
-                sums.product[n] = dot4<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
+                sums.product[n] = dot<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
             }
         }
     }

@@ -296,7 +296,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 // Four products of bytes added to an int32; each operand's bytes are signed or not.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     int sum;
     if constexpr (A_SIGNED && B_SIGNED) {
         asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(acc));
@@ -408,6 +408,7 @@ static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must 
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -433,12 +434,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -621,7 +622,7 @@ __device__ __forceinline__ Filters load_filters(const Arguments& args, int k) {
 
 // The sums of an output pixel.
 struct Sums {
-    int product[VECTOR];
+    Sum product[VECTOR];
 };
 
 // The products of one row of a filter.
@@ -637,7 +638,7 @@ __device__ __forceinline__ void add_products(
             for (int i = 0; i < 4; ++i) {
                 const int n = quad * 4 + i;
                 const unsigned filter = filters.word[in_run][r][q][n];
-                sums.product[n] = dot4<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
+                sums.product[n] = dot<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
             }
         }
     }
@@ -865,6 +866,7 @@ static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -888,12 +890,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -1020,7 +1022,7 @@ __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.syn
 
 // D += A * B.
 #define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
-__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, Sum (&d)[ATOMS][4]) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
@@ -1055,7 +1057,7 @@ __device__ __forceinline__ void end_products() {
         "wgmma.commit_group.sync.aligned;\n"
         "wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-__device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
 #pragma unroll
     for (int i = 0; i < ATOMS; ++i) {
         asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3]));
@@ -1150,7 +1152,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[ATOMS][4];
+    Sum product[ATOMS][4];
 
     __device__ __forceinline__ explicit Sums([[maybe_unused]] const Channel (&channels)[LANE_K]) {
 #pragma unroll

@@ -332,6 +332,7 @@ static_assert(TAPS == R * S && C_GROUP == C && CHUNKS * 16 >= C,
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -355,12 +356,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -512,7 +513,7 @@ __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.syn
 
 // D += A * B.
 #define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
-__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, Sum (&d)[ATOMS][4]) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
@@ -539,7 +540,7 @@ __device__ __forceinline__ void end_products() {
         "wgmma.commit_group.sync.aligned;\n"
         "wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-__device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
 #pragma unroll
     for (int i = 0; i < ATOMS; ++i) {
         asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3]));
@@ -629,7 +630,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[ATOMS][4];
+    Sum product[ATOMS][4];
 
     __device__ __forceinline__ explicit Sums([[maybe_unused]] const Channel (&channels)[LANE_K]) {
 #pragma unroll
@@ -769,6 +770,7 @@ static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -792,12 +794,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -924,7 +926,7 @@ __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.syn
 
 // D += A * B.
 #define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
-__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, Sum (&d)[ATOMS][4]) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
@@ -959,7 +961,7 @@ __device__ __forceinline__ void end_products() {
         "wgmma.commit_group.sync.aligned;\n"
         "wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-__device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
 #pragma unroll
     for (int i = 0; i < ATOMS; ++i) {
         asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3]));
@@ -1047,7 +1049,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[ATOMS][4];
+    Sum product[ATOMS][4];
 
     __device__ __forceinline__ explicit Sums([[maybe_unused]] const Channel (&channels)[LANE_K]) {
 #pragma unroll

@@ -265,7 +265,7 @@ __device__ __forceinline__ int byte_of(unsigned word, int index) {
 
 // Four products of bytes added to an int32; each operand's bytes are signed or not.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     for (int i = 0; i < 4; ++i) acc += byte_of<A_SIGNED>(a, i) * byte_of<B_SIGNED>(b, i);
     return acc;
 }
@@ -367,6 +367,7 @@ static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must 
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -390,12 +391,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -576,7 +577,7 @@ __device__ __forceinline__ Filters load_filters(const Arguments& args, int k) {
 
 // The sums of an output pixel.
 struct Sums {
-    int product[VECTOR];
+    Sum product[VECTOR];
 };
 
 // The products of one row of a filter.
@@ -592,7 +593,7 @@ __device__ __forceinline__ void add_products(
             for (int i = 0; i < 4; ++i) {
                 const int n = quad * 4 + i;
                 const unsigned filter = filters.word[in_run][r][q][n];
-                sums.product[n] = dot4<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
+                sums.product[n] = dot<X_SIGNED, W_SIGNED>(taps.channel[i], filter, sums.product[n]);
             }
         }
     }
@@ -808,6 +809,7 @@ static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -831,12 +833,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -988,26 +990,26 @@ __device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
 __device__ __forceinline__ void begin_products() {}
 
 // D += A * B, modulo 2**32.
-__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, Sum (&d)[ATOMS][4]) {
     for (int place = 0; place < LANE_PIXELS; ++place) {
         const int row = pixel_of_lane(place);
         if (row >= a.rows) continue;
         for (int j = 0; j < LANE_K; ++j) {
-            int& sum = d[j / 2][place * 2 + j % 2];
+            Sum& sum = d[j / 2][place * 2 + j % 2];
             unsigned added = static_cast<unsigned>(sum);
             for (int word = 0; word < 8; ++word) {
                 const unsigned x = a.word(row, word);
                 const unsigned w = b.word(j / 2 * 8 + channel_lane() * 2 + j % 2, word);
                 added += four_products(x, w);
             }
-            sum = static_cast<int>(added);
+            sum = static_cast<Sum>(added);
         }
     }
 }
 
 // The sums are there at once.
 __device__ __forceinline__ void end_products() {}
-__device__ __forceinline__ void await(int (&)[ATOMS][4]) {}
+__device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
 
 // Whether a position has an output, and which pixel of the tile it is.
 __device__ __forceinline__ bool is_pixel(int position) {
@@ -1090,7 +1092,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[ATOMS][4];
+    Sum product[ATOMS][4];
 
     __device__ __forceinline__ explicit Sums([[maybe_unused]] const Channel (&channels)[LANE_K]) {
 #pragma unroll

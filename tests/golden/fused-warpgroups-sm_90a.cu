@@ -342,6 +342,7 @@ static_assert(TAPS == R * S && C_GROUP == C && CHUNKS * 16 >= C,
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -365,12 +366,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -521,7 +522,7 @@ __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.syn
 
 // D += A * B.
 #define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
-__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, Sum (&d)[ATOMS][4]) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
@@ -548,7 +549,7 @@ __device__ __forceinline__ void end_products() {
         "wgmma.commit_group.sync.aligned;\n"
         "wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-__device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
 #pragma unroll
     for (int i = 0; i < ATOMS; ++i) {
         asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3]));
@@ -638,7 +639,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[ATOMS][4];
+    Sum product[ATOMS][4];
 
     __device__ __forceinline__ explicit Sums([[maybe_unused]] const Channel (&channels)[LANE_K]) {
 #pragma unroll
@@ -780,6 +781,7 @@ static_assert(IN_W == first::OUT_W, "IN_W must be its columns");
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 using Residual = signed char;
 
@@ -807,13 +809,13 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
     int residual;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     const int residual = inputs.residual;
     Finished result;
     float value = static_cast<float>(acc);
@@ -963,7 +965,7 @@ __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.syn
 
 // D += A * B.
 #define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
-__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void multiply_add(const Operand& a, const Operand& b, Sum (&d)[ATOMS][4]) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
@@ -998,7 +1000,7 @@ __device__ __forceinline__ void end_products() {
         "wgmma.commit_group.sync.aligned;\n"
         "wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-__device__ __forceinline__ void await(int (&d)[ATOMS][4]) {
+__device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
 #pragma unroll
     for (int i = 0; i < ATOMS; ++i) {
         asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3]));
@@ -1087,7 +1089,7 @@ __device__ __forceinline__ void repack_weights(const Arguments& args) {
 }
 
 struct Sums {
-    int product[ATOMS][4];
+    Sum product[ATOMS][4];
 
     __device__ __forceinline__ explicit Sums([[maybe_unused]] const Channel (&channels)[LANE_K]) {
 #pragma unroll

@@ -146,13 +146,14 @@ __device__ __forceinline__ int byte_of(unsigned word, int index) {
 
 // Four products of bytes added to an int32; each operand's bytes are signed or not.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     for (int i = 0; i < 4; ++i) acc += byte_of<A_SIGNED>(a, i) * byte_of<B_SIGNED>(b, i);
     return acc;
 }
 
 using X = unsigned char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 using Residual = unsigned char;
 
@@ -202,13 +203,13 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
     int residual;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     const int residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
@@ -259,7 +260,7 @@ constexpr int TEAMS = THREADS / LANES, TEAM_K = TEAMS * CHANNELS;
 struct Vector { unsigned word[WORDS]; };
 
 struct Shared {
-    int product[OUTPUTS][LANES + 1];  // one more, so that neither side meets itself on a bank
+    Sum product[OUTPUTS][LANES + 1];  // one more, so that neither side meets itself on a bank
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
@@ -310,7 +311,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
         const int k = first_k + team * CHANNELS + n;
         filter[n] = args.w + static_cast<long long>(k < K ? k : K - 1) * REDUCTION;
     }
-    int product[ROWS][CHANNELS] = {};
+    Sum product[ROWS][CHANNELS] = {};
 #pragma unroll 2
     for (int i = lane; i < VECTORS; i += LANES) {
         Vector w[CHANNELS];
@@ -323,7 +324,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
             for (int j = 0; j < WORDS; ++j) {
 #pragma unroll
                 for (int n = 0; n < CHANNELS; ++n) {
-                    product[p][n] = dot4<X_SIGNED, W_SIGNED>(x.word[j], w[n].word[j], product[p][n]);
+                    product[p][n] = dot<X_SIGNED, W_SIGNED>(x.word[j], w[n].word[j], product[p][n]);
                 }
             }
         }
@@ -346,13 +347,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
 //   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -362,7 +363,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         args.offset[k] = offset;
     }
 }

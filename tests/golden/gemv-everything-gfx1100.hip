@@ -139,12 +139,13 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 // Four products of bytes added to an int32; each operand's bytes are signed or not.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     return __builtin_amdgcn_sudot4(A_SIGNED, static_cast<int>(a), B_SIGNED, static_cast<int>(b), acc, false);
 }
 
 using X = unsigned char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 
 // The kernel's one argument.
@@ -187,14 +188,14 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
-    int x_sum;  // the sum of its window's inputs
+    Sum acc;
+    Sum x_sum;  // the sum of its window's inputs
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
-    const int x_sum = inputs.x_sum;
+    Sum acc = inputs.acc;
+    const Sum x_sum = inputs.x_sum;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -241,8 +242,8 @@ constexpr int TEAMS = THREADS / LANES, TEAM_K = TEAMS * CHANNELS;
 struct Vector { unsigned word[WORDS]; };
 
 struct Shared {
-    int product[OUTPUTS][LANES + 1];  // one more, so that neither side meets itself on a bank
-    int x_sum[ROWS][LANES + 1];
+    Sum product[OUTPUTS][LANES + 1];  // one more, so that neither side meets itself on a bank
+    Sum x_sum[ROWS][LANES + 1];
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
@@ -287,8 +288,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
         const int k = first_k + team * CHANNELS + n;
         filter[n] = args.w + static_cast<long long>(k < K ? k : K - 1) * REDUCTION;
     }
-    int product[ROWS][CHANNELS] = {};
-    int x_sum[ROWS] = {};
+    Sum product[ROWS][CHANNELS] = {};
+    Sum x_sum[ROWS] = {};
 #pragma unroll 4
     for (int i = lane; i < VECTORS; i += LANES) {
         Vector w[CHANNELS];
@@ -301,9 +302,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
             for (int j = 0; j < WORDS; ++j) {
 #pragma unroll
                 for (int n = 0; n < CHANNELS; ++n) {
-                    product[p][n] = dot4<X_SIGNED, W_SIGNED>(x.word[j], w[n].word[j], product[p][n]);
+                    product[p][n] = dot<X_SIGNED, W_SIGNED>(x.word[j], w[n].word[j], product[p][n]);
                 }
-                x_sum[p] = dot4<X_SIGNED, false>(x.word[j], 0x01010101u, x_sum[p]);
+                x_sum[p] = dot<X_SIGNED, false>(x.word[j], 0x01010101u, x_sum[p]);
             }
         }
     }
@@ -330,13 +331,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
 //               + bias[k]
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -346,7 +347,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         const int w_zero = tile::load(args.w_zero + k);
         offset = tile::wrapping_add(offset, REDUCTION * args.x_zero * w_zero);
         offset = tile::wrapping_add(offset, tile::load(args.int32_bias + k));

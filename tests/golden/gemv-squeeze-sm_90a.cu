@@ -150,7 +150,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 // Four products of bytes added to an int32; each operand's bytes are signed or not.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     int sum;
     if constexpr (A_SIGNED && B_SIGNED) {
         asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(acc));
@@ -166,6 +166,7 @@ __device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -197,12 +198,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -248,7 +249,7 @@ constexpr int TEAMS = THREADS / LANES, TEAM_K = TEAMS * CHANNELS;
 struct Vector { unsigned word[WORDS]; };
 
 struct Shared {
-    int product[OUTPUTS][LANES + 1];  // one more, so that neither side meets itself on a bank
+    Sum product[OUTPUTS][LANES + 1];  // one more, so that neither side meets itself on a bank
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
@@ -293,7 +294,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
         const int k = first_k + team * CHANNELS + n;
         filter[n] = args.w + static_cast<long long>(k < K ? k : K - 1) * REDUCTION;
     }
-    int product[ROWS][CHANNELS] = {};
+    Sum product[ROWS][CHANNELS] = {};
 #pragma unroll 4
     for (int i = lane; i < VECTORS; i += LANES) {
         Vector w[CHANNELS];
@@ -306,7 +307,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
             for (int j = 0; j < WORDS; ++j) {
 #pragma unroll
                 for (int n = 0; n < CHANNELS; ++n) {
-                    product[p][n] = dot4<X_SIGNED, W_SIGNED>(x.word[j], w[n].word[j], product[p][n]);
+                    product[p][n] = dot<X_SIGNED, W_SIGNED>(x.word[j], w[n].word[j], product[p][n]);
                 }
             }
         }

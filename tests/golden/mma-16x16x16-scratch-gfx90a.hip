@@ -55,8 +55,8 @@ constexpr int STEPS = 18;  // along the reduction
 constexpr bool HAS_REDUCTION_REMAINDER = false;  // the last step reaches beyond the reduction
 constexpr int TILES_M = 49;  // along the pixels
 constexpr int TILES_N = 1;  // along the channels of a group
-constexpr int X_BYTES = 16;  // one copy of x (1: byte by byte)
-constexpr int W_BYTES = 16;  // one copy of w (1: byte by byte)
+constexpr int X_BYTES = 16;  // one copy of x (less than a word: one element)
+constexpr int W_BYTES = 16;  // one copy of w (less than a word: one element)
 constexpr int VECTOR_N = 8;  // channels that are written at once
 constexpr int X_SIZE = 802816;  // bytes of x
 constexpr int W_SIZE = 147456;  // bytes of w
@@ -193,6 +193,7 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned short;
 
 // The kernel's one argument.
@@ -202,7 +203,7 @@ struct Arguments {
     Output* y;  // output, NHWK
     int* offset;  // per channel: written by fold: the int32 bias and what x_zero_point adds
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
-    int* sums;  // of tiles that several blocks share
+    Sum* sums;  // of tiles that several blocks share
     int* arrived;  // steps added to each of those tiles
     float multiplier;  // x_scale * w_scale
     int x_zero;  // the input zero point
@@ -228,12 +229,12 @@ using Finished = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -256,6 +257,14 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
+
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
 // Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
 constexpr int CHUNKS = TILE_K / 16;
@@ -273,8 +282,8 @@ constexpr int ATOM_ROWS = 16;
 
 // D += A * B, by one wavefront.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
-    typedef int Registers __attribute__((ext_vector_type(D_REGISTERS)));
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
+    typedef Sum Registers __attribute__((ext_vector_type(D_REGISTERS)));
     using Operand = int;
     const Registers sum = __builtin_amdgcn_mfma_i32_16x16x16i8(
         __builtin_bit_cast(Operand, a), __builtin_bit_cast(Operand, b),
@@ -304,7 +313,7 @@ __device__ __forceinline__ void load_fragments(
 }
 
 // A is the weights and B the activations, so that the registers of a lane are channels of one pixel.
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
 #pragma unroll
     for (int issue = 0; issue < 4 / A_REGISTERS; ++issue) {
         unsigned a[A_REGISTERS], b[B_REGISTERS];
@@ -422,7 +431,8 @@ struct Tap {
 
 // Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
+    enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
+    return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
 
 // The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
@@ -437,6 +447,7 @@ struct Vectors {
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
     }
+    static __device__ __forceinline__ unsigned element() { return byte() / ELEMENT_BYTES; }
     static __device__ __forceinline__ unsigned row(int i) {
         return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
     }
@@ -529,10 +540,15 @@ struct RegisterTile {
 
 // A step that is one tap is the same for all threads but for their bytes of it, and so is one of the weights
 // that lies within the reduction: then its offset is added by the memory instruction.
-constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % TILE_K == 0;
+constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % STEP_ELEMENTS == 0;
 [[maybe_unused]] constexpr bool X_MOVES_TOGETHER = ONE_TAP_A_STEP && !PADDED;
 constexpr bool W_MOVES_TOGETHER = !HAS_REDUCTION_REMAINDER;
 static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "offsets must be below NOWHERE");
+
+// Where an element lies in a buffer.
+__device__ __forceinline__ unsigned byte_of(int element) {
+    return static_cast<unsigned>(element) * ELEMENT_BYTES;
+}
 
 // Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is
 // read from outside the buffer, where the hardware finds zeros, and so are the steps past the last, from
@@ -556,16 +572,16 @@ struct Loader {
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
         stage = 0;
-        const int begin = tile_part.begin * TILE_K;
+        const int begin = tile_part.begin * STEP_ELEMENTS;
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) {
-            begin_w[i] = begin_of_w(tile_part, i) + (W_MOVES_TOGETHER ? WVectors::byte() : 0);
+            begin_w[i] = begin_of_w(tile_part, i) + (W_MOVES_TOGETHER ? WVectors::element() : 0);
         }
-        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WVectors::byte()));
+        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WVectors::element()));
         rows = x_rows(tile_part);
 #pragma unroll
-        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XVectors::byte() : 0;
-        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XVectors::byte()));
+        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XVectors::element() : 0;
+        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XVectors::element()));
         fetch();
         put(pipeline);
     }
@@ -623,11 +639,12 @@ struct Loader {
         for (int i = 0; i < XVectors::COUNT; ++i) {
             const bool inside = !PADDED || (rows.inside[i] & wanted) == wanted;
             padding |= static_cast<unsigned>(!inside && tap.exists()) << i;
-            const unsigned at = rows.offset[i] + (X_MOVES_TOGETHER ? 0 : offset);
+            const int at = rows.offset[i] + (X_MOVES_TOGETHER ? 0 : offset);
             x.words[i] = tile::load_words_of<X_BYTES / 4>(
-                args.x, bytes, inside && tap.exists() ? at : tile::NOWHERE, X_MOVES_TOGETHER ? offset : 0);
+                args.x, bytes, inside && tap.exists() ? byte_of(at) : tile::NOWHERE,
+                X_MOVES_TOGETHER ? byte_of(offset) : 0);
         }
-        tap.advance<TILE_K>();
+        tap.advance<STEP_ELEMENTS>();
     }
 
     __device__ __forceinline__ void fetch_w([[maybe_unused]] unsigned bytes) {
@@ -635,16 +652,16 @@ struct Loader {
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) {
             const bool exists = WVectors::exists(i) && (!HAS_REDUCTION_REMAINDER || index < REDUCTION);
-            const unsigned at = begin_w[i] + (W_MOVES_TOGETHER ? 0 : index);
+            const int at = begin_w[i] + (W_MOVES_TOGETHER ? 0 : index);
             w.words[i] = tile::load_words_of<W_BYTES / 4>(
-                args.w, bytes, exists ? at : tile::NOWHERE, W_MOVES_TOGETHER ? index : 0);
+                args.w, bytes, exists ? byte_of(at) : tile::NOWHERE, W_MOVES_TOGETHER ? byte_of(index) : 0);
         }
-        column.advance<TILE_K>();
+        column.advance<STEP_ELEMENTS>();
     }
 };
 
 struct Accumulators {
-    int product[ATOMS_M][ATOMS_N][D_REGISTERS];
+    Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
 };
 
 // What a warp reads from shared memory for one round of instructions.
@@ -671,7 +688,7 @@ struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
-    int product[VECTOR_N];
+    Sum product[VECTOR_N];
 };
 
 struct Shared {
@@ -772,10 +789,10 @@ __device__ __forceinline__ void write_tile(
 // the block came last: it takes the sums, and leaves zeros for the next launch. Nobody waits for anybody.
 __device__ __forceinline__ bool add_up(
     const Arguments& args, Shared& shared, const TilePart& tile_part, Accumulators& acc) {
-    constexpr int COUNT = sizeof(Accumulators) / sizeof(int);
-    int* const products = reinterpret_cast<int*>(&acc);
+    constexpr int COUNT = sizeof(Accumulators) / sizeof(Sum);
+    Sum* const products = reinterpret_cast<Sum*>(&acc);
     const int index = tile_part.tile;
-    int* const sums = args.sums + index * (COUNT * THREADS) + tile::thread();
+    Sum* const sums = args.sums + index * (COUNT * THREADS) + tile::thread();
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) tile::accumulate(sums + i * THREADS, products[i]);
     tile::publish();
@@ -845,13 +862,13 @@ conv2d_mma(const Arguments args) {
 //   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -861,7 +878,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         args.offset[k] = offset;
     }
 }

@@ -54,8 +54,8 @@ constexpr int STEPS = 2;  // along the reduction
 constexpr bool HAS_REDUCTION_REMAINDER = true;  // the last step reaches beyond the reduction
 constexpr int TILES_M = 1;  // along the pixels
 constexpr int TILES_N = 1;  // along the channels of a group
-constexpr int X_BYTES = 1;  // one copy of x (1: byte by byte)
-constexpr int W_BYTES = 1;  // one copy of w (1: byte by byte)
+constexpr int X_BYTES = 1;  // one copy of x (less than a word: one element)
+constexpr int W_BYTES = 1;  // one copy of w (less than a word: one element)
 constexpr int VECTOR_N = 1;  // channels that are written at once
 constexpr int X_SIZE = 1890;  // bytes of x
 constexpr int W_SIZE = 2310;  // bytes of w
@@ -176,6 +176,7 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned short;
 
 // The kernel's one argument.
@@ -209,12 +210,12 @@ using Finished = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -237,6 +238,14 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
+
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
 // Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
 constexpr int CHUNKS = TILE_K / 16;
@@ -254,8 +263,8 @@ constexpr int ATOM_ROWS = 16;
 
 // D += A * B, by one wavefront.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
-    typedef int Registers __attribute__((ext_vector_type(D_REGISTERS)));
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
+    typedef Sum Registers __attribute__((ext_vector_type(D_REGISTERS)));
     typedef int Operand __attribute__((ext_vector_type(4)));
     const Registers sum = __builtin_amdgcn_mfma_i32_16x16x64_i8(
         __builtin_bit_cast(Operand, a), __builtin_bit_cast(Operand, b),
@@ -285,7 +294,7 @@ __device__ __forceinline__ void load_fragments(
 }
 
 // A is the weights and B the activations, so that the registers of a lane are channels of one pixel.
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
 #pragma unroll
     for (int issue = 0; issue < 4 / A_REGISTERS; ++issue) {
         unsigned a[A_REGISTERS], b[B_REGISTERS];
@@ -403,7 +412,8 @@ struct Tap {
 
 // Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
+    enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
+    return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
 
 // The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
@@ -418,6 +428,7 @@ struct Vectors {
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
     }
+    static __device__ __forceinline__ unsigned element() { return byte() / ELEMENT_BYTES; }
     static __device__ __forceinline__ unsigned row(int i) {
         return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
     }
@@ -466,20 +477,20 @@ __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     return rows;
 }
 
-// Bytes are gathered four at a time, each with a tap of its own.
+// Elements are gathered into a word, each with a tap of its own.
 __device__ __forceinline__ unsigned gather_x(
     const Arguments& args, int offset, [[maybe_unused]] unsigned inside, Tap tap) {
     unsigned word = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        unsigned byte = 0;
+    for (int j = 0; j < PER_WORD; ++j) {
+        unsigned element = 0;
         if (!tap.exists()) {
         } else if (!PADDED || tap.is_inside(inside)) {
-            byte = static_cast<unsigned char>(tile::load(args.x + (offset + tap.offset())));
+            element = static_cast<Bits>(tile::load(args.x + (offset + tap.offset())));
         } else {
-            byte = padding_word(args) & 0xffu;
+            element = static_cast<Bits>(padding_word(args));
         }
-        word |= byte << (8 * j);
+        word |= element << (ELEMENT_BITS * j);
         tap.advance<1>();
     }
     return word;
@@ -509,9 +520,9 @@ __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
 __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
     unsigned word = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < PER_WORD; ++j) {
         if (index + j >= REDUCTION) continue;
-        word |= static_cast<unsigned>(static_cast<unsigned char>(tile::load(row + index + j))) << (8 * j);
+        word |= static_cast<unsigned>(static_cast<Bits>(tile::load(row + index + j))) << (ELEMENT_BITS * j);
     }
     return word;
 }
@@ -539,7 +550,7 @@ struct RegisterTile {
 
 // A step that is one tap is the same for all threads but for their bytes of it, and so is one of the weights
 // that lies within the reduction: then its offset is added by the memory instruction.
-constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % TILE_K == 0;
+constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % STEP_ELEMENTS == 0;
 [[maybe_unused]] constexpr bool X_MOVES_TOGETHER = ONE_TAP_A_STEP && !PADDED;
 constexpr bool W_MOVES_TOGETHER = !HAS_REDUCTION_REMAINDER;
 static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "offsets must be below NOWHERE");
@@ -565,16 +576,16 @@ struct Loader {
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
         stage = 0;
-        const int begin = tile_part.begin * TILE_K;
+        const int begin = tile_part.begin * STEP_ELEMENTS;
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) {
-            begin_w[i] = begin_of_w(tile_part, i) + (W_MOVES_TOGETHER ? WVectors::byte() : 0);
+            begin_w[i] = begin_of_w(tile_part, i) + (W_MOVES_TOGETHER ? WVectors::element() : 0);
         }
-        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WVectors::byte()));
+        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WVectors::element()));
         rows = x_rows(tile_part);
 #pragma unroll
-        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XVectors::byte() : 0;
-        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XVectors::byte()));
+        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XVectors::element() : 0;
+        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XVectors::element()));
         fetch();
         put(pipeline);
     }
@@ -623,7 +634,7 @@ struct Loader {
         for (int i = 0; i < XVectors::COUNT; ++i) {
             x.words[i].word[0] = bytes == 0 ? 0u : gather_x(args, rows.offset[i], rows.inside[i], tap);
         }
-        tap.advance<TILE_K>();
+        tap.advance<STEP_ELEMENTS>();
     }
 
     __device__ __forceinline__ void fetch_w([[maybe_unused]] unsigned bytes) {
@@ -633,12 +644,12 @@ struct Loader {
             w.words[i] = {};
             if (bytes != 0 && WVectors::exists(i)) w.words[i].word[0] = gather_w(args.w + begin_w[i], index);
         }
-        column.advance<TILE_K>();
+        column.advance<STEP_ELEMENTS>();
     }
 };
 
 struct Accumulators {
-    int product[ATOMS_M][ATOMS_N][D_REGISTERS];
+    Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
 };
 
 // What a warp reads from shared memory for one round of instructions.
@@ -665,7 +676,7 @@ struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
-    int product[VECTOR_N];
+    Sum product[VECTOR_N];
 };
 
 struct Shared {
@@ -806,13 +817,13 @@ conv2d_mma(const Arguments args) {
 //   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -822,7 +833,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         args.offset[k] = offset;
     }
 }

@@ -53,8 +53,8 @@ constexpr int STEPS = 18;  // along the reduction
 constexpr bool HAS_REDUCTION_REMAINDER = false;  // the last step reaches beyond the reduction
 constexpr int TILES_M = 49;  // along the pixels
 constexpr int TILES_N = 1;  // along the channels of a group
-constexpr int X_BYTES = 16;  // one copy of x (1: byte by byte)
-constexpr int W_BYTES = 16;  // one copy of w (1: byte by byte)
+constexpr int X_BYTES = 16;  // one copy of x (less than a word: one element)
+constexpr int W_BYTES = 16;  // one copy of w (less than a word: one element)
 constexpr int VECTOR_N = 16;  // channels that are written at once
 constexpr int SMEM_BYTES = 66560;
 
@@ -227,6 +227,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -258,12 +259,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -303,6 +304,14 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
+
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
 // Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
 constexpr int CHUNKS = TILE_K / 16;
@@ -317,10 +326,13 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
 // D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "+r"(d[0]),
+          "+r"(d[1]),
+          "+r"(d[2]),
+          "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
@@ -337,7 +349,7 @@ struct WFragment {
     unsigned word[REGISTERS];
 };
 
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
     multiply_add(x.word, w.word, d);
 }
 
@@ -426,26 +438,26 @@ __device__ __forceinline__ Window window_of(unsigned pixel, int group) {
     return {((image * IN_H + row) * IN_W + column) * C + group * C_GROUP, row, column};
 }
 
-// An element of a window's reduction: all taps of TILE_K channels, then those of the next. A step reads most
-// of what the step before has brought near. It moves on without a division.
+// An element of a window's reduction: all taps of STEP_ELEMENTS channels, then those of the next. A step
+// reads most of what the step before has brought near. It moves on without a division.
 struct Tap {
     int row, column, channel;
 
     Tap() = default;
     __device__ __forceinline__ explicit Tap(unsigned index)
-        : row(index / TILE_K % (R * S) / S), column(index / TILE_K % S),
-          channel(index / (TILE_K * R * S) * TILE_K + index % TILE_K) {
-        static_assert(C_GROUP % TILE_K == 0, "a step must be one tap");
+        : row(index / STEP_ELEMENTS % (R * S) / S), column(index / STEP_ELEMENTS % S),
+          channel(index / (STEP_ELEMENTS * R * S) * STEP_ELEMENTS + index % STEP_ELEMENTS) {
+        static_assert(C_GROUP % STEP_ELEMENTS == 0, "a step must be one tap");
     }
 
     template <int BY>
     __device__ __forceinline__ void advance() {
-        static_assert(BY == TILE_K, "a step must be one tap");
+        static_assert(BY == STEP_ELEMENTS, "a step must be one tap");
         if (++column < S) return;
         column = 0;
         if (++row < R) return;
         row = 0;
-        channel += TILE_K;
+        channel += STEP_ELEMENTS;
     }
 
     __device__ __forceinline__ int index() const { return (row * S + column) * C_GROUP + channel; }
@@ -480,6 +492,7 @@ struct Vectors {
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
     }
+    static __device__ __forceinline__ unsigned element() { return byte() / ELEMENT_BYTES; }
     static __device__ __forceinline__ unsigned row(int i) {
         return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
     }
@@ -566,13 +579,13 @@ struct Loader {
         left = tile_part.end - tile_part.begin;
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
+        column = WColumn(tile_part.begin * STEP_ELEMENTS + WVectors::element());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_w<1>(pipeline.w[i], 0);
         }
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
+        tap = Tap(tile_part.begin * STEP_ELEMENTS + XVectors::element());
         tile::wait_on_dependency();
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
@@ -632,7 +645,7 @@ struct Loader {
             copies.copy<X_BYTES>(to + XVectors::offset_of(i), args.x + (rows.offset[i] + offset),
                                  inside && tap.exists());
         }
-        if (part == PARTS - 1) tap.advance<TILE_K>();
+        if (part == PARTS - 1) tap.advance<STEP_ELEMENTS>();
     }
 
     template <int PARTS>
@@ -645,12 +658,12 @@ struct Loader {
             copies.copy<W_BYTES>(to + WVectors::offset_of(i), args.w + (begin_w[i] + index),
                                  !HAS_REDUCTION_REMAINDER || index < REDUCTION);
         }
-        if (part == PARTS - 1) column.advance<TILE_K>();
+        if (part == PARTS - 1) column.advance<STEP_ELEMENTS>();
     }
 };
 
 struct Accumulators {
-    int product[ATOMS_M][ATOMS_N][D_REGISTERS];
+    Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
 };
 
 // What a warp reads from shared memory for one round of instructions.
@@ -677,7 +690,7 @@ struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
-    int product[VECTOR_N];
+    Sum product[VECTOR_N];
 };
 
 struct Shared {

@@ -52,8 +52,8 @@ constexpr int STEPS = 5;  // along the reduction
 constexpr bool HAS_REDUCTION_REMAINDER = true;  // the last step reaches beyond the reduction
 constexpr int TILES_M = 196;  // along the pixels
 constexpr int TILES_N = 1;  // along the channels of a group
-constexpr int X_BYTES = 1;  // one copy of x (1: byte by byte)
-constexpr int W_BYTES = 1;  // one copy of w (1: byte by byte)
+constexpr int X_BYTES = 1;  // one copy of x (less than a word: one element)
+constexpr int W_BYTES = 1;  // one copy of w (less than a word: one element)
 constexpr int VECTOR_N = 16;  // channels that are written at once
 constexpr int X_SIZE = 150528;  // bytes of x
 constexpr int W_SIZE = 9408;  // bytes of w
@@ -164,6 +164,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -192,12 +193,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -234,6 +235,14 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     for (int i = 0; i < COUNT; ++i) vector.element[i] = narrow(finished[i]);
     *reinterpret_cast<Vector*>(to) = vector;
 }
+
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
 
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
 // Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
@@ -363,7 +372,7 @@ __device__ __forceinline__ void check_copies(const unsigned* shown, int line) {
 
 // D += A * B, modulo 2**32, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS],
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS],
     int line = __builtin_LINE()) {
     Factors mine;
     __builtin_memcpy(mine.a, a, sizeof a);
@@ -376,7 +385,7 @@ __device__ __forceinline__ void multiply_add(
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
         unsigned sum = static_cast<unsigned>(d[i]);
         for (int k = 0; k < K / 4; ++k) sum += four_products(shown[a_row[k]], shown[b_row[k]]);
-        d[i] = static_cast<int>(sum);
+        d[i] = static_cast<Sum>(sum);
     }
 }
 
@@ -405,7 +414,7 @@ __device__ __forceinline__ void load_fragments(
 }
 
 // A is the weights and B the activations, so that the registers of a lane are channels of one pixel.
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
 #pragma unroll
     for (int issue = 0; issue < 4 / A_REGISTERS; ++issue) {
         unsigned a[A_REGISTERS], b[B_REGISTERS];
@@ -536,6 +545,7 @@ struct Vectors {
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
     }
+    static __device__ __forceinline__ unsigned element() { return byte() / ELEMENT_BYTES; }
     static __device__ __forceinline__ unsigned row(int i) {
         return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
     }
@@ -584,20 +594,20 @@ __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     return rows;
 }
 
-// Bytes are gathered four at a time, each with a tap of its own.
+// Elements are gathered into a word, each with a tap of its own.
 __device__ __forceinline__ unsigned gather_x(
     const Arguments& args, int offset, [[maybe_unused]] unsigned inside, Tap tap) {
     unsigned word = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        unsigned byte = 0;
+    for (int j = 0; j < PER_WORD; ++j) {
+        unsigned element = 0;
         if (!tap.exists()) {
         } else if (!PADDED || tap.is_inside(inside)) {
-            byte = static_cast<unsigned char>(tile::load(args.x + (offset + tap.offset())));
+            element = static_cast<Bits>(tile::load(args.x + (offset + tap.offset())));
         } else {
-            byte = padding_word(args) & 0xffu;
+            element = static_cast<Bits>(padding_word(args));
         }
-        word |= byte << (8 * j);
+        word |= element << (ELEMENT_BITS * j);
         tap.advance<1>();
     }
     return word;
@@ -627,9 +637,9 @@ __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
 __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
     unsigned word = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < PER_WORD; ++j) {
         if (index + j >= REDUCTION) continue;
-        word |= static_cast<unsigned>(static_cast<unsigned char>(tile::load(row + index + j))) << (8 * j);
+        word |= static_cast<unsigned>(static_cast<Bits>(tile::load(row + index + j))) << (ELEMENT_BITS * j);
     }
     return word;
 }
@@ -651,7 +661,7 @@ struct RegisterTile {
 
 // A step that is one tap is the same for all threads but for their bytes of it, and so is one of the weights
 // that lies within the reduction: then its offset is added by the memory instruction.
-constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % TILE_K == 0;
+constexpr bool ONE_TAP_A_STEP = CHANNELS_LAST && C_GROUP % STEP_ELEMENTS == 0;
 [[maybe_unused]] constexpr bool X_MOVES_TOGETHER = ONE_TAP_A_STEP && !PADDED;
 constexpr bool W_MOVES_TOGETHER = !HAS_REDUCTION_REMAINDER;
 static_assert(X_SIZE < tile::NOWHERE && W_SIZE < tile::NOWHERE, "offsets must be below NOWHERE");
@@ -677,16 +687,16 @@ struct Loader {
     __device__ __forceinline__ void fill(Pipeline& pipeline, const TilePart& tile_part) {
         left = tile_part.end - tile_part.begin;
         stage = 0;
-        const int begin = tile_part.begin * TILE_K;
+        const int begin = tile_part.begin * STEP_ELEMENTS;
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) {
-            begin_w[i] = begin_of_w(tile_part, i) + (W_MOVES_TOGETHER ? WVectors::byte() : 0);
+            begin_w[i] = begin_of_w(tile_part, i) + (W_MOVES_TOGETHER ? WVectors::element() : 0);
         }
-        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WVectors::byte()));
+        column = WColumn(begin + (W_MOVES_TOGETHER ? 0 : WVectors::element()));
         rows = x_rows(tile_part);
 #pragma unroll
-        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XVectors::byte() : 0;
-        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XVectors::byte()));
+        for (int& offset : rows.offset) offset += ONE_TAP_A_STEP ? XVectors::element() : 0;
+        tap = Tap(begin + (ONE_TAP_A_STEP ? 0 : XVectors::element()));
         fetch();
         put(pipeline);
     }
@@ -722,7 +732,7 @@ struct Loader {
         for (int i = 0; i < XVectors::COUNT; ++i) {
             x.words[i].word[0] = bytes == 0 ? 0u : gather_x(args, rows.offset[i], rows.inside[i], tap);
         }
-        tap.advance<TILE_K>();
+        tap.advance<STEP_ELEMENTS>();
     }
 
     __device__ __forceinline__ void fetch_w([[maybe_unused]] unsigned bytes) {
@@ -732,12 +742,12 @@ struct Loader {
             w.words[i] = {};
             if (bytes != 0 && WVectors::exists(i)) w.words[i].word[0] = gather_w(args.w + begin_w[i], index);
         }
-        column.advance<TILE_K>();
+        column.advance<STEP_ELEMENTS>();
     }
 };
 
 struct Accumulators {
-    int product[ATOMS_M][ATOMS_N][D_REGISTERS];
+    Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
 };
 
 // What a warp reads from shared memory for one round of instructions.
@@ -764,7 +774,7 @@ struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
-    int product[VECTOR_N];
+    Sum product[VECTOR_N];
 };
 
 struct Shared {

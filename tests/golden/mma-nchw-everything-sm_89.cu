@@ -54,8 +54,8 @@ constexpr int STEPS = 5;  // along the reduction
 constexpr bool HAS_REDUCTION_REMAINDER = true;  // the last step reaches beyond the reduction
 constexpr int TILES_M = 196;  // along the pixels
 constexpr int TILES_N = 1;  // along the channels of a group
-constexpr int X_BYTES = 1;  // one copy of x (1: byte by byte)
-constexpr int W_BYTES = 1;  // one copy of w (1: byte by byte)
+constexpr int X_BYTES = 1;  // one copy of x (less than a word: one element)
+constexpr int W_BYTES = 1;  // one copy of w (less than a word: one element)
 constexpr int VECTOR_N = 8;  // channels that are written at once
 constexpr int SMEM_BYTES = 17152;
 constexpr int FOLD_THREADS = 128;
@@ -216,6 +216,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 using X = unsigned char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 
 // The kernel's one argument.
@@ -258,14 +259,14 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
-    int x_sum;  // the sum of its window's inputs
+    Sum acc;
+    Sum x_sum;  // the sum of its window's inputs
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
-    const int x_sum = inputs.x_sum;
+    Sum acc = inputs.acc;
+    const Sum x_sum = inputs.x_sum;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -306,6 +307,14 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
+
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
 // Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
 constexpr int CHUNKS = TILE_K / 16;
@@ -320,10 +329,13 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
 // D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "+r"(d[0]),
+          "+r"(d[1]),
+          "+r"(d[2]),
+          "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
@@ -340,7 +352,7 @@ struct WFragment {
     unsigned word[REGISTERS];
 };
 
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
     multiply_add(x.word, w.word, d);
 }
 
@@ -472,7 +484,8 @@ struct Tap {
 
 // Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
+    enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
+    return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
 
 // The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
@@ -487,6 +500,7 @@ struct Vectors {
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
     }
+    static __device__ __forceinline__ unsigned element() { return byte() / ELEMENT_BYTES; }
     static __device__ __forceinline__ unsigned row(int i) {
         return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
     }
@@ -535,20 +549,20 @@ __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     return rows;
 }
 
-// Bytes are gathered four at a time, each with a tap of its own.
+// Elements are gathered into a word, each with a tap of its own.
 __device__ __forceinline__ unsigned gather_x(
     const Arguments& args, int offset, [[maybe_unused]] unsigned inside, Tap tap) {
     unsigned word = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        unsigned byte = 0;
+    for (int j = 0; j < PER_WORD; ++j) {
+        unsigned element = 0;
         if (!tap.exists()) {
         } else if (!PADDED || tap.is_inside(inside)) {
-            byte = static_cast<unsigned char>(tile::load(args.x + (offset + tap.offset())));
+            element = static_cast<Bits>(tile::load(args.x + (offset + tap.offset())));
         } else {
-            byte = padding_word(args) & 0xffu;
+            element = static_cast<Bits>(padding_word(args));
         }
-        word |= byte << (8 * j);
+        word |= element << (ELEMENT_BITS * j);
         tap.advance<1>();
     }
     return word;
@@ -578,9 +592,9 @@ __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
 __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
     unsigned word = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < PER_WORD; ++j) {
         if (index + j >= REDUCTION) continue;
-        word |= static_cast<unsigned>(static_cast<unsigned char>(tile::load(row + index + j))) << (8 * j);
+        word |= static_cast<unsigned>(static_cast<Bits>(tile::load(row + index + j))) << (ELEMENT_BITS * j);
     }
     return word;
 }
@@ -610,13 +624,13 @@ struct Loader {
         left = tile_part.end - tile_part.begin;
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
+        column = WColumn(tile_part.begin * STEP_ELEMENTS + WVectors::element());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_w<1>(pipeline.w[i], 0);
         }
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
+        tap = Tap(tile_part.begin * STEP_ELEMENTS + XVectors::element());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_x<1>(pipeline.x[i], 0);
@@ -674,7 +688,7 @@ struct Loader {
             auto* const word = reinterpret_cast<unsigned*>(operand + XVectors::offset_of(i));
             *word = gather_x(args, rows.offset[i], rows.inside[i], tap);
         }
-        if (part == PARTS - 1) tap.advance<TILE_K>();
+        if (part == PARTS - 1) tap.advance<STEP_ELEMENTS>();
     }
 
     template <int PARTS>
@@ -686,13 +700,13 @@ struct Loader {
             auto* const word = reinterpret_cast<unsigned*>(operand + WVectors::offset_of(i));
             *word = gather_w(args.w + begin_w[i], index);
         }
-        if (part == PARTS - 1) column.advance<TILE_K>();
+        if (part == PARTS - 1) column.advance<STEP_ELEMENTS>();
     }
 };
 
 struct Accumulators {
-    int product[ATOMS_M][ATOMS_N][D_REGISTERS];
-    int x_sum[ATOMS_M][D_REGISTERS];  // of each window: the product with a filter of ones
+    Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
+    Sum x_sum[ATOMS_M][D_REGISTERS];  // of each window: the product with a filter of ones
 };
 
 // What a warp reads from shared memory for one round of instructions.
@@ -715,7 +729,7 @@ __device__ __forceinline__ void multiply(const Fragments& fragments, Accumulator
     }
     WFragment ones;
 #pragma unroll
-    for (unsigned& word : ones.word) word = 0x01010101u;
+    for (unsigned& word : ones.word) word = ONES;
 #pragma unroll
     for (int i = 0; i < ATOMS_M; ++i) multiply_add(fragments.x[i], ones, acc.x_sum[i]);
 }
@@ -724,8 +738,8 @@ struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
-    int product[VECTOR_N];
-    int x_sum;
+    Sum product[VECTOR_N];
+    Sum x_sum;
 };
 
 struct Shared {
@@ -886,13 +900,13 @@ conv2d_mma(const Arguments args) {
 //               + bias[k]
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -902,7 +916,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         const int w_zero = tile::load(args.w_zero + k);
         offset = tile::wrapping_add(offset, REDUCTION * args.x_zero * w_zero);
         offset = tile::wrapping_add(offset, tile::load(args.int32_bias + k));

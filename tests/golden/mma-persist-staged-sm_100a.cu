@@ -56,8 +56,8 @@ constexpr int TILES_M = 392;  // along the pixels
 constexpr int TILES_N = 16;  // along the channels of a group
 constexpr int TILES = 6272;
 constexpr int BLOCKS = 148;
-constexpr int X_BYTES = 16;  // one copy of x (1: byte by byte)
-constexpr int W_BYTES = 16;  // one copy of w (1: byte by byte)
+constexpr int X_BYTES = 16;  // one copy of x (less than a word: one element)
+constexpr int W_BYTES = 16;  // one copy of w (less than a word: one element)
 constexpr int VECTOR_N = 8;  // channels that are written at once
 constexpr int SMEM_BYTES = 38912;
 
@@ -230,6 +230,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -261,12 +262,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -306,6 +307,14 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
+
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
 // Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
 constexpr int CHUNKS = TILE_K / 16;
@@ -320,10 +329,13 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
 // D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "+r"(d[0]),
+          "+r"(d[1]),
+          "+r"(d[2]),
+          "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
@@ -340,7 +352,7 @@ struct WFragment {
     unsigned word[REGISTERS];
 };
 
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
     multiply_add(x.word, w.word, d);
 }
 
@@ -476,6 +488,7 @@ struct Vectors {
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
     }
+    static __device__ __forceinline__ unsigned element() { return byte() / ELEMENT_BYTES; }
     static __device__ __forceinline__ unsigned row(int i) {
         return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
     }
@@ -569,13 +582,13 @@ struct Loader {
         left = tile_part.end - tile_part.begin;
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
+        column = WColumn(tile_part.begin * STEP_ELEMENTS + WVectors::element());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_w<1>(pipeline.w[i], 0);
         }
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
+        tap = Tap(tile_part.begin * STEP_ELEMENTS + XVectors::element());
         tile::wait_on_dependency();
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
@@ -635,7 +648,7 @@ struct Loader {
             copies.copy<X_BYTES>(to + XVectors::offset_of(i), args.x + (rows.offset[i] + offset),
                                  inside && tap.exists());
         }
-        if (part == PARTS - 1) tap.advance<TILE_K>();
+        if (part == PARTS - 1) tap.advance<STEP_ELEMENTS>();
     }
 
     template <int PARTS>
@@ -648,12 +661,12 @@ struct Loader {
             copies.copy<W_BYTES>(to + WVectors::offset_of(i), args.w + (begin_w[i] + index),
                                  !HAS_REDUCTION_REMAINDER || index < REDUCTION);
         }
-        if (part == PARTS - 1) column.advance<TILE_K>();
+        if (part == PARTS - 1) column.advance<STEP_ELEMENTS>();
     }
 };
 
 struct Accumulators {
-    int product[ATOMS_M][ATOMS_N][D_REGISTERS];
+    Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
 };
 
 // What a warp reads from shared memory for one round of instructions.
@@ -680,7 +693,7 @@ struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
-    int product[VECTOR_N];
+    Sum product[VECTOR_N];
 };
 
 // The tile's outputs on their way from the lanes to rows. The padding spreads the rows over the banks.

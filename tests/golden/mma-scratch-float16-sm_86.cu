@@ -55,8 +55,8 @@ constexpr int STEPS = 18;  // along the reduction
 constexpr bool HAS_REDUCTION_REMAINDER = false;  // the last step reaches beyond the reduction
 constexpr int TILES_M = 49;  // along the pixels
 constexpr int TILES_N = 2;  // along the channels of a group
-constexpr int X_BYTES = 16;  // one copy of x (1: byte by byte)
-constexpr int W_BYTES = 16;  // one copy of w (1: byte by byte)
+constexpr int X_BYTES = 16;  // one copy of x (less than a word: one element)
+constexpr int W_BYTES = 16;  // one copy of w (less than a word: one element)
 constexpr int VECTOR_N = 8;  // channels that are written at once
 constexpr int SMEM_BYTES = 49680;
 constexpr int FOLD_THREADS = 128;
@@ -232,6 +232,7 @@ __device__ __forceinline__ int wrapping_subtract(int a, int b) {
 
 using X = signed char;
 using W = unsigned char;
+using Sum = int;
 using Output = unsigned short;
 
 // The kernel's one argument.
@@ -241,8 +242,8 @@ struct Arguments {
     Output* y;  // output, NHWK
     int* offset;  // per channel: written by fold: the int32 bias and what x_zero_point adds
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
-    int* padding;  // x_zero in every byte
-    int* sums;  // of tiles that several blocks share
+    int* padding;  // x_zero in every element
+    Sum* sums;  // of tiles that several blocks share
     int* arrived;  // steps added to each of those tiles
     float multiplier;  // x_scale * w_scale
     int x_zero;  // the input zero point
@@ -268,12 +269,12 @@ using Finished = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -296,6 +297,14 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
+
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
 // Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
 constexpr int CHUNKS = TILE_K / 16;
@@ -310,10 +319,13 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
 // D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "+r"(d[0]),
+          "+r"(d[1]),
+          "+r"(d[2]),
+          "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
@@ -330,7 +342,7 @@ struct WFragment {
     unsigned word[REGISTERS];
 };
 
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
     multiply_add(x.word, w.word, d);
 }
 
@@ -460,7 +472,8 @@ struct Tap {
 
 // Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
+    enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
+    return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
 
 // Where a thread finds a vector of padding. The threads of the device read different copies of it: one line
@@ -468,7 +481,7 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
 __device__ __forceinline__ const X* padding_of_thread(const Arguments& args) {
     constexpr unsigned COPIES = PADDING_WORDS / 4;
     const unsigned thread = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
-    return reinterpret_cast<const X*>(args.padding) + thread % COPIES * 16;
+    return reinterpret_cast<const X*>(args.padding) + thread % COPIES * (16 / ELEMENT_BYTES);
 }
 
 // The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
@@ -483,6 +496,7 @@ struct Vectors {
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
     }
+    static __device__ __forceinline__ unsigned element() { return byte() / ELEMENT_BYTES; }
     static __device__ __forceinline__ unsigned row(int i) {
         return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
     }
@@ -577,13 +591,13 @@ struct Loader {
         left = tile_part.end - tile_part.begin;
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
+        column = WColumn(tile_part.begin * STEP_ELEMENTS + WVectors::element());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_w<1>(pipeline.w[i], 0);
         }
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
+        tap = Tap(tile_part.begin * STEP_ELEMENTS + XVectors::element());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_x<1>(pipeline.x[i], 0);
@@ -644,7 +658,7 @@ struct Loader {
             const int at = inside ? rows.offset[i] + offset : 0;
             copies.copy<X_BYTES>(to + XVectors::offset_of(i), from + at, tap.exists());
         }
-        if (part == PARTS - 1) tap.advance<TILE_K>();
+        if (part == PARTS - 1) tap.advance<STEP_ELEMENTS>();
     }
 
     template <int PARTS>
@@ -657,12 +671,12 @@ struct Loader {
             copies.copy<W_BYTES>(to + WVectors::offset_of(i), args.w + (begin_w[i] + index),
                                  !HAS_REDUCTION_REMAINDER || index < REDUCTION);
         }
-        if (part == PARTS - 1) column.advance<TILE_K>();
+        if (part == PARTS - 1) column.advance<STEP_ELEMENTS>();
     }
 };
 
 struct Accumulators {
-    int product[ATOMS_M][ATOMS_N][D_REGISTERS];
+    Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
 };
 
 // What a warp reads from shared memory for one round of instructions.
@@ -689,7 +703,7 @@ struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
-    int product[VECTOR_N];
+    Sum product[VECTOR_N];
 };
 
 struct Shared {
@@ -790,10 +804,10 @@ __device__ __forceinline__ void write_tile(
 // the block came last: it takes the sums, and leaves zeros for the next launch. Nobody waits for anybody.
 __device__ __forceinline__ bool add_up(
     const Arguments& args, Shared& shared, const TilePart& tile_part, Accumulators& acc) {
-    constexpr int COUNT = sizeof(Accumulators) / sizeof(int);
-    int* const products = reinterpret_cast<int*>(&acc);
+    constexpr int COUNT = sizeof(Accumulators) / sizeof(Sum);
+    Sum* const products = reinterpret_cast<Sum*>(&acc);
     const int index = tile_part.tile;
-    int* const sums = args.sums + index * (COUNT * THREADS) + tile::thread();
+    Sum* const sums = args.sums + index * (COUNT * THREADS) + tile::thread();
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) tile::accumulate(sums + i * THREADS, products[i]);
     tile::publish();
@@ -863,13 +877,13 @@ conv2d_mma(const Arguments args) {
 //   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -882,7 +896,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         args.padding[i] = static_cast<int>(padding_word(args));
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         args.offset[k] = offset;
     }
 }

@@ -52,8 +52,8 @@ constexpr int STEPS = 5;  // along the reduction
 constexpr bool HAS_REDUCTION_REMAINDER = true;  // the last step reaches beyond the reduction
 constexpr int TILES_M = 196;  // along the pixels
 constexpr int TILES_N = 1;  // along the channels of a group
-constexpr int X_BYTES = 1;  // one copy of x (1: byte by byte)
-constexpr int W_BYTES = 1;  // one copy of w (1: byte by byte)
+constexpr int X_BYTES = 1;  // one copy of x (less than a word: one element)
+constexpr int W_BYTES = 1;  // one copy of w (less than a word: one element)
 constexpr int VECTOR_N = 8;  // channels that are written at once
 constexpr int SMEM_BYTES = 8192;
 
@@ -187,6 +187,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -215,12 +216,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -258,6 +259,14 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
+
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
 // Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
 constexpr int CHUNKS = TILE_K / 16;
@@ -272,7 +281,7 @@ constexpr int A_REGISTERS = 1, B_REGISTERS = 1, D_REGISTERS = 2;
 
 // D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 "
         "{%0, %1}, {%2}, {%3}, {%0, %1};"
         : "+r"(d[0]), "+r"(d[1])
@@ -288,7 +297,7 @@ struct Fragment {
 using XFragment = Fragment;
 using WFragment = Fragment;
 
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
     multiply_add(x.word, w.word, d);
 }
 
@@ -433,6 +442,7 @@ struct Vectors {
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
     }
+    static __device__ __forceinline__ unsigned element() { return byte() / ELEMENT_BYTES; }
     static __device__ __forceinline__ unsigned row(int i) {
         return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
     }
@@ -481,20 +491,20 @@ __device__ __forceinline__ XRows x_rows(const TilePart& tile_part) {
     return rows;
 }
 
-// Bytes are gathered four at a time, each with a tap of its own.
+// Elements are gathered into a word, each with a tap of its own.
 __device__ __forceinline__ unsigned gather_x(
     const Arguments& args, int offset, [[maybe_unused]] unsigned inside, Tap tap) {
     unsigned word = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        unsigned byte = 0;
+    for (int j = 0; j < PER_WORD; ++j) {
+        unsigned element = 0;
         if (!tap.exists()) {
         } else if (!PADDED || tap.is_inside(inside)) {
-            byte = static_cast<unsigned char>(tile::load(args.x + (offset + tap.offset())));
+            element = static_cast<Bits>(tile::load(args.x + (offset + tap.offset())));
         } else {
-            byte = padding_word(args) & 0xffu;
+            element = static_cast<Bits>(padding_word(args));
         }
-        word |= byte << (8 * j);
+        word |= element << (ELEMENT_BITS * j);
         tap.advance<1>();
     }
     return word;
@@ -524,9 +534,9 @@ __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
 __device__ __forceinline__ unsigned gather_w(const W* row, int index) {
     unsigned word = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < PER_WORD; ++j) {
         if (index + j >= REDUCTION) continue;
-        word |= static_cast<unsigned>(static_cast<unsigned char>(tile::load(row + index + j))) << (8 * j);
+        word |= static_cast<unsigned>(static_cast<Bits>(tile::load(row + index + j))) << (ELEMENT_BITS * j);
     }
     return word;
 }
@@ -568,9 +578,9 @@ struct Loader {
         stage = 0;
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
+        column = WColumn(tile_part.begin * STEP_ELEMENTS + WVectors::element());
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
+        tap = Tap(tile_part.begin * STEP_ELEMENTS + XVectors::element());
         begin<1>(pipeline, 0);
         end(pipeline);
     }
@@ -598,7 +608,7 @@ struct Loader {
         for (int i = 0; i < XVectors::COUNT; ++i) {
             x.words[i].word[0] = gather_x(args, rows.offset[i], rows.inside[i], tap);
         }
-        tap.advance<TILE_K>();
+        tap.advance<STEP_ELEMENTS>();
     }
 
     __device__ __forceinline__ void fetch_w() {
@@ -609,12 +619,12 @@ struct Loader {
             if (!WVectors::exists(i)) continue;
             w.words[i].word[0] = gather_w(args.w + begin_w[i], index);
         }
-        column.advance<TILE_K>();
+        column.advance<STEP_ELEMENTS>();
     }
 };
 
 struct Accumulators {
-    int product[ATOMS_M][ATOMS_N][D_REGISTERS];
+    Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
 };
 
 // What a warp reads from shared memory for one round of instructions.
@@ -641,7 +651,7 @@ struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
-    int product[VECTOR_N];
+    Sum product[VECTOR_N];
 };
 
 struct Shared {

@@ -56,8 +56,8 @@ constexpr int TILES_M = 98;  // along the pixels
 constexpr int TILES_N = 2;  // along the channels of a group
 constexpr int TILES = 196;
 constexpr int BLOCKS = 108;
-constexpr int X_BYTES = 16;  // one copy of x (1: byte by byte)
-constexpr int W_BYTES = 16;  // one copy of w (1: byte by byte)
+constexpr int X_BYTES = 16;  // one copy of x (less than a word: one element)
+constexpr int W_BYTES = 16;  // one copy of w (less than a word: one element)
 constexpr int VECTOR_N = 8;  // channels that are written at once
 constexpr int SMEM_BYTES = 34320;
 constexpr int FOLD_THREADS = 128;
@@ -242,6 +242,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 using X = unsigned char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 
 // The kernel's one argument.
@@ -253,8 +254,8 @@ struct Arguments {
     const int* int32_bias;  // per channel: read by fold
     const int* w_zero;  // per channel: the weight zero point
     const float* multiplier;  // per channel: x_scale * w_scale / y_scale
-    int* padding;  // x_zero in every byte
-    int* sums;  // of tiles that several blocks share
+    int* padding;  // x_zero in every element
+    Sum* sums;  // of tiles that several blocks share
     int* arrived;  // steps added to each of those tiles
     float top;  // 6 in units of the output
     float y_zero;  // the output zero point
@@ -287,14 +288,14 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
-    int x_sum;  // the sum of its window's inputs
+    Sum acc;
+    Sum x_sum;  // the sum of its window's inputs
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
-    const int x_sum = inputs.x_sum;
+    Sum acc = inputs.acc;
+    const Sum x_sum = inputs.x_sum;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -335,6 +336,14 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
+
 // Where the 16-byte chunk `chunk` of row `row + low` lies in an operand's tile; `row` is a multiple of 8.
 // Chunks of neighbouring rows change places, so that eight rows at one chunk lie on all banks.
 constexpr int CHUNKS = TILE_K / 16;
@@ -349,10 +358,13 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
 // D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "+r"(d[0]),
+          "+r"(d[1]),
+          "+r"(d[2]),
+          "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
@@ -369,7 +381,7 @@ struct WFragment {
     unsigned word[REGISTERS];
 };
 
-__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, int (&d)[D_REGISTERS]) {
+__device__ __forceinline__ void multiply_add(const XFragment& x, const WFragment& w, Sum (&d)[D_REGISTERS]) {
     multiply_add(x.word, w.word, d);
 }
 
@@ -459,26 +471,26 @@ __device__ __forceinline__ Window window_of(unsigned pixel, int group) {
     return {((image * IN_H + row) * IN_W + column) * C + group * C_GROUP, row, column};
 }
 
-// An element of a window's reduction: all taps of TILE_K channels, then those of the next. A step reads most
-// of what the step before has brought near. It moves on without a division.
+// An element of a window's reduction: all taps of STEP_ELEMENTS channels, then those of the next. A step
+// reads most of what the step before has brought near. It moves on without a division.
 struct Tap {
     int row, column, channel;
 
     Tap() = default;
     __device__ __forceinline__ explicit Tap(unsigned index)
-        : row(index / TILE_K % (R * S) / S), column(index / TILE_K % S),
-          channel(index / (TILE_K * R * S) * TILE_K + index % TILE_K) {
-        static_assert(C_GROUP % TILE_K == 0, "a step must be one tap");
+        : row(index / STEP_ELEMENTS % (R * S) / S), column(index / STEP_ELEMENTS % S),
+          channel(index / (STEP_ELEMENTS * R * S) * STEP_ELEMENTS + index % STEP_ELEMENTS) {
+        static_assert(C_GROUP % STEP_ELEMENTS == 0, "a step must be one tap");
     }
 
     template <int BY>
     __device__ __forceinline__ void advance() {
-        static_assert(BY == TILE_K, "a step must be one tap");
+        static_assert(BY == STEP_ELEMENTS, "a step must be one tap");
         if (++column < S) return;
         column = 0;
         if (++row < R) return;
         row = 0;
-        channel += TILE_K;
+        channel += STEP_ELEMENTS;
     }
 
     __device__ __forceinline__ int index() const { return (row * S + column) * C_GROUP + channel; }
@@ -498,7 +510,8 @@ struct Tap {
 
 // Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
+    enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
+    return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
 
 // Where a thread finds a vector of padding. The threads of the device read different copies of it: one line
@@ -506,7 +519,7 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
 __device__ __forceinline__ const X* padding_of_thread(const Arguments& args) {
     constexpr unsigned COPIES = PADDING_WORDS / 4;
     const unsigned thread = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
-    return reinterpret_cast<const X*>(args.padding) + thread % COPIES * 16;
+    return reinterpret_cast<const X*>(args.padding) + thread % COPIES * (16 / ELEMENT_BYTES);
 }
 
 // The vectors of an operand's tile that a thread carries: one column, of rows ROWS_AT_ONCE apart.
@@ -521,6 +534,7 @@ struct Vectors {
     static __device__ __forceinline__ unsigned byte() {
         return static_cast<unsigned>(tile::thread()) % PER_ROW * WIDTH;
     }
+    static __device__ __forceinline__ unsigned element() { return byte() / ELEMENT_BYTES; }
     static __device__ __forceinline__ unsigned row(int i) {
         return static_cast<unsigned>(tile::thread()) / PER_ROW + i * ROWS_AT_ONCE;
     }
@@ -609,13 +623,13 @@ struct Loader {
         left = tile_part.end - tile_part.begin;
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) begin_w[i] = begin_of_w(tile_part, i);
-        column = WColumn(tile_part.begin * TILE_K + WVectors::byte());
+        column = WColumn(tile_part.begin * STEP_ELEMENTS + WVectors::element());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_w<1>(pipeline.w[i], 0);
         }
         rows = x_rows(tile_part);
-        tap = Tap(tile_part.begin * TILE_K + XVectors::byte());
+        tap = Tap(tile_part.begin * STEP_ELEMENTS + XVectors::element());
 #pragma unroll
         for (int i = 0; i < PIPELINE_STAGES - 1; ++i) {
             if (i < left) copy_x<1>(pipeline.x[i], 0);
@@ -681,7 +695,7 @@ struct Loader {
             const int at = inside ? rows.offset[i] + offset : 0;
             copies.copy<X_BYTES>(to + XVectors::offset_of(i), from + at, tap.exists());
         }
-        if (part == PARTS - 1) tap.advance<TILE_K>();
+        if (part == PARTS - 1) tap.advance<STEP_ELEMENTS>();
     }
 
     template <int PARTS>
@@ -694,13 +708,13 @@ struct Loader {
             copies.copy<W_BYTES>(to + WVectors::offset_of(i), args.w + (begin_w[i] + index),
                                  !HAS_REDUCTION_REMAINDER || index < REDUCTION);
         }
-        if (part == PARTS - 1) column.advance<TILE_K>();
+        if (part == PARTS - 1) column.advance<STEP_ELEMENTS>();
     }
 };
 
 struct Accumulators {
-    int product[ATOMS_M][ATOMS_N][D_REGISTERS];
-    int x_sum[ATOMS_M][D_REGISTERS];  // of each window: the product with a filter of ones
+    Sum product[ATOMS_M][ATOMS_N][D_REGISTERS];
+    Sum x_sum[ATOMS_M][D_REGISTERS];  // of each window: the product with a filter of ones
 };
 
 // What a warp reads from shared memory for one round of instructions.
@@ -723,7 +737,7 @@ __device__ __forceinline__ void multiply(const Fragments& fragments, Accumulator
     }
     WFragment ones;
 #pragma unroll
-    for (unsigned& word : ones.word) word = 0x01010101u;
+    for (unsigned& word : ones.word) word = ONES;
 #pragma unroll
     for (int i = 0; i < ATOMS_M; ++i) multiply_add(fragments.x[i], ones, acc.x_sum[i]);
 }
@@ -732,8 +746,8 @@ struct FinishedVector { Finished element[VECTOR_N]; };
 
 // A vector of a lane's outputs: channel `n` of the tile and the next ones, of one pixel.
 struct Sums {
-    int product[VECTOR_N];
-    int x_sum;
+    Sum product[VECTOR_N];
+    Sum x_sum;
 };
 
 struct Shared {
@@ -838,10 +852,10 @@ __device__ __forceinline__ void write_tile(
 // the block came last: it takes the sums, and leaves zeros for the next launch. Nobody waits for anybody.
 __device__ __forceinline__ bool add_up(
     const Arguments& args, Shared& shared, const TilePart& tile_part, Accumulators& acc) {
-    constexpr int COUNT = sizeof(Accumulators) / sizeof(int);
-    int* const products = reinterpret_cast<int*>(&acc);
+    constexpr int COUNT = sizeof(Accumulators) / sizeof(Sum);
+    Sum* const products = reinterpret_cast<Sum*>(&acc);
     const int index = tile_part.tile;
-    int* const sums = args.sums + index * (COUNT * THREADS) + tile::thread();
+    Sum* const sums = args.sums + index * (COUNT * THREADS) + tile::thread();
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) tile::accumulate(sums + i * THREADS, products[i]);
     tile::publish();
@@ -965,13 +979,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_mma(const Arguments
 //               + bias[k]
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -984,7 +998,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         args.padding[i] = static_cast<int>(padding_word(args));
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         const int w_zero = tile::load(args.w_zero + k);
         offset = tile::wrapping_add(offset, REDUCTION * args.x_zero * w_zero);
         offset = tile::wrapping_add(offset, tile::load(args.int32_bias + k));

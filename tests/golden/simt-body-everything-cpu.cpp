@@ -47,10 +47,10 @@ constexpr int STEPS = 18;  // along the reduction
 constexpr int TILES_N = 2;  // along the channels of a group
 constexpr int VECTOR_M = 4;  // neighbours among a thread's pixels
 constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 16;  // one load of x (1: byte by byte)
+constexpr int X_BYTES = 16;  // one load of x (less than a word: one element)
 constexpr int X_RUNS = 2;  // words or vectors of x a thread has in flight
 constexpr int X_PARTS = 4;  // threads that carry a row of x
-constexpr int W_BYTES = 16;  // one load of w (1: byte by byte)
+constexpr int W_BYTES = 16;  // one load of w (less than a word: one element)
 constexpr int W_RUNS = 1;  // words or vectors of w a thread has in flight
 constexpr int SMEM_BYTES = 27648;
 constexpr int FOLD_THREADS = 128;
@@ -147,13 +147,14 @@ __device__ __forceinline__ int byte_of(unsigned word, int index) {
 
 // Four products of bytes added to an int32; each operand's bytes are signed or not.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     for (int i = 0; i < 4; ++i) acc += byte_of<A_SIGNED>(a, i) * byte_of<B_SIGNED>(b, i);
     return acc;
 }
 
 using X = unsigned char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 
 // The kernel's one argument.
@@ -196,14 +197,14 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
-    int x_sum;  // the sum of its window's inputs
+    Sum acc;
+    Sum x_sum;  // the sum of its window's inputs
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
-    const int x_sum = inputs.x_sum;
+    Sum acc = inputs.acc;
+    const Sum x_sum = inputs.x_sum;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -244,7 +245,15 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Operand tiles as words of four consecutive bytes of the reduction. The padding keeps 16-byte alignment and
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
+
+// Operand tiles as words of neighbouring elements of the reduction. The padding keeps 16-byte alignment and
 // spreads the stores of one row over the banks.
 struct Shared {
     unsigned x[PIPELINE_STAGES][TILE_K / 4][TILE_M + 4];
@@ -304,8 +313,8 @@ __device__ __forceinline__ int first_pixel() { return tile::thread() / (TILE_N /
 __device__ __forceinline__ int first_channel() { return tile::thread() % (TILE_N / THREAD_N) * VECTOR_N; }
 
 // Padding is a real zero, which is stored as the zero point.
-__device__ __forceinline__ unsigned padding_byte([[maybe_unused]] const Arguments& args) {
-    return static_cast<unsigned>(args.x_zero) & 0xffu;
+__device__ __forceinline__ unsigned padding_element([[maybe_unused]] const Arguments& args) {
+    return static_cast<Bits>(args.x_zero);
 }
 
 // What one thread carries of an operand tile from device to shared memory: `COUNT` runs of `WORDS` words.
@@ -323,7 +332,7 @@ __device__ __forceinline__ void fetch_x(
 #pragma unroll
     for (int i = 0; i < X_RUNS; ++i) {
         const XRun run(i);
-        const int index = begin + run.byte;
+        const int index = begin + run.byte / ELEMENT_BYTES;
         if constexpr (X_BYTES >= 4) {
             const bool exists = windows[i].exists && index < REDUCTION;
             const X* const address = exists ? locate(windows[i], index) : nullptr;
@@ -334,18 +343,18 @@ __device__ __forceinline__ void fetch_x(
             } else {
 #pragma unroll
                 for (int j = 0; j < X_WORDS; ++j) {
-                    tile_registers.word[i][j] = index < REDUCTION ? padding_byte(args) * 0x01010101u : 0u;
+                    tile_registers.word[i][j] = index < REDUCTION ? padding_element(args) * ONES : 0u;
                 }
             }
         } else {
             unsigned word = 0;
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < PER_WORD; ++j) {
                 if (!windows[i].exists || index + j >= REDUCTION) continue;
                 const X* const address = locate(windows[i], index + j);
-                const unsigned byte =
-                    address != nullptr ? static_cast<unsigned char>(tile::load(address)) : padding_byte(args);
-                word |= byte << (8 * j);
+                const unsigned element =
+                    address != nullptr ? static_cast<Bits>(tile::load(address)) : padding_element(args);
+                word |= element << (ELEMENT_BITS * j);
             }
             tile_registers.word[i][0] = word;
         }
@@ -358,7 +367,7 @@ __device__ __forceinline__ void fetch_w(
     for (int i = 0; i < W_RUNS; ++i) {
         const WRun run(i);
         const int k = k_first + run.row;
-        const int index = begin + run.byte;
+        const int index = begin + run.byte / ELEMENT_BYTES;
         const bool exists = k < k_end && run.row < TILE_N;
         const W* const row = args.w + (exists ? k : k_first) * REDUCTION;
         if constexpr (W_BYTES >= 4) {
@@ -369,10 +378,10 @@ __device__ __forceinline__ void fetch_w(
         } else {
             unsigned word = 0;
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < PER_WORD; ++j) {
                 if (!exists || index + j >= REDUCTION) continue;
-                const unsigned byte = static_cast<unsigned char>(tile::load(row + index + j));
-                word |= byte << (8 * j);
+                const unsigned element = static_cast<Bits>(tile::load(row + index + j));
+                word |= element << (ELEMENT_BITS * j);
             }
             tile_registers.word[i][0] = word;
         }
@@ -403,7 +412,7 @@ __device__ __forceinline__ void get(const unsigned* row, unsigned (&words)[COUNT
     }
 }
 
-struct Accumulators { int product[THREAD_M][THREAD_N]; };
+struct Accumulators { Sum product[THREAD_M][THREAD_N]; };
 
 __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m, int n, Accumulators& acc) {
 #pragma unroll tile::WORDS_AT_A_TIME
@@ -415,7 +424,7 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m,
         for (int i = 0; i < THREAD_M; ++i) {
 #pragma unroll
             for (int j = 0; j < THREAD_N; ++j) {
-                acc.product[i][j] = dot4<X_SIGNED, W_SIGNED>(x[i], w[j], acc.product[i][j]);
+                acc.product[i][j] = dot<X_SIGNED, W_SIGNED>(x[i], w[j], acc.product[i][j]);
             }
         }
     }
@@ -423,19 +432,19 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m,
 
 // The weight zero point needs the sum of each window. Every word of x passes through one thread on its way to
 // shared memory: it is added up there.
-__device__ __forceinline__ void add_up(const XRegisters& tile_registers, int (&sums)[X_RUNS]) {
+__device__ __forceinline__ void add_up(const XRegisters& tile_registers, Sum (&sums)[X_RUNS]) {
 #pragma unroll
     for (int i = 0; i < X_RUNS; ++i) {
 #pragma unroll
         for (int j = 0; j < X_WORDS; ++j) {
-            sums[i] = dot4<X_SIGNED, false>(tile_registers.word[i][j], 0x01010101u, sums[i]);
+            sums[i] = dot<X_SIGNED, false>(tile_registers.word[i][j], ONES, sums[i]);
         }
     }
 }
 
 // Passes sums of windows from the threads that carried a part to those that finish the outputs.
 __device__ __forceinline__ void exchange(
-    Shared& shared, const int (&sums)[X_RUNS], int m, int (&x_sum)[THREAD_M]) {
+    Shared& shared, const Sum (&sums)[X_RUNS], int m, Sum (&x_sum)[THREAD_M]) {
 #pragma unroll
     for (int i = 0; i < X_RUNS; ++i) {
         const XRun run(i);
@@ -448,13 +457,13 @@ __device__ __forceinline__ void exchange(
         unsigned parts[THREAD_M];
         get<THREAD_M, VECTOR_M, TILE_M / (THREAD_M / VECTOR_M)>(&shared.x_sum[part][m], parts);
 #pragma unroll
-        for (int i = 0; i < THREAD_M; ++i) x_sum[i] += static_cast<int>(parts[i]);
+        for (int i = 0; i < THREAD_M; ++i) x_sum[i] += static_cast<Sum>(parts[i]);
     }
 }
 
 __device__ __forceinline__ void store(
     const Arguments& args, const Accumulators& acc,
-    const int (&x_sum)[THREAD_M],
+    const Sum (&x_sum)[THREAD_M],
     int pixel_first, int k_first, int k_end) {
 #pragma unroll
     for (int j = 0; j < THREAD_N; j += VECTOR_N) {
@@ -512,7 +521,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
     fetch_w(args, k_tile, k_end, 0, w_registers);
     put<XRun, TILE_M>(shared.x[0], x_registers);
     put<WRun, TILE_N>(shared.w[0], w_registers);
-    int x_sums[X_RUNS] = {};
+    Sum x_sums[X_RUNS] = {};
     add_up(x_registers, x_sums);
     tile::barrier();
 
@@ -520,8 +529,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
     for (int step = 0; step < STEPS; ++step) {
         const bool more = step + 1 < STEPS;
         if (more) {
-            fetch_x(args, windows, (step + 1) * TILE_K, x_registers);
-            fetch_w(args, k_tile, k_end, (step + 1) * TILE_K, w_registers);
+            fetch_x(args, windows, (step + 1) * STEP_ELEMENTS, x_registers);
+            fetch_w(args, k_tile, k_end, (step + 1) * STEP_ELEMENTS, w_registers);
         }
         multiply(shared, step % PIPELINE_STAGES, m, n, acc);
         if constexpr (PIPELINE_STAGES == 1) tile::barrier();  // everybody has read before anybody overwrites
@@ -532,7 +541,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
             tile::barrier();
         }
     }
-    int x_sum[THREAD_M] = {};
+    Sum x_sum[THREAD_M] = {};
     exchange(shared, x_sums, m, x_sum);
     store(args, acc, x_sum, pixel_tile + m, k_tile + n, k_end);
 }
@@ -543,13 +552,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
 //               + bias[k]
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -559,7 +568,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         const int w_zero = tile::load(args.w_zero + k);
         offset = tile::wrapping_add(offset, REDUCTION * args.x_zero * w_zero);
         offset = tile::wrapping_add(offset, tile::load(args.int32_bias + k));

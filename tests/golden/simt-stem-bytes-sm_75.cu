@@ -45,9 +45,9 @@ constexpr int STEPS = 5;  // along the reduction
 constexpr int TILES_N = 1;  // along the channels of a group
 constexpr int VECTOR_M = 4;  // neighbours among a thread's pixels
 constexpr int VECTOR_N = 4;  // neighbours among a thread's channels
-constexpr int X_BYTES = 1;  // one load of x (1: byte by byte)
+constexpr int X_BYTES = 1;  // one load of x (less than a word: one element)
 constexpr int X_RUNS = 2;  // words or vectors of x a thread has in flight
-constexpr int W_BYTES = 1;  // one load of w (1: byte by byte)
+constexpr int W_BYTES = 1;  // one load of w (less than a word: one element)
 constexpr int W_RUNS = 2;  // words or vectors of w a thread has in flight
 constexpr int SMEM_BYTES = 8704;
 
@@ -149,7 +149,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 // Four products of bytes added to an int32; each operand's bytes are signed or not.
 template <bool A_SIGNED, bool B_SIGNED>
-__device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
+__device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
     int sum;
     if constexpr (A_SIGNED && B_SIGNED) {
         asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(acc));
@@ -165,6 +165,7 @@ __device__ __forceinline__ int dot4(unsigned a, unsigned b, int acc) {
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -193,12 +194,12 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
@@ -236,7 +237,15 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Operand tiles as words of four consecutive bytes of the reduction. The padding keeps 16-byte alignment and
+// Elements of the reduction lie side by side, in words of four bytes; ONES has a one in each of a word.
+// Enumerators take no place in the binary.
+enum : int { ELEMENT_BYTES = sizeof(X), PER_WORD = 4 / ELEMENT_BYTES };
+enum : int { ELEMENT_BITS = 8 * ELEMENT_BYTES, STEP_ELEMENTS = TILE_K / ELEMENT_BYTES };
+enum : unsigned { ONES = ~0u / (~0u >> (32 - ELEMENT_BITS)) };
+using Bits = unsigned char;  // of an element
+static_assert(sizeof(W) == ELEMENT_BYTES, "an element of w multiplies the element of x beside it");
+
+// Operand tiles as words of neighbouring elements of the reduction. The padding keeps 16-byte alignment and
 // spreads the stores of one row over the banks.
 struct Shared {
     unsigned x[PIPELINE_STAGES][TILE_K / 4][TILE_M + 4];
@@ -295,7 +304,7 @@ __device__ __forceinline__ int first_pixel() { return tile::thread() / (TILE_N /
 __device__ __forceinline__ int first_channel() { return tile::thread() % (TILE_N / THREAD_N) * VECTOR_N; }
 
 // Padding is a real zero, which is stored as the zero point.
-__device__ __forceinline__ unsigned padding_byte([[maybe_unused]] const Arguments& args) {
+__device__ __forceinline__ unsigned padding_element([[maybe_unused]] const Arguments& args) {
     return 0u;
 }
 
@@ -314,7 +323,7 @@ __device__ __forceinline__ void fetch_x(
 #pragma unroll
     for (int i = 0; i < X_RUNS; ++i) {
         const XRun run(i);
-        const int index = begin + run.byte;
+        const int index = begin + run.byte / ELEMENT_BYTES;
         if constexpr (X_BYTES >= 4) {
             const bool exists = windows[i].exists && index < REDUCTION;
             const X* const address = exists ? locate(windows[i], index) : nullptr;
@@ -325,18 +334,18 @@ __device__ __forceinline__ void fetch_x(
             } else {
 #pragma unroll
                 for (int j = 0; j < X_WORDS; ++j) {
-                    tile_registers.word[i][j] = index < REDUCTION ? padding_byte(args) * 0x01010101u : 0u;
+                    tile_registers.word[i][j] = index < REDUCTION ? padding_element(args) * ONES : 0u;
                 }
             }
         } else {
             unsigned word = 0;
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < PER_WORD; ++j) {
                 if (!windows[i].exists || index + j >= REDUCTION) continue;
                 const X* const address = locate(windows[i], index + j);
-                const unsigned byte =
-                    address != nullptr ? static_cast<unsigned char>(tile::load(address)) : padding_byte(args);
-                word |= byte << (8 * j);
+                const unsigned element =
+                    address != nullptr ? static_cast<Bits>(tile::load(address)) : padding_element(args);
+                word |= element << (ELEMENT_BITS * j);
             }
             tile_registers.word[i][0] = word;
         }
@@ -349,7 +358,7 @@ __device__ __forceinline__ void fetch_w(
     for (int i = 0; i < W_RUNS; ++i) {
         const WRun run(i);
         const int k = k_first + run.row;
-        const int index = begin + run.byte;
+        const int index = begin + run.byte / ELEMENT_BYTES;
         const bool exists = k < k_end && run.row < TILE_N;
         const W* const row = args.w + (exists ? k : k_first) * REDUCTION;
         if constexpr (W_BYTES >= 4) {
@@ -360,10 +369,10 @@ __device__ __forceinline__ void fetch_w(
         } else {
             unsigned word = 0;
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < PER_WORD; ++j) {
                 if (!exists || index + j >= REDUCTION) continue;
-                const unsigned byte = static_cast<unsigned char>(tile::load(row + index + j));
-                word |= byte << (8 * j);
+                const unsigned element = static_cast<Bits>(tile::load(row + index + j));
+                word |= element << (ELEMENT_BITS * j);
             }
             tile_registers.word[i][0] = word;
         }
@@ -394,7 +403,7 @@ __device__ __forceinline__ void get(const unsigned* row, unsigned (&words)[COUNT
     }
 }
 
-struct Accumulators { int product[THREAD_M][THREAD_N]; };
+struct Accumulators { Sum product[THREAD_M][THREAD_N]; };
 
 __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m, int n, Accumulators& acc) {
 #pragma unroll tile::WORDS_AT_A_TIME
@@ -406,7 +415,7 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int m,
         for (int i = 0; i < THREAD_M; ++i) {
 #pragma unroll
             for (int j = 0; j < THREAD_N; ++j) {
-                acc.product[i][j] = dot4<X_SIGNED, W_SIGNED>(x[i], w[j], acc.product[i][j]);
+                acc.product[i][j] = dot<X_SIGNED, W_SIGNED>(x[i], w[j], acc.product[i][j]);
             }
         }
     }
@@ -476,8 +485,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
     for (int step = 0; step < STEPS; ++step) {
         const bool more = step + 1 < STEPS;
         if (more) {
-            fetch_x(args, windows, (step + 1) * TILE_K, x_registers);
-            fetch_w(args, k_tile, k_end, (step + 1) * TILE_K, w_registers);
+            fetch_x(args, windows, (step + 1) * STEP_ELEMENTS, x_registers);
+            fetch_w(args, k_tile, k_end, (step + 1) * STEP_ELEMENTS, w_registers);
         }
         multiply(shared, step % PIPELINE_STAGES, m, n, acc);
         if constexpr (PIPELINE_STAGES == 1) tile::barrier();  // everybody has read before anybody overwrites

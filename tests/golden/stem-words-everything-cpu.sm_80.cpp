@@ -166,6 +166,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 using X = unsigned char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 
 // The kernel's one argument.
@@ -209,14 +210,14 @@ using Packed = Output;
 
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
-    int x_sum;  // the sum of its window's inputs
+    Sum acc;
+    Sum x_sum;  // the sum of its window's inputs
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
-    const int x_sum = inputs.x_sum;
+    Sum acc = inputs.acc;
+    const Sum x_sum = inputs.x_sum;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -259,7 +260,8 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
 
 // Padding is a real zero, which is stored as the zero point.
 __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Arguments& args) {
-    return (static_cast<unsigned>(args.x_zero) & 0xffu) * 0x01010101u;
+    enum : unsigned { ELEMENT = ~0u >> (32 - 8 * sizeof(X)), IN_EACH = ~0u / ELEMENT };
+    return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
 
 // mma.sync.m16n8k32: A is 16 pixels, B is 8 output channels, each by eight words of a filter.
@@ -358,7 +360,7 @@ __device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
 
 // D += A * B, modulo 2**32, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS],
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS],
     int line = __builtin_LINE()) {
     Factors mine;
     __builtin_memcpy(mine.a, a, sizeof a);
@@ -370,7 +372,7 @@ __device__ __forceinline__ void multiply_add(
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
         unsigned sum = static_cast<unsigned>(d[i]);
         for (int k = 0; k < K / 4; ++k) sum += four_products(shown[a_row[k]], shown[b_row[k]]);
-        d[i] = static_cast<int>(sum);
+        d[i] = static_cast<Sum>(sum);
     }
 }
 
@@ -514,8 +516,8 @@ __device__ __forceinline__ void load_ones(int step, int atom, unsigned (&ones)[B
 }
 
 struct Sums {
-    int product[ATOMS][D_REGISTERS];
-    int x_sum[ATOMS][D_REGISTERS];  // of each window
+    Sum product[ATOMS][D_REGISTERS];
+    Sum x_sum[ATOMS][D_REGISTERS];  // of each window
 };
 
 // The products of a step with 16 pixels.
@@ -661,13 +663,13 @@ conv2d_repack_weights(const Arguments args) {
 //               + bias[k]
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -677,7 +679,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         const int w_zero = tile::load(args.w_zero + k);
         offset = tile::wrapping_add(offset, REDUCTION * args.x_zero * w_zero);
         offset = tile::wrapping_add(offset, tile::load(args.int32_bias + k));

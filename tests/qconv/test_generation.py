@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from qconv.generation import AMPERE, BLACKWELL, CDNA_2, HOPPER, TURING
-from qconv.instruction_tables import MFMA_32X32X16, MMA_M8N8K16
+from qconv.instruction_tables import MFMA_32X32X16, MMA_M8N8K16, ON_THE_CPU, SDOT4
 
 
 def test_a_generation_keeps_the_features_of_those_before() -> None:
@@ -17,7 +17,7 @@ def test_a_generation_keeps_the_features_of_those_before() -> None:
 
 def test_emulated_on_the_cpu_it_has_the_same_instructions_and_features() -> None:
     emulated = HOPPER.emulated()
-    assert (emulated.name, emulated.vendor, emulated.dot4) == ("Hopper on the CPU", "cpu", "plain")
+    assert (emulated.name, emulated.vendor, emulated.dots) == ("Hopper on the CPU", "cpu", ON_THE_CPU)
     assert (emulated.instructions, emulated.features) == (HOPPER.instructions, HOPPER.features)
 
 
@@ -28,7 +28,7 @@ def test_emulated_on_the_cpu_it_has_the_same_instructions_and_features() -> None
         ({"features": frozenset({"tensor_memory"})}, r"features \['tensor_memory'\]: not among async_copies, "),
         ({"warp_size": 16}, "warp_size=16"),
         ({"registers_per_sm": 0}, "registers_per_sm=0: limits are positive"),
-        ({"dot4": "sdot4"}, "dot4='sdot4': nvidia has dp4a"),
+        ({"dots": (SDOT4,)}, "dots='sdot4': a product of amd's; use one of nvidia's"),
         ({"instructions": (MMA_M8N8K16, MMA_M8N8K16)}, "each is listed once"),
         ({"instructions": (MFMA_32X32X16,)}, "mfma_i32_32x32x16_i8 has 64 lanes: a warp here has 32"),
     ],

@@ -221,7 +221,7 @@ K, M = Dim(4, "k", 1), Dim(8, "m", 1)
         ),
         (lambda: Fragment("m", "k", (M, Dim(4, "copy", 0)), (K,)), "replication 4"),
         (lambda: Fragment("m", "k", (M,), (K, Dim(2, "copy", 0))), "copy dimension among the elements"),
-        (lambda: Fragment("m", "k", (M,), (K,), element_bits=16), "16-bit elements.*give 8 or 32"),
+        (lambda: Fragment("m", "k", (M,), (K,), element_bits=4), "4-bit elements.*give 8, 16 or 32"),
     ],
 )
 def test_a_broken_fragment_is_refused(build: Callable[[], object], message: str) -> None:
@@ -242,7 +242,9 @@ MMA, WMMA11 = BY_NAME["mma_m16n8k32"], BY_NAME["wmma_i32_16x16x16_iu8_gfx11"]
         ({"lanes": 64}, "A is spread over 32 lanes: the instruction has 64"),
         ({"lanes": 16}, "16 lanes: a warp has 32 or 64"),
         ({"d": replace(MMA.d, element_bits=8)}, "D has 8-bit elements: 32 are needed"),
-        ({"accumulator": "float32"}, "accumulator 'float32'"),
+        ({"sum_type": "int33"}, "sum_type='int33': no element type"),
+        ({"sum_type": "float64"}, "D has 32-bit elements: 64 are needed"),
+        ({"b_types": ("int8", "int16")}, r"operands of \[8, 16\] bits: all have one size"),
         ({"a_types": ()}, "types .* for A"),
         ({"b_types": ("int4",)}, r"types \('int4',\) for B"),
         ({"mnemonic": ""}, "both are needed"),

@@ -11,6 +11,7 @@ import pytest
 
 from qconv.device import Device
 from qconv.generation import CDNA_2, CPU, FEATURES, Generation
+from qconv.instruction_tables import ON_THE_CPU
 from qconv.target import TARGETS, Target, target, target_of_compute_capability, target_of_gcn_arch
 
 
@@ -34,8 +35,8 @@ def test_the_cpu_emulates_what_gpus_have() -> None:
 @pytest.mark.parametrize("name", [name for name in TARGETS if name.startswith("cpu.")])
 def test_an_emulation_has_the_limits_of_its_architecture(name: str) -> None:
     entry, emulated = target(name), target(name.removeprefix("cpu."))
-    assert (entry.vendor, entry.dot4) == ("cpu", "plain")
-    generation = replace(entry.generation, **{part: getattr(emulated, part) for part in ("vendor", "dot4")})
+    assert (entry.vendor, entry.dots) == ("cpu", ON_THE_CPU)
+    generation = replace(entry.generation, **{part: getattr(emulated, part) for part in ("vendor", "dots")})
     assert replace(generation, name=emulated.generation.name) == emulated.generation
     others = ("name", "generation", "processors")
     assert replace(entry, **{part: getattr(emulated, part) for part in others}) == emulated

@@ -332,8 +332,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "padding is read from where it would be": Planted(
         "wmma",
-        "inside && tap.exists() ? at : tile::NOWHERE",
-        "tap.exists() ? at : tile::NOWHERE",
+        "inside && tap.exists() ? byte_of(at) : tile::NOWHERE",
+        "tap.exists() ? byte_of(at) : tile::NOWHERE",
         "address",
         "runtime error",
         "a load outside of its buffer",

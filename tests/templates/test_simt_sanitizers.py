@@ -198,8 +198,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "a sum that overflows": Planted(
         "bytes, everything, two stages",
-        "int sum = 0;\n    for",
-        "int sum = 2147483647 - tile::thread();\n    for",
+        "Sum sum = 0;\n    for",
+        "Sum sum = 2147483647 - tile::thread();\n    for",
         "address",
         "undefined behaviour",
         "signed integer overflow",

@@ -28,7 +28,7 @@ Array = NDArray[Any]
 Elementwise = Quantize | Dequantize | Requantize | Dynamic
 
 # What the element is in C++, and how it becomes a float.
-_FROM_16_BITS = {
+FROM_16_BITS = {
     "float16": ("tile::half_to_float({})", "tile::to_half({})", ("from_half", "bits"), ("half",)),
     "bfloat16": (
         "tile::bfloat16_to_float({})",
@@ -81,9 +81,9 @@ class Real:
     @property
     def wants(self) -> tuple[str, ...]:
         """What `rounded` needs."""
-        if self.precision not in _FROM_16_BITS:
+        if self.precision not in FROM_16_BITS:
             return ()
-        _, _, back, to = _FROM_16_BITS[self.precision]
+        _, _, back, to = FROM_16_BITS[self.precision]
         return (*back, *to)  # `back` brings "bits"
 
     def literal(self, number: float) -> str:
@@ -94,9 +94,9 @@ class Real:
         return f"static_cast<{self.ctype}>({cxx})"
 
     def rounded(self, cxx: str) -> str:
-        if self.precision not in _FROM_16_BITS:
+        if self.precision not in FROM_16_BITS:
             return cxx
-        back, to, _, _ = _FROM_16_BITS[self.precision]
+        back, to, _, _ = FROM_16_BITS[self.precision]
         return back.format(to.format(cxx))
 
     def round(self, value: Any) -> Array:
@@ -227,8 +227,8 @@ def _prepared_requantize(problem: Requantize) -> Iterator[Prepared]:
 def _load(problem: Quantize, real: Real) -> Step:
     cxx = "element"
     wants: tuple[str, ...] = ()
-    if problem.x_type in _FROM_16_BITS:
-        back, _, wants, _ = _FROM_16_BITS[problem.x_type]
+    if problem.x_type in FROM_16_BITS:
+        back, _, wants, _ = FROM_16_BITS[problem.x_type]
         cxx = back.format("element")
     return Step("load", f"{real.ctype} value = {real.cast(cxx)};", lambda x, v: x.astype(real.dtype), wants=wants)
 
@@ -314,8 +314,8 @@ def _narrow(problem: Dequantize) -> Step:
     out_type, double = problem.out_type, problem.precision == "float64"
     cxx = "static_cast<Output>(value)"
     wants: tuple[str, ...] = ()
-    if out_type in _FROM_16_BITS:
-        _, to, _, wants = _FROM_16_BITS[out_type]
+    if out_type in FROM_16_BITS:
+        _, to, _, wants = FROM_16_BITS[out_type]
         cxx = to.format("tile::to_odd(value)" if double else "value")
         wants = (*wants, "bits", "odd") if double else (*wants, "bits")
     return Step("narrow", f"result = {cxx};", lambda value, v: narrow(value, out_type), wants=wants)

@@ -58,8 +58,8 @@ MUTANTS = (
     Mutant(
         "buffers: windows past the end of the reduction",
         BUFFERS,
-        "inside && tap.exists() ? at : tile::NOWHERE",
-        "inside ? at : tile::NOWHERE",
+        "inside && tap.exists() ? byte_of(at) : tile::NOWHERE",
+        "inside ? byte_of(at) : tile::NOWHERE",
         "The window sums count bytes that no filter has.",
         (HAS_REDUCTION_REMAINDER, PADDED, mma("mfma 32x32")),
     ),

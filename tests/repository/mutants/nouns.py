@@ -97,8 +97,8 @@ ARITHMETIC = (
     Mutant(
         "quantization: products of signed bytes",
         HERE + "quantization.py",
-        'return 255 if shifted or dtype == "uint8" else 128',
-        'return 255 if dtype == "uint8" else 128',
+        "return high - low if shifted else operand.largest",
+        "return operand.largest",
         "A byte less its zero point can be 255.",
         (PROBLEM, "tests/templates/test_accumulator.py"),
     ),
@@ -129,7 +129,7 @@ ARITHMETIC = (
     Mutant(
         "reference: float32 for every sum",
         HERE + "convolution.py",
-        "exact = np.float32 if largest < 2**24 else np.float64",
+        "exact = np.float32 if whole and largest < 2**24 else np.float64",
         "exact = np.float32",
         "Sums beyond 2**24 are rounded.",
         (REFERENCE, "tests/templates/test_accumulator.py"),
@@ -153,8 +153,8 @@ ARITHMETIC = (
     Mutant(
         "dtypes: bytes from zero",
         HERE + "dtypes.py",
-        'ElementType("int8", "signed char", "int8_t", (-128, 127)),',
-        'ElementType("int8", "signed char", "int8_t", (-127, 127)),',
+        'ElementType("int8", "signed char", "int8_t", 1, (-128, 127),',
+        'ElementType("int8", "signed char", "int8_t", 1, (-127, 127),',
         "An int8 reaches -128.",
         (REFERENCE, CONVERTED),
     ),
@@ -316,8 +316,8 @@ SHAPES = (
     Mutant(
         "generation: emulated without its features",
         HERE + "generation.py",
-        'return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dot4="plain")',
-        'return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dot4="plain", features=frozenset())',
+        'return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU)',
+        'return replace(self, name=f"{self.name} on the CPU", vendor="cpu", dots=ON_THE_CPU, features=frozenset())',
         "The CPU device runs what a generation can do.",
         ("tests/qconv/test_generation.py", TARGET),
     ),

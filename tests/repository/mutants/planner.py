@@ -263,16 +263,16 @@ MUTANTS = (
     Mutant(
         "simt: a load too few of the weights",
         HERE + "simt.py",
-        "w_runs = ceil_div(config.tile_n * config.tile_k, max(w_bytes, 4) * threads)",
-        "w_runs = max(1, config.tile_n * config.tile_k // (max(w_bytes, 4) * threads) // 2)",
+        "w_runs = ceil_div(config.tile_n * config.tile_k, max(w_bytes, WORD) * threads)",
+        "w_runs = max(1, config.tile_n * config.tile_k // (max(w_bytes, WORD) * threads) // 2)",
         "Half of a tile's weights are what they were before.",
         (simt("bytes, in place"), *simt_random(0)),
     ),
     Mutant(
         "simt: all of x in vectors",
         HERE + "simt.py",
-        'x_bytes = _load_bytes(problem.c_group, config.tile_k) if problem.layout == "nhwc" else 1',
-        "x_bytes = _load_bytes(problem.c_group, config.tile_k)",
+        'x_bytes = load_bytes(problem.c_group, t.x) if problem.layout == "nhwc" else t.x.bytes',
+        "x_bytes = load_bytes(problem.c_group, t.x)",
         "Along the reduction, the bytes of NCHW lie apart.",
         ("tests/templates/test_layout.py", *simt_random(0, 5)),
     ),
@@ -351,7 +351,7 @@ MUTANTS = (
     Mutant(
         "mma_amd: sums take no registers",
         HERE + "mma_amd.py",
-        "return config.warp_m * config.warp_n // target.warp_size + carried",
+        "return config.warp_m * config.warp_n * sum_words // target.warp_size + carried",
         "return carried",
         "Fewer blocks fit a compute unit than the model counts on.",
         ("tests/generator/test_mma_amd.py::test_about_as_many_registers_are_taken_as_the_model_says",),
@@ -367,7 +367,7 @@ MUTANTS = (
     Mutant(
         "mma_amd: every instruction takes one clock",
         HERE + "mma_amd.py",
-        "CLOCKS[shape.atom.instruction.name] / target.simds",
+        "shape.atom.instruction.clocks / target.simds",
         "1 / target.simds",
         "The default is chosen by what instructions take.",
         ("tests/generator/test_mma_amd.py::test_the_defaults_are_those_that_were_read",),

@@ -9,7 +9,7 @@ MUTANTS = (
     Mutant(
         "simt: padding is zero",
         PAGE,
-        "    return static_cast<unsigned>(args.x_zero) & 0xffu;\n",
+        "    return static_cast<Bits>(args.x_zero);\n",
         "    return 0u;\n",
         "Padding is a real zero, which is stored as the zero point.",
         (simt("vectors, everything, in place"),),
@@ -17,8 +17,8 @@ MUTANTS = (
     Mutant(
         "simt: padding past the end of the reduction",
         PAGE,
-        "index < REDUCTION ? padding_byte(args) * 0x01010101u : 0u",
-        "padding_byte(args) * 0x01010101u",
+        "index < REDUCTION ? padding_element(args) * ONES : 0u",
+        "padding_element(args) * ONES",
         "The window sums count bytes that no filter has.",
         (simt("vectors, everything, in place"),),
     ),
@@ -49,7 +49,7 @@ MUTANTS = (
     Mutant(
         "simt: three of four bytes of a window",
         PAGE,
-        "tile_registers.word[i][j], 0x01010101u",
+        "tile_registers.word[i][j], ONES",
         "tile_registers.word[i][j], 0x00010101u",
         "The window sums lack every fourth byte.",
         (simt("vectors, everything, in place"),),
@@ -57,8 +57,8 @@ MUTANTS = (
     Mutant(
         "simt: one part of a window",
         PAGE,
-        "x_sum[i] += static_cast<int>(parts[i]);",
-        "x_sum[i] = static_cast<int>(parts[i]);",
+        "x_sum[i] += static_cast<Sum>(parts[i]);",
+        "x_sum[i] = static_cast<Sum>(parts[i]);",
         "The window sums are those of the last thread that carried a part.",
         (simt("vectors, everything, in place"),),
     ),

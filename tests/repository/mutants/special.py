@@ -33,8 +33,8 @@ GEMV = (
     Mutant(
         "gemv: window sums of unsigned bytes",
         PAGES + "gemv.j2",
-        "dot4<X_SIGNED, false>(x.word[j]",
-        "dot4<false, false>(x.word[j]",
+        "dot<X_SIGNED, false>(x.word[j]",
+        "dot<false, false>(x.word[j]",
         "The bytes of a window are signed where x is.",
         (special_random("gemv"),),
     ),
@@ -272,8 +272,8 @@ FOLD = (
     Mutant(
         "padding: three of four bytes",
         PAGES + "padding.j2",
-        "& 0xffu) * 0x01010101u;",
-        "& 0xffu) * 0x00010101u;",
+        "& ELEMENT) * IN_EACH;",
+        "& ELEMENT) * 0x00010101u;",
         "Every channel of the padding is the zero point.",
         (mma("tile, prefetch, staged"),),
     ),
