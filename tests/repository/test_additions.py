@@ -108,7 +108,40 @@ STRATEGY = Addition(
     files=("tuner/strategies/shuffled.py",),
     tests=("tests/tuner/test_strategy.py", "-k", "shuffled or names"),
 )
-ADDITIONS = {"activation": ACTIVATION, "architecture": ARCHITECTURE, "op": OP, "strategy": STRATEGY}
+# Floats of 8 bits: the CPU device multiplies them in C++, and Ada in one instruction beside that of bytes.
+E4M3 = '        ElementType("float8_e4m3fn", "unsigned char", "uint8_t", 1, sums="float32", short="e4m3"),\n'
+E4M3_PLAIN = """PLAIN_E4M3 = DotProduct(
+    name="plain_e4m3", vendor="cpu", a_types=("float8_e4m3fn",), b_types=("float8_e4m3fn",), sum_type="float32"
+)
+"""
+E4M3_MATRIX = """MMA_M16N8K32_E4M3 = replace(
+    MMA_M16N8K32,
+    name="mma_m16n8k32_e4m3",
+    file="mma_m16n8k32",
+    a_types=("float8_e4m3fn",),
+    b_types=("float8_e4m3fn",),
+    sum_type="float32",
+    mnemonic="mma.sync.aligned.m16n8k32.row.col.f32.{a}.{b}.f32",
+)
+
+"""
+TYPE = Addition(
+    files=("src/qconv/dtypes.py", "src/qconv/instruction_tables.py", "templates/dot/plain_e4m3.j2"),
+    rows=(
+        Row("src/qconv/dtypes.py", E4M3, '        ElementType("float32"'),
+        Row("src/qconv/instruction_tables.py", E4M3_PLAIN, "# What the CPU device computes in C++"),
+        Row("src/qconv/instruction_tables.py", "PLAIN_E4M3, ", ")\n\n# mma.sync follows"),
+        Row("src/qconv/instruction_tables.py", E4M3_MATRIX, "# wgmma follows"),
+        Row("src/qconv/instruction_tables.py", "from dataclasses import replace\n\n", "from qconv.instruction import"),
+    ),
+    lists=(
+        Row("src/qconv/generation.py", "    MMA_M16N8K32_E4M3,\n", "    ON_THE_CPU,\n"),
+        Row("src/qconv/generation.py", ", MMA_M16N8K32_E4M3", ")\nHOPPER"),
+    ),
+    vectors=("tests/check_type.py",),
+    tests=("tests/check_type.py",),
+)
+ADDITIONS = {"activation": ACTIVATION, "architecture": ARCHITECTURE, "op": OP, "strategy": STRATEGY, "type": TYPE}
 
 
 @pytest.mark.parametrize("name", ADDITIONS)

@@ -1,0 +1,104 @@
+"""The table of element types, and what a convolution asks of the types of its operands and sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from qconv import Conv2d, Quantization, sample
+from qconv.dtypes import ELEMENT_TYPES, ElementType
+from qconv.mode import Mode
+from qconv.quantization import X_TYPES
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES.values(), ids=ELEMENT_TYPES)
+def test_numpy_agrees(element_type: ElementType) -> None:
+    kind = element_type.numpy
+    assert (kind.name, kind.itemsize, 8 * kind.itemsize) == (
+        element_type.name,
+        element_type.bytes,
+        element_type.bits,
+    )
+    if element_type.is_integer:
+        limits = np.iinfo(kind)
+        assert element_type.range == (limits.min, limits.max)
+        assert element_type.is_signed == (limits.min < 0)
+    else:
+        assert ml_dtypes.finfo(kind).bits == element_type.bits
+        with pytest.raises(ValueError, match=f"{element_type.name} is no integer type"):
+            assert element_type.range
+
+
+def test_products_add_up_in_a_type_of_the_table() -> None:
+    assert [t.name for t in ELEMENT_TYPES.values() if t.sums is not None] == ["int8", "uint8"]
+    assert X_TYPES == ("int8", "uint8")
+    for element_type in ELEMENT_TYPES.values():
+        assert element_type.sums is None or element_type.sums in ELEMENT_TYPES
+
+
+def test_the_largest_product_is_that_of_the_ranges() -> None:
+    for x_type, x_zero, largest in (("int8", False, 128), ("int8", True, 255), ("uint8", False, 255)):
+        q = Quantization(x_type, "int8", x_zero_point=x_zero)
+        assert q.largest_product == largest * 128
+
+
+@pytest.fixture
+def real(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Quantization]:
+    """Quantizations of float16, whose products add up in float32, as one that some op serves would be entered."""
+    planted = replace(ELEMENT_TYPES["float16"], sums="float32", short="f16")
+    monkeypatch.setitem(ELEMENT_TYPES, planted.name, planted)
+    return lambda **given: Quantization(**({"x_type": "float16", "w_type": "float16", "out_type": "float32"} | given))
+
+
+def test_a_type_that_no_op_multiplies_is_refused() -> None:
+    with pytest.raises(ValueError, match="x_type='float16' is not one of int8, uint8"):
+        Quantization(x_type="float16")
+    with pytest.raises(ValueError, match="w_type='int32' is not one of int8, uint8"):
+        Quantization(w_type="int32")
+
+
+def test_real_sums_have_no_integer_limit(real: Callable[..., Quantization]) -> None:
+    problem = Conv2d(1, 4, 4, 2**18, 4, 3, 3, quantization=real())
+    assert problem.quantization.types.sum.name == "float32"
+    assert problem.io_bytes == 2 * (16 * 2**18 + 36 * 2**18) + 4 * 4 * problem.pixels
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"x_zero_point": True}, "x_zero_point=True with x_type='float16': only integers have a zero point"),
+        ({"w_zero_point": True}, "w_zero_point=True with w_type='float16': only integers have a zero point"),
+        ({"w_type": "int8"}, "x_type='float16' with w_type='int8': their products add up in float32 and int32"),
+        ({"bias": "int32"}, "bias='int32' .* x_type='float16', whose products add up in float32: no integers"),
+        (
+            {"out_type": "int32"},
+            "out_type='int32' with x_type='float16', whose products add up in float32: it is no type",
+        ),
+        (
+            {"bias": "float32", "out_type": "int8", "mode": Mode(bias_scaling="int32")},
+            "bias_scaling='int32' with x_type='float16', whose products add up in float32: no integers",
+        ),
+    ],
+)
+def test_what_real_sums_have_not_is_refused(
+    real: Callable[..., Quantization], given: dict[str, object], says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        real(**given)
+
+
+def test_integers_of_another_size_are_not_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = replace(ELEMENT_TYPES["int32"], name="int64", bytes=8, limits=(-(2**63), 2**63 - 1))
+    monkeypatch.setitem(ELEMENT_TYPES, wide.name, wide)
+    monkeypatch.setitem(ELEMENT_TYPES, "int16", replace(ELEMENT_TYPES["int16"], sums=wide.name))
+    with pytest.raises(ValueError, match="x_type='int16', whose products add up in int64: integers of 32 bits are"):
+        Quantization("int16", "int16")
+
+
+def test_no_data_of_real_types_are_drawn(real: Callable[..., Quantization]) -> None:
+    with pytest.raises(ValueError, match="float16 is no integer type: it has no range"):
+        sample.draw(Conv2d(1, 4, 4, 4, 4, 1, 1, quantization=real()), 1)
