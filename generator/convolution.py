@@ -171,7 +171,7 @@ def fold_launches(problem: Conv2d) -> tuple[Launch, ...]:
 
 
 def fold_bytes(problem: Conv2d) -> int:
-    """Of shared memory: a sum for each thread."""
+    """Shared memory of the kernel that folds: a sum for each thread."""
     return problem.quantization.types.sum.bytes * FOLD_THREADS
 
 

@@ -143,7 +143,7 @@ class TensorMap:
             self._refuse(value, f"at most {MOST_BOX} of {MOST_PIXELS} are copied at once", "use smaller tiles")
 
     def _check_row(self) -> None:
-        """Of the driver's rule (at most the swizzle) only the case of equality, in which rows have no gaps."""
+        """Rows must be as wide as the swizzle: the driver allows narrower ones too, which leave gaps between rows."""
         row = self.shape[0] * self.element_bytes
         if row % CHUNK:
             self._refuse(f"rows of {row} bytes", "they are multiples of 16 bytes", "copy more channels")

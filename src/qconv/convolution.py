@@ -122,7 +122,7 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
     top, left, bottom, right = problem.pad
     real_pad = -float(parameters.x_zero_point) if q.x_zero_point and q.mode.padding == "raw_zero" else 0.0
     padded = np.pad(real_x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=real_pad)
-    # Of integers every partial sum is one below 2**53, so that float64 is exact, and BLAS makes it fast; float32 is
+    # Partial sums of integers are integers below 2**53, so that float64 is exact, and BLAS makes it fast; float32 is
     # exact below 2**24, and faster. Real sums are those of float64, rounded once: a kernel adds up in some other order.
     largest = problem.r * problem.s * problem.c_group * _magnitude(padded) * _magnitude(real_w)
     whole = q.types.sum.is_integer

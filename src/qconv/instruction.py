@@ -208,7 +208,7 @@ class DotProduct(Multiplies):
 
     @property
     def elements(self) -> int:
-        """Of a word."""
+        """Elements that a word holds."""
         return REGISTER_BITS // self.operand_bits
 
     @property
@@ -276,7 +276,7 @@ class MatrixInstruction(Multiplies):
 
     @property
     def k_bytes(self) -> int:
-        """Of a row of A, or of a column of B."""
+        """Bytes of a row of A, or of a column of B."""
         return self.k * self.operand_bits // 8
 
     def spell(self, a_type: str, b_type: str) -> str:

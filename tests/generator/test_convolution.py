@@ -111,7 +111,7 @@ def test_mma_counts_the_bytes_of_its_elements(planted: Planted) -> None:
     assert (two.shape.steps, two.smem_bytes) == (2 * byte.shape.steps, byte.smem_bytes)
     assert [constant(two, name) for name in ("ATOM_K", "K_BLOCK", "TILE_K")] == [32, 32, 64]
     assert two.cost() > 1.2 * byte.cost()
-    # Of 64 channels a row is one step of bytes: taps come first, where it is more than one.
+    # A row of 64 channels is one step where an element is a byte: taps come first where a row is more than one.
     assert (byte.roles.taps_first, two.roles.taps_first) == (False, True)
 
 

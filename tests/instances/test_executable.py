@@ -219,7 +219,7 @@ class Keeper:
 
 
 def with_maps(plan: Plan) -> Plan:
-    """Of x, w, y and of a workspace, each behind its array's field."""
+    """The plan with tensor maps of x, w, y and of a workspace, each behind its array's field."""
     (folded,) = [field.path for field in plan.fields if field.role == "workspace"]
     rows = matrix("x", "int8", 30, 16, 8, 16)
     maps = [

@@ -43,7 +43,7 @@ def random_tile(seed: int, kind: Kind) -> Case:
     tensor_map = TensorMap("x", dtype, tuple(dims), tuple(strides), tuple(box), None, steps, swizzle)
     count = 2 * draw.randint(2, 4)
     if kind == "store":
-        return _apart(tensor_map, seed, draw)
+        return _disjoint(tensor_map, seed, draw)
     counts = [(chunk, box[0], dims[0]), *((1, extent, whole) for extent, whole in zip(box[1:], dims[1:], strict=True))]
     coordinates = [
         tuple(step * draw.randint(-extent // step, whole // step) for step, extent, whole in counts)
@@ -53,7 +53,7 @@ def random_tile(seed: int, kind: Kind) -> Case:
     return Case(tensor_map, array_of(tensor_map, seed), coordinates, kind, slots=draw.randint(1, 4))
 
 
-def _apart(tensor_map: TensorMap, seed: int, draw: random.Random) -> Case:
+def _disjoint(tensor_map: TensorMap, seed: int, draw: random.Random) -> Case:
     """Tiles that do not overlap, some of which reach outside; none may begin before the array."""
     chunk = 16 // tensor_map.element_bytes
     first = [draw.randrange(0, tensor_map.dims[0], chunk), *(draw.randrange(extent) for extent in tensor_map.dims[1:])]

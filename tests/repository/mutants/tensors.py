@@ -1,4 +1,4 @@
-"""Of tensor maps, the copies that they describe, and the ring that these fill."""
+"""Planted bugs in tensor maps, in the copies that they describe, and in the ring that these fill."""
 
 from mutants.mutant import Mutant
 
