@@ -1,8 +1,9 @@
 // Kernel 1: the tensor cores of Hopper, fed in the simplest way.
 //
-// A convolution is a matrix product that nobody writes down: a row is an output pixel, a column an output channel, and
-// the reduction goes over the filter's taps and the input channels. A block makes a tile of 128 pixels and CHANNELS
-// channels. For each tap and each 128 input channels (a slab) all threads copy two pieces to shared memory,
+// A convolution is a matrix product that nobody writes down: a row is an output pixel, a column an output channel,
+// and the reduction goes over the filter's taps and the input channels. A block makes a tile of 128 pixels and
+// CHANNELS channels. For each tap and each 128 input channels (a slab) all threads copy two pieces to shared
+// memory,
 //
 //     pixels   128 x 128 bytes       the input under this tap, 0 where the tap lies outside of the image
 //     weights  CHANNELS x 128 bytes  rows of the weights [k][r][s][c]
@@ -11,11 +12,11 @@
 //
 // What wgmma asks for:
 //   - both factors in shared memory, "K-major": the reduction is contiguous in a row;
-//   - the 128-byte swizzle: in row i the 16-byte chunk j lies in place j ^ (i % 8), so that the 8 rows that a tensor core
-//     reads at a time touch all 32 banks once;
+//   - the 128-byte swizzle: in row i the 16-byte chunk j lies in place j ^ (i % 8), so that the 8 rows that a
+//     tensor core reads at a time touch all 32 banks once;
 //   - fence_proxy_async between the stores of threads and wgmma, which reads through another path;
 //   - fence, commit_group and wait_group around the instructions: they run while the threads go on.
-#include "conv.cuh"
+#include "harness.cuh"
 #include "ptx.cuh"
 
 constexpr int PIXELS = 128, SLAB = 128, THREADS = 256;
@@ -29,14 +30,16 @@ struct Shared {
 __device__ int swizzled(int row, int chunk) { return (chunk ^ row % 8) * 16; }
 
 template <int CHANNELS>
-__global__ void __launch_bounds__(THREADS, 1) conv_kernel(const Conv conv, const Buffers buffers) {
+__global__ void __launch_bounds__(THREADS, 1) conv_kernel(
+    const CUtensorMap, const CUtensorMap, const Conv conv, const Buffers buffers) {
     extern __shared__ __align__(1024) char memory[];
     auto& shared = *reinterpret_cast<Shared<CHANNELS>*>(memory);
     const int warpgroup = threadIdx.x / 128, chunk = threadIdx.x % 8, first_row = threadIdx.x / 8;
     const int first_pixel = blockIdx.x * PIXELS, first_channel = blockIdx.y * CHANNELS;
     constexpr int ROWS_AT_ONCE = THREADS / 8, ROWS = PIXELS / ROWS_AT_ONCE;
 
-    // Where the window of each of this thread's pixels begins; a pixel behind the last one begins outside of the image.
+    // Where the window of each of this thread's pixels begins; a pixel behind the last one begins outside of the
+    // image.
     int n[ROWS], h[ROWS], w[ROWS];
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -82,32 +85,19 @@ __global__ void __launch_bounds__(THREADS, 1) conv_kernel(const Conv conv, const
         }
     }
     ptx::sums_are_written(sums);
-    store_sums<CHANNELS>(sums, conv, buffers, first_pixel + warpgroup * 64, first_channel);
+    store_columns<CHANNELS>(sums, conv, buffers, first_pixel + warpgroup * 64, first_channel);
 }
-
-struct Launch {
-    Conv conv;
-    Buffers buffers;
-    dim3 grid;
-    void (*kernel)(Conv, Buffers);
-    int shared_bytes;
-};
 
 template <int CHANNELS>
-Launch* launch_of(const Conv& conv, const Buffers& buffers) {
-    const auto kernel = conv_kernel<CHANNELS>;
-    const int bytes = sizeof(Shared<CHANNELS>);
-    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    return new Launch{conv, buffers, dim3((conv.pixels() + PIXELS - 1) / PIXELS, conv.k / CHANNELS), kernel, bytes};
+Launch prepare(const Conv& conv, const Buffers& buffers) {
+    const dim3 grid((conv.pixels() + PIXELS - 1) / PIXELS, conv.k / CHANNELS);
+    return {conv_kernel<CHANNELS>, {}, {}, conv, buffers, grid, THREADS, sizeof(Shared<CHANNELS>)};
 }
 
-const char* kernel_name() { return "1_wgmma"; }
-bool can_run(const Conv& conv) { return conv.c % SLAB == 0 && conv.k % 128 == 0; }
-Launch* prepare(const Conv& conv, const Buffers& buffers) {
-    return conv.k % 256 == 0 ? launch_of<256>(conv, buffers) : launch_of<128>(conv, buffers);
+int main(int count, char** names) {
+    const auto with_256 = [](const Conv& conv) { return conv.c % SLAB == 0 && conv.k % 256 == 0; };
+    const auto with_128 = [](const Conv& conv) { return conv.c % SLAB == 0 && conv.k % 256 == 128; };
+    const std::vector<Kernel> kernels{{"1_wgmma", false, with_256, prepare<256>},
+                                      {"1_wgmma", false, with_128, prepare<128>}};
+    return run_layers(kernels, count, names);
 }
-void launch(const Launch& to, cudaStream_t stream) {
-    to.kernel<<<to.grid, THREADS, to.shared_bytes, stream>>>(to.conv, to.buffers);
-}
-
-int main(int count, char** names) { return run_layers(count, names); }

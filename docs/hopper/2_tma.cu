@@ -1,16 +1,16 @@
 // Kernel 2: the copy engine (TMA) fills a ring of slots in shared memory, ahead of the products.
 //
 // What is new:
-//   - One thread asks for a whole slab with two instructions. For the pixels it names only the first one, as (c, w, h, n)
-//     of the input under the filter's first tap, and the tap as an offset: the engine walks the output pixels by itself,
-//     from row to row and from image to image, in steps of the stride, and writes 0 outside of the image. This is im2col
-//     by hardware: no thread computes an address, a border costs nothing, and stride, dilation and padding are numbers in
-//     a tensor map that the host writes.
+//   - One thread asks for a whole slab with two instructions. For the pixels it names only the first one, as (c, w,
+//     h, n) of the input under the filter's first tap, and the tap as an offset: the engine walks the output pixels
+//     by itself, from row to row and from image to image, in steps of the stride, and writes 0 outside of the
+//     image. This is im2col by hardware: no thread computes an address, a border costs nothing, and stride,
+//     dilation and padding are numbers in a tensor map that the host writes.
 //   - The engine writes with the swizzle that wgmma reads.
-//   - An mbarrier in each slot counts the bytes that have arrived. So STAGES slabs are under way while one is multiplied,
-//     and no register holds them meanwhile.
+//   - An mbarrier in each slot counts the bytes that have arrived. So STAGES slabs are under way while one is
+//     multiplied, and no register holds them meanwhile.
 //   - A wgmma group is still running when the next one is issued: the wait is for the one before.
-#include "conv.cuh"
+#include "harness.cuh"
 #include "ptx.cuh"
 
 constexpr int PIXELS = 128, SLAB = 128, STAGES = 4, THREADS = 256;
@@ -70,39 +70,21 @@ __global__ void __launch_bounds__(THREADS, 1) conv_kernel(
     }
     ptx::wgmma_wait_group<0>();
     ptx::sums_are_written(sums);
-    store_sums<CHANNELS>(sums, conv, buffers, first_pixel + warpgroup * 64, first_channel);
+    store_columns<CHANNELS>(sums, conv, buffers, first_pixel + warpgroup * 64, first_channel);
 }
-
-struct Launch {
-    CUtensorMap pixel_map, weight_map;
-    Conv conv;
-    Buffers buffers;
-    dim3 grid;
-    void (*kernel)(CUtensorMap, CUtensorMap, Conv, Buffers);
-    int shared_bytes;
-};
 
 template <int CHANNELS>
-Launch* launch_of(const Conv& conv, const Buffers& buffers) {
-    const auto kernel = conv_kernel<CHANNELS>;
-    const int bytes = sizeof(Shared<CHANNELS>);
-    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    return new Launch{im2col_map(conv, buffers.x, SLAB, PIXELS),
-                      weight_map(conv, buffers.repacked, SLAB, CHANNELS),
-                      conv,
-                      buffers,
-                      dim3((conv.pixels() + PIXELS - 1) / PIXELS, conv.k / CHANNELS),
-                      kernel,
-                      bytes};
+Launch prepare(const Conv& conv, const Buffers& buffers) {
+    const dim3 grid((conv.pixels() + PIXELS - 1) / PIXELS, conv.k / CHANNELS);
+    const CUtensorMap pixels = im2col_map(conv, buffers.x, SLAB, PIXELS);
+    const CUtensorMap weights = weight_map(conv, buffers.repacked, SLAB, CHANNELS);
+    return {conv_kernel<CHANNELS>, pixels, weights, conv, buffers, grid, THREADS, sizeof(Shared<CHANNELS>)};
 }
 
-const char* kernel_name() { return "2_tma"; }
-bool can_run(const Conv& conv) { return conv.c % SLAB == 0 && conv.k % 128 == 0; }
-Launch* prepare(const Conv& conv, const Buffers& buffers) {
-    return conv.k % 256 == 0 ? launch_of<256>(conv, buffers) : launch_of<128>(conv, buffers);
+int main(int count, char** names) {
+    const auto with_256 = [](const Conv& conv) { return conv.c % SLAB == 0 && conv.k % 256 == 0; };
+    const auto with_128 = [](const Conv& conv) { return conv.c % SLAB == 0 && conv.k % 256 == 128; };
+    const std::vector<Kernel> kernels{{"2_tma", false, with_256, prepare<256>},
+                                      {"2_tma", false, with_128, prepare<128>}};
+    return run_layers(kernels, count, names);
 }
-void launch(const Launch& to, cudaStream_t stream) {
-    to.kernel<<<to.grid, THREADS, to.shared_bytes, stream>>>(to.pixel_map, to.weight_map, to.conv, to.buffers);
-}
-
-int main(int count, char** names) { return run_layers(count, names); }

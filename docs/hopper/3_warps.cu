@@ -2,11 +2,12 @@
 //
 // What is new:
 //   - A producer warp does nothing but ask for slabs; two warpgroups, the consumers, do nothing but multiply. Nobody
-//     waits for a __syncthreads: a second mbarrier in each slot, `empty`, counts the consumers that have multiplied it.
+//     waits for a __syncthreads: a second mbarrier in each slot, `empty`, counts the consumers that have multiplied
+//     it.
 //   - setmaxnreg: the producer's warpgroup gives its registers to the consumers, who need 128 each for sums alone.
 //   - A consumer that waits for a slab does not keep the other one from multiplying, and whoever is ahead stays ahead
 //     until the ring is empty: the tensor cores see two queues.
-#include "conv.cuh"
+#include "harness.cuh"
 #include "ptx.cuh"
 
 constexpr int PIXELS = 128, SLAB = 128, STAGES = 4, CONSUMERS = 2, THREADS = 128 * (CONSUMERS + 1);
@@ -78,40 +79,22 @@ __global__ void __launch_bounds__(THREADS, 1) conv_kernel(
         }
         ptx::wgmma_wait_group<0>();
         ptx::sums_are_written(sums);
-        store_sums<CHANNELS>(sums, conv, buffers, first_pixel + warpgroup * 64, first_channel);
+        store_columns<CHANNELS>(sums, conv, buffers, first_pixel + warpgroup * 64, first_channel);
     }
 }
 
-struct Launch {
-    CUtensorMap pixel_map, weight_map;
-    Conv conv;
-    Buffers buffers;
-    dim3 grid;
-    void (*kernel)(CUtensorMap, CUtensorMap, Conv, Buffers);
-    int shared_bytes;
-};
-
 template <int CHANNELS>
-Launch* launch_of(const Conv& conv, const Buffers& buffers) {
-    const auto kernel = conv_kernel<CHANNELS>;
-    const int bytes = sizeof(Shared<CHANNELS>);
-    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    return new Launch{im2col_map(conv, buffers.x, SLAB, PIXELS),
-                      weight_map(conv, buffers.repacked, SLAB, CHANNELS),
-                      conv,
-                      buffers,
-                      dim3((conv.pixels() + PIXELS - 1) / PIXELS, conv.k / CHANNELS),
-                      kernel,
-                      bytes};
+Launch prepare(const Conv& conv, const Buffers& buffers) {
+    const dim3 grid((conv.pixels() + PIXELS - 1) / PIXELS, conv.k / CHANNELS);
+    const CUtensorMap pixels = im2col_map(conv, buffers.x, SLAB, PIXELS);
+    const CUtensorMap weights = weight_map(conv, buffers.repacked, SLAB, CHANNELS);
+    return {conv_kernel<CHANNELS>, pixels, weights, conv, buffers, grid, THREADS, sizeof(Shared<CHANNELS>)};
 }
 
-const char* kernel_name() { return "3_warps"; }
-bool can_run(const Conv& conv) { return conv.c % SLAB == 0 && conv.k % 128 == 0; }
-Launch* prepare(const Conv& conv, const Buffers& buffers) {
-    return conv.k % 256 == 0 ? launch_of<256>(conv, buffers) : launch_of<128>(conv, buffers);
+int main(int count, char** names) {
+    const auto with_256 = [](const Conv& conv) { return conv.c % SLAB == 0 && conv.k % 256 == 0; };
+    const auto with_128 = [](const Conv& conv) { return conv.c % SLAB == 0 && conv.k % 256 == 128; };
+    const std::vector<Kernel> kernels{{"3_warps", false, with_256, prepare<256>},
+                                      {"3_warps", false, with_128, prepare<128>}};
+    return run_layers(kernels, count, names);
 }
-void launch(const Launch& to, cudaStream_t stream) {
-    to.kernel<<<to.grid, THREADS, to.shared_bytes, stream>>>(to.pixel_map, to.weight_map, to.conv, to.buffers);
-}
-
-int main(int count, char** names) { return run_layers(count, names); }

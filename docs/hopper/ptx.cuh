@@ -45,7 +45,9 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t* barrier, int parity) {
 }
 
 // What mbarrier_init wrote is visible to the copy engine and to the cluster.
-__device__ __forceinline__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void fence_mbarrier_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 
 // What threads stored to shared memory is visible to wgmma and to the copy engine.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -55,8 +57,9 @@ __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// A column of pixels, beginning at the input pixel (w, h, n) under the filter's first tap and moved by the tap's offset.
-// The engine walks the output pixels in order, from row to row and image to image, and writes 0 outside of the image.
+// A column of pixels, beginning at the input pixel (w, h, n) under the filter's first tap and moved by the tap's
+// offset. The engine walks the output pixels in order, from row to row and image to image, and writes 0 outside of
+// the image.
 __device__ __forceinline__ void load_im2col(
     void* to, const CUtensorMap* map, uint64_t* barrier, int c, int w, int h, int n, int tap_w, int tap_h) {
     asm volatile(
@@ -65,14 +68,6 @@ __device__ __forceinline__ void load_im2col(
         "l"(map), "r"(shared_address(barrier)), "r"(c), "r"(w), "r"(h), "r"(n), "h"(static_cast<uint16_t>(tap_w)),
         "h"(static_cast<uint16_t>(tap_h))
         : "memory");
-}
-
-// The same column into the L2 cache only.
-__device__ __forceinline__ void prefetch_im2col(
-    const CUtensorMap* map, int c, int w, int h, int n, int tap_w, int tap_h) {
-    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.im2col [%0, {%1, %2, %3, %4}], {%5, %6};" ::"l"(map), "r"(c),
-                 "r"(w), "r"(h), "r"(n), "h"(static_cast<uint16_t>(tap_w)), "h"(static_cast<uint16_t>(tap_h))
-                 : "memory");
 }
 
 __device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int x, int y) {
@@ -98,6 +93,11 @@ __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// Programmatic dependent launch: the next launch may begin, and the launch before has ended and its writes are
+// visible.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_on_dependency() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // A warpgroup gives registers back, or takes what others gave back.
 template <int REGISTERS>
 __device__ __forceinline__ void setmaxnreg_dec() {
@@ -110,7 +110,9 @@ __device__ __forceinline__ void setmaxnreg_inc() {
 
 // ---- wgmma: 128 threads multiply 64 x 32 by 32 x N bytes, both factors in shared memory.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit_group() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 template <int PENDING>
 __device__ __forceinline__ void wgmma_wait_group() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
@@ -136,17 +138,17 @@ template <int N>
 __device__ __forceinline__ void wgmma(int (&d)[N / 2], uint64_t a, uint64_t b, int accumulate);
 
 #define SUMS_4(i) "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3])
-#define SUMS_16(i) SUMS_4(i), SUMS_4(i + 4), SUMS_4(i + 8), SUMS_4(i + 12)
+#define SUMS_8(i) SUMS_4(i), SUMS_4(i + 4)
 
 template <>
-__device__ __forceinline__ void wgmma<64>(int (&d)[32], uint64_t a, uint64_t b, int accumulate) {
+__device__ __forceinline__ void wgmma<48>(int (&d)[24], uint64_t a, uint64_t b, int accumulate) {
     asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %34, 0;"
-        "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {"
+        "{.reg .pred p; setp.ne.b32 p, %26, 0;"
+        "wgmma.mma_async.sync.aligned.m64n48k32.s32.s8.s8 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %32, %33, p;}"
-        : SUMS_16(0), SUMS_16(16)
+        "%16, %17, %18, %19, %20, %21, %22, %23"
+        "}, %24, %25, p;}"
+        : SUMS_8(0), SUMS_8(8), SUMS_8(16)
         : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -159,7 +161,7 @@ __device__ __forceinline__ void wgmma<96>(int (&d)[48], uint64_t a, uint64_t b, 
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,"
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
         "}, %48, %49, p;}"
-        : SUMS_16(0), SUMS_16(16), SUMS_16(32)
+        : SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24), SUMS_8(32), SUMS_8(40)
         : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -173,23 +175,23 @@ __device__ __forceinline__ void wgmma<128>(int (&d)[64], uint64_t a, uint64_t b,
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
         "}, %64, %65, p;}"
-        : SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48)
+        : SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24), SUMS_8(32), SUMS_8(40), SUMS_8(48), SUMS_8(56)
         : "l"(a), "l"(b), "r"(accumulate));
 }
 
 template <>
-__device__ __forceinline__ void wgmma<160>(int (&d)[80], uint64_t a, uint64_t b, int accumulate) {
+__device__ __forceinline__ void wgmma<144>(int (&d)[72], uint64_t a, uint64_t b, int accumulate) {
     asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %82, 0;"
-        "wgmma.mma_async.sync.aligned.m64n160k32.s32.s8.s8 {"
+        "{.reg .pred p; setp.ne.b32 p, %74, 0;"
+        "wgmma.mma_async.sync.aligned.m64n144k32.s32.s8.s8 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,"
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63,"
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-        "}, %80, %81, p;}"
-        : SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48),
-          SUMS_16(64)
+        "%64, %65, %66, %67, %68, %69, %70, %71"
+        "}, %72, %73, p;}"
+        : SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24), SUMS_8(32), SUMS_8(40), SUMS_8(48), SUMS_8(56),
+          SUMS_8(64)
         : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -205,8 +207,8 @@ __device__ __forceinline__ void wgmma<192>(int (&d)[96], uint64_t a, uint64_t b,
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79,"
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
         "}, %96, %97, p;}"
-        : SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48),
-          SUMS_16(64), SUMS_16(80)
+        : SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24), SUMS_8(32), SUMS_8(40), SUMS_8(48), SUMS_8(56),
+          SUMS_8(64), SUMS_8(72), SUMS_8(80), SUMS_8(88)
         : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -224,12 +226,12 @@ __device__ __forceinline__ void wgmma<256>(int (&d)[128], uint64_t a, uint64_t b
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111,"
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
         "}, %128, %129, p;}"
-        : SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48),
-          SUMS_16(64), SUMS_16(80), SUMS_16(96), SUMS_16(112)
+        : SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24), SUMS_8(32), SUMS_8(40), SUMS_8(48), SUMS_8(56),
+          SUMS_8(64), SUMS_8(72), SUMS_8(80), SUMS_8(88), SUMS_8(96), SUMS_8(104), SUMS_8(112), SUMS_8(120)
         : "l"(a), "l"(b), "r"(accumulate));
 }
 
 #undef SUMS_4
-#undef SUMS_16
+#undef SUMS_8
 
 }  // namespace ptx
