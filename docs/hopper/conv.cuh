@@ -13,10 +13,10 @@ struct Conv {
     __host__ __device__ int p() const { return (h + 2 * pad - dilation * (r - 1) - 1) / stride + 1; }
     __host__ __device__ int q() const { return (w + 2 * pad - dilation * (s - 1) - 1) / stride + 1; }
     __host__ __device__ int pixels() const { return n * p() * q(); }
-    double operations() const { return 2.0 * pixels() * k * r * s * c; }
-    size_t x_bytes() const { return size_t(n) * h * w * c; }
-    size_t w_bytes() const { return size_t(k) * r * s * c; }
-    size_t y_bytes() const { return size_t(pixels()) * k; }
+    __host__ __device__ double operations() const { return 2.0 * pixels() * k * r * s * c; }
+    __host__ __device__ size_t x_bytes() const { return size_t(n) * h * w * c; }
+    __host__ __device__ size_t w_bytes() const { return size_t(k) * r * s * c; }
+    __host__ __device__ size_t y_bytes() const { return size_t(pixels()) * k; }
 };
 
 struct Buffers {
