@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "bench/README.md")] + sorted(ROOT.glob("docs/*.md"))
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "bench/README.md")] + sorted(
+    ROOT.glob("docs/**/*.md")
+)
 MOST_LINES = 110
 MOST_NUMBERS = 10
 

@@ -20,7 +20,14 @@ from qconv.cli import commands
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     str(path.relative_to(ROOT))
-    for pattern in ("*.md", "bench/*.md", "docs/*.md", "examples/*.md", "tests/repository/mutants/*.md")
+    for pattern in (
+        "*.md",
+        "bench/*.md",
+        "docs/*.md",
+        "docs/hopper/*.md",
+        "examples/*.md",
+        "tests/repository/mutants/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 FENCE = re.compile(r"^```(\w*).*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,0 +1,86 @@
+"""The kernels of docs/hopper are what their page says: ptxas spills nothing, runs wgmma without a wait after each, and
+sets registers aside; and the page's table has the figures of the JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from disassembly import disassembled
+from machine_code import nvidia
+
+from qconv.device.compile import compiler_for
+from qconv.errors import CompileError
+from qconv.generator import Source
+from qconv.target import TARGETS
+
+FOLDER = Path(__file__).parents[2] / "docs/hopper"
+RESULTS = Path(__file__).parents[2] / "bench/results/nvidia-h200/hopper.json"
+# NVRTC knows the types of the headers by these names; a tensor map is 128 bytes that only the copy engine reads.
+HEADERS = """
+using int8_t = signed char;
+using uint16_t = unsigned short;
+using uint32_t = unsigned int;
+using uint64_t = unsigned long long;
+using size_t = unsigned long;
+struct alignas(64) CUtensorMap { uint64_t opaque[16]; };
+"""
+MAPS = "const __grid_constant__ CUtensorMap, const __grid_constant__ CUtensorMap, const Conv, const Buffers"
+# Name -> the kernels that its program has.
+KERNELS = {
+    "1_wgmma": ("128", "256"),
+    "2_tma": ("128", "256"),
+    "3_warps": ("128", "256"),
+    "4_persistent": tuple(
+        f"Config<{config}>" for config in re.findall(r"Config<(\d.*?)>>", (FOLDER / "4_persistent.cu").read_text())
+    ),
+}
+PRODUCTS = re.compile(r"\bIGMMA\.64x\d+x32\.S8\.S8\b")
+
+
+def device_code(name: str) -> Source:
+    """A program without its host part, its headers in front, and an instance of each of its kernels."""
+    parts = [(FOLDER / file).read_text() for file in ("conv.cuh", "ptx.cuh", f"{name}.cu")]
+    parts[-1] = re.split(r"\ntemplate <[^>]*>\nLaunch prepare\(", parts[-1])[0]
+    code = re.sub(r"^#(include|pragma once).*$", "", "\n".join(parts), flags=re.MULTILINE)
+    # The first kernel has the signature of the others, and reads no tensor map.
+    arguments = MAPS.replace("__grid_constant__ ", "") if name == "1_wgmma" else MAPS
+    instances = [f"template __global__ void conv_kernel<{kernel}>({arguments});" for kernel in KERNELS[name]]
+    return Source(HEADERS + code + "\n" + "\n".join(instances) + "\n", "", ".cu")
+
+
+def test_every_config_is_compiled() -> None:
+    assert len(KERNELS["4_persistent"]) == 8
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_compile_to_what_they_teach(name: str) -> None:
+    try:
+        compiler = compiler_for(TARGETS["sm_90a"])
+    except CompileError as error:
+        pytest.skip(str(error))
+    cubin, log = compiler.run(device_code(name))
+    assert nvidia.serialized(log) == []
+    assert "setmaxnreg" not in log, "ptxas ignores it where it cannot tell the registers at entry"
+    sass = disassembled(cubin)
+    assert nvidia.local_memory(sass) == []
+    assert len(PRODUCTS.findall(sass)) >= 4 * len(KERNELS[name])
+    assert ("UTMALDG.4D.IM2COL" in sass) == (name != "1_wgmma")
+    assert ("USETMAXREG" in sass) == (name in ("3_warps", "4_persistent"))
+    assert ("UTMALDG.2D.MULTICAST" in sass) == (name == "4_persistent")
+
+
+def test_the_table_has_the_figures_of_the_json() -> None:
+    rows = json.loads(RESULTS.read_text())["rows"]
+    assert all(row["wrong"] == 0 for row in rows)
+    best: dict[tuple[str, str], float] = {}
+    for row in rows:
+        key = row["layer"], row["kernel"].partition(" ")[0]
+        best[key] = max(best.get(key, 0), row["tops"])
+    lines = re.findall(r"^\| `(\w+)` \|(.*)\|$", (FOLDER / "README.md").read_text(), re.MULTILINE)
+    assert len(lines) == len({layer for layer, _ in best if not layer.startswith("tiny")})
+    for layer, cells in lines:
+        said = [float(cell) for cell in cells.split("|")[:4]]
+        assert said == [best[layer, kernel] for kernel in KERNELS], layer
