@@ -92,7 +92,7 @@ class Chain(Problem):
 
     @property
     def mid_bytes(self) -> int:
-        """What they would write and read between them, once."""
+        """Bytes of all intermediate tensors."""
         between = list(self.layers.values())[:-1]
         return sum(one.pixels * one.k * one.quantization.types.y.bytes for one in between)
 

@@ -29,7 +29,7 @@ from qconv.instruction_tables import (
 )
 
 Vendor = Literal["nvidia", "amd", "cpu"]
-Feature = Literal["async_copies", "overlaps_launches", "clusters", "bulk_copies", "packs_floats"]
+Feature = Literal["async_copies", "overlaps_launches", "clusters", "bulk_copies", "tensor_maps", "packs_floats"]
 
 VENDORS = ("nvidia", "amd", "cpu")
 FEATURES: dict[Feature, str] = {
@@ -115,7 +115,13 @@ def _nvidia(name: str, features: frozenset[Feature], *instructions: MatrixInstru
 # programmatic dependent launch, clusters, copies in bulk and by tensor maps, and F2IP (of which ptxas made two
 # instructions before). wgmma is 9.0's alone.
 _FROM_AMPERE: frozenset[Feature] = frozenset({"async_copies"})
-_FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {"overlaps_launches", "clusters", "bulk_copies", "packs_floats"}
+_FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {
+    "overlaps_launches",
+    "clusters",
+    "bulk_copies",
+    "tensor_maps",
+    "packs_floats",
+}
 TURING = _nvidia("Turing", frozenset(), MMA_M8N8K16)
 AMPERE = _nvidia("Ampere", _FROM_AMPERE, MMA_M16N8K32)
 ADA = _nvidia("Ada", _FROM_AMPERE, MMA_M16N8K32)

@@ -20,14 +20,14 @@ from qconv.generator.convolution import load_bytes, why_not_bytes
 from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import Mma
 from qconv.generator.simt import Simt, SimtPlan
-from qconv.instruction import Digit, Fragment, MatrixInstruction
+from qconv.instruction import Dim, Fragment, MatrixInstruction
 from qconv.instruction_tables import DP4A, MMA_M16N8K32
 from qconv.target import TARGETS, Target
 
 
 def of_two_bytes() -> MatrixInstruction:
     """The lanes of m16n8k32 with half as many elements of twice their size."""
-    lane, pair = Digit(4, "k", 2), Digit(2, "k", 1)
+    lane, pair = Dim(4, "k", 2), Dim(2, "k", 1)
     return replace(
         MMA_M16N8K32,
         name="mma_m16n8k16",
@@ -35,8 +35,8 @@ def of_two_bytes() -> MatrixInstruction:
         k=16,
         a_types=("int16",),
         b_types=("int16",),
-        a=Fragment("m", "k", (lane, Digit(8, "m", 1)), (pair, Digit(2, "m", 8), Digit(2, "k", 8)), element_bits=16),
-        b=Fragment("k", "n", (lane, Digit(8, "n", 1)), (pair, Digit(2, "k", 8)), element_bits=16),
+        a=Fragment("m", "k", (lane, Dim(8, "m", 1)), (pair, Dim(2, "m", 8), Dim(2, "k", 8)), element_bits=16),
+        b=Fragment("k", "n", (lane, Dim(8, "n", 1)), (pair, Dim(2, "k", 8)), element_bits=16),
     )
 
 

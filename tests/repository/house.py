@@ -256,8 +256,9 @@ def python_sentences(root: Path) -> Iterator[tuple[str, int, str]]:
     for path, text in files(root, ".py").items():
         tree = ast.parse(text)
         for node in (tree, *statements(tree)):
-            documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            if documented and (said := ast.get_docstring(node)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+                said := ast.get_docstring(node)
+            ):
                 yield path, node.body[0].lineno, said.splitlines()[0]
         goes_on = 0  # the line in which a comment would go on
         for token in generate_tokens(StringIO(text).readline):

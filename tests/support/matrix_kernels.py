@@ -32,6 +32,7 @@ def multiply_kernel(name: str, instruction: MatrixInstruction, a_type: str, b_ty
     page = _environment().from_string('//% include "instruction/emulated.j2"\n').render(instruction=instruction)
     return f"""
 namespace in_{name} {{
+using Sum = int;
 constexpr bool {", ".join(f"{operand}_SIGNED = {str(is_signed).lower()}" for operand, is_signed in signed.items())};
 constexpr int {", ".join(f"{operand}_REGISTERS = {count}" for operand, count in sizes.items())};
 {page}

@@ -30,7 +30,7 @@ class Unsupported(ValueError):
 
 def type_name(number: int) -> str:
     """Ours, or ONNX's in small letters where we have none."""
-    return TYPE_NAMES.get(number) or str(TensorProto.ElementType.Name(number)).lower()
+    return TYPE_NAMES.get(number) or str(TensorProto.DataType.Name(number)).lower()
 
 
 @dataclass(frozen=True)
