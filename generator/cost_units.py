@@ -18,7 +18,7 @@ def of_activation(problem: Conv2d) -> int:
     return BY_NAME[problem.quantization.activation].instructions
 
 
-def at_once(a: float, b: float, power: int) -> float:
+def at_once(a: float, b: float, power: float) -> float:
     """Clocks of two things that overlap: the longer one's, and more where they take about as long, for each is in the
     other's way."""
     longer: float = (a**power + b**power) ** (1 / power)

@@ -17,6 +17,7 @@ from qconv.generator.direct import Direct
 from qconv.generator.gemv import Gemv
 from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES, Mma
+from qconv.generator.pointwise import Pointwise, PointwisePlan
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
 from qconv.keys import parse
@@ -58,7 +59,7 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         assert all(extent > 0 for extent in launch.grid)
         assert launch.grid[0] < 2**31
         assert max(launch.grid[1:]) <= target.grid_y_max
-    spreads = isinstance(plan.config, (Depthwise, Direct, Stem))  # the filters, over words or matrices
+    spreads = isinstance(plan.config, (Depthwise, Direct, Stem, Pointwise))  # the filters, over words or matrices
     if isinstance(plan, MmaPlan):
         check_blocks_of_mma(plan)
     elif isinstance(plan.config, Depthwise):
@@ -67,9 +68,15 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         check_blocks_of_tiles(plan, plan.config)
     elif isinstance(plan.config, Gemv):
         check_threads_of_gemv(plan, plan.config)
+    elif isinstance(plan, PointwisePlan):
+        check_units_of_pointwise(plan)
     else:
         assert isinstance(plan.config, Simt)
         check_blocks_of_simt(plan, plan.config)
+    assert len(plan.prepare) == problem.quantization.x_zero_point + spreads
+    assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
+    if isinstance(plan, PointwisePlan):
+        return  # whole units begin there, whatever the channels
     # Every address that a load or a store of that width can begin at is a multiple of it.
     out_bytes = OUT_BYTES[problem.quantization.out_type]
     in_channels, out_channels = (problem.c, problem.k) if spreads else (problem.c_group, problem.k_group)
@@ -79,8 +86,6 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
     assert problem.reduction % plan.alignment["w"] == 0
     assert out_channels * out_bytes % plan.alignment["y"] == 0
     assert plan.alignment["y"] % out_bytes == 0
-    assert len(plan.prepare) == problem.quantization.x_zero_point + spreads
-    assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
 
 
 def check_blocks_of_simt(plan: Plan, config: Simt) -> None:
@@ -116,6 +121,19 @@ def check_threads_of_gemv(plan: Plan, config: Gemv) -> None:
     rows = plan.main.grid[0] // known["K_BLOCKS"]
     assert rows * known["K_BLOCKS"] == plan.main.grid[0]
     assert (rows - 1) * config.pixels < problem.pixels <= rows * config.pixels
+
+
+def check_units_of_pointwise(plan: PointwisePlan) -> None:
+    """Every pixel is in a unit, every channel in a slab, and units begin where vectors of 16 bytes do."""
+    problem = plan.problem
+    assert (plan.units - 1) * plan.unit < problem.pixels <= plan.units * plan.unit
+    slab_k = 8 * plan.config.atoms
+    assert (plan.slabs - 1) * slab_k < problem.k <= plan.slabs * slab_k
+    assert (plan.steps - 1) * 32 < problem.c <= plan.steps * 32
+    assert plan.unit % 16 == plan.stage_bytes % 16 == 0
+    assert problem.k % plan.vector_k == 2 * plan.config.atoms % plan.vector_k == 0
+    assert plan.main.grid == (plan.blocks, 1, 1)
+    assert plan.blocks <= plan.units
 
 
 def check_blocks_of_tiles(plan: Plan, config: Direct | Stem) -> None:

@@ -33,9 +33,9 @@ SUBJECTS = {
     "templates/test_fences.py": "the fences and waits of all pages",
     "templates/test_quotient.py": "tile::quotient, a division in every page",
     "templates/test_residual.py": "the residual of all pages",
-    "templates/test_special_random.py": "the pages depthwise, direct, stem and gemv",
+    "templates/test_special_random.py": "the pages depthwise, direct, stem, gemv and pointwise",
     "templates/test_special_roles.py": "the pages depthwise, stem and gemv",
-    "templates/test_special_sanitizers.py": "the pages depthwise, direct, stem and gemv",
+    "templates/test_special_sanitizers.py": "the pages depthwise, direct, stem, gemv and pointwise",
     "tune_db/test_read_only.py": "a database that database and engine may only read",
 }
 

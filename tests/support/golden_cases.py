@@ -13,6 +13,7 @@ from qconv.generator.direct import Direct
 from qconv.generator.fused_space import Block, Fused
 from qconv.generator.gemv import Gemv
 from qconv.generator.mma_space import Mma
+from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
 from qconv.op import Problem
@@ -71,6 +72,7 @@ FEW = Simt(tile_m=16, tile_n=4, tile_k=32, thread_m=1, thread_n=1, pipeline_stag
 TALL = Depthwise(rows=8, columns=4, vector=4, run=2, threads=128)
 TILE = Direct(tile_h=8, tile_w=16, slabs=2, warps=4, batch=2, blocks_per_sm=3)
 FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, blocks_per_sm=4)
+UNITS = Pointwise(batch=2, batches=1, atoms=2, pipeline_stages=3, warps=4, blocks_per_sm=2, weights_in_smem=0)
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
 PAIR = Fused(
     tile_h=8,
@@ -152,6 +154,13 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "gemv-squeeze-sm_90a.cu": (conv(SQUEEZE, BIASED), "sm_90a", ROW),
     "gemv-everything-gfx1100.hip": (conv(SQUEEZE, EVERYTHING), "gfx1100", replace(ROW, channels=1, pixels=2)),
     "gemv-bytes-cpu.cpp": (conv(replace(SQUEEZE, c=30, k=10), ADDED), "cpu", replace(ROW, lanes=4, threads=32)),
+    "pointwise-registers-sm_90a.cu": (conv(replace(POINTWISE, c=24, k=58), BIASED), "sm_90a", UNITS),
+    "pointwise-residual-sm_80.cu": (
+        conv(replace(POINTWISE, c=96, k=80), ADDED),
+        "sm_80",
+        replace(UNITS, batch=1, batches=2, atoms=10, weights_in_smem=1),
+    ),
+    "pointwise-odd-everything-cpu.sm_80.cpp": (conv(replace(POINTWISE, c=27, k=21), EVERYTHING), "cpu.sm_80", UNITS),
     "mma-body-sm_90a.cu": (conv(BODY, BIASED), "sm_90a", replace(DEEP, tile_m=128, tile_n=128, warp_n=64)),
     "mma-cluster-residual-sm_90a.cu": (conv(BODY, ADDED), "sm_90a", replace(DEEP, tile_m=128, split=4)),
     "mma-tail-everything-sm_120.cu": (

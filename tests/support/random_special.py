@@ -1,5 +1,5 @@
 """Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
-channels), `stem` (images of few channels) and `gemv` (few pixels).
+channels), `stem` (images of few channels), `gemv` (few pixels) and `pointwise` (1x1 filters at every pixel).
 
 Like `random_problems`, whose decks and quantizations these are.
 """
@@ -36,6 +36,11 @@ SHAPES = {
         *((1, 96, 24), (1, 32, 130), (1, 24, 8), (1, 480, 20), (1, 1152, 48), (1, 4, 96)),
         *((1, 6, 144), (1, 33, 17), (1, 3, 5), (1, 130, 31)),  # byte by byte
     ),
+    "pointwise": (
+        *((1, 16, 64), (1, 32, 16), (1, 64, 24), (1, 80, 80), (1, 128, 21), (1, 96, 40), (1, 144, 8)),  # 16 at once
+        *((1, 24, 58), (1, 40, 20), (1, 20, 33), (1, 36, 1)),  # by eight, by four
+        *((1, 58, 58), (1, 27, 12), (1, 3, 5), (1, 130, 17), (1, 1, 2)),  # pixels that begin within words
+    ),
 }
 
 
@@ -49,6 +54,9 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
     groups, c, k = decks.deal("shape", SHAPES[family])
     if family == "gemv":
         return _few_pixels(decks, c, k)
+    if family == "pointwise":
+        h, w = decks.deal("image", IMAGES)
+        return Conv2d(decks.deal("n", (1, 1, 2, 3)), h, w, c, k, 1, 1, quantization=quantization(decks))
     # Filters whose weights a lane can hold.
     few = family == "direct" and (c > 8 or k > c)
     r, s = decks.deal(f"filter {few}", tuple(f for f in FILTERS if f[0] * f[1] <= 9) if few else FILTERS)

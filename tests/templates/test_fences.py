@@ -21,7 +21,9 @@ from qconv.device.cache import Binary, cache_root
 from qconv.device.cpu import CpuDevice, CpuKernel, CpuLaunch, run_overlapped
 from qconv.errors import LaunchError
 from qconv.generator import Plan
+from qconv.generator.pointwise import Pointwise
 from qconv.instances.executable import Executable
+from qconv.target import TARGETS
 from tests.templates.test_fused_sanitizers import plan_of as fused
 from tests.templates.test_mma_sanitizers import ADDED, WIDE, WRONG
 from tests.templates.test_mma_sanitizers import plan_of as matrix
@@ -210,7 +212,13 @@ def test_what_is_left_out_is_found(name: str) -> None:
 
 
 LAYER = matrix(SM_90A, Conv2d(1, 6, 6, 32, 32, 3, 3, pad=1), Quantization(), split=2)
-WAIT = "        tile::wait_on_dependency();\n"
+WAIT = "tile::wait_on_dependency();\n"
+UNITS = Pointwise(batch=1, batches=1, atoms=2, pipeline_stages=2, warps=4, blocks_per_sm=1, weights_in_smem=1)
+# Each launch of such a layer can read what the one before has written.
+OVERLAPPING = {
+    "mma": LAYER,
+    "pointwise": generator.plan(Conv2d(1, 9, 9, 40, 40, 1, 1), UNITS, TARGETS[SM_90A]),
+}
 
 
 def overlapped(plan: Plan, text: str, seed: int) -> list[NDArray[Any]]:
@@ -237,13 +245,15 @@ def one_after_the_other(plan: Plan) -> list[NDArray[Any]]:
     return outs[1:]
 
 
-def test_a_launch_waits_for_the_one_before() -> None:
-    text = generator.render(LAYER).text
-    want = one_after_the_other(LAYER)
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_a_launch_waits_for_the_one_before(name: str) -> None:
+    layer = OVERLAPPING[name]
+    text = generator.render(layer).text
+    want = one_after_the_other(layer)
     for seed in (LATE, EARLY):
-        assert all(map(np.array_equal, overlapped(LAYER, text, seed), want))
+        assert all(map(np.array_equal, overlapped(layer, text, seed), want))
     assert text.count(WAIT) == 1
-    found = overlapped(LAYER, text.replace(WAIT, ""), LATE)
+    found = overlapped(layer, text.replace(WAIT, ""), LATE)
     assert not any(map(np.array_equal, found[1:], want[1:]))
     # Where nothing overlaps, nobody waits.
-    assert all(map(np.array_equal, overlapped(LAYER, text.replace(WAIT, ""), EARLY), want))
+    assert all(map(np.array_equal, overlapped(layer, text.replace(WAIT, ""), EARLY), want))

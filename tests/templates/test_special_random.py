@@ -24,8 +24,8 @@ from qconv.target import TARGETS, Target
 FAST, LONG, CHUNK = 6, 300, 20
 FAST_SEED, LONG_SEED = 1, 2
 CPU, MATRICES = TARGETS["cpu"], TARGETS["cpu.sm_80"]
-TARGET = {"depthwise": CPU, "direct": MATRICES, "stem": MATRICES, "gemv": CPU}
-ROLES = {"depthwise": "gathers", "direct": "fills", "stem": "quads", "gemv": "gathers"}
+TARGET = {"depthwise": CPU, "direct": MATRICES, "stem": MATRICES, "gemv": CPU, "pointwise": MATRICES}
+ROLES = {"depthwise": "gathers", "direct": "fills", "stem": "quads", "gemv": "gathers", "pointwise": "shifts"}
 
 
 def plans(family: str, seed: int, count: int, first: int, target: Target | None = None) -> list[Plan]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from qconv.generator import Config, Plan
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
 from qconv.generator.gemv import Gemv
+from qconv.generator.pointwise import Pointwise
 from qconv.generator.stem import Stem
 from qconv.op import LARGEST
 from qconv.target import TARGETS
@@ -37,6 +39,8 @@ TALL = Depthwise(rows=2, columns=2, vector=4, run=2, threads=64)
 TILE = Direct(tile_h=4, tile_w=8, slabs=2, warps=2, batch=2, blocks_per_sm=2)
 FIRST = Stem(tile_h=4, tile_w=8, atoms=2, slabs=2, warps=2, batch=2, blocks_per_sm=2)
 ROW = Gemv(pixels=2, channels=2, lanes=8, threads=64)
+# Units that the problem does not fill.
+UNITS = Pointwise(batch=1, batches=2, atoms=2, pipeline_stages=2, warps=4, blocks_per_sm=1, weights_in_smem=1)
 
 
 def plan_of(problem: Conv2d, config: Config) -> Plan:
@@ -67,6 +71,10 @@ PLANS = {
     ),
     "gemv": plan_of(Conv2d(3, 1, 1, 96, 21, 1, 1, quantization=EVERYTHING), ROW),
     "gemv, bytes": plan_of(Conv2d(3, 3, 3, 7, 21, 3, 3, quantization=ADDED), ROW),
+    "pointwise": plan_of(Conv2d(1, 41, 97, 24, 20, 1, 1, quantization=EVERYTHING), UNITS),
+    "pointwise, bytes": plan_of(
+        Conv2d(1, 5, 9, 27, 21, 1, 1, quantization=ADDED), replace(UNITS, batches=1, weights_in_smem=0)
+    ),
     "mma, one tap": generator.plan(ONE_TAP, mma_default(ONE_TAP), TARGETS["cpu.sm_80"]),
     "direct, half a slab": plan_of(Conv2d(1, 9, 9, 24, 24, 3, 3, pad=1, groups=24, quantization=ADDED), TILE),
 }
@@ -201,6 +209,51 @@ PLANTED = {
     ),
     "an output past the last is written": Planted(
         "depthwise, bytes", "if (patch.k + i < K) args.y", "args.y", "address", OVERFLOW, WRITE
+    ),
+    "a unit over one that is read": Planted(
+        "pointwise",
+        "tile::warp_barrier();  // this unit is in registers\n",
+        "\n",
+        "thread",
+        RACE,
+        seeds=(3,),
+    ),
+    "outputs leave before all are there": Planted(
+        "pointwise",
+        "        tile::warp_barrier();  // all outputs of the unit are there\n",
+        "",
+        "thread",
+        RACE,
+    ),
+    "a unit that other lanes still wait for": Planted(
+        "pointwise",
+        "tile::warp_barrier();  // this unit is there, and the outputs of the one before are written\n",
+        "\n",
+        "thread",
+        RACE,
+        seeds=(2,),
+    ),
+    "no barrier behind the weights": Planted(
+        "pointwise", "tile::barrier();  // the block's weights are there\n", "\n", "thread", RACE
+    ),
+    "bytes behind the input are read": Planted(
+        "pointwise, bytes",
+        "if (last < bytes) to[last] = static_cast",
+        "if (last < bytes + 16) to[last] = static_cast",
+        "address",
+        OVERFLOW,
+        READ,
+    ),
+    "bytes behind the output are written": Planted(
+        "pointwise, bytes", "if (last < bytes) to[last] = y", "to[last] = y", "address", OVERFLOW, WRITE
+    ),
+    "a residual behind the last is read": Planted(
+        "pointwise, bytes",
+        "exists && k + u < K ? tile::load(residual + u) : 0",
+        "tile::load(residual + u)",
+        "address",
+        OVERFLOW,
+        READ,
     ),
     "a tap of the wrong pixel": Planted(
         "depthwise",

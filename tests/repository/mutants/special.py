@@ -1,4 +1,4 @@
-"""Mutants of the families that serve some layers alone: gemv, stem, direct, depthwise, and the fold of zero points."""
+"""Mutants of the families that serve some layers alone (gemv, stem, direct, depthwise, pointwise), and of the fold."""
 
 from mutants.mutant import Mutant
 from mutants.named import mma, simt, special, special_random
@@ -236,6 +236,51 @@ DEPTHWISE = (
     ),
 )
 
+POINTWISE = (
+    Mutant(
+        "pointwise: channels of the next pixel are multiplied",
+        PAGES + "pointwise.j2",
+        "return {c, c < C};",
+        "return {c < C ? c : 0, true};",
+        "What is read behind the last channel belongs to the next pixel.",
+        (special_random("pointwise"),),
+    ),
+    Mutant(
+        "pointwise: the bytes behind the last vector are left out",
+        PAGES + "pointwise.j2",
+        "if (last < bytes) to[last] = static_cast",
+        "if (last < bytes / 16 * 16) to[last] = static_cast",
+        "An input whose size 16 does not divide has bytes behind its last vector.",
+        (special("pointwise, bytes"),),
+        slow=True,
+    ),
+    Mutant(
+        "pointwise: words of a pixel begin where words do",
+        PAGES + "pointwise.j2",
+        "(begin % 4 * 8)",
+        "(begin % 4 * 0)",
+        "Pixels of 27 bytes begin within words.",
+        (special("pointwise, bytes"),),
+        slow=True,
+    ),
+    Mutant(
+        "pointwise: a unit fewer",
+        "generator/pointwise.py",
+        "units = ceil_div(problem.pixels, unit)",
+        "units = max(1, problem.pixels // unit)",
+        "The last unit has the pixels that fill no other.",
+        (special_random("pointwise"),),
+    ),
+    Mutant(
+        "pointwise: lanes on the same banks cost nothing",
+        "generator/pointwise_cost.py",
+        "return sum(max(len(words) for words in banks.values()) for banks in words_of_banks)",
+        "return len(words_of_banks)",
+        "Lanes whose words lie on one bank wait for each other.",
+        ("tests/generator/test_pointwise_cost.py",),
+    ),
+)
+
 FOLD = (
     Mutant(
         "fold: one tap fewer",
@@ -279,4 +324,4 @@ FOLD = (
     ),
 )
 
-MUTANTS = (*GEMV, *STEM, *DIRECT, *DEPTHWISE, *FOLD)
+MUTANTS = (*GEMV, *STEM, *DIRECT, *DEPTHWISE, *POINTWISE, *FOLD)
