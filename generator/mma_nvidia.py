@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from qconv.dtypes import DATA_TYPES
 from qconv.generator.cost_units import at_once, launched, of_activation
 from qconv.generator.mma_space import WORD, Costed
 from qconv.generator.plan import ceil_div
@@ -20,6 +21,10 @@ SHORT_RUN, SHORT_RUN_FACTOR = 32, 1.5
 # Clocks for which a multiprocessor begins and ends a block, beside all others: 1x1 of 32 to 32 channels in tiles of 64
 # rows took twice what bytes and instructions say, in tiles of 32x8 five times. Fitted to 290 configs of 29 layers.
 BLOCK = 140
+# Clocks for a lane's store of some neighbouring outputs, beside what stores of sixteen take: each goes to a sector of
+# its own, unless the rows of several pixels share it. Without this, 1x1 layers whose channels no sixteen divides took
+# up to 14 times the prediction.
+STORE, SHARED_SECTOR = 0.9, 48
 # A thread can address no more.
 MOST_REGISTERS = 255
 
@@ -46,9 +51,20 @@ def resident(plan: Costed) -> int:
 
 
 def cost(plan: Costed) -> float:
-    clocks = launched(plan.problem, plan.target, issued(plan)) + BLOCK * plan.blocks / plan.target.processors
+    work = at_once(issued(plan), _narrow_stores(plan), 2)
+    clocks = launched(plan.problem, plan.target, work) + BLOCK * plan.blocks / plan.target.processors
     # What a default spills is never worth it; a search may find otherwise.
     return clocks * (2 if registers_of(plan) > MOST_REGISTERS else 1)
+
+
+def _narrow_stores(plan: Costed) -> float:
+    """What stores of fewer bytes than 16 take, of a multiprocessor."""
+    problem, y_bytes = plan.problem, DATA_TYPES[plan.problem.quantization.out_type].bytes
+    if plan.config.staged:
+        return 0.0
+    outputs = problem.pixels * problem.k / plan.target.processors
+    narrow = 1 / plan.vector_n - y_bytes / 16
+    return STORE * outputs * narrow * min(1.0, problem.k_group * y_bytes / SHARED_SECTOR)
 
 
 def issued(plan: Costed) -> float:
