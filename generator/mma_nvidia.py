@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from qconv.dtypes import DATA_TYPES
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.generator.cost_units import at_once, launched, of_activation
 from qconv.generator.mma_space import WORD, Costed
 from qconv.generator.plan import ceil_div
@@ -59,7 +59,7 @@ def cost(plan: Costed) -> float:
 
 def _narrow_stores(plan: Costed) -> float:
     """What stores of fewer bytes than 16 take, of a multiprocessor."""
-    problem, y_bytes = plan.problem, DATA_TYPES[plan.problem.quantization.out_type].bytes
+    problem, y_bytes = plan.problem, ELEMENT_TYPES[plan.problem.quantization.out_type].bytes
     if plan.config.staged:
         return 0.0
     outputs = problem.pixels * problem.k / plan.target.processors

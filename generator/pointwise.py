@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
-from qconv.dtypes import DATA_TYPES
 from qconv.epilogue import steps as epilogue_steps
 from qconv.errors import Infeasible
 from qconv.generator import pointwise_cost
@@ -20,6 +19,7 @@ from qconv.generator.convolution import (
     fold_launches,
     problem_constants,
     repack_launch,
+    why_not_bytes,
 )
 from qconv.generator.cost_units import of_activation
 from qconv.generator.family import Family
@@ -31,7 +31,7 @@ from qconv.problem import Conv2d
 from qconv.step import Argument
 from qconv.target import Target
 
-# Of a lane: weights that stay in registers, and these, sums and fragments together.
+# Registers of a lane for weights that stay there, and for these, sums and fragments together.
 MOST_FILTER_WORDS = 96
 MOST_WORDS = 200
 # Bytes of a unit: with more, too few are under way for the warps of a multiprocessor.
@@ -77,7 +77,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
         return "only a 1x1 filter at every pixel, without padding, reads the input as one array without holes"
     if problem.groups != 1:
         return f"groups={problem.groups}: the weights of groups would be spread over a matrix of zeros"
-    return None
+    return why_not_bytes(problem)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +128,9 @@ class PointwisePlan(ConvolutionPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        residual = self.problem.quantization.residual
+        residual = self.problem.quantization.types.residual
         aligned = {"x": 16, "w": 1, "y": 16}
-        return aligned | ({} if residual == "none" else {"residual": DATA_TYPES[residual].bytes})
+        return aligned | ({} if residual is None else {"residual": residual.bytes})
 
     @property
     def roles(self) -> PointwiseRoles:
@@ -184,7 +184,7 @@ class PointwisePlan(ConvolutionPlan):
             Constant("THREADS", self.threads),
             Constant("UNIT", self.unit, "pixels that are copied at once"),
             Constant("UNITS", self.units),
-            Constant("BLOCKS", self.blocks, "which have units in turn"),
+            Constant("GRID_BLOCKS", self.blocks, "which have units in turn"),
             Constant("STEPS", self.steps, "of 32 input channels"),
             Constant("SLAB_K", 8 * self.config.atoms, "output channels whose sums a warp has at a time"),
             Constant("ALL_SLABS", self.slabs),
@@ -231,7 +231,7 @@ class PointwisePlan(ConvolutionPlan):
     def _work_of_sixteen(self) -> tuple[float, float, float]:
         """What 16 pixels take of a warp: instructions, accesses of shared memory, products."""
         config, problem, steps = self.config, self.problem, self.steps
-        y_bytes = DATA_TYPES[problem.quantization.out_type].bytes
+        y_bytes = problem.quantization.types.y.bytes
         atoms, lane_k = self.slabs * config.atoms, 2 * config.atoms
         copied = (16 * problem.c + 16 * problem.k * y_bytes) / 128
         swapped = swapped_bit(problem.c, self.x_bytes)
@@ -240,8 +240,8 @@ class PointwisePlan(ConvolutionPlan):
         weights = steps * atoms / config.batch * config.weights_in_smem
         products = steps * atoms * (1 + problem.quantization.w_zero_point)
         outputs = atoms * 4 * (3.7 + of_activation(problem))
-        known = 2 * atoms * len(_channel_arguments(problem)) / config.batch
-        instructions = copied + loads + products + weights + outputs + 1.5 * stores + known + 40 / config.batch
+        parameters = 2 * atoms * len(_channel_arguments(problem)) / config.batch
+        instructions = copied + loads + products + weights + outputs + 1.5 * stores + parameters + 40 / config.batch
         accesses = (
             copied
             + loads * wavefronts(problem.c, self.x_bytes, self.x_bytes, swapped)
@@ -260,7 +260,7 @@ def plan(problem: Conv2d, config: Pointwise, target: Target) -> PointwisePlan:
     unit = 16 * config.batch * config.batches
     steps, slabs = ceil_div(problem.c, 32), ceil_div(problem.k, 8 * config.atoms)
     _check_useful(problem, config, unit, slabs)
-    words = _words_held(problem, config, steps, slabs)
+    words = _words_in_registers(problem, config, steps, slabs)
     stage_bytes = _stage_bytes(problem, unit, steps)
     smem_bytes = _smem_bytes(problem, config, stage_bytes, unit, fragment_words(steps, slabs, config.atoms))
     threads = config.warps * target.warp_size
@@ -295,21 +295,21 @@ def _check_useful(problem: Conv2d, config: Pointwise, unit: int, slabs: int) -> 
         at_most(slabs, 16, "slabs whose weights stay in registers")
 
 
-def _words_held(problem: Conv2d, config: Pointwise, steps: int, slabs: int) -> int:
+def _words_in_registers(problem: Conv2d, config: Pointwise, steps: int, slabs: int) -> int:
     """About what a lane has in registers; raises Infeasible where it would not fit."""
     filters = 4 * config.atoms if config.weights_in_smem else 2 * steps * slabs * config.atoms
     at_most(filters, MOST_FILTER_WORDS, "registers of a lane for weights")
     words = filters + config.batch * (4 * steps + 4 * config.atoms)
     at_most(words, MOST_WORDS, "registers of a lane for weights, pixels and sums")
-    # What is known of the channels stays with the weights of a slab.
-    known = 2 * config.atoms * (1 if config.weights_in_smem else slabs) * len(_channel_arguments(problem))
-    return words + known + 44
+    # The parameters of the channels stay with the weights of a slab.
+    parameters = 2 * config.atoms * (1 if config.weights_in_smem else slabs) * len(_channel_arguments(problem))
+    return words + parameters + 44
 
 
 def _vector_k(problem: Conv2d, config: Pointwise) -> int:
     """Neighbours of one pixel, all of which exist or none."""
     neighbours = math.gcd(2 * config.atoms, problem.k)  # a power of two of them is an aligned vector
-    return min(neighbours & -neighbours, 16 // DATA_TYPES[problem.quantization.out_type].bytes)
+    return min(neighbours & -neighbours, 16 // problem.quantization.types.y.bytes)
 
 
 def _stage_bytes(problem: Conv2d, unit: int, steps: int) -> int:
@@ -320,7 +320,7 @@ def _stage_bytes(problem: Conv2d, unit: int, steps: int) -> int:
 
 def _smem_bytes(problem: Conv2d, config: Pointwise, stage_bytes: int, unit: int, words: int) -> int:
     """The weights; of each warp the units that come, and one that goes."""
-    y_bytes = unit * problem.k * DATA_TYPES[problem.quantization.out_type].bytes
+    y_bytes = unit * problem.k * problem.quantization.types.y.bytes
     weights = 4 * words if config.weights_in_smem else 0
     return weights + config.warps * (config.pipeline_stages * stage_bytes + y_bytes)
 

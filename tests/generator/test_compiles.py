@@ -262,7 +262,7 @@ def test_configs_of_matrix_instructions_compile(target: Target) -> None:
 def test_random_configs_for_special_layers_compile(family: str, target: Target) -> None:
     if reason := why_not(target):
         pytest.skip(reason)
-    if family in ("direct", "stem") and not (target.async_copies and target.vendor == "nvidia"):
+    if family in ("direct", "stem", "pointwise") and not (target.async_copies and target.vendor == "nvidia"):
         pytest.skip(f"{target.name} has no mma.m16n8k32 with asynchronous copies")
     plans = [special_plan(family, problem, target, 0) for problem in special_problems(family, 5, 8)]
     jobs = {generator.render(p).digest: (target.name, str(p.problem), p.config.as_json()) for p in plans}

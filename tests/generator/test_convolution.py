@@ -145,12 +145,13 @@ def test_the_pages_of_simt_and_mma_say_the_type(planted: Planted) -> None:
         assert "using Sum = int;" in text
 
 
-BYTES_ONLY = {"depthwise", "direct", "stem", "gemv"}
+BYTES_ONLY = {"depthwise", "direct", "stem", "gemv", "pointwise"}
 SERVED = {
     "depthwise": Conv2d(1, 28, 28, 64, 64, 3, 3, pad=1, groups=64),
     "direct": Conv2d(1, 28, 28, 64, 64, 3, 3, pad=1, groups=16),
     "stem": Conv2d(1, 32, 32, 4, 64, 3, 3, pad=1),
     "gemv": Conv2d(1, 1, 1, 256, 64, 1, 1),
+    "pointwise": Conv2d(1, 28, 28, 64, 64, 1, 1),
 }
 
 

@@ -47,7 +47,7 @@ constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 128;
 constexpr int UNIT = 32;  // pixels that are copied at once
 constexpr int UNITS = 784;
-constexpr int BLOCKS = 8;  // which have units in turn
+constexpr int GRID_BLOCKS = 8;  // which have units in turn
 constexpr int STEPS = 1;  // of 32 input channels
 constexpr int SLAB_K = 16;  // output channels whose sums a warp has at a time
 constexpr int ALL_SLABS = 2;
@@ -59,13 +59,13 @@ constexpr int COPIES_IN_FLIGHT = 7;  // of a thread
 constexpr int SMEM_BYTES = 13632;
 constexpr int FOLD_THREADS = 128;
 
-static_assert(S == 1 && REDUCTION == C && C_GROUP == C && K_GROUP == K, "1x1 filters in one group");
+static_assert(S == 1 && REDUCTION == C && C_GROUP == C && K_GROUP == K, "the filter must be 1x1, in one group");
 static_assert(!PADDED && PAD_TOP + PAD_LEFT == 0 && OUT_H == IN_H && OUT_W == IN_W,
-              "an output for every pixel");
-static_assert(PIXELS % (IN_H * IN_W) == 0, "of all images");
-static_assert(STRIDE_H * STRIDE_W * DILATION_H * DILATION_W > 0, "pixels follow each other");
-static_assert(STEPS * 32 >= C && ALL_SLABS * SLAB_K >= K && SLAB_K == 8 * ATOMS, "all channels have a place");
-static_assert(UNIT == 16 * BATCH * BATCHES && UNITS * UNIT >= PIXELS, "all pixels are in a unit");
+              "every pixel must have an output");
+static_assert(PIXELS % (IN_H * IN_W) == 0, "PIXELS must be those of whole images");
+static_assert(STRIDE_H * STRIDE_W * DILATION_H * DILATION_W > 0, "strides and dilations must be positive");
+static_assert(STEPS * 32 >= C && ALL_SLABS * SLAB_K >= K && SLAB_K == 8 * ATOMS, "steps and slabs must cover all channels");
+static_assert(UNIT == 16 * BATCH * BATCHES && UNITS * UNIT >= PIXELS, "units must cover all pixels");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
 extern "C" {
@@ -95,7 +95,7 @@ __device__ __forceinline__ void barrier(int line = __builtin_LINE()) { qconv_cpu
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
-// Of the lanes of a warp: they show each other nothing.
+// A barrier of the lanes of a warp alone.
 __device__ __forceinline__ void warp_barrier(int line = __builtin_LINE()) {
     constexpr char nothing = 0;
     qconv_cpu_warp_exchange(&nothing, sizeof nothing, line);
@@ -127,7 +127,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return *static_cast<const Words<WORDS>*>(address);
 }
 
-// In shared memory: what GPUs address by 32 bits.
+// An address in shared memory, which GPUs address by 32 bits.
 using SharedAddress = char*;
 __device__ __forceinline__ SharedAddress shared_address(void* address) { return static_cast<char*>(address); }
 
@@ -138,7 +138,7 @@ struct Copies {
     template <int BYTES>
     __device__ __forceinline__ void copy(
         void* to, const void* from, bool exists, int line = __builtin_LINE()) {
-        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what cp.async copies");
+        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
         const Copy made = {to, exists ? from : nullptr, BYTES, group_};
         if (reinterpret_cast<unsigned long>(made.to) % BYTES != 0)
             qconv_cpu_fail("an asynchronous copy to an address that its size does not divide", line);
@@ -153,7 +153,7 @@ struct Copies {
     // What was copied since the last commit is a group.
     __device__ __forceinline__ void commit() { ++group_; }
 
-    // Until at most the latest GROUPS groups are outstanding.
+    // Waits until at most the latest GROUPS groups are outstanding.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         while (queued_ > 0 && queue_[first_].group < group_ - GROUPS) {
@@ -224,6 +224,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 using X = unsigned char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 
 // The kernel's one argument.
@@ -241,7 +242,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     int w_zero;
@@ -254,16 +255,16 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
-    int x_sum;  // the sum of its window's inputs
+    Sum acc;
+    Sum x_sum;  // the sum of its window's inputs
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
-    const int x_sum = inputs.x_sum;
+    Sum acc = inputs.acc;
+    const Sum x_sum = inputs.x_sum;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     acc = tile::wrapping_subtract(acc, channel.w_zero * x_sum);
@@ -304,7 +305,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -336,76 +337,79 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 // mma_m16n8k32 on the CPU device.
 // The lanes of a warp show each other their registers, and each adds up the elements of D that it holds:
 // operands that lie elsewhere than the hardware has them give wrong sums.
-static_assert(WARP_SIZE == 32, "the lanes that execute the instruction together");
-static_assert(A_REGISTERS == 4, "what a lane holds of A");
-static_assert(B_REGISTERS == 2, "what a lane holds of B");
-static_assert(D_REGISTERS == 4, "what a lane holds of the sums");
+static_assert(WARP_SIZE == 32, "WARP_SIZE must be the lanes of the instruction");
+static_assert(A_REGISTERS == 4, "A_REGISTERS must be those of the instruction");
+static_assert(B_REGISTERS == 2, "B_REGISTERS must be those of the instruction");
+static_assert(D_REGISTERS == 4, "D_REGISTERS must be those of the instruction");
 
 namespace emulated {
 
 constexpr int M = 16, N = 8, K = 32;
 
-// The number of a lane, and of an element within a lane, has digits, the least significant first. Each count
-// of a digit moves by so many rows and columns of the operand; lanes that differ in a digit of 0 and 0 hold
-// the same elements. B is transposed, so that k runs along the rows of both factors.
-struct Digit { int size, row, column; };
-constexpr Digit A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
-constexpr Digit B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
-constexpr Digit B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
-constexpr Digit D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
-constexpr Digit D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
+// The number of a lane, and of an element within a lane, is a mixed-radix number: it has dimensions, the
+// fastest first. Each count of a dimension moves by so many rows and columns of the operand; lanes that
+// differ in a dimension of 0 and 0 hold the same elements. B is transposed, so that k runs along the rows of
+// both factors.
+struct Dim { int size, row, column; };
+constexpr Dim A_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim A_BYTE[] = {{4, 0, 1}, {2, 8, 0}, {2, 0, 16}};
+constexpr Dim B_LANE[] = {{4, 0, 4}, {8, 1, 0}};
+constexpr Dim B_BYTE[] = {{4, 0, 1}, {2, 0, 16}};
+constexpr Dim D_LANE[] = {{4, 0, 2}, {8, 1, 0}};
+constexpr Dim D_SUM[] = {{2, 0, 1}, {2, 8, 0}};
 
-struct Place { int row, column; };
+struct Position { int row, column; };
 
-template <int DIGITS>
-constexpr Place place_of(int number, const Digit (&digits)[DIGITS]) {
-    Place place = {0, 0};
-    for (const Digit& digit : digits) {
-        place.row += number % digit.size * digit.row;
-        place.column += number % digit.size * digit.column;
-        number /= digit.size;
+template <int DIMS>
+constexpr Position position_of(int number, const Dim (&dims)[DIMS]) {
+    Position position = {0, 0};
+    for (const Dim& dim : dims) {
+        position.row += number % dim.size * dim.row;
+        position.column += number % dim.size * dim.column;
+        number /= dim.size;
     }
-    return place;
+    return position;
 }
 
 template <int COUNT>
-struct Places { Place of[COUNT]; };
+struct Positions { Position of[COUNT]; };
 
-template <int COUNT, int DIGITS>
-constexpr Places<COUNT> places(const Digit (&digits)[DIGITS]) {
-    Places<COUNT> all = {};
-    for (int number = 0; number < COUNT; ++number) all.of[number] = place_of(number, digits);
+template <int COUNT, int DIMS>
+constexpr Positions<COUNT> positions(const Dim (&dims)[DIMS]) {
+    Positions<COUNT> all = {};
+    for (int number = 0; number < COUNT; ++number) all.of[number] = position_of(number, dims);
     return all;
 }
 
-constexpr auto LANES_OF_D = places<WARP_SIZE>(D_LANE);
-constexpr auto SUMS_OF_D = places<D_REGISTERS>(D_SUM);
+constexpr auto LANES_OF_D = positions<WARP_SIZE>(D_LANE);
+constexpr auto SUMS_OF_D = positions<D_REGISTERS>(D_SUM);
 
 // What a lane shows: its factors. The runtime puts 64 bytes between one lane's and the next's.
 struct Factors { unsigned a[A_REGISTERS], b[B_REGISTERS]; };
-constexpr int WORDS_APART = 64 / 4;
+constexpr int LANE_STRIDE = 64 / 4;
 
 // The other way round: where among the words that the lanes show a row's next four elements are.
 template <int ROWS>
 struct Holders { unsigned short of[ROWS][K / 4]; };
 
-template <int ROWS, int REGISTERS, int LANE_DIGITS, int BYTE_DIGITS>
+template <int ROWS, int REGISTERS, int LANE_DIMS, int BYTE_DIMS>
 constexpr Holders<ROWS> holders(
-    const Digit (&lane_digits)[LANE_DIGITS], const Digit (&byte_digits)[BYTE_DIGITS], int first_word) {
+    const Dim (&lane_dims)[LANE_DIMS], const Dim (&byte_dims)[BYTE_DIMS], int first_word) {
     Holders<ROWS> found = {};
     for (int lane = 0; lane < WARP_SIZE; ++lane) {
         for (int index = 0; index < REGISTERS; ++index) {
-            const Place of_lane = place_of(lane, lane_digits), within = place_of(4 * index, byte_digits);
+            const Position of_lane = position_of(lane, lane_dims), within = position_of(4 * index, byte_dims);
             found.of[of_lane.row + within.row][(of_lane.column + within.column) / 4] =
-                static_cast<unsigned short>(lane * WORDS_APART + first_word + index);
+                static_cast<unsigned short>(lane * LANE_STRIDE + first_word + index);
         }
     }
     return found;
 }
 
-static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
-static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0, "a register has four neighbours along k");
+static_assert(A_BYTE[0].column == 1 && A_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
+static_assert(B_BYTE[0].column == 1 && B_BYTE[0].size % 4 == 0,
+              "a register must have four neighbours along k");
 constexpr auto A_HOLDERS = holders<M, A_REGISTERS>(A_LANE, A_BYTE, 0);
 constexpr auto B_HOLDERS = holders<N, B_REGISTERS>(B_LANE, B_BYTE, A_REGISTERS);
 
@@ -422,19 +426,19 @@ __device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
 
 // D += A * B, modulo 2**32, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS],
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS],
     int line = __builtin_LINE()) {
     Factors mine;
     __builtin_memcpy(mine.a, a, sizeof a);
     __builtin_memcpy(mine.b, b, sizeof b);
     const auto* const shown = static_cast<const unsigned*>(qconv_cpu_warp_exchange(&mine, sizeof mine, line));
-    const Place first = LANES_OF_D.of[tile::lane()];
+    const Position first = LANES_OF_D.of[tile::lane()];
     for (int i = 0; i < D_REGISTERS; ++i) {
         const auto& a_row = A_HOLDERS.of[first.row + SUMS_OF_D.of[i].row];
         const auto& b_row = B_HOLDERS.of[first.column + SUMS_OF_D.of[i].column];
         unsigned sum = static_cast<unsigned>(d[i]);
         for (int k = 0; k < K / 4; ++k) sum += four_products(shown[a_row[k]], shown[b_row[k]]);
-        d[i] = static_cast<int>(sum);
+        d[i] = static_cast<Sum>(sum);
     }
 }
 
@@ -470,7 +474,7 @@ constexpr int SLAB_WORDS = STEPS * ATOMS * 32 * B_REGISTERS;
 struct Shared {
     Stream stream[WARPS];
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // A warp's filters: what its lanes hold of B in every step.
 struct Filters { unsigned word[STEPS][ATOMS][B_REGISTERS]; };
@@ -510,8 +514,8 @@ __device__ __forceinline__ void load_ones(int step, int atom, unsigned (&ones)[B
 }
 
 struct Sums {
-    int product[ATOMS][D_REGISTERS];
-    int x_sum[ATOMS][D_REGISTERS];  // of each window
+    Sum product[ATOMS][D_REGISTERS];
+    Sum x_sum[ATOMS][D_REGISTERS];  // of each window
 };
 
 // The products of a step with 16 pixels.
@@ -526,7 +530,7 @@ __device__ __forceinline__ void add_products(
     }
 }
 
-// A unit of pixels on its way to the warp's shared memory; nothing where there is none. The input is one
+// Asks for a unit of pixels, into the warp's shared memory; for nothing where there is none. The input is one
 // array: all but its last bytes come in vectors of 16.
 __device__ __forceinline__ void load_unit(
     const Arguments& args, unsigned char* to, int unit, tile::Copies& copies) {
@@ -555,7 +559,7 @@ __device__ __forceinline__ int pixel_of_lane() {
     return row;
 }
 
-// Sixteen pixels as the lanes hold them for all steps.
+// Sixteen pixels, as the lanes hold them for all steps.
 struct Pixels { unsigned word[STEPS][A_REGISTERS]; };
 
 __device__ __forceinline__ Pixels load_pixels(const unsigned char* sixteen) {
@@ -583,7 +587,7 @@ __device__ __forceinline__ Pixels load_pixels(const unsigned char* sixteen) {
 // Outputs that are finished together: two at least, for two are packed at once.
 constexpr int AT_ONCE = VECTOR_K < 2 ? 2 : VECTOR_K;
 
-// Neighbouring outputs of a pixel to shared memory; those from `k` on that exist.
+// Writes neighbouring outputs of a pixel to shared memory: those from channel `k` on that exist.
 __device__ __forceinline__ void put(Output* to, const Finished (&finished)[AT_ONCE], int k) {
     if constexpr (VECTOR_K > 2) {
         if (K % SLAB_K == 0 || k < K) write(to, finished);
@@ -600,7 +604,7 @@ __device__ __forceinline__ void put(Output* to, const Finished (&finished)[AT_ON
     }
 }
 
-// From the lanes to shared memory: one slab of 16 pixels, whose first is `first` of the unit.
+// Finishes one slab of 16 pixels, the first of which is number `first` of the unit, into shared memory.
 __device__ __forceinline__ void finish_pixels(
     [[maybe_unused]] const Arguments& args, unsigned char* y, int lane_k, [[maybe_unused]] int unit,
     int first, const Channel (&channels)[LANE_K], const Sums& sums) {
@@ -623,7 +627,7 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// From shared memory to device memory: the output is one array as well.
+// Copies a unit of outputs from shared to device memory: the output is one array as well.
 __device__ __forceinline__ void store_unit(const Arguments& args, const unsigned char* y, int unit) {
     constexpr int UNIT_BYTES = UNIT * K * static_cast<int>(sizeof(Output));
     constexpr int LAST_BYTES = (PIXELS - (UNITS - 1) * UNIT) * K * static_cast<int>(sizeof(Output));
@@ -642,24 +646,24 @@ __device__ __forceinline__ void store_unit(const Arguments& args, const unsigned
     }
 }
 
-// A block for every place on the multiprocessors, whose warps have units of pixels in turn. No warp waits for
-// another: a unit comes to shared memory of its own, is in registers when the next but some is asked for, and
-// goes from there in whole lines.
+// Persistent blocks, as many as are resident at a time, whose warps have units of pixels in turn. No warp
+// waits for another: a unit comes to the warp's own shared memory, is in registers before a later one takes
+// its slot, and its outputs leave through shared memory in whole lines.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_pointwise(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Stream& stream = shared.stream[tile::warp()];
     tile::Copies copies;
     // Units that are asked for at the same time are neighbours.
-    const int first_unit = tile::block_x() + BLOCKS * tile::warp();
+    const int first_unit = tile::block_x() + GRID_BLOCKS * tile::warp();
 #pragma unroll
     for (int stage = 0; stage < PIPELINE_STAGES; ++stage) {
-        load_unit(args, stream.x[stage], first_unit + stage * (BLOCKS * WARPS), copies);
+        load_unit(args, stream.x[stage], first_unit + stage * (GRID_BLOCKS * WARPS), copies);
     }
-    Filters held[ALL_SLABS];
+    Filters all_filters[ALL_SLABS];
 #pragma unroll
-    for (int slab = 0; slab < ALL_SLABS; ++slab) held[slab] = load_filters(args, slab);
+    for (int slab = 0; slab < ALL_SLABS; ++slab) all_filters[slab] = load_filters(args, slab);
     int stage = 0;
-    for (int unit = first_unit; unit < UNITS; unit += BLOCKS * WARPS) {
+    for (int unit = first_unit; unit < UNITS; unit += GRID_BLOCKS * WARPS) {
         copies.wait<PIPELINE_STAGES - 1>();
         tile::warp_barrier();  // this unit is there, and the outputs of the one before are written
 #pragma unroll 1
@@ -671,12 +675,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_poin
             }
             if (batch == BATCHES - 1) {
                 tile::warp_barrier();  // this unit is in registers
-                const int next = unit + PIPELINE_STAGES * BLOCKS * WARPS;
+                const int next = unit + PIPELINE_STAGES * GRID_BLOCKS * WARPS;
                 load_unit(args, stream.x[stage], next, copies);
             }
 #pragma unroll
             for (int slab = 0; slab < ALL_SLABS; ++slab) {
-                const Filters& filters = held[slab];
+                const Filters& filters = all_filters[slab];
                 Sums sums[BATCH] = {};
 #pragma unroll
                 for (int step = 0; step < STEPS; ++step) {
@@ -725,13 +729,13 @@ conv2d_repack_weights(const Arguments args) {
 //               + bias[k]
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -741,7 +745,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         const int w_zero = tile::load(args.w_zero + k);
         offset = tile::wrapping_add(offset, REDUCTION * args.x_zero * w_zero);
         offset = tile::wrapping_add(offset, tile::load(args.int32_bias + k));

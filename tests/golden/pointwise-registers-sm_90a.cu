@@ -46,7 +46,7 @@ constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 128;
 constexpr int UNIT = 32;  // pixels that are copied at once
 constexpr int UNITS = 784;
-constexpr int BLOCKS = 264;  // which have units in turn
+constexpr int GRID_BLOCKS = 264;  // which have units in turn
 constexpr int STEPS = 1;  // of 32 input channels
 constexpr int SLAB_K = 16;  // output channels whose sums a warp has at a time
 constexpr int ALL_SLABS = 4;
@@ -56,13 +56,13 @@ constexpr int VECTOR_K = 2;  // neighbouring outputs that a lane writes at once
 constexpr int STAGE_BYTES = 816;  // of a unit of x, and what is read behind its last pixel
 constexpr int SMEM_BYTES = 17216;
 
-static_assert(S == 1 && REDUCTION == C && C_GROUP == C && K_GROUP == K, "1x1 filters in one group");
+static_assert(S == 1 && REDUCTION == C && C_GROUP == C && K_GROUP == K, "the filter must be 1x1, in one group");
 static_assert(!PADDED && PAD_TOP + PAD_LEFT == 0 && OUT_H == IN_H && OUT_W == IN_W,
-              "an output for every pixel");
-static_assert(PIXELS % (IN_H * IN_W) == 0, "of all images");
-static_assert(STRIDE_H * STRIDE_W * DILATION_H * DILATION_W > 0, "pixels follow each other");
-static_assert(STEPS * 32 >= C && ALL_SLABS * SLAB_K >= K && SLAB_K == 8 * ATOMS, "all channels have a place");
-static_assert(UNIT == 16 * BATCH * BATCHES && UNITS * UNIT >= PIXELS, "all pixels are in a unit");
+              "every pixel must have an output");
+static_assert(PIXELS % (IN_H * IN_W) == 0, "PIXELS must be those of whole images");
+static_assert(STRIDE_H * STRIDE_W * DILATION_H * DILATION_W > 0, "strides and dilations must be positive");
+static_assert(STEPS * 32 >= C && ALL_SLABS * SLAB_K >= K && SLAB_K == 8 * ATOMS, "steps and slabs must cover all channels");
+static_assert(UNIT == 16 * BATCH * BATCHES && UNITS * UNIT >= PIXELS, "units must cover all pixels");
 
 namespace tile {
 
@@ -75,7 +75,7 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
-// Of the lanes of a warp.
+// A barrier of the lanes of a warp alone.
 __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 
 // Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
@@ -101,13 +101,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// The same for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions are
-// faster than conversions.
+// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
+// are faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// The same as a float. What is larger stays larger.
+// round_small as a float. What is larger stays larger.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -137,7 +137,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-// In shared memory, by its 32-bit address: what lies a constant away costs no register.
+// An address in shared memory, of 32 bits: what lies a constant away costs no register.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
@@ -148,7 +148,7 @@ struct Copies {
     // 4, 8 or 16 bytes; zeros where there is nothing to copy.
     template <int BYTES>
     __device__ __forceinline__ void copy(SharedAddress to, const void* from, bool exists) {
-        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what the instruction can copy");
+        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
         const int bytes = exists ? BYTES : 0;
         if constexpr (BYTES == 16) {
             asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
@@ -162,7 +162,7 @@ struct Copies {
     }
     // Closes a group.
     __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-    // Until at most GROUPS of the latest groups are under way.
+    // Waits until at most the latest GROUPS groups are under way.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
@@ -217,6 +217,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 using X = signed char;
 using W = signed char;
+using Sum = int;
 using Output = signed char;
 
 // The kernel's one argument.
@@ -229,7 +230,7 @@ struct Arguments {
     int* fragments;  // the filters as a warp's lanes hold them
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float multiplier;
@@ -239,14 +240,14 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -286,7 +287,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -312,10 +313,13 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
 // D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "+r"(d[0]),
+          "+r"(d[1]),
+          "+r"(d[2]),
+          "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
@@ -347,7 +351,7 @@ constexpr int SLAB_WORDS = STEPS * ATOMS * 32 * B_REGISTERS;
 struct Shared {
     Stream stream[WARPS];
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // A warp's filters: what its lanes hold of B in every step.
 struct Filters { unsigned word[STEPS][ATOMS][B_REGISTERS]; };
@@ -374,7 +378,7 @@ __device__ __forceinline__ int channel_of_column(int atom, int column) {
 }
 
 struct Sums {
-    int product[ATOMS][D_REGISTERS];
+    Sum product[ATOMS][D_REGISTERS];
 };
 
 // The products of a step with 16 pixels.
@@ -386,7 +390,7 @@ __device__ __forceinline__ void add_products(
     }
 }
 
-// A unit of pixels on its way to the warp's shared memory; nothing where there is none. The input is one
+// Asks for a unit of pixels, into the warp's shared memory; for nothing where there is none. The input is one
 // array: all but its last bytes come in vectors of 16.
 __device__ __forceinline__ void load_unit(
     const Arguments& args, unsigned char* to, int unit, tile::Copies& copies) {
@@ -415,7 +419,7 @@ __device__ __forceinline__ int pixel_of_lane() {
     return row;
 }
 
-// Sixteen pixels as the lanes hold them for all steps.
+// Sixteen pixels, as the lanes hold them for all steps.
 struct Pixels { unsigned word[STEPS][A_REGISTERS]; };
 
 __device__ __forceinline__ Pixels load_pixels(const unsigned char* sixteen) {
@@ -451,7 +455,7 @@ __device__ __forceinline__ Pixels load_pixels(const unsigned char* sixteen) {
 // Outputs that are finished together: two at least, for two are packed at once.
 constexpr int AT_ONCE = VECTOR_K < 2 ? 2 : VECTOR_K;
 
-// Neighbouring outputs of a pixel to shared memory; those from `k` on that exist.
+// Writes neighbouring outputs of a pixel to shared memory: those from channel `k` on that exist.
 __device__ __forceinline__ void put(Output* to, const Finished (&finished)[AT_ONCE], int k) {
     if constexpr (VECTOR_K > 2) {
         if (K % SLAB_K == 0 || k < K) write(to, finished);
@@ -468,7 +472,7 @@ __device__ __forceinline__ void put(Output* to, const Finished (&finished)[AT_ON
     }
 }
 
-// From the lanes to shared memory: one slab of 16 pixels, whose first is `first` of the unit.
+// Finishes one slab of 16 pixels, the first of which is number `first` of the unit, into shared memory.
 __device__ __forceinline__ void finish_pixels(
     [[maybe_unused]] const Arguments& args, unsigned char* y, int lane_k, [[maybe_unused]] int unit,
     int first, const Channel (&channels)[LANE_K], const Sums& sums) {
@@ -490,7 +494,7 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// From shared memory to device memory: the output is one array as well.
+// Copies a unit of outputs from shared to device memory: the output is one array as well.
 __device__ __forceinline__ void store_unit(const Arguments& args, const unsigned char* y, int unit) {
     constexpr int UNIT_BYTES = UNIT * K * static_cast<int>(sizeof(Output));
     constexpr int LAST_BYTES = (PIXELS - (UNITS - 1) * UNIT) * K * static_cast<int>(sizeof(Output));
@@ -509,9 +513,9 @@ __device__ __forceinline__ void store_unit(const Arguments& args, const unsigned
     }
 }
 
-// A block for every place on the multiprocessors, whose warps have units of pixels in turn. No warp waits for
-// another: a unit comes to shared memory of its own, is in registers when the next but some is asked for, and
-// goes from there in whole lines.
+// Persistent blocks, as many as are resident at a time, whose warps have units of pixels in turn. No warp
+// waits for another: a unit comes to the warp's own shared memory, is in registers before a later one takes
+// its slot, and its outputs leave through shared memory in whole lines.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_pointwise(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Stream& stream = shared.stream[tile::warp()];
@@ -519,16 +523,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_poin
     tile::launch_dependents();
     tile::wait_on_dependency();
     // Units that are asked for at the same time are neighbours.
-    const int first_unit = tile::block_x() + BLOCKS * tile::warp();
+    const int first_unit = tile::block_x() + GRID_BLOCKS * tile::warp();
 #pragma unroll
     for (int stage = 0; stage < PIPELINE_STAGES; ++stage) {
-        load_unit(args, stream.x[stage], first_unit + stage * (BLOCKS * WARPS), copies);
+        load_unit(args, stream.x[stage], first_unit + stage * (GRID_BLOCKS * WARPS), copies);
     }
-    Filters held[ALL_SLABS];
+    Filters all_filters[ALL_SLABS];
 #pragma unroll
-    for (int slab = 0; slab < ALL_SLABS; ++slab) held[slab] = load_filters(args, slab);
+    for (int slab = 0; slab < ALL_SLABS; ++slab) all_filters[slab] = load_filters(args, slab);
     int stage = 0;
-    for (int unit = first_unit; unit < UNITS; unit += BLOCKS * WARPS) {
+    for (int unit = first_unit; unit < UNITS; unit += GRID_BLOCKS * WARPS) {
         copies.wait<PIPELINE_STAGES - 1>();
         tile::warp_barrier();  // this unit is there, and the outputs of the one before are written
 #pragma unroll 1
@@ -540,12 +544,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_poin
             }
             if (batch == BATCHES - 1) {
                 tile::warp_barrier();  // this unit is in registers
-                const int next = unit + PIPELINE_STAGES * BLOCKS * WARPS;
+                const int next = unit + PIPELINE_STAGES * GRID_BLOCKS * WARPS;
                 load_unit(args, stream.x[stage], next, copies);
             }
 #pragma unroll
             for (int slab = 0; slab < ALL_SLABS; ++slab) {
-                const Filters& filters = held[slab];
+                const Filters& filters = all_filters[slab];
                 Sums sums[BATCH] = {};
 #pragma unroll
                 for (int step = 0; step < STEPS; ++step) {

@@ -51,7 +51,7 @@ constexpr int WARP_SIZE = 32;
 constexpr int THREADS = 128;
 constexpr int UNIT = 32;  // pixels that are copied at once
 constexpr int UNITS = 784;
-constexpr int BLOCKS = 216;  // which have units in turn
+constexpr int GRID_BLOCKS = 216;  // which have units in turn
 constexpr int STEPS = 3;  // of 32 input channels
 constexpr int SLAB_K = 80;  // output channels whose sums a warp has at a time
 constexpr int ALL_SLABS = 1;
@@ -62,13 +62,13 @@ constexpr int STAGE_BYTES = 3120;  // of a unit of x, and what is read behind it
 constexpr int SMEM_BYTES = 55360;
 constexpr int FOLD_THREADS = 128;
 
-static_assert(S == 1 && REDUCTION == C && C_GROUP == C && K_GROUP == K, "1x1 filters in one group");
+static_assert(S == 1 && REDUCTION == C && C_GROUP == C && K_GROUP == K, "the filter must be 1x1, in one group");
 static_assert(!PADDED && PAD_TOP + PAD_LEFT == 0 && OUT_H == IN_H && OUT_W == IN_W,
-              "an output for every pixel");
-static_assert(PIXELS % (IN_H * IN_W) == 0, "of all images");
-static_assert(STRIDE_H * STRIDE_W * DILATION_H * DILATION_W > 0, "pixels follow each other");
-static_assert(STEPS * 32 >= C && ALL_SLABS * SLAB_K >= K && SLAB_K == 8 * ATOMS, "all channels have a place");
-static_assert(UNIT == 16 * BATCH * BATCHES && UNITS * UNIT >= PIXELS, "all pixels are in a unit");
+              "every pixel must have an output");
+static_assert(PIXELS % (IN_H * IN_W) == 0, "PIXELS must be those of whole images");
+static_assert(STRIDE_H * STRIDE_W * DILATION_H * DILATION_W > 0, "strides and dilations must be positive");
+static_assert(STEPS * 32 >= C && ALL_SLABS * SLAB_K >= K && SLAB_K == 8 * ATOMS, "steps and slabs must cover all channels");
+static_assert(UNIT == 16 * BATCH * BATCHES && UNITS * UNIT >= PIXELS, "units must cover all pixels");
 
 namespace tile {
 
@@ -81,7 +81,7 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
-// Of the lanes of a warp.
+// A barrier of the lanes of a warp alone.
 __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 
 template <class Layout>
@@ -100,13 +100,13 @@ __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
-// The same for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions are
-// faster than conversions.
+// round_to_int for numbers below 2**22: in the sum with 1.5 * 2**23 no bit is worth less than one. Additions
+// are faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
 }
 
-// The same as a float. What is larger stays larger.
+// round_small as a float. What is larger stays larger.
 __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
@@ -138,7 +138,7 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-// In shared memory, by its 32-bit address: what lies a constant away costs no register.
+// An address in shared memory, of 32 bits: what lies a constant away costs no register.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress shared_address(const void* address) {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
@@ -149,7 +149,7 @@ struct Copies {
     // 4, 8 or 16 bytes; zeros where there is nothing to copy.
     template <int BYTES>
     __device__ __forceinline__ void copy(SharedAddress to, const void* from, bool exists) {
-        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what the instruction can copy");
+        static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
         const int bytes = exists ? BYTES : 0;
         if constexpr (BYTES == 16) {
             asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
@@ -163,7 +163,7 @@ struct Copies {
     }
     // Closes a group.
     __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-    // Until at most GROUPS of the latest groups are under way.
+    // Waits until at most the latest GROUPS groups are under way.
     template <int GROUPS>
     __device__ __forceinline__ void wait() {
         asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
@@ -212,6 +212,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
 
 using X = unsigned char;
 using W = signed char;
+using Sum = int;
 using Output = unsigned char;
 using Residual = unsigned char;
 
@@ -232,7 +233,7 @@ struct Arguments {
     int x_zero;  // the input zero point
 };
 
-// What the epilogue knows of one output channel.
+// The channel parameters: what the epilogue reads for one output channel.
 struct Channel {
     int offset;
     float scale;
@@ -247,15 +248,15 @@ struct Channel {
 using Finished = float;
 using Packed = Output;
 
-// What an output element is made of, beside what is known of its channel.
+// What an output element is made of, beside its channel parameters.
 struct Inputs {
-    int acc;
+    Sum acc;
     int residual;
 };
 
-// From the accumulator to the output element. The order and the rounding of every step are the contract.
+// Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
-    int acc = inputs.acc;
+    Sum acc = inputs.acc;
     const int residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
@@ -300,7 +301,7 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// What the epilogue knows of neighbouring channels. Those past the last are as others that exist.
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
 template <int COUNT>
 __device__ __forceinline__ void load_channels(
     [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
@@ -333,10 +334,13 @@ constexpr int A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4;
 
 // D += A * B, by one warp.
 __device__ __forceinline__ void multiply_add(
-    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], int (&d)[D_REGISTERS]) {
+    const unsigned (&a)[A_REGISTERS], const unsigned (&b)[B_REGISTERS], Sum (&d)[D_REGISTERS]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "+r"(d[0]),
+          "+r"(d[1]),
+          "+r"(d[2]),
+          "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
@@ -369,9 +373,9 @@ struct Shared {
     alignas(16) unsigned weights[ALL_SLABS * SLAB_WORDS];
     Stream stream[WARPS];
 };
-static_assert(sizeof(Shared) == SMEM_BYTES, "the launch asks for this much");
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
-// What stays with the block, on its way to shared memory.
+// Asks for the weights, which stay in shared memory.
 __device__ __forceinline__ void load_weights(const Arguments& args, Shared& shared, tile::Copies& copies) {
     for (int i = 4 * tile::thread(); i < ALL_SLABS * SLAB_WORDS; i += 4 * THREADS) {
         copies.copy<16>(tile::shared_address(&shared.weights[i]), args.fragments + i, true);
@@ -404,7 +408,7 @@ __device__ __forceinline__ int channel_of_column(int atom, int column) {
 }
 
 struct Sums {
-    int product[ATOMS][D_REGISTERS];
+    Sum product[ATOMS][D_REGISTERS];
 };
 
 // The products of a step with 16 pixels.
@@ -416,7 +420,7 @@ __device__ __forceinline__ void add_products(
     }
 }
 
-// A unit of pixels on its way to the warp's shared memory; nothing where there is none. The input is one
+// Asks for a unit of pixels, into the warp's shared memory; for nothing where there is none. The input is one
 // array: all but its last bytes come in vectors of 16.
 __device__ __forceinline__ void load_unit(
     const Arguments& args, unsigned char* to, int unit, tile::Copies& copies) {
@@ -445,7 +449,7 @@ __device__ __forceinline__ int pixel_of_lane() {
     return row;
 }
 
-// Sixteen pixels as the lanes hold them for all steps.
+// Sixteen pixels, as the lanes hold them for all steps.
 struct Pixels { unsigned word[STEPS][A_REGISTERS]; };
 
 __device__ __forceinline__ Pixels load_pixels(const unsigned char* sixteen) {
@@ -481,7 +485,7 @@ __device__ __forceinline__ Pixels load_pixels(const unsigned char* sixteen) {
 // Outputs that are finished together: two at least, for two are packed at once.
 constexpr int AT_ONCE = VECTOR_K < 2 ? 2 : VECTOR_K;
 
-// Neighbouring outputs of a pixel to shared memory; those from `k` on that exist.
+// Writes neighbouring outputs of a pixel to shared memory: those from channel `k` on that exist.
 __device__ __forceinline__ void put(Output* to, const Finished (&finished)[AT_ONCE], int k) {
     if constexpr (VECTOR_K > 2) {
         if (K % SLAB_K == 0 || k < K) write(to, finished);
@@ -498,7 +502,7 @@ __device__ __forceinline__ void put(Output* to, const Finished (&finished)[AT_ON
     }
 }
 
-// From the lanes to shared memory: one slab of 16 pixels, whose first is `first` of the unit.
+// Finishes one slab of 16 pixels, the first of which is number `first` of the unit, into shared memory.
 __device__ __forceinline__ void finish_pixels(
     [[maybe_unused]] const Arguments& args, unsigned char* y, int lane_k, [[maybe_unused]] int unit,
     int first, const Channel (&channels)[LANE_K], const Sums& sums) {
@@ -523,7 +527,7 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// From shared memory to device memory: the output is one array as well.
+// Copies a unit of outputs from shared to device memory: the output is one array as well.
 __device__ __forceinline__ void store_unit(const Arguments& args, const unsigned char* y, int unit) {
     constexpr int UNIT_BYTES = UNIT * K * static_cast<int>(sizeof(Output));
     constexpr int LAST_BYTES = (PIXELS - (UNITS - 1) * UNIT) * K * static_cast<int>(sizeof(Output));
@@ -542,24 +546,24 @@ __device__ __forceinline__ void store_unit(const Arguments& args, const unsigned
     }
 }
 
-// A block for every place on the multiprocessors, whose warps have units of pixels in turn. No warp waits for
-// another: a unit comes to shared memory of its own, is in registers when the next but some is asked for, and
-// goes from there in whole lines.
+// Persistent blocks, as many as are resident at a time, whose warps have units of pixels in turn. No warp
+// waits for another: a unit comes to the warp's own shared memory, is in registers before a later one takes
+// its slot, and its outputs leave through shared memory in whole lines.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_pointwise(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Stream& stream = shared.stream[tile::warp()];
     tile::Copies copies;
     load_weights(args, shared, copies);
     // Units that are asked for at the same time are neighbours.
-    const int first_unit = tile::block_x() + BLOCKS * tile::warp();
+    const int first_unit = tile::block_x() + GRID_BLOCKS * tile::warp();
 #pragma unroll
     for (int stage = 0; stage < PIPELINE_STAGES; ++stage) {
-        load_unit(args, stream.x[stage], first_unit + stage * (BLOCKS * WARPS), copies);
+        load_unit(args, stream.x[stage], first_unit + stage * (GRID_BLOCKS * WARPS), copies);
     }
     copies.wait<PIPELINE_STAGES>();
     tile::barrier();  // the block's weights are there
     int stage = 0;
-    for (int unit = first_unit; unit < UNITS; unit += BLOCKS * WARPS) {
+    for (int unit = first_unit; unit < UNITS; unit += GRID_BLOCKS * WARPS) {
         copies.wait<PIPELINE_STAGES - 1>();
         tile::warp_barrier();  // this unit is there, and the outputs of the one before are written
 #pragma unroll 1
@@ -571,7 +575,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_poin
             }
             if (batch == BATCHES - 1) {
                 tile::warp_barrier();  // this unit is in registers
-                const int next = unit + PIPELINE_STAGES * BLOCKS * WARPS;
+                const int next = unit + PIPELINE_STAGES * GRID_BLOCKS * WARPS;
                 load_unit(args, stream.x[stage], next, copies);
             }
 #pragma unroll 1
@@ -623,13 +627,13 @@ conv2d_repack_weights(const Arguments args) {
 //   offset[k] = -x_zero * sum(w[k])
 // It depends on the weights alone: run once for a set of weights. One block a channel.
 struct FoldShared {
-    int partial[FOLD_THREADS];
+    Sum partial[FOLD_THREADS];
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-    int* const partial = tile::shared_memory<FoldShared>().partial;
+    Sum* const partial = tile::shared_memory<FoldShared>().partial;
     const int k = tile::block_x();
-    int sum = 0;
+    Sum sum = 0;
     for (int i = tile::thread(); i < REDUCTION; i += FOLD_THREADS) {
         sum += tile::load(args.w + k * REDUCTION + i);
     }
@@ -639,7 +643,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arg
         if (tile::thread() < half) partial[tile::thread()] += partial[tile::thread() + half];
     }
     if (tile::thread() == 0) {
-        int offset = -args.x_zero * partial[0];
+        Sum offset = -args.x_zero * partial[0];
         args.offset[k] = offset;
     }
 }
