@@ -59,12 +59,12 @@ constexpr int COPIES_IN_FLIGHT = 7;  // of a thread
 constexpr int SMEM_BYTES = 13632;
 constexpr int FOLD_THREADS = 128;
 
-static_assert(S == 1 && REDUCTION == C && C_GROUP == C && K_GROUP == K, "the filter must be 1x1, in one group");
+static_assert(S == 1 && REDUCTION == C && C_GROUP == C && K_GROUP == K, "the filter must be 1x1");
 static_assert(!PADDED && PAD_TOP + PAD_LEFT == 0 && OUT_H == IN_H && OUT_W == IN_W,
               "every pixel must have an output");
 static_assert(PIXELS % (IN_H * IN_W) == 0, "PIXELS must be those of whole images");
 static_assert(STRIDE_H * STRIDE_W * DILATION_H * DILATION_W > 0, "strides and dilations must be positive");
-static_assert(STEPS * 32 >= C && ALL_SLABS * SLAB_K >= K && SLAB_K == 8 * ATOMS, "steps and slabs must cover all channels");
+static_assert(STEPS * 32 >= C && ALL_SLABS * SLAB_K >= K && SLAB_K == 8 * ATOMS, "all channels must be covered");
 static_assert(UNIT == 16 * BATCH * BATCHES && UNITS * UNIT >= PIXELS, "units must cover all pixels");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
