@@ -91,6 +91,7 @@ COMPARISONS = (
         _field("over_best_peer"),
         "depthwise, grouped, first layers, over cuDNN fp16",
     ),
+    Comparison("1x1 layers of seven other networks, N=32, 20 trials", CUDNN, ("pointwise",), _field("over_best_peer")),
     Comparison(UNTUNED, CUDNN, ("untuned",), _field("over_best_peer"), "untuned layers, over cuDNN int8 and fp16"),
     Comparison(UNTUNED, TUNED, ("untuned",), _field("now_over_tuned")),
     *_fused(

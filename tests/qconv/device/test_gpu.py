@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 import pytest
+from altered_plan import altered
 from exactness import POISON, assert_same, expected
 
 from qconv import Conv2d, Quantization, generator, sample
@@ -78,7 +79,7 @@ WAIT = """    asm volatile("griddepcontrol.launch_dependents;");
 def waiting(gpu: Device) -> Executable:
     """A kernel that keeps the rules of one that overlaps, in the simplest way: the next may begin, and it waits."""
     require_hopper(gpu)
-    plan = replace(chosen("simt", gpu.target)[0], overlaps=True)
+    plan = altered(chosen("simt", gpu.target)[0], overlaps=True)
     begin = "    Shared& shared = tile::shared_memory<Shared>();\n"
     text = generator.render(plan).text
     assert text.count(begin) == 1, "the text to replace has changed: wait elsewhere"
