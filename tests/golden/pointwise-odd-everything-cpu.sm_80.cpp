@@ -470,7 +470,6 @@ struct alignas(16) Stream {
     unsigned char y[UNIT * K * sizeof(Output)];
 };
 
-constexpr int SLAB_WORDS = STEPS * ATOMS * 32 * B_REGISTERS;
 struct Shared {
     Stream stream[WARPS];
 };
@@ -590,17 +589,17 @@ constexpr int AT_ONCE = VECTOR_K < 2 ? 2 : VECTOR_K;
 // Writes neighbouring outputs of a pixel to shared memory: those from channel `k` on that exist.
 __device__ __forceinline__ void put(Output* to, const Finished (&finished)[AT_ONCE], int k) {
     if constexpr (VECTOR_K > 2) {
-        if (K % SLAB_K == 0 || k < K) write(to, finished);
+        if (!HAS_K_REMAINDER || k < K) write(to, finished);
         return;
     }
     const unsigned packed = tile::pack<Packed>(finished[0], finished[1], 0);
     const Output two[2] = {static_cast<Output>(packed & 0xffu), static_cast<Output>(packed >> 8)};
     if constexpr (VECTOR_K == 2) {
         struct alignas(2 * sizeof(Output)) Pair { Output element[2]; };
-        if (K % SLAB_K == 0 || k < K) *reinterpret_cast<Pair*>(to) = {{two[0], two[1]}};
+        if (!HAS_K_REMAINDER || k < K) *reinterpret_cast<Pair*>(to) = {{two[0], two[1]}};
     } else {
-        if (K % SLAB_K == 0 || k < K) to[0] = two[0];
-        if (K % SLAB_K == 0 || k + 1 < K) to[1] = two[1];
+        if (!HAS_K_REMAINDER || k < K) to[0] = two[0];
+        if (!HAS_K_REMAINDER || k + 1 < K) to[1] = two[1];
     }
 }
 
