@@ -20,6 +20,7 @@ from qconv.generator import (
     simt,
     stem,
     unfused,
+    wgmma,
 )
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.family import Family
@@ -59,6 +60,7 @@ FAMILIES: dict[str, Family] = {
         stem.FAMILY,
         gemv.FAMILY,
         pointwise.FAMILY,
+        wgmma.FAMILY,
         fused.FAMILY,
         fused.BLOCK_FAMILY,
         unfused.family(lambda problem, config, target: plan(problem, config, target)),

@@ -1,0 +1,324 @@
+"""The `wgmma` family: implicit GEMM by persistent blocks whose warpgroups have jobs of their own. Producers ask the copy
+engine (TMA) for pixels, in im2col order, and for weights; consumers multiply them by `wgmma`, with output channels as
+the rows of the product and pixels as its columns. docs/hopper tells how each of these was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator import tensor_map, wgmma_cost
+from qconv.generator.convolution import (
+    REPACK_THREADS,
+    ConvolutionPlan,
+    argument_fields,
+    fold_constants,
+    fold_launches,
+    pads_with_zero_point,
+    problem_constants,
+    repack_launch,
+    why_not_bytes,
+)
+from qconv.generator.family import Family
+from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
+from qconv.generator.tensor_map import TensorMap
+from qconv.instruction import WarpgroupInstruction
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+# Of a consumer: two instructions of 64 output channels for each run of 32 bytes of the reduction.
+CHANNELS = 128
+# Bytes of a pixel, and of a channel's weights, that are multiplied together: what a swizzle of 128 serves.
+SLAB = 128
+GROUP_THREADS = 128
+# Registers of a thread, once its role is known: three warpgroups have at most 65536 together.
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+MBARRIER_BYTES = 8
+# Slots that pixels have beyond those of the weights: with more, nothing more is under way.
+MORE_PIXEL_STAGES = 2
+
+
+@dataclass(frozen=True)
+class Wgmma(Config):
+    family: ClassVar[str] = "wgmma"
+    consumers: int  # warpgroups that multiply
+    split_pixels: int  # whether two consumers divide the pixels of a tile, and not its channels
+    pixels: int  # of a consumer
+    weight_stages: int  # slots of a ring of weights; the rings of pixels have the rest of shared memory
+    lag: int  # slabs that the second consumer is behind the first
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "consumers": (1, 2),
+    "split_pixels": (0, 1),
+    "pixels": (16, 48, 64, 96, 128, 144, 192),
+    "weight_stages": (2, 3, 4, 6, 7, 9),
+    "lag": (0, 1, 2, 3),
+}
+
+
+@dataclass(frozen=True)
+class WgmmaRoles(Roles):
+    operation: str  # the file that spells the products
+    spelled: str  # in PTX
+    sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight pixels
+    atoms: int
+    repack_threads: int = REPACK_THREADS
+
+
+@dataclass(frozen=True)
+class WgmmaPlan(ConvolutionPlan):
+    page: ClassVar[str] = "conv2d/wgmma.j2"
+
+    problem: Conv2d
+    config: Wgmma
+    instruction: WarpgroupInstruction
+    pixel_stages: int
+    smem_bytes: int
+    channel_tiles: int
+    tiles: int
+    blocks: int
+
+    @property
+    def pixel_rings(self) -> int:
+        return 2 if self.config.split_pixels else 1
+
+    @property
+    def weight_rings(self) -> int:
+        return self.config.consumers // self.pixel_rings
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Output channels and pixels."""
+        return CHANNELS * self.weight_rings, self.config.pixels * self.pixel_rings
+
+    @property
+    def consumers(self) -> int:
+        return self.config.consumers
+
+    @property
+    def stages(self) -> int:
+        """Slabs that may be under way."""
+        return min(self.pixel_stages, self.config.weight_stages)
+
+    @property
+    def lag(self) -> int:
+        return self.config.lag
+
+    @property
+    def threads(self) -> int:
+        return GROUP_THREADS * (self.config.consumers + 1)
+
+    @property
+    def slabs(self) -> int:
+        return self.problem.r * self.problem.s * ceil_div(self.problem.c, SLAB)
+
+    @property
+    def weight_rows(self) -> int:
+        """Output channels, and rows of zeros that fill the last 128."""
+        return CHANNELS * ceil_div(self.problem.k, CHANNELS)
+
+    @property
+    def weight_words(self) -> int:
+        return self.weight_rows * self.problem.reduction // 4
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        main = Launch("conv2d_wgmma", (self.blocks, 1, 1), self.threads, self.smem_bytes)
+        return (*fold_launches(self.problem), repack_launch(self.weight_words), main)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        says = "the weights, with the rows of each 128 channels in the order of the lanes"
+        weights = Field("weights", "int*", "workspace", says, None, self.weight_words)
+        pixel_map, weight_map = maps(self.problem, self.config.pixels, self.weight_rows)
+        return argument_fields(
+            self.problem,
+            (
+                weights,
+                Field("pixel_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=pixel_map),
+                Field("weight_map", "tile::TensorMap", "tensor_map", "of the weights", tensor_map=weight_map),
+            ),
+        )
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        t = self.problem.quantization.types
+        aligned = {"x": 16, "w": 1, "y": self.vector_k * t.y.bytes}
+        return aligned | ({} if t.residual is None else {"residual": self.vector_k * t.residual.bytes})
+
+    @property
+    def vector_k(self) -> int:
+        """Neighbouring channels of a pixel that a lane writes at once: all of them exist or none."""
+        return 4 if self.problem.k % 4 == 0 else 1
+
+    @property
+    def overlaps(self) -> bool:
+        return self.target.overlaps_launches
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        copies = tensor_map.wants("load_im2col_4d", "load_tile_2d")
+        return ("warp", "registers", *(("overlap",) if self.overlaps else ()), *copies)
+
+    @property
+    def roles(self) -> WgmmaRoles:
+        t, emulated, pixels = self.problem.quantization.types, self.target.vendor == "cpu", self.config.pixels
+        eights = (range(at, at + 4) for at in range(0, pixels // 2, 4))
+        return WgmmaRoles(
+            operation=f"instruction/wgmma_swizzled{'_emulated' if emulated else ''}.j2",
+            spelled=self.instruction.spell(pixels, t.w.name, t.x.name),
+            sum_registers=tuple(", ".join(f"%{number}" for number in eight) for eight in eights),
+            atoms=pixels // 8,
+        )
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The config.": self._config_constants,
+            "What follows.": self._constants_that_follow,
+        }
+
+    @property
+    def _config_constants(self) -> tuple[Constant, ...]:
+        config = self.config
+        return (
+            Constant("CONSUMERS", config.consumers, "warpgroups that multiply"),
+            Constant("TILE_N", config.pixels, "output pixels of a consumer"),
+            Constant("WEIGHT_STAGES", config.weight_stages, "slots of a ring of weights"),
+            Constant("LAG", config.lag, "slabs that the second consumer is behind the first"),
+        )
+
+    @property
+    def _constants_that_follow(self) -> tuple[Constant, ...]:
+        return (
+            Constant("WARP_SIZE", self.target.warp_size),
+            Constant("THREADS", self.threads),
+            Constant("PRODUCER_REGISTERS", PRODUCER_REGISTERS, "of a thread"),
+            Constant("CONSUMER_REGISTERS", CONSUMER_REGISTERS, "of a thread"),
+            Constant("TILE_M", CHANNELS, "output channels of a consumer"),
+            Constant("SLAB", SLAB, "bytes of the reduction that are multiplied together"),
+            Constant("SLABS", self.slabs, "of a tile: for each 128 channels, all taps"),
+            Constant("PIXEL_RINGS", self.pixel_rings),
+            Constant("WEIGHT_RINGS", self.weight_rings),
+            Constant("PIXEL_STAGES", self.pixel_stages, "slots of a ring of pixels"),
+            Constant("CHANNEL_TILES", self.channel_tiles),
+            Constant("TILES", self.tiles),
+            Constant("BLOCKS", self.blocks, "which have tiles in turn"),
+            Constant("WEIGHT_ROWS", self.weight_rows, "output channels, and zeros that fill the last 128"),
+            Constant("VECTOR_K", self.vector_k, "neighbouring outputs that a lane writes at once"),
+            Constant("SMEM_BYTES", self.smem_bytes),
+            *fold_constants(self.problem),
+        )
+
+    def cost(self) -> float:
+        return wgmma_cost.cost(self)
+
+
+def maps(problem: Conv2d, pixels: int, weight_rows: int) -> tuple[TensorMap, TensorMap]:
+    """Slabs of pixels and of weights. Channels past the last are zeros of x, whatever the weights have there."""
+    of_pixels = tensor_map.im2col(problem, SLAB, pixels, swizzle=SLAB)
+    w_type = problem.quantization.types.w.name
+    of_weights = tensor_map.matrix("weights", w_type, weight_rows, problem.reduction, CHANNELS, SLAB, swizzle=SLAB)
+    return replace(of_pixels, l2_promotion=256), replace(of_weights, l2_promotion=256)
+
+
+def why_none(problem: Conv2d, target: Target) -> str | None:
+    """What stands against every config."""
+    q, instruction = problem.quantization, target.warpgroup
+    if instruction is None or not target.tensor_maps:
+        return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; mma serves it"
+    if (reason := why_not_bytes(problem)) is not None:
+        return reason
+    if not instruction.serves(q.types.w, q.types.x):
+        return f"{q.types.w.name} by {q.types.x.name}: {instruction.name} does not multiply these; mma serves it"
+    if problem.layout != "nhwc":
+        return f"layout={problem.layout}: the channels of a pixel must lie side by side, as in nhwc"
+    if problem.groups != 1:
+        return f"groups={problem.groups}: a tile of output channels must look at the same inputs; mma serves it"
+    if problem.c % 16:
+        return f"c={problem.c}: the copy engine moves pixels of whole 16 bytes; pad the channels, or use mma"
+    if q.w_zero_point:
+        return "w_zero_point: the sums of the inputs' windows are not computed here; mma serves it"
+    if pads_with_zero_point(problem):
+        return "x_zero_point with padding: the copy engine pads with zeros alone; mma serves it"
+    return None
+
+
+def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
+    check_choices(config, CHOICES)
+    if (reason := why_none(problem, target)) is not None:
+        raise Infeasible(reason)
+    assert target.warpgroup is not None
+    if config.consumers == 1 and (config.split_pixels or config.lag):
+        raise Infeasible("consumers=1: a single consumer divides no tile and is behind nobody; split_pixels=0 lag=0")
+    _check_useful(problem, config)
+    pixel_stages = _pixel_stages(config, target)
+    shared_stages = config.weight_stages if config.split_pixels else pixel_stages
+    if config.lag >= shared_stages:
+        raise Infeasible(
+            f"lag={config.lag}: a slot that both consumers read is full until the second has read it, and there are "
+            f"{shared_stages}; a lag below that serves it"
+        )
+    tile_pixels = config.pixels * (2 if config.split_pixels else 1)
+    channel_tiles = ceil_div(problem.k, CHANNELS * (1 if config.split_pixels else config.consumers))
+    tiles = channel_tiles * ceil_div(problem.pixels, tile_pixels)
+    # The largest numbers that the page computes: a tile past the last, and a byte of an output.
+    at_most(tile_pixels * (ceil_div(tiles, channel_tiles) + target.processors), 2**31 - 1, "pixels of whole tiles")
+    made = WgmmaPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        instruction=target.warpgroup,
+        pixel_stages=pixel_stages,
+        smem_bytes=_smem_bytes(config, pixel_stages),
+        channel_tiles=channel_tiles,
+        tiles=tiles,
+        blocks=min(tiles, target.processors),
+    )
+    maps(problem, config.pixels, made.weight_rows)
+    at_most(made.weight_words, 2**29 - 1, "words of weights")
+    return made
+
+
+def _check_useful(problem: Conv2d, config: Wgmma) -> None:
+    """Refuses configs one of whose consumers would have nothing to do."""
+    if config.consumers == 2 and not config.split_pixels and problem.k <= CHANNELS:
+        raise Infeasible(f"k={problem.k}: the second consumer would have no channel; split_pixels=1 serves it")
+    pixels = config.pixels * (2 if config.split_pixels else 1)
+    at_most(pixels, max(16, 2 * problem.pixels - 1), f"pixels of a tile (the problem has {problem.pixels})")
+
+
+def _rings(config: Wgmma) -> tuple[int, int]:
+    """Rings of pixels and rings of weights."""
+    return (2, 1) if config.split_pixels else (1, config.consumers)
+
+
+def _pixel_stages(config: Wgmma, target: Target) -> int:
+    """As many slots as shared memory has room for beside those of the weights."""
+    pixel_rings, weight_rings = _rings(config)
+    weights = weight_rings * config.weight_stages * (CHANNELS * SLAB + 2 * MBARRIER_BYTES)
+    slot = pixel_rings * (config.pixels * SLAB + 2 * MBARRIER_BYTES)
+    # The last bytes: an mbarrier that is no slot's, and the end of a multiple of what a swizzle repeats after.
+    left = target.smem_bytes - 1024 - weights
+    stages = min(left // slot, config.weight_stages + MORE_PIXEL_STAGES)
+    if stages < 2:
+        at_most(weights + 2 * slot + 1024, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    return stages
+
+
+def _smem_bytes(config: Wgmma, pixel_stages: int) -> int:
+    pixel_rings, weight_rings = _rings(config)
+    slots = pixel_rings * pixel_stages * config.pixels + weight_rings * config.weight_stages * CHANNELS
+    mbarriers = 2 * (pixel_rings * pixel_stages + weight_rings * config.weight_stages) + 1
+    return ceil_div(slots * SLAB + mbarriers * MBARRIER_BYTES, 1024) * 1024
+
+
+def structure(config: Wgmma) -> tuple[int, ...]:
+    return config.consumers, config.split_pixels
+
+
+FAMILY = Family(("conv2d",), Wgmma, CHOICES, plan, why_none=why_none, structure=structure)
