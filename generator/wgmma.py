@@ -11,6 +11,7 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator import tensor_map, wgmma_cost
 from qconv.generator.convolution import (
+    FOLD_THREADS,
     REPACK_THREADS,
     ConvolutionPlan,
     argument_fields,
@@ -24,6 +25,7 @@ from qconv.generator.convolution import (
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import TensorMap
+from qconv.generator.wgmma_borders import Borders
 from qconv.instruction import WarpgroupInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -63,6 +65,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 class WgmmaRoles(Roles):
     operation: str  # the file that spells the products
     spelled: str  # in PTX
+    borders: bool  # whether what x_zero_point adds depends on which taps lie in the image
     sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight pixels
     atoms: int
     repack_threads: int = REPACK_THREADS
@@ -115,6 +118,11 @@ class WgmmaPlan(ConvolutionPlan):
     def slabs(self) -> int:
         return self.problem.r * self.problem.s * ceil_div(self.problem.c, SLAB)
 
+    @cached_property
+    def borders(self) -> Borders | None:
+        """None where what x_zero_point adds is the same for all pixels of a channel."""
+        return Borders.of(self.problem) if pads_with_zero_point(self.problem) else None
+
     @property
     def weight_rows(self) -> int:
         """Output channels, and rows of zeros that fill the last 128."""
@@ -127,17 +135,26 @@ class WgmmaPlan(ConvolutionPlan):
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         main = Launch("conv2d_wgmma", (self.blocks, 1, 1), self.threads, self.smem_bytes)
-        return (*fold_launches(self.problem), repack_launch(self.weight_words), main)
+        folds = list(fold_launches(self.problem))
+        if self.borders is not None:
+            blocks = ceil_div(self.borders.classes * self.problem.k, FOLD_THREADS)
+            folds.append(Launch("conv2d_fold_borders", (blocks, 1, 1), FOLD_THREADS, 0, "prepare"))
+        return (*folds, repack_launch(self.weight_words), main)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         says = "the weights, with the rows of each 128 channels in the order of the lanes"
         weights = Field("weights", "int*", "workspace", says, None, self.weight_words)
+        of_borders: tuple[Field, ...] = ()
+        if self.borders is not None:
+            elements = self.borders.classes * self.problem.k
+            of_borders = (Field("borders", "int*", "workspace", "offset, for each class of pixels", None, elements),)
         pixel_map, weight_map = maps(self.problem, self.config.pixels, self.weight_rows)
         return argument_fields(
             self.problem,
             (
                 weights,
+                *of_borders,
                 Field("pixel_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=pixel_map),
                 Field("weight_map", "tile::TensorMap", "tensor_map", "of the weights", tensor_map=weight_map),
             ),
@@ -169,6 +186,7 @@ class WgmmaPlan(ConvolutionPlan):
         eights = (range(at, at + 4) for at in range(0, pixels // 2, 4))
         return WgmmaRoles(
             operation=f"instruction/wgmma_swizzled{'_emulated' if emulated else ''}.j2",
+            borders=self.borders is not None,
             spelled=self.instruction.spell(pixels, t.w.name, t.x.name),
             sum_registers=tuple(", ".join(f"%{number}" for number in eight) for eight in eights),
             atoms=pixels // 8,
@@ -210,6 +228,7 @@ class WgmmaPlan(ConvolutionPlan):
             Constant("BLOCKS", self.blocks, "which have tiles in turn"),
             Constant("WEIGHT_ROWS", self.weight_rows, "output channels, and zeros that fill the last 128"),
             Constant("VECTOR_K", self.vector_k, "neighbouring outputs that a lane writes at once"),
+            *(() if self.borders is None else self.borders.constants),
             Constant("SMEM_BYTES", self.smem_bytes),
             *fold_constants(self.problem),
         )
@@ -243,8 +262,6 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
         return f"c={problem.c}: the copy engine moves pixels of whole 16 bytes; pad the channels, or use mma"
     if q.w_zero_point:
         return "w_zero_point: the sums of the inputs' windows are not computed here; mma serves it"
-    if pads_with_zero_point(problem):
-        return "x_zero_point with padding: the copy engine pads with zeros alone; mma serves it"
     return None
 
 
@@ -281,6 +298,8 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     )
     maps(problem, config.pixels, made.weight_rows)
     at_most(made.weight_words, 2**29 - 1, "words of weights")
+    if made.borders is not None:
+        at_most(made.borders.classes * problem.k, 2**24, "offsets of classes of pixels")
     return made
 
 

@@ -1,5 +1,6 @@
 """Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
-channels), `stem` (images of few channels), `gemv` (few pixels) and `pointwise` (1x1 filters at every pixel).
+channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel) and `wgmma` (one
+group of whole 16 bytes a pixel).
 
 Like `random_problems`, whose decks and quantizations these are.
 """
@@ -7,6 +8,7 @@ Like `random_problems`, whose decks and quantizations these are.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from random_problems import PADS, Decks, quantization
 
@@ -41,6 +43,11 @@ SHAPES = {
         *((1, 24, 58), (1, 40, 20), (1, 20, 33), (1, 36, 1)),  # by eight, by four
         *((1, 58, 58), (1, 27, 12), (1, 3, 5), (1, 130, 17), (1, 1, 2)),  # pixels that begin within words
     ),
+    "wgmma": (
+        *((1, 128, 128), (1, 256, 256), (1, 128, 384)),  # whole slabs and whole tiles
+        *((1, 16, 8), (1, 48, 40), (1, 144, 136), (1, 64, 260), (1, 272, 132)),
+        *((1, 32, 21), (1, 160, 130), (1, 80, 1), (1, 128, 257)),  # outputs that are written one by one
+    ),
 }
 
 
@@ -58,7 +65,7 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         h, w = decks.deal("image", IMAGES)
         return Conv2d(decks.deal("n", (1, 1, 2, 3)), h, w, c, k, 1, 1, quantization=quantization(decks))
     # Filters whose weights a lane can hold.
-    few = family == "direct" and (c > 8 or k > c)
+    few = family == "wgmma" or (family == "direct" and (c > 8 or k > c))
     r, s = decks.deal(f"filter {few}", tuple(f for f in FILTERS if f[0] * f[1] <= 9) if few else FILTERS)
     dilation = (decks.deal("dilation_h", (1, 1, 1, 2)), decks.deal("dilation_w", (1, 1, 1, 3)))
     stride = (decks.deal("stride_h", (1, 1, 2)), decks.deal("stride_w", (1, 1, 2, 3)))
@@ -68,8 +75,8 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         "same": (spans[0] // 2, spans[1] // 2) * 2,
         "any": tuple(rng.randint(0, 4) for _ in range(4)),
     }[decks.deal("pad", PADS)]
-    h, w = decks.deal("image", IMAGES)
-    return Conv2d(
+    h, w = decks.deal("image", IMAGES[:8] if family == "wgmma" else IMAGES)
+    drawn = Conv2d(
         n=decks.deal("n", (1, 1, 2, 3)),
         h=max(h, spans[0] - pad[0] - pad[2]),
         w=max(w, spans[1] - pad[1] - pad[3]),
@@ -83,6 +90,12 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         groups=groups,
         quantization=quantization(decks),
     )
+    return _without_w_zero_point(drawn) if family == "wgmma" else drawn
+
+
+def _without_w_zero_point(problem: Conv2d) -> Conv2d:
+    q = problem.quantization
+    return replace(problem, quantization=replace(q, w_zero_point=False, per_channel=q.per_channel and q.scaled))
 
 
 def _few_pixels(decks: Decks, c: int, k: int) -> Conv2d:

@@ -24,8 +24,15 @@ from qconv.target import TARGETS, Target
 FAST, LONG, CHUNK = 6, 300, 20
 FAST_SEED, LONG_SEED = 1, 2
 CPU, MATRICES = TARGETS["cpu"], TARGETS["cpu.sm_80"]
-TARGET = {"depthwise": CPU, "direct": MATRICES, "stem": MATRICES, "gemv": CPU, "pointwise": MATRICES}
-ROLES = {"depthwise": "gathers", "direct": "fills", "stem": "quads", "gemv": "gathers", "pointwise": "shifts"}
+TARGET = {
+    **{family: CPU for family in ("depthwise", "gemv")},
+    **{family: MATRICES for family in ("direct", "stem", "pointwise")},
+    "wgmma": TARGETS["cpu.sm_90a"],
+}
+ROLES = {
+    **{family: "gathers" for family in ("depthwise", "gemv")},
+    **{"direct": "fills", "stem": "quads", "pointwise": "shifts", "wgmma": "borders"},
+}
 
 
 def plans(family: str, seed: int, count: int, first: int, target: Target | None = None) -> list[Plan]:
