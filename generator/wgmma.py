@@ -1,6 +1,6 @@
-"""The `wgmma` family: implicit GEMM by persistent blocks whose warpgroups have jobs of their own. Producers ask the copy
-engine (TMA) for pixels, in im2col order, and for weights; consumers multiply them by `wgmma`, with output channels as
-the rows of the product and pixels as its columns. docs/hopper tells how each of these was measured."""
+"""The `wgmma` family: implicit GEMM by persistent blocks, whose warpgroups have jobs of their own. Producers ask the
+copy engine (TMA) for pixels, in im2col order, and for weights; consumers multiply them by `wgmma`, with output channels
+as the rows of the product and pixels as its columns. docs/hopper tells how each of these was measured."""
 
 from __future__ import annotations
 

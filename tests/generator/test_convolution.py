@@ -145,13 +145,14 @@ def test_the_pages_of_simt_and_mma_say_the_type(planted: Planted) -> None:
         assert "using Sum = int;" in text
 
 
-BYTES_ONLY = {"depthwise", "direct", "stem", "gemv", "pointwise"}
+BYTES_ONLY = {"depthwise", "direct", "stem", "gemv", "pointwise", "wgmma"}
 SERVED = {
     "depthwise": Conv2d(1, 28, 28, 64, 64, 3, 3, pad=1, groups=64),
     "direct": Conv2d(1, 28, 28, 64, 64, 3, 3, pad=1, groups=16),
     "stem": Conv2d(1, 32, 32, 4, 64, 3, 3, pad=1),
     "gemv": Conv2d(1, 1, 1, 256, 64, 1, 1),
     "pointwise": Conv2d(1, 28, 28, 64, 64, 1, 1),
+    "wgmma": Conv2d(1, 14, 14, 128, 64, 3, 3, pad=1),
 }
 
 

@@ -17,7 +17,7 @@ from qconv.generator import Source
 from qconv.target import TARGETS, Target
 
 # The kernels with copies and products that nobody waits for at once; the others are among the slow tests.
-QUICK = ("mma-", "fused-", "block-", "direct-")
+QUICK = ("mma-", "fused-", "block-", "direct-", "wgmma-")
 GOLDEN = [
     pytest.param(name, marks=() if name.startswith(QUICK) else pytest.mark.slow)
     for name in CASES

@@ -20,6 +20,7 @@ from qconv.generator.mma_space import CHOICES, Mma
 from qconv.generator.pointwise import Pointwise, PointwisePlan
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
+from qconv.generator.wgmma import WgmmaPlan
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
 
@@ -70,11 +71,14 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         check_threads_of_gemv(plan, plan.config)
     elif isinstance(plan, PointwisePlan):
         check_units_of_pointwise(plan)
+    elif isinstance(plan, WgmmaPlan):
+        check_tiles_of_wgmma(plan)
     else:
         assert isinstance(plan.config, Simt)
         check_blocks_of_simt(plan, plan.config)
-    assert len(plan.prepare) == problem.quantization.x_zero_point + spreads
-    assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
+    if not isinstance(plan, WgmmaPlan):  # what it prepares, its own check counts
+        assert len(plan.prepare) == problem.quantization.x_zero_point + spreads
+        assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
     if isinstance(plan, PointwisePlan):
         return  # whole units begin there, whatever the channels
     # Every address that a load or a store of that width can begin at is a multiple of it.
@@ -134,6 +138,21 @@ def check_units_of_pointwise(plan: PointwisePlan) -> None:
     assert problem.k % plan.vector_k == 2 * plan.config.atoms % plan.vector_k == 0
     assert plan.main.grid == (plan.blocks, 1, 1)
     assert plan.blocks <= plan.units
+
+
+def check_tiles_of_wgmma(plan: WgmmaPlan) -> None:
+    """Every output is in a tile, no tile is without one, and a slot is free for every copy that is asked for."""
+    problem, known = plan.problem, constants(plan)
+    channels, pixels = plan.tile
+    along_pixels = plan.tiles // plan.channel_tiles
+    assert along_pixels * plan.channel_tiles == plan.tiles
+    assert (plan.channel_tiles - 1) * channels < problem.k <= plan.channel_tiles * channels
+    assert (along_pixels - 1) * pixels < problem.pixels <= along_pixels * pixels
+    assert plan.main.grid == (known["BLOCKS"], 1, 1)
+    assert known["BLOCKS"] == min(plan.tiles, plan.target.processors)
+    assert min(known["PIXEL_STAGES"], known["WEIGHT_STAGES"]) >= 2
+    folds = problem.quantization.x_zero_point * (2 if plan.borders is not None else 1)
+    assert len(plan.prepare) == 1 + folds
 
 
 def check_blocks_of_tiles(plan: Plan, config: Direct | Stem) -> None:
@@ -305,12 +324,12 @@ def test_without_matrix_instructions_dot_products_serve_everything(target: Targe
 def test_matrix_instructions_can_be_left_unused() -> None:
     """A search, or a target, that is restricted to the family simt."""
     target = TARGETS["sm_90a"]
-    assert generator.default(LARGE, target).config.family == "mma"
-    assert {plan.config.family for plan in generator.space(LARGE, target)[0]} == {"simt", "mma"}
-    assert (
-        generator.default(LARGE, replace(target, generation=replace(target.generation, instructions=()))).config.family
-        == "simt"
-    )
+    assert generator.default(LARGE, target).config.family == "wgmma"
+    assert {plan.config.family for plan in generator.space(LARGE, target)[0]} == {"simt", "mma", "wgmma"}
+    of_warps = replace(target, generation=replace(target.generation, warpgroup=None))
+    assert generator.default(LARGE, of_warps).config.family == "mma"
+    of_threads = replace(of_warps, generation=replace(of_warps.generation, instructions=()))
+    assert generator.default(LARGE, of_threads).config.family == "simt"
 
 
 TILE = Mma(

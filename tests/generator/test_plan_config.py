@@ -83,8 +83,8 @@ def without(name: str) -> str:
 
 
 NO_FAMILY = (
-    "names no known family (simt, mma, depthwise, direct, stem, gemv, pointwise, fused, block, unfused, elementwise, "
-    "choosing)"
+    "names no known family (simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, fused, block, unfused, "
+    "elementwise, choosing)"
 )
 
 

@@ -16,6 +16,7 @@ from qconv.generator.mma_space import Mma
 from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
+from qconv.generator.wgmma import Wgmma
 from qconv.op import Problem
 from qconv.target import TARGETS
 
@@ -74,6 +75,7 @@ TILE = Direct(tile_h=8, tile_w=16, slabs=2, warps=4, batch=2, blocks_per_sm=3)
 FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, blocks_per_sm=4)
 UNITS = Pointwise(batch=2, batches=1, atoms=2, pipeline_stages=3, warps=4, blocks_per_sm=2, weights_in_smem=0)
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
+LARGE_TILE = Wgmma(consumers=2, split_pixels=0, pixels=192, weight_stages=3, lag=2)
 PAIR = Fused(
     tile_h=8,
     tile_w=14,
@@ -161,6 +163,17 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         replace(UNITS, batch=1, batches=2, atoms=10, weights_in_smem=1),
     ),
     "pointwise-odd-everything-cpu.sm_80.cpp": (conv(replace(POINTWISE, c=27, k=21), EVERYTHING), "cpu.sm_80", UNITS),
+    "wgmma-body-sm_90a.cu": (conv(replace(BODY, k=256), BIASED), "sm_90a", LARGE_TILE),
+    "wgmma-residual-borders-sm_90a.cu": (
+        conv(BODY, ADDED),
+        "sm_90a",
+        replace(LARGE_TILE, split_pixels=1, pixels=192, weight_stages=4),
+    ),
+    "wgmma-odd-cpu.sm_90a.cpp": (
+        conv(replace(BODY, c=80, k=21, n=1), HALF),
+        "cpu.sm_90a",
+        replace(LARGE_TILE, consumers=1, pixels=48, lag=0),
+    ),
     "mma-body-sm_90a.cu": (conv(BODY, BIASED), "sm_90a", replace(DEEP, tile_m=128, tile_n=128, warp_n=64)),
     "mma-cluster-residual-sm_90a.cu": (conv(BODY, ADDED), "sm_90a", replace(DEEP, tile_m=128, split=4)),
     "mma-tail-everything-sm_120.cu": (

@@ -1,0 +1,176 @@
+"""The page `wgmma` on the CPU device: what it waits for, left out one by one; the sanitizers; launches that overlap; and
+the classes of pixels whose taps lie outside of the image."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qconv import Conv2d, Quantization, generator
+from qconv.errors import Infeasible
+from qconv.generator.wgmma import Wgmma, WgmmaPlan
+from qconv.generator.wgmma_borders import Borders
+from qconv.target import TARGETS
+from tests.templates.test_fences import LATE, WAIT, LeftOut, finding, one_after_the_other, overlapped
+from tests.templates.test_mma_sanitizers import OVERFLOW, RACE, WRITE, WRONG, Planted, check, check_planted
+
+EARLY = 3
+TARGET = TARGETS["cpu.sm_90a"]
+EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, False, True, "int32", "relu6")
+ADDED = Quantization(per_channel=True, residual="int8")
+
+
+def plan_of(problem: Conv2d, **config: int) -> WgmmaPlan:
+    defaults = {"consumers": 2, "split_pixels": 0, "pixels": 16, "weight_stages": 2, "lag": 1}
+    made = generator.plan(problem, Wgmma(**(defaults | config)), TARGET)
+    assert isinstance(made, WgmmaPlan)
+    return made
+
+
+# Blocks have two tiles at least: a slot's second use, and the first consumer ahead of the second.
+PLANS = {
+    "channels": plan_of(Conv2d(2, 7, 7, 144, 264, 2, 2, pad=1, quantization=ADDED)),
+    "pixels": plan_of(Conv2d(2, 9, 9, 48, 40, 3, 2, pad=1, quantization=EVERYTHING), split_pixels=1, weight_stages=3),
+    "one consumer": plan_of(Conv2d(2, 9, 8, 160, 21, 1, 1, quantization=ADDED), consumers=1, lag=0),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_nothing_is_left_out(name: str) -> None:
+    text = generator.render(PLANS[name]).text
+    assert PLANS[name].tiles > TARGET.processors
+    assert [finding(PLANS[name], text, seed) for seed in (LATE, EARLY)] == [None, None]
+
+
+LEFT_OUT = {
+    "the wait for weights": LeftOut("channels", "            weight_ring.wait(weights_at);\n", "", f"bytes|{WRONG}"),
+    "the wait for pixels": LeftOut("channels", "            pixel_ring.wait(pixels_at);\n", "", f"bytes|{WRONG}"),
+    "the barrier behind the mbarriers": LeftOut(
+        "channels", "    tile::barrier();\n    const int group", "    const int group", "nobody has initialised"
+    ),
+    "the wait for the products of the slab before": LeftOut(
+        "channels", "            products.wait<1>();\n", "", "more products of a warpgroup"
+    ),
+    "the wait for the last products": LeftOut("channels", "        products.wait<0>();\n", "", WRONG),
+    "the release of a tile's last slab": LeftOut(
+        "channels", "        products.wait<0>();\n        release();\n", "        products.wait<0>();\n", "wait"
+    ),
+    "the release of the others": LeftOut("channels", "            if (slab > 0) release();\n", "", "wait"),
+    "that the slab's own slots are read": LeftOut(
+        "channels",
+        "            products.wait<1>();\n            if (slab > 0) release();\n",
+        "            pixels_before = pixels_at;\n            weights_before = weights_at;\n            release();\n"
+        "            products.wait<1>();\n",
+        WRONG,
+        EARLY,
+        ("        products.wait<0>();\n        release();\n", "        products.wait<0>();\n"),
+    ),
+    "the word to the consumer behind": LeftOut(
+        "channels", "                if (signals) shared.under_way.arrive();\n", "", "wait"
+    ),
+    "the releases of a second consumer": LeftOut("channels", "CONSUMERS / PIXEL_RINGS);", "1);", "", EARLY),
+    "that the first products do not add": LeftOut(
+        "one consumer", "columns.behind(k), sums[1], slab + k > 0)", "columns.behind(k), sums[1], true)", WRONG
+    ),
+    "the class of a pixel": LeftOut("pixels", "if (border >= 0) channel.offset", "if (false) channel.offset", WRONG),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_left_out_is_found(name: str) -> None:
+    bug = LEFT_OUT[name]
+    text = generator.render(PLANS[bug.plan]).text
+    for old, new in ((bug.old, bug.new), *((bug.also,) if bug.also else ())):
+        assert text.count(old) == 1, "the text to replace has changed: leave it out anew"
+        text = text.replace(old, new)
+    found = finding(PLANS[bug.plan], text, bug.seed)
+    assert found is not None
+    assert any(one in found for one in bug.says.split("|")), found
+
+
+def test_a_launch_waits_for_the_one_before() -> None:
+    """Weights are asked for before; pixels are not, and no output is written."""
+    layer = plan_of(Conv2d(1, 5, 5, 32, 32, 3, 3, pad=1), split_pixels=1)
+    text = generator.render(layer).text
+    want = one_after_the_other(layer)
+    for seed in (LATE, EARLY):
+        assert all(map(np.array_equal, overlapped(layer, text, seed), want))
+    wait = WAIT.removeprefix("    ")
+    assert text.count(wait) == 1
+    found = overlapped(layer, text.replace(wait, ""), LATE)
+    assert not any(map(np.array_equal, found[1:], want[1:]))
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(("sanitizer", "seed"), [("address", LATE), ("thread", LATE), ("thread", EARLY)])
+def test_nothing_is_found(name: str, sanitizer: str, seed: int) -> None:
+    check(PLANS[name], sanitizer, seed)  # type: ignore[arg-type]
+
+
+PLANTED = {
+    "a channel past the last is written": Planted(
+        "one consumer", "if (k + i < K) args.y", "args.y", "address", OVERFLOW, WRITE
+    ),
+    "channels of a consumer past the last are written": Planted(
+        "channels", "if (WHOLE_TILES || k < K) write", "write", "address", OVERFLOW, WRITE
+    ),
+    "slots are released while they are read": Planted(
+        "channels",
+        "            products.wait<1>();\n            if (slab > 0) release();\n",
+        "            if (slab > 0) release();\n            products.wait<1>();\n",
+        "thread",
+        RACE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_found(name: str) -> None:
+    check_planted(PLANS[PLANTED[name].plan], PLANTED[name])
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("pad", [(0, 0), (1, 0), (2, 3), (4, 4)])
+@pytest.mark.parametrize("size", [1, 2, 5, 12])
+def test_classes_of_pixels(size: int, pad: tuple[int, int], stride: int) -> None:
+    """Outputs of one class have the same taps inside; and where there are more, the inner ones are one class."""
+    problem = Conv2d(1, 12, size + 4, 16, 8, 3, 3, stride=(stride, stride), dilation=(1, 2), pad=(*pad, *pad))
+    for axis, extent, outputs, taps, before in (
+        (Borders.of(problem).rows, problem.h, problem.oh, (0, 1, 2), pad[0]),
+        (Borders.of(problem).columns, problem.w, problem.ow, (0, 2, 4), pad[1]),
+    ):
+        inside = [tuple(0 <= p * stride - before + tap < extent for tap in taps) for p in range(outputs)]
+        inner = inside[axis.before : outputs - axis.behind]
+        assert all(all(one) for one in inner) or axis.before == outputs
+        assert axis.classes == axis.before + axis.behind + (len(inner) > 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"groups": 2}, "groups=2"),
+        ({"c": 24}, "c=24: the copy engine moves pixels of whole 16 bytes"),
+        ({"layout": "nchw"}, "layout=nchw"),
+        ({"quantization": Quantization(w_zero_point=True)}, "w_zero_point"),
+    ],
+)
+def test_what_it_does_not_serve(change: dict[str, object], says: str) -> None:
+    problem = Conv2d(1, 8, 8, 32, 32, 3, 3, pad=1)
+    with pytest.raises(Infeasible, match=says):
+        plan_of(replace(problem, **change), split_pixels=1)  # type: ignore[arg-type]
+
+
+def test_configs_that_make_no_sense() -> None:
+    problem = Conv2d(1, 8, 8, 128, 128, 3, 3, pad=1)
+    for config, says in (
+        ({"consumers": 1, "lag": 1}, "consumers=1"),
+        ({"split_pixels": 0}, "second consumer would have no channel"),
+        ({"split_pixels": 1, "weight_stages": 2, "lag": 2}, "lag=2"),
+        ({"split_pixels": 1, "weight_stages": 9, "pixels": 64, "lag": 0}, "pixels of a tile"),
+    ):
+        with pytest.raises(Infeasible, match=says):
+            plan_of(problem, **config)
+    with pytest.raises(Infeasible, match="no matrix instruction of warpgroups"):
+        generator.plan(problem, Wgmma(1, 0, 16, 2, 0), TARGETS["sm_100a"])
