@@ -30,16 +30,16 @@ from qconv.instruction import WarpgroupInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# Of a consumer: two instructions of 64 output channels for each run of 32 bytes of the reduction.
+# A consumer has two instructions of 64 output channels for each run of 32 bytes of the reduction.
 CHANNELS = 128
-# Bytes of a pixel, and of a channel's weights, that are multiplied together: what a swizzle of 128 serves.
+# Bytes of a pixel, and of a channel's weights, that are multiplied together: what a swizzle of 128 bytes exchanges.
 SLAB = 128
 GROUP_THREADS = 128
 # Registers of a thread, once its role is known: three warpgroups have at most 65536 together.
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 MBARRIER_BYTES = 8
 # Slots that pixels have beyond those of the weights: with more, nothing more is under way.
-MORE_PIXEL_STAGES = 2
+MORE_PIXEL_SLOTS = 2
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Wgmma(Config):
     consumers: int  # warpgroups that multiply
     split_pixels: int  # whether two consumers divide the pixels of a tile, and not its channels
     pixels: int  # of a consumer
-    weight_stages: int  # slots of a ring of weights; the rings of pixels have the rest of shared memory
+    weight_slots: int  # slots of a ring of weights; the rings of pixels have the rest of shared memory
     lag: int  # slabs that the second consumer is behind the first
 
 
@@ -56,7 +56,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "consumers": (1, 2),
     "split_pixels": (0, 1),
     "pixels": (16, 48, 64, 96, 128, 144, 192),
-    "weight_stages": (2, 3, 4, 6, 7, 9),
+    "weight_slots": (2, 3, 4, 6, 7, 9),
     "lag": (0, 1, 2, 3),
 }
 
@@ -65,6 +65,8 @@ CHOICES: dict[str, tuple[int, ...]] = {
 class WgmmaRoles(Roles):
     operation: str  # the file that spells the products
     spelled: str  # in PTX
+    w_signed: str  # as C++ spells it
+    x_signed: str
     borders: bool  # whether what x_zero_point adds depends on which taps lie in the image
     sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight pixels
     atoms: int
@@ -78,7 +80,7 @@ class WgmmaPlan(ConvolutionPlan):
     problem: Conv2d
     config: Wgmma
     instruction: WarpgroupInstruction
-    pixel_stages: int
+    pixel_slots: int
     smem_bytes: int
     channel_tiles: int
     tiles: int
@@ -102,9 +104,9 @@ class WgmmaPlan(ConvolutionPlan):
         return self.config.consumers
 
     @property
-    def stages(self) -> int:
+    def slots(self) -> int:
         """Slabs that may be under way."""
-        return min(self.pixel_stages, self.config.weight_stages)
+        return min(self.pixel_slots, self.config.weight_slots)
 
     @property
     def lag(self) -> int:
@@ -163,7 +165,7 @@ class WgmmaPlan(ConvolutionPlan):
     @cached_property
     def alignment(self) -> dict[str, int]:
         t = self.problem.quantization.types
-        aligned = {"x": 16, "w": 1, "y": self.vector_k * t.y.bytes}
+        aligned = {"x": 16, "w": 4, "y": self.vector_k * t.y.bytes}
         return aligned | ({} if t.residual is None else {"residual": self.vector_k * t.residual.bytes})
 
     @property
@@ -186,6 +188,8 @@ class WgmmaPlan(ConvolutionPlan):
         eights = (range(at, at + 4) for at in range(0, pixels // 2, 4))
         return WgmmaRoles(
             operation=f"instruction/wgmma_swizzled{'_emulated' if emulated else ''}.j2",
+            w_signed=str(t.w.is_signed).lower(),
+            x_signed=str(t.x.is_signed).lower(),
             borders=self.borders is not None,
             spelled=self.instruction.spell(pixels, t.w.name, t.x.name),
             sum_registers=tuple(", ".join(f"%{number}" for number in eight) for eight in eights),
@@ -206,7 +210,7 @@ class WgmmaPlan(ConvolutionPlan):
         return (
             Constant("CONSUMERS", config.consumers, "warpgroups that multiply"),
             Constant("TILE_N", config.pixels, "output pixels of a consumer"),
-            Constant("WEIGHT_STAGES", config.weight_stages, "slots of a ring of weights"),
+            Constant("WEIGHT_SLOTS", config.weight_slots, "slots of a ring of weights"),
             Constant("LAG", config.lag, "slabs that the second consumer is behind the first"),
         )
 
@@ -222,7 +226,7 @@ class WgmmaPlan(ConvolutionPlan):
             Constant("SLABS", self.slabs, "of a tile: for each 128 channels, all taps"),
             Constant("PIXEL_RINGS", self.pixel_rings),
             Constant("WEIGHT_RINGS", self.weight_rings),
-            Constant("PIXEL_STAGES", self.pixel_stages, "slots of a ring of pixels"),
+            Constant("PIXEL_SLOTS", self.pixel_slots, "slots of a ring of pixels"),
             Constant("CHANNEL_TILES", self.channel_tiles),
             Constant("TILES", self.tiles),
             Constant("BLOCKS", self.blocks, "which have tiles in turn"),
@@ -273,12 +277,12 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     if config.consumers == 1 and (config.split_pixels or config.lag):
         raise Infeasible("consumers=1: a single consumer divides no tile and is behind nobody; split_pixels=0 lag=0")
     _check_useful(problem, config)
-    pixel_stages = _pixel_stages(config, target)
-    shared_stages = config.weight_stages if config.split_pixels else pixel_stages
-    if config.lag >= shared_stages:
+    pixel_slots = _pixel_slots(config, target)
+    shared_slots = config.weight_slots if config.split_pixels else pixel_slots
+    if config.lag >= shared_slots:
         raise Infeasible(
             f"lag={config.lag}: a slot that both consumers read is full until the second has read it, and there are "
-            f"{shared_stages}; a lag below that serves it"
+            f"{shared_slots}; a lag below that serves it"
         )
     tile_pixels = config.pixels * (2 if config.split_pixels else 1)
     channel_tiles = ceil_div(problem.k, CHANNELS * (1 if config.split_pixels else config.consumers))
@@ -290,8 +294,8 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
         config=config,
         target=target,
         instruction=target.warpgroup,
-        pixel_stages=pixel_stages,
-        smem_bytes=_smem_bytes(config, pixel_stages),
+        pixel_slots=pixel_slots,
+        smem_bytes=_smem_bytes(config, pixel_slots),
         channel_tiles=channel_tiles,
         tiles=tiles,
         blocks=min(tiles, target.processors),
@@ -316,23 +320,23 @@ def _rings(config: Wgmma) -> tuple[int, int]:
     return (2, 1) if config.split_pixels else (1, config.consumers)
 
 
-def _pixel_stages(config: Wgmma, target: Target) -> int:
+def _pixel_slots(config: Wgmma, target: Target) -> int:
     """As many slots as shared memory has room for beside those of the weights."""
     pixel_rings, weight_rings = _rings(config)
-    weights = weight_rings * config.weight_stages * (CHANNELS * SLAB + 2 * MBARRIER_BYTES)
+    weights = weight_rings * config.weight_slots * (CHANNELS * SLAB + 2 * MBARRIER_BYTES)
     slot = pixel_rings * (config.pixels * SLAB + 2 * MBARRIER_BYTES)
     # The last bytes: an mbarrier that is no slot's, and the end of a multiple of what a swizzle repeats after.
     left = target.smem_bytes - 1024 - weights
-    stages = min(left // slot, config.weight_stages + MORE_PIXEL_STAGES)
-    if stages < 2:
+    slots = min(left // slot, config.weight_slots + MORE_PIXEL_SLOTS)
+    if slots < 2:
         at_most(weights + 2 * slot + 1024, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    return stages
+    return slots
 
 
-def _smem_bytes(config: Wgmma, pixel_stages: int) -> int:
+def _smem_bytes(config: Wgmma, pixel_slots: int) -> int:
     pixel_rings, weight_rings = _rings(config)
-    slots = pixel_rings * pixel_stages * config.pixels + weight_rings * config.weight_stages * CHANNELS
-    mbarriers = 2 * (pixel_rings * pixel_stages + weight_rings * config.weight_stages) + 1
+    slots = pixel_rings * pixel_slots * config.pixels + weight_rings * config.weight_slots * CHANNELS
+    mbarriers = 2 * (pixel_rings * pixel_slots + weight_rings * config.weight_slots) + 1
     return ceil_div(slots * SLAB + mbarriers * MBARRIER_BYTES, 1024) * 1024
 
 

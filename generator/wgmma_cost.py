@@ -37,7 +37,7 @@ class Costed(Protocol):
     @property
     def consumers(self) -> int: ...
     @property
-    def stages(self) -> int: ...  # slabs that may be under way
+    def slots(self) -> int: ...  # slabs that may be under way
     @property
     def lag(self) -> int: ...
     @property
@@ -65,4 +65,4 @@ def _slab(plan: Costed, of_consumer: int) -> float:
     if rest:
         fetched *= (whole + (128 / rest) ** SHORT) / (whole + 1)
     # A slot is not free before the products of the next slab are under way.
-    return at_once(multiplied, max(fetched, (LATENCY + fetched) / (plan.stages - 1)), 8)
+    return at_once(multiplied, max(fetched, (LATENCY + fetched) / (plan.slots - 1)), 8)

@@ -56,9 +56,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Planted]:
     monkeypatch.setitem(ELEMENT_TYPES, few.name, few)
     hopper = TARGETS["sm_90a"]
     dot = replace(DP4A, name="dp2a", file="dp4a", a_types=("int16",), b_types=("int16",))
-    generation = replace(
-        hopper.generation, dots=(DP4A, dot), instructions=(*hopper.instructions, of_two_bytes()), warpgroup=None
-    )
+    generation = replace(hopper.generation, dots=(DP4A, dot), instructions=(*hopper.instructions, of_two_bytes()))
     return Planted(replace(hopper, generation=generation))
 
 

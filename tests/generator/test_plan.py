@@ -78,7 +78,7 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         check_blocks_of_simt(plan, plan.config)
     if not isinstance(plan, WgmmaPlan):  # what it prepares, its own check counts
         assert len(plan.prepare) == problem.quantization.x_zero_point + spreads
-        assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
+    assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
     if isinstance(plan, PointwisePlan):
         return  # whole units begin there, whatever the channels
     # Every address that a load or a store of that width can begin at is a multiple of it.
@@ -150,7 +150,7 @@ def check_tiles_of_wgmma(plan: WgmmaPlan) -> None:
     assert (along_pixels - 1) * pixels < problem.pixels <= along_pixels * pixels
     assert plan.main.grid == (known["BLOCKS"], 1, 1)
     assert known["BLOCKS"] == min(plan.tiles, plan.target.processors)
-    assert min(known["PIXEL_STAGES"], known["WEIGHT_STAGES"]) >= 2
+    assert min(known["PIXEL_SLOTS"], known["WEIGHT_SLOTS"]) >= 2
     folds = problem.quantization.x_zero_point * (2 if plan.borders is not None else 1)
     assert len(plan.prepare) == 1 + folds
 

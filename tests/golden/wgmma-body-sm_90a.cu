@@ -5,7 +5,7 @@
 //   y   = clamp(round_half_to_even(relu((acc + bias[k]) * multiplier[k]))) as int8
 //
 // target    sm_90a
-// config    wgmma consumers=2 split_pixels=0 pixels=192 weight_stages=3 lag=2
+// config    wgmma consumers=2 split_pixels=0 pixels=192 weight_slots=3 lag=2
 // launch    conv2d_repack_weights<<<576x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_wgmma<<<33x1x1, 384, 222208 B>>> when: call
 //
@@ -37,7 +37,7 @@ constexpr bool W_SIGNED = true;
 // The config.
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
 constexpr int TILE_N = 192;  // output pixels of a consumer
-constexpr int WEIGHT_STAGES = 3;  // slots of a ring of weights
+constexpr int WEIGHT_SLOTS = 3;  // slots of a ring of weights
 constexpr int LAG = 2;  // slabs that the second consumer is behind the first
 
 // What follows.
@@ -50,7 +50,7 @@ constexpr int SLAB = 128;  // bytes of the reduction that are multiplied togethe
 constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
 constexpr int PIXEL_RINGS = 1;
 constexpr int WEIGHT_RINGS = 2;
-constexpr int PIXEL_STAGES = 5;  // slots of a ring of pixels
+constexpr int PIXEL_SLOTS = 5;  // slots of a ring of pixels
 constexpr int CHANNEL_TILES = 1;
 constexpr int TILES = 33;
 constexpr int BLOCKS = 33;  // which have tiles in turn
@@ -63,7 +63,7 @@ static_assert(THREADS == 128 * (CONSUMERS + 1), "producers are a warpgroup as we
 static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0, "one group, of whole 16 bytes a pixel");
 static_assert(PADDED || (OUT_H <= IN_H && OUT_W <= IN_W), "without padding, every window lies in the image");
 static_assert(TILE_N % 8 == 0, "a slot must be a multiple of what the swizzle repeats after");
-static_assert(LAG < (WEIGHT_RINGS > 1 ? PIXEL_STAGES : WEIGHT_STAGES) || CONSUMERS == 1,
+static_assert(LAG < (WEIGHT_RINGS > 1 ? PIXEL_SLOTS : WEIGHT_SLOTS) || CONSUMERS == 1,
               "a slot that both consumers read is full until the last has read it");
 static_assert(SLABS == R * S * ((C + SLAB - 1) / SLAB), "SLABS must cover the reduction");
 
@@ -85,9 +85,13 @@ __device__ __forceinline__ int warpgroup() {
 
 // A warpgroup gives registers back until each of its threads has so many, or waits until it has as many more.
 template <int COUNT>
-__device__ __forceinline__ void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
+__device__ __forceinline__ void give_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
 template <int COUNT>
-__device__ __forceinline__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
+__device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
 
 // Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
 // started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
@@ -392,8 +396,8 @@ constexpr int ATOMS = TILE_N / 8;
 // wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.s8: 64 output channels by TILE_N pixels, each
 // by 32 bytes of the reduction. Both factors lie in shared memory, in rows of 128 bytes as the copy engine
 // swizzles them. Four warps execute it together and wait for its sums later.
-static_assert(W_SIGNED == true, "W must have the type of the instruction");
-static_assert(X_SIGNED == true, "X must have the type of the instruction");
+static_assert(W_SIGNED == true && X_SIGNED == true,
+              "W and X must have the types of the instruction");
 struct Operand {
     unsigned long long descriptor;
 
@@ -407,101 +411,102 @@ struct Operand {
     }
 };
 
-// A consumer's products that are under way.
-struct Products {
-    __device__ __forceinline__ void begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// A consumer's products that are under way: the hardware knows them.
+struct Products {};
 
-    // D = A * B, or D += A * B.
+__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// D = A * B, or D += A * B.
 #define SUMS_OF_ATOM(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
-    __device__ __forceinline__ void multiply(
-        const Operand& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds) {
-        asm volatile(
-            "{\n"
-            ".reg .pred adds;\n"
-            "setp.ne.b32 adds, %98, 0;\n"
-            "wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.s8 {"
-            "%0, %1, %2, %3, "
-            "%4, %5, %6, %7, "
-            "%8, %9, %10, %11, "
-            "%12, %13, %14, %15, "
-            "%16, %17, %18, %19, "
-            "%20, %21, %22, %23, "
-            "%24, %25, %26, %27, "
-            "%28, %29, %30, %31, "
-            "%32, %33, %34, %35, "
-            "%36, %37, %38, %39, "
-            "%40, %41, %42, %43, "
-            "%44, %45, %46, %47, "
-            "%48, %49, %50, %51, "
-            "%52, %53, %54, %55, "
-            "%56, %57, %58, %59, "
-            "%60, %61, %62, %63, "
-            "%64, %65, %66, %67, "
-            "%68, %69, %70, %71, "
-            "%72, %73, %74, %75, "
-            "%76, %77, %78, %79, "
-            "%80, %81, %82, %83, "
-            "%84, %85, %86, %87, "
-            "%88, %89, %90, %91, "
-            "%92, %93, %94, %95}, "
-            "%96, "
-            "%97, adds;\n"
-            "}"
-            : SUMS_OF_ATOM(0),
-              SUMS_OF_ATOM(1),
-              SUMS_OF_ATOM(2),
-              SUMS_OF_ATOM(3),
-              SUMS_OF_ATOM(4),
-              SUMS_OF_ATOM(5),
-              SUMS_OF_ATOM(6),
-              SUMS_OF_ATOM(7),
-              SUMS_OF_ATOM(8),
-              SUMS_OF_ATOM(9),
-              SUMS_OF_ATOM(10),
-              SUMS_OF_ATOM(11),
-              SUMS_OF_ATOM(12),
-              SUMS_OF_ATOM(13),
-              SUMS_OF_ATOM(14),
-              SUMS_OF_ATOM(15),
-              SUMS_OF_ATOM(16),
-              SUMS_OF_ATOM(17),
-              SUMS_OF_ATOM(18),
-              SUMS_OF_ATOM(19),
-              SUMS_OF_ATOM(20),
-              SUMS_OF_ATOM(21),
-              SUMS_OF_ATOM(22),
-              SUMS_OF_ATOM(23)
-            : "l"(a.descriptor), "l"(b.descriptor), "r"(static_cast<int>(adds)));
-    }
+__device__ __forceinline__ void multiply(
+    Products&, const Operand& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds) {
+    asm volatile(
+        "{\n"
+        ".reg .pred adds;\n"
+        "setp.ne.b32 adds, %98, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.s8 {"
+        "%0, %1, %2, %3, "
+        "%4, %5, %6, %7, "
+        "%8, %9, %10, %11, "
+        "%12, %13, %14, %15, "
+        "%16, %17, %18, %19, "
+        "%20, %21, %22, %23, "
+        "%24, %25, %26, %27, "
+        "%28, %29, %30, %31, "
+        "%32, %33, %34, %35, "
+        "%36, %37, %38, %39, "
+        "%40, %41, %42, %43, "
+        "%44, %45, %46, %47, "
+        "%48, %49, %50, %51, "
+        "%52, %53, %54, %55, "
+        "%56, %57, %58, %59, "
+        "%60, %61, %62, %63, "
+        "%64, %65, %66, %67, "
+        "%68, %69, %70, %71, "
+        "%72, %73, %74, %75, "
+        "%76, %77, %78, %79, "
+        "%80, %81, %82, %83, "
+        "%84, %85, %86, %87, "
+        "%88, %89, %90, %91, "
+        "%92, %93, %94, %95}, "
+        "%96, "
+        "%97, adds;\n"
+        "}"
+        : SUMS_OF_ATOM(0),
+          SUMS_OF_ATOM(1),
+          SUMS_OF_ATOM(2),
+          SUMS_OF_ATOM(3),
+          SUMS_OF_ATOM(4),
+          SUMS_OF_ATOM(5),
+          SUMS_OF_ATOM(6),
+          SUMS_OF_ATOM(7),
+          SUMS_OF_ATOM(8),
+          SUMS_OF_ATOM(9),
+          SUMS_OF_ATOM(10),
+          SUMS_OF_ATOM(11),
+          SUMS_OF_ATOM(12),
+          SUMS_OF_ATOM(13),
+          SUMS_OF_ATOM(14),
+          SUMS_OF_ATOM(15),
+          SUMS_OF_ATOM(16),
+          SUMS_OF_ATOM(17),
+          SUMS_OF_ATOM(18),
+          SUMS_OF_ATOM(19),
+          SUMS_OF_ATOM(20),
+          SUMS_OF_ATOM(21),
+          SUMS_OF_ATOM(22),
+          SUMS_OF_ATOM(23)
+        : "l"(a.descriptor), "l"(b.descriptor), "r"(static_cast<int>(adds)));
+}
 #undef SUMS_OF_ATOM
 
-    // The products since the last commit are a group.
-    __device__ __forceinline__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// The products since the last commit are a group.
+__device__ __forceinline__ void commit_products(Products&) {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 
-    // Waits until all but the latest GROUPS have read their factors and added up.
-    template <int GROUPS>
-    __device__ __forceinline__ void wait() {
-        asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
-    }
-
-    // Nobody reads the sums before this: the compiler does not know that they change while they are waited for.
-    __device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
+// Waits until all but the latest GROUPS have read their factors and added up. Nobody reads sums before he has
+// awaited them as well: the compiler does not know that they change.
+template <int GROUPS>
+__device__ __forceinline__ void wait_for_products(Products&) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+}
+__device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
 #pragma unroll
-        for (int i = 0; i < ATOMS; ++i) {
-            asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])::"memory");
-        }
+    for (int i = 0; i < ATOMS; ++i) {
+        asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3]));
     }
-};
+}
 
 // Slots of pixels and of weights, in rows of a slab, and who fills and empties them.
-template <int ROWS, int STAGES>
-struct Slots { alignas(1024) unsigned char slot[STAGES][ROWS][SLAB]; };
-using PixelRing = Ring<PIXEL_STAGES>;
-using WeightRing = Ring<WEIGHT_STAGES>;
+template <int ROWS, int COUNT>
+struct Slots { alignas(1024) unsigned char slot[COUNT][ROWS][SLAB]; };
+using PixelRing = Ring<PIXEL_SLOTS>;
+using WeightRing = Ring<WEIGHT_SLOTS>;
 
 struct Shared {
-    Slots<TILE_N, PIXEL_STAGES> pixels[PIXEL_RINGS];
-    Slots<TILE_M, WEIGHT_STAGES> weights[WEIGHT_RINGS];
+    Slots<TILE_N, PIXEL_SLOTS> pixels[PIXEL_RINGS];
+    Slots<TILE_M, WEIGHT_SLOTS> weights[WEIGHT_RINGS];
     PixelRing pixel_ring[PIXEL_RINGS];
     WeightRing weight_ring[WEIGHT_RINGS];
     tile::Mbarrier under_way;  // completes once: when the first consumer is LAG slabs ahead
@@ -513,54 +518,73 @@ struct Tiles {
     int tile = tile::block_x();
     __device__ __forceinline__ bool any() const { return tile < TILES; }
     __device__ __forceinline__ void advance() { tile += BLOCKS; }
-    __device__ __forceinline__ int first_channel() const { return tile % CHANNEL_TILES * (TILE_M * WEIGHT_RINGS); }
-    __device__ __forceinline__ int first_pixel() const { return tile / CHANNEL_TILES * (TILE_N * PIXEL_RINGS); }
+    __device__ __forceinline__ int first_channel() const {
+        return tile % CHANNEL_TILES * (TILE_M * WEIGHT_RINGS);
+    }
+    __device__ __forceinline__ int first_pixel() const {
+        return tile / CHANNEL_TILES * (TILE_N * PIXEL_RINGS);
+    }
 };
 
-// The slabs of a tile in the order in which they are multiplied: channels, and of these all taps, which find
-// most of their pixels in the second-level cache.
-template <class Load>
-__device__ __forceinline__ void for_each_slab(const Load& load) {
+// One thread, a producer, asks for the slabs of a ring, those of a tile in the order in which they are
+// multiplied: of 128 channels all taps, which find most of their pixels in the second-level cache.
+template <class RingOf, class SlotsOf, class Loads>
+__device__ __forceinline__ void produce(RingOf& ring, SlotsOf& slots, Loads loads) {
+    typename RingOf::State at;
+    for (Tiles tiles; tiles.any(); tiles.advance()) {
+        loads.begin(tiles);
 #pragma unroll 1
-    for (int c = 0; c < C; c += SLAB) {
+        for (int c = 0; c < C; c += SLAB) {
 #pragma unroll 1
-        for (int r = 0; r < R; ++r) {
+            for (int r = 0; r < R; ++r) {
 #pragma unroll 1
-            for (int s = 0; s < S; ++s) load(c, r, s);
+                for (int s = 0; s < S; ++s) {
+                    auto& slot = slots.slot[at.slot];
+                    loads.ask(slot, ring.acquire(at, sizeof slot), c, r, s);
+                    at.advance();
+                }
+            }
         }
     }
 }
 
-// One thread asks for the pixels of a ring. Channels past the last, and pixels of images past the last, are
-// zeros, whose bytes count as well.
-__device__ __forceinline__ void produce_pixels(const Arguments& args, Shared& shared, int part) {
-    PixelRing& ring = shared.pixel_ring[part];
-    PixelRing::State at;
-    tile::wait_on_dependency();
-    for (Tiles tiles; tiles.any(); tiles.advance()) {
-        const int pixel = tiles.first_pixel() + part * TILE_N, n = pixel / (OUT_H * OUT_W);
-        const int h = pixel / OUT_W % OUT_H * STRIDE_H - PAD_TOP, w = pixel % OUT_W * STRIDE_W - PAD_LEFT;
-        for_each_slab([&](int c, int r, int s) {
-            auto& slot = shared.pixels[part].slot[at.slot];
-            tile::Mbarrier& full = ring.acquire(at, sizeof slot);
-            tile::load_im2col(args.pixel_map, slot, full, c, w, h, n, s * DILATION_W, r * DILATION_H);
-            at.advance();
-        });
-    }
-}
+// The pixels of a ring. Channels past the last, and pixels of images past the last, are zeros, whose bytes
+// count as well.
+struct PixelLoads {
+    const Arguments& args;
+    int part, n, h, w;  // where the filter's first tap lies for the first pixel of a tile
 
-// One thread asks for the weights of a ring. They do not depend on the launch before.
-__device__ __forceinline__ void produce_weights(const Arguments& args, Shared& shared, int part) {
-    WeightRing& ring = shared.weight_ring[part];
-    WeightRing::State at;
-    for (Tiles tiles; tiles.any(); tiles.advance()) {
-        const int channel = tiles.first_channel() + part * TILE_M;
-        for_each_slab([&](int c, int r, int s) {
-            auto& slot = shared.weights[part].slot[at.slot];
-            tile::Mbarrier& full = ring.acquire(at, sizeof slot);
-            tile::load_tile(args.weight_map, slot, full, (r * S + s) * C + c, channel);
-            at.advance();
-        });
+    __device__ __forceinline__ void begin(const Tiles& tiles) {
+        const int pixel = tiles.first_pixel() + part * TILE_N;
+        n = pixel / (OUT_H * OUT_W);
+        h = pixel / OUT_W % OUT_H * STRIDE_H - PAD_TOP;
+        w = pixel % OUT_W * STRIDE_W - PAD_LEFT;
+    }
+    __device__ __forceinline__ void ask(void* to, tile::Mbarrier& full, int c, int r, int s) const {
+        tile::load_im2col(args.pixel_map, to, full, c, w, h, n, s * DILATION_W, r * DILATION_H);
+    }
+};
+
+struct WeightLoads {
+    const Arguments& args;
+    int part, channel;
+
+    __device__ __forceinline__ void begin(const Tiles& tiles) {
+        channel = tiles.first_channel() + part * TILE_M;
+    }
+    __device__ __forceinline__ void ask(void* to, tile::Mbarrier& full, int c, int r, int s) const {
+        tile::load_tile(args.weight_map, to, full, (r * S + s) * C + c, channel);
+    }
+};
+
+// A thread for each ring. The weights do not depend on the launch before.
+__device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int ring) {
+    if (ring < PIXEL_RINGS) {
+        tile::wait_on_dependency();
+        produce(shared.pixel_ring[ring], shared.pixels[ring], PixelLoads{args, ring, 0, 0, 0});
+    } else if (ring < PIXEL_RINGS + WEIGHT_RINGS) {
+        const int part = ring - PIXEL_RINGS;
+        produce(shared.weight_ring[part], shared.weights[part], WeightLoads{args, part, 0});
     }
 }
 
@@ -574,18 +598,6 @@ __device__ __forceinline__ void take_sums(
     four[1] = sums[0][atom][2 + e];
     four[2] = sums[1][atom][e];
     four[3] = sums[1][atom][2 + e];
-}
-
-__device__ __forceinline__ void write_four(const Arguments& args, int pixel, int k, const Finished (&four)[4]) {
-    if (pixel >= PIXELS) return;
-    if constexpr (VECTOR_K == 4) {
-        if (WHOLE_TILES || k < K) write(args.y + (pixel * K + k), four);
-    } else {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (k + i < K) args.y[pixel * K + k + i] = narrow(four[i]);
-        }
-    }
 }
 
 // A consumer's sums become outputs: those of TILE_N pixels and TILE_M channels from these on. The channel
@@ -606,10 +618,19 @@ __device__ __forceinline__ void write_sums(
             Finished finished[4];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                Inputs inputs = {four[i]};
+                const Inputs inputs = {four[i]};
                 finished[i] = finish(inputs, channels[i]);
             }
-            write_four(args, pixel + 8 * atom + e, k, finished);
+            if (pixel + 8 * atom + e >= PIXELS) continue;
+            Output* const to = args.y + ((pixel + 8 * atom + e) * K + k);
+            if constexpr (VECTOR_K == 4) {
+                if (WHOLE_TILES || k < K) write(to, finished);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    if (k + i < K) to[i] = narrow(finished[i]);
+                }
+            }
         }
     }
 }
@@ -639,14 +660,14 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
             pixel_ring.wait(pixels_at);
             const auto& rows = shared.weights[weight_part].slot[weights_at.slot];
             const Operand low(rows), high(rows[64]), columns(shared.pixels[pixel_part].slot[pixels_at.slot]);
-            products.begin();
+            begin_products();
 #pragma unroll
             for (int k = 0; k < SLAB; k += 32) {
-                products.multiply(low.behind(k), columns.behind(k), sums[0], slab + k > 0);
-                products.multiply(high.behind(k), columns.behind(k), sums[1], slab + k > 0);
+                multiply(products, low.behind(k), columns.behind(k), sums[0], slab + k > 0);
+                multiply(products, high.behind(k), columns.behind(k), sums[1], slab + k > 0);
             }
-            products.commit();
-            products.wait<1>();
+            commit_products(products);
+            wait_for_products<1>(products);
             if (slab > 0) release();
             if (leads && (slab == LAG || slab == SLABS - 1)) {
                 if (signals) shared.under_way.arrive();
@@ -657,10 +678,10 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
             pixels_at.advance();
             weights_at.advance();
         }
-        products.wait<0>();
+        wait_for_products<0>(products);
         release();
-        products.await(sums[0]);
-        products.await(sums[1]);
+        await(sums[0]);
+        await(sums[1]);
         write_sums(args, sums, tiles.first_pixel() + pixel_part * TILE_N,
                    tiles.first_channel() + weight_part * TILE_M);
     }
@@ -682,11 +703,7 @@ conv2d_wgmma(const __grid_constant__ Arguments args) {
         consume(args, shared, group);
     } else {
         tile::give_registers<PRODUCER_REGISTERS>();
-        const int ring = tile::warp() % 4;
-        if (tile::lane() == 0 && ring < PIXEL_RINGS) produce_pixels(args, shared, ring);
-        if (tile::lane() == 0 && ring >= PIXEL_RINGS && ring < PIXEL_RINGS + WEIGHT_RINGS) {
-            produce_weights(args, shared, ring - PIXEL_RINGS);
-        }
+        if (tile::lane() == 0) produce(args, shared, tile::warp() % 4);
     }
 }
 
@@ -703,10 +720,6 @@ conv2d_repack_weights(const Arguments args) {
     const int index = tile::block_x() * 128 + tile::thread();
     if (index >= WEIGHT_ROWS * ROW_WORDS) return;
     const int k = channel_of_row(index / ROW_WORDS);
-    unsigned word = 0;
-    for (int i = 0; i < 4 && k < K; ++i) {
-        const W weight = tile::load(args.w + (k * REDUCTION + index % ROW_WORDS * 4 + i));
-        word |= static_cast<unsigned>(static_cast<unsigned char>(weight)) << (8 * i);
-    }
-    args.weights[index] = static_cast<int>(word);
+    const W* const from = args.w + (k * REDUCTION + index % ROW_WORDS * 4);
+    args.weights[index] = k < K ? static_cast<int>(tile::load_words<1>(from).word[0]) : 0;
 }

@@ -5,7 +5,7 @@
 //   y   = relu((acc + bias[k]) * multiplier), as float16
 //
 // target    cpu.sm_90a
-// config    wgmma consumers=1 split_pixels=0 pixels=48 weight_stages=3 lag=0
+// config    wgmma consumers=1 split_pixels=0 pixels=48 weight_slots=3 lag=0
 // launch    conv2d_fold<<<21x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_fold_borders<<<2x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_repack_weights<<<180x1x1, 128, 0 B>>> when: prepare
@@ -39,7 +39,7 @@ constexpr bool W_SIGNED = false;
 // The config.
 constexpr int CONSUMERS = 1;  // warpgroups that multiply
 constexpr int TILE_N = 48;  // output pixels of a consumer
-constexpr int WEIGHT_STAGES = 3;  // slots of a ring of weights
+constexpr int WEIGHT_SLOTS = 3;  // slots of a ring of weights
 constexpr int LAG = 0;  // slabs that the second consumer is behind the first
 
 // What follows.
@@ -52,7 +52,7 @@ constexpr int SLAB = 128;  // bytes of the reduction that are multiplied togethe
 constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
 constexpr int PIXEL_RINGS = 1;
 constexpr int WEIGHT_RINGS = 1;
-constexpr int PIXEL_STAGES = 5;  // slots of a ring of pixels
+constexpr int PIXEL_SLOTS = 5;  // slots of a ring of pixels
 constexpr int CHANNEL_TILES = 1;
 constexpr int TILES = 17;
 constexpr int BLOCKS = 4;  // which have tiles in turn
@@ -72,7 +72,7 @@ static_assert(THREADS == 128 * (CONSUMERS + 1), "producers are a warpgroup as we
 static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0, "one group, of whole 16 bytes a pixel");
 static_assert(PADDED || (OUT_H <= IN_H && OUT_W <= IN_W), "without padding, every window lies in the image");
 static_assert(TILE_N % 8 == 0, "a slot must be a multiple of what the swizzle repeats after");
-static_assert(LAG < (WEIGHT_RINGS > 1 ? PIXEL_STAGES : WEIGHT_STAGES) || CONSUMERS == 1,
+static_assert(LAG < (WEIGHT_RINGS > 1 ? PIXEL_SLOTS : WEIGHT_SLOTS) || CONSUMERS == 1,
               "a slot that both consumers read is full until the last has read it");
 static_assert(SLABS == R * S * ((C + SLAB - 1) / SLAB), "SLABS must cover the reduction");
 
@@ -355,7 +355,9 @@ constexpr int ATOMS = TILE_N / 8;
 struct Operand {
     const unsigned char* rows;
 
-    __device__ __forceinline__ explicit Operand(const void* rows) : rows(static_cast<const unsigned char*>(rows)) {}
+    Operand() = default;
+    __device__ __forceinline__ explicit Operand(const void* rows)
+        : rows(static_cast<const unsigned char*>(rows)) {}
     __device__ __forceinline__ Operand behind(int bytes) const { return Operand(rows + bytes); }
     // Hardware exchanges chunks by bits of their address.
     __device__ __forceinline__ unsigned word(int row, int i) const {
@@ -377,69 +379,70 @@ __device__ __forceinline__ unsigned four_products(unsigned a, unsigned b) {
 }
 extern "C" void qconv_cpu_barrier_of_team(int team, int threads, int line);
 
-// A consumer's products that are under way. They read their factors, and write their sums, as late as they may:
-// when they are waited for.
-struct Products {
-    __device__ __forceinline__ void begin() {}
+struct Product {
+    Operand a, b;
+    Sum* d;
+    bool adds;
+    int group;
 
-    // D = A * B, or D += A * B, modulo 2**32.
-    __device__ __forceinline__ void multiply(
-        const Operand& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds, int line = __builtin_LINE()) {
-        if (queued_ == MOST) qconv_cpu_fail("more products of a warpgroup than MOST are not waited for", line);
-        queue_[(first_ + queued_++) % MOST] = {a.rows, b.rows, &d[0][0], adds, group_};
-    }
-    __device__ __forceinline__ void commit() { ++group_; }
-
-    // Waits until all but the latest GROUPS have read their factors and added up, those of all four warps.
-    template <int GROUPS>
-    __device__ __forceinline__ void wait(int line = __builtin_LINE()) {
-        while (queued_ > 0 && queue_[first_].group < group_ - GROUPS) {
-            perform(queue_[first_]);
-            first_ = (first_ + 1) % MOST;
-            --queued_;
-        }
-        qconv_cpu_barrier_of_team(tile::warpgroup(), 128, line);
-    }
-    __device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
-
-  private:
-    struct Product {
-        const unsigned char *a, *b;
-        Sum* d;
-        bool adds;
-        int group;
-    };
-
-    __device__ __forceinline__ static void perform(const Product& product) {
-        const Operand a(product.a), b(product.b);
+    // Modulo 2**32.
+    __device__ __forceinline__ void perform() const {
         const int first_row = tile::warp() % 4 * 16 + tile::lane() / 4;
         for (int h = 0; h < 2; ++h) {
             unsigned row[8];
             for (int word = 0; word < 8; ++word) row[word] = a.word(first_row + 8 * h, word);
             for (int i = 0; i < ATOMS * 2; ++i) {
-                Sum& sum = product.d[i / 2 * 4 + 2 * h + i % 2];
-                unsigned added = product.adds ? static_cast<unsigned>(sum) : 0u;
+                Sum& sum = d[i / 2 * 4 + 2 * h + i % 2];
+                unsigned added = adds ? static_cast<unsigned>(sum) : 0u;
                 const int column = i / 2 * 8 + tile::lane() % 4 * 2 + i % 2;
                 for (int word = 0; word < 8; ++word) added += four_products(row[word], b.word(column, word));
                 sum = static_cast<Sum>(added);
             }
         }
     }
-
-    static constexpr int MOST = 16;  // of two slabs
-    int group_ = 0, first_ = 0, queued_ = 0;
-    Product queue_[MOST];
 };
 
+// A consumer's products that are under way. They read their factors, and write their sums, as late as they
+// may: when they are waited for.
+struct Products {
+    static constexpr int MOST = 16;  // of two slabs
+    int group = 0, first = 0, queued = 0;
+    Product queue[MOST];
+};
+
+__device__ __forceinline__ void begin_products() {}
+
+// D = A * B, or D += A * B.
+__device__ __forceinline__ void multiply(
+    Products& products, const Operand& a, const Operand& b, Sum (&d)[ATOMS][4], bool adds,
+    int line = __builtin_LINE()) {
+    constexpr int MOST = Products::MOST;
+    if (products.queued == MOST) qconv_cpu_fail("more products of a warpgroup than MOST are under way", line);
+    products.queue[(products.first + products.queued++) % MOST] = {a, b, &d[0][0], adds, products.group};
+}
+__device__ __forceinline__ void commit_products(Products& products) { ++products.group; }
+
+// Waits until all but the latest GROUPS have read their factors and added up, those of all four warps.
+template <int GROUPS>
+__device__ __forceinline__ void wait_for_products(Products& products, int line = __builtin_LINE()) {
+    while (products.queued > 0 && products.queue[products.first].group < products.group - GROUPS) {
+        products.queue[products.first].perform();
+        products.first = (products.first + 1) % Products::MOST;
+        --products.queued;
+    }
+    qconv_cpu_barrier_of_team(tile::warpgroup(), 128, line);
+}
+__device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
+
 // Slots of pixels and of weights, in rows of a slab, and who fills and empties them.
-template <int ROWS, int STAGES>
-struct Slots { alignas(1024) unsigned char slot[STAGES][ROWS][SLAB]; };
-using PixelRing = Ring<PIXEL_STAGES>;
-using WeightRing = Ring<WEIGHT_STAGES>;
+template <int ROWS, int COUNT>
+struct Slots { alignas(1024) unsigned char slot[COUNT][ROWS][SLAB]; };
+using PixelRing = Ring<PIXEL_SLOTS>;
+using WeightRing = Ring<WEIGHT_SLOTS>;
 
 struct Shared {
-    Slots<TILE_N, PIXEL_STAGES> pixels[PIXEL_RINGS];
-    Slots<TILE_M, WEIGHT_STAGES> weights[WEIGHT_RINGS];
+    Slots<TILE_N, PIXEL_SLOTS> pixels[PIXEL_RINGS];
+    Slots<TILE_M, WEIGHT_SLOTS> weights[WEIGHT_RINGS];
     PixelRing pixel_ring[PIXEL_RINGS];
     WeightRing weight_ring[WEIGHT_RINGS];
     tile::Mbarrier under_way;  // completes once: when the first consumer is LAG slabs ahead
@@ -451,54 +454,73 @@ struct Tiles {
     int tile = tile::block_x();
     __device__ __forceinline__ bool any() const { return tile < TILES; }
     __device__ __forceinline__ void advance() { tile += BLOCKS; }
-    __device__ __forceinline__ int first_channel() const { return tile % CHANNEL_TILES * (TILE_M * WEIGHT_RINGS); }
-    __device__ __forceinline__ int first_pixel() const { return tile / CHANNEL_TILES * (TILE_N * PIXEL_RINGS); }
+    __device__ __forceinline__ int first_channel() const {
+        return tile % CHANNEL_TILES * (TILE_M * WEIGHT_RINGS);
+    }
+    __device__ __forceinline__ int first_pixel() const {
+        return tile / CHANNEL_TILES * (TILE_N * PIXEL_RINGS);
+    }
 };
 
-// The slabs of a tile in the order in which they are multiplied: channels, and of these all taps, which find
-// most of their pixels in the second-level cache.
-template <class Load>
-__device__ __forceinline__ void for_each_slab(const Load& load) {
+// One thread, a producer, asks for the slabs of a ring, those of a tile in the order in which they are
+// multiplied: of 128 channels all taps, which find most of their pixels in the second-level cache.
+template <class RingOf, class SlotsOf, class Loads>
+__device__ __forceinline__ void produce(RingOf& ring, SlotsOf& slots, Loads loads) {
+    typename RingOf::State at;
+    for (Tiles tiles; tiles.any(); tiles.advance()) {
+        loads.begin(tiles);
 #pragma unroll 1
-    for (int c = 0; c < C; c += SLAB) {
+        for (int c = 0; c < C; c += SLAB) {
 #pragma unroll 1
-        for (int r = 0; r < R; ++r) {
+            for (int r = 0; r < R; ++r) {
 #pragma unroll 1
-            for (int s = 0; s < S; ++s) load(c, r, s);
+                for (int s = 0; s < S; ++s) {
+                    auto& slot = slots.slot[at.slot];
+                    loads.ask(slot, ring.acquire(at, sizeof slot), c, r, s);
+                    at.advance();
+                }
+            }
         }
     }
 }
 
-// One thread asks for the pixels of a ring. Channels past the last, and pixels of images past the last, are
-// zeros, whose bytes count as well.
-__device__ __forceinline__ void produce_pixels(const Arguments& args, Shared& shared, int part) {
-    PixelRing& ring = shared.pixel_ring[part];
-    PixelRing::State at;
-    tile::wait_on_dependency();
-    for (Tiles tiles; tiles.any(); tiles.advance()) {
-        const int pixel = tiles.first_pixel() + part * TILE_N, n = pixel / (OUT_H * OUT_W);
-        const int h = pixel / OUT_W % OUT_H * STRIDE_H - PAD_TOP, w = pixel % OUT_W * STRIDE_W - PAD_LEFT;
-        for_each_slab([&](int c, int r, int s) {
-            auto& slot = shared.pixels[part].slot[at.slot];
-            tile::Mbarrier& full = ring.acquire(at, sizeof slot);
-            tile::load_im2col(args.pixel_map, slot, full, c, w, h, n, s * DILATION_W, r * DILATION_H);
-            at.advance();
-        });
-    }
-}
+// The pixels of a ring. Channels past the last, and pixels of images past the last, are zeros, whose bytes
+// count as well.
+struct PixelLoads {
+    const Arguments& args;
+    int part, n, h, w;  // where the filter's first tap lies for the first pixel of a tile
 
-// One thread asks for the weights of a ring. They do not depend on the launch before.
-__device__ __forceinline__ void produce_weights(const Arguments& args, Shared& shared, int part) {
-    WeightRing& ring = shared.weight_ring[part];
-    WeightRing::State at;
-    for (Tiles tiles; tiles.any(); tiles.advance()) {
-        const int channel = tiles.first_channel() + part * TILE_M;
-        for_each_slab([&](int c, int r, int s) {
-            auto& slot = shared.weights[part].slot[at.slot];
-            tile::Mbarrier& full = ring.acquire(at, sizeof slot);
-            tile::load_tile(args.weight_map, slot, full, (r * S + s) * C + c, channel);
-            at.advance();
-        });
+    __device__ __forceinline__ void begin(const Tiles& tiles) {
+        const int pixel = tiles.first_pixel() + part * TILE_N;
+        n = pixel / (OUT_H * OUT_W);
+        h = pixel / OUT_W % OUT_H * STRIDE_H - PAD_TOP;
+        w = pixel % OUT_W * STRIDE_W - PAD_LEFT;
+    }
+    __device__ __forceinline__ void ask(void* to, tile::Mbarrier& full, int c, int r, int s) const {
+        tile::load_im2col(args.pixel_map, to, full, c, w, h, n, s * DILATION_W, r * DILATION_H);
+    }
+};
+
+struct WeightLoads {
+    const Arguments& args;
+    int part, channel;
+
+    __device__ __forceinline__ void begin(const Tiles& tiles) {
+        channel = tiles.first_channel() + part * TILE_M;
+    }
+    __device__ __forceinline__ void ask(void* to, tile::Mbarrier& full, int c, int r, int s) const {
+        tile::load_tile(args.weight_map, to, full, (r * S + s) * C + c, channel);
+    }
+};
+
+// A thread for each ring. The weights do not depend on the launch before.
+__device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int ring) {
+    if (ring < PIXEL_RINGS) {
+        tile::wait_on_dependency();
+        produce(shared.pixel_ring[ring], shared.pixels[ring], PixelLoads{args, ring, 0, 0, 0});
+    } else if (ring < PIXEL_RINGS + WEIGHT_RINGS) {
+        const int part = ring - PIXEL_RINGS;
+        produce(shared.weight_ring[part], shared.weights[part], WeightLoads{args, part, 0});
     }
 }
 
@@ -528,6 +550,14 @@ __device__ __forceinline__ int border_of(int pixel) {
     return inside ? -1 : ROWS.class_of(row) * COLUMN_CLASSES + COLUMNS.class_of(column);
 }
 
+// The parameters of channel `k` for a pixel of this class.
+__device__ __forceinline__ Channel with_offset_of(
+    const Arguments& args, const Channel& inner, int border, int k) {
+    Channel channel = inner;
+    if (border >= 0) channel.offset = tile::load(args.borders + border * K + (k < K ? k : K - 1));
+    return channel;
+}
+
 // Whether every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % (TILE_M * WEIGHT_RINGS) == 0;
 
@@ -538,18 +568,6 @@ __device__ __forceinline__ void take_sums(
     four[1] = sums[0][atom][2 + e];
     four[2] = sums[1][atom][e];
     four[3] = sums[1][atom][2 + e];
-}
-
-__device__ __forceinline__ void write_four(const Arguments& args, int pixel, int k, const Finished (&four)[4]) {
-    if (pixel >= PIXELS) return;
-    if constexpr (VECTOR_K == 4) {
-        if (WHOLE_TILES || k < K) write(args.y + (pixel * K + k), four);
-    } else {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (k + i < K) args.y[pixel * K + k + i] = narrow(four[i]);
-        }
-    }
 }
 
 // A consumer's sums become outputs: those of TILE_N pixels and TILE_M channels from these on. The channel
@@ -571,12 +589,19 @@ __device__ __forceinline__ void write_sums(
             Finished finished[4];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                Inputs inputs = {four[i]};
-                Channel channel = channels[i];
-                if (border >= 0) channel.offset = tile::load(args.borders + (border * K + (k + i < K ? k + i : K - 1)));
-                finished[i] = finish(inputs, channel);
+                const Inputs inputs = {four[i]};
+                finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + i));
             }
-            write_four(args, pixel + 8 * atom + e, k, finished);
+            if (pixel + 8 * atom + e >= PIXELS) continue;
+            Output* const to = args.y + ((pixel + 8 * atom + e) * K + k);
+            if constexpr (VECTOR_K == 4) {
+                if (WHOLE_TILES || k < K) write(to, finished);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    if (k + i < K) to[i] = narrow(finished[i]);
+                }
+            }
         }
     }
 }
@@ -606,14 +631,14 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
             pixel_ring.wait(pixels_at);
             const auto& rows = shared.weights[weight_part].slot[weights_at.slot];
             const Operand low(rows), high(rows[64]), columns(shared.pixels[pixel_part].slot[pixels_at.slot]);
-            products.begin();
+            begin_products();
 #pragma unroll
             for (int k = 0; k < SLAB; k += 32) {
-                products.multiply(low.behind(k), columns.behind(k), sums[0], slab + k > 0);
-                products.multiply(high.behind(k), columns.behind(k), sums[1], slab + k > 0);
+                multiply(products, low.behind(k), columns.behind(k), sums[0], slab + k > 0);
+                multiply(products, high.behind(k), columns.behind(k), sums[1], slab + k > 0);
             }
-            products.commit();
-            products.wait<1>();
+            commit_products(products);
+            wait_for_products<1>(products);
             if (slab > 0) release();
             if (leads && (slab == LAG || slab == SLABS - 1)) {
                 if (signals) shared.under_way.arrive();
@@ -624,10 +649,10 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
             pixels_at.advance();
             weights_at.advance();
         }
-        products.wait<0>();
+        wait_for_products<0>(products);
         release();
-        products.await(sums[0]);
-        products.await(sums[1]);
+        await(sums[0]);
+        await(sums[1]);
         write_sums(args, sums, tiles.first_pixel() + pixel_part * TILE_N,
                    tiles.first_channel() + weight_part * TILE_M);
     }
@@ -649,11 +674,7 @@ conv2d_wgmma(const __grid_constant__ Arguments args) {
         consume(args, shared, group);
     } else {
         tile::give_registers<PRODUCER_REGISTERS>();
-        const int ring = tile::warp() % 4;
-        if (tile::lane() == 0 && ring < PIXEL_RINGS) produce_pixels(args, shared, ring);
-        if (tile::lane() == 0 && ring >= PIXEL_RINGS && ring < PIXEL_RINGS + WEIGHT_RINGS) {
-            produce_weights(args, shared, ring - PIXEL_RINGS);
-        }
+        if (tile::lane() == 0) produce(args, shared, tile::warp() % 4);
     }
 }
 
@@ -670,12 +691,8 @@ conv2d_repack_weights(const Arguments args) {
     const int index = tile::block_x() * 128 + tile::thread();
     if (index >= WEIGHT_ROWS * ROW_WORDS) return;
     const int k = channel_of_row(index / ROW_WORDS);
-    unsigned word = 0;
-    for (int i = 0; i < 4 && k < K; ++i) {
-        const W weight = tile::load(args.w + (k * REDUCTION + index % ROW_WORDS * 4 + i));
-        word |= static_cast<unsigned>(static_cast<unsigned char>(weight)) << (8 * i);
-    }
-    args.weights[index] = static_cast<int>(word);
+    const W* const from = args.w + (k * REDUCTION + index % ROW_WORDS * 4);
+    args.weights[index] = k < K ? static_cast<int>(tile::load_words<1>(from).word[0]) : 0;
 }
 
 // What x_zero_point adds to every pixel of a channel, because padding is stored as x_zero:

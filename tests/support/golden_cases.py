@@ -75,7 +75,7 @@ TILE = Direct(tile_h=8, tile_w=16, slabs=2, warps=4, batch=2, blocks_per_sm=3)
 FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, blocks_per_sm=4)
 UNITS = Pointwise(batch=2, batches=1, atoms=2, pipeline_stages=3, warps=4, blocks_per_sm=2, weights_in_smem=0)
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
-LARGE_TILE = Wgmma(consumers=2, split_pixels=0, pixels=192, weight_stages=3, lag=2)
+LARGE_TILE = Wgmma(consumers=2, split_pixels=0, pixels=192, weight_slots=3, lag=2)
 PAIR = Fused(
     tile_h=8,
     tile_w=14,
@@ -167,7 +167,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "wgmma-residual-borders-sm_90a.cu": (
         conv(BODY, ADDED),
         "sm_90a",
-        replace(LARGE_TILE, split_pixels=1, pixels=192, weight_stages=4),
+        replace(LARGE_TILE, split_pixels=1, pixels=192, weight_slots=4),
     ),
     "wgmma-odd-cpu.sm_90a.cpp": (
         conv(replace(BODY, c=80, k=21, n=1), HALF),

@@ -21,6 +21,7 @@ from mutants import (
     special,
     tensors,
     tuning,
+    wgmma,
 )
 from mutants.mutant import Mutant
 
@@ -32,6 +33,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "clusters": clusters.MUTANTS,
     "special": special.MUTANTS,
     "tensors": tensors.MUTANTS,
+    "wgmma": wgmma.MUTANTS,
     "fused": fused.MUTANTS,
     "convert": convert.MUTANTS,
     "prelude": prelude.MUTANTS,

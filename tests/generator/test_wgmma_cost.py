@@ -1,0 +1,79 @@
+"""The cost model of wgmma beside what an H200 took, and what it chooses for the layers of the suite `dense`."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from qconv import Conv2d, generator
+from qconv.generator.wgmma import Wgmma
+from qconv.keys import parse
+from qconv.target import target
+from tests.generator.test_cost import RESULTS
+
+SM_90A = target("sm_90a")
+# (images, their height and width, input and output channels, filter), config, us: requantized to int8, with `same`
+# padding; the protocol is the tuner's.
+MEASURED = (
+    ((32, 28, 128, 512, 1), (2, 0, 192, 4, 2), 8.69),  # rn50_l2_1x1b
+    ((32, 28, 128, 512, 1), (2, 0, 128, 4, 2), 8.75),  # rn50_l2_1x1b
+    ((32, 14, 256, 256, 3), (1, 0, 96, 7, 0), 7.89),  # rn50_l3_3x3
+    ((32, 14, 256, 256, 3), (1, 0, 96, 2, 0), 15.95),  # rn50_l3_3x3
+    ((32, 14, 1024, 256, 1), (2, 1, 48, 7, 2), 6.04),  # rn50_l3_1x1c
+    ((32, 14, 1024, 256, 1), (2, 1, 48, 7, 0), 5.61),  # rn50_l3_1x1c
+    ((32, 14, 1024, 256, 1), (1, 0, 96, 7, 0), 5.87),  # rn50_l3_1x1c
+    ((32, 7, 512, 512, 3), (1, 0, 48, 9, 0), 9.30),  # rn50_l4_3x3
+    ((32, 7, 512, 512, 3), (1, 0, 48, 2, 0), 26.98),  # rn50_l4_3x3
+    ((32, 7, 512, 512, 3), (1, 0, 96, 7, 0), 11.27),  # rn50_l4_3x3
+    ((256, 28, 128, 128, 3), (2, 1, 192, 4, 0), 43.71),  # rn50_l2_3x3_b256
+    ((256, 28, 128, 128, 3), (2, 1, 192, 2, 1), 65.48),  # rn50_l2_3x3_b256
+    ((256, 28, 128, 128, 3), (2, 1, 128, 6, 2), 43.15),  # rn50_l2_3x3_b256
+    ((1, 28, 128, 128, 3), (1, 0, 16, 9, 0), 3.87),  # rn50_l2_3x3_b1
+    ((32, 56, 256, 256, 3), (2, 0, 192, 4, 2), 75.00),  # vgg_conv3
+    ((32, 56, 256, 256, 3), (2, 0, 192, 4, 3), 75.58),  # vgg_conv3
+    ((32, 56, 256, 256, 3), (2, 1, 192, 4, 2), 74.68),  # vgg_conv3
+    ((32, 56, 256, 256, 3), (2, 1, 128, 6, 2), 74.62),  # vgg_conv3
+    ((32, 28, 512, 512, 3), (2, 0, 192, 4, 2), 70.44),  # vgg_conv4
+    ((32, 28, 512, 512, 3), (2, 0, 192, 2, 1), 76.67),  # vgg_conv4
+    ((32, 28, 512, 512, 3), (2, 1, 192, 2, 1), 95.77),  # vgg_conv4
+    ((8, 128, 256, 256, 3), (2, 0, 144, 4, 2), 95.83),  # unet_big
+    ((8, 128, 256, 256, 3), (2, 0, 144, 4, 0), 98.25),  # unet_big
+    ((8, 128, 256, 256, 3), (2, 0, 144, 2, 1), 117.56),  # unet_big
+    ((8, 128, 256, 256, 3), (2, 1, 144, 2, 1), 150.72),  # unet_big
+    ((256, 56, 64, 64, 3), (2, 1, 192, 4, 2), 166.83),  # rn50_l1_3x3_b256
+    ((256, 56, 64, 64, 3), (2, 1, 128, 2, 1), 240.10),  # rn50_l1_3x3_b256
+    ((128, 56, 32, 192, 1), (2, 0, 192, 4, 2), 67.94),  # mbv2_pw_expand
+)
+# Few output channels, or few pixels: half of a tile would be empty.
+LEFT_TO_WARPS = {"rn50_l1_1x1c", "mbv2_pw_project"}
+
+
+def predicted(shape: tuple[int, ...], values: tuple[int, ...]) -> float:
+    n, image, c, k, r = shape
+    problem = Conv2d(n, image, image, c, k, r, r, pad=r // 2)
+    return generator.predicted_us(generator.plan(problem, Wgmma(*values), SM_90A))
+
+
+@pytest.mark.parametrize(("shape", "values", "took_us"), MEASURED)
+def test_a_time_is_predicted(shape: tuple[int, ...], values: tuple[int, ...], took_us: float) -> None:
+    assert 0.72 < predicted(shape, values) / took_us < 1.3
+
+
+def test_times_are_predicted_on_the_whole() -> None:
+    off = [math.log(predicted(shape, values) / took_us) for shape, values, took_us in MEASURED]
+    assert abs(sum(off) / len(off)) < 0.07
+    assert sum(one**2 for one in off) / len(off) < 0.13**2
+
+
+def test_layers_of_many_channels_are_left_to_it() -> None:
+    """Those of the suite whose images fill the GPU."""
+    chosen = {}
+    for row in json.loads((RESULTS / "dense.json").read_text())["rows"]:
+        problem = parse(row["problem"])
+        assert isinstance(problem, Conv2d)
+        if problem.c >= 128 and problem.n > 1 and problem.groups == 1:
+            chosen[row["name"]] = generator.default(problem, SM_90A).config.family
+    assert {name for name, family in chosen.items() if family != "wgmma"} == LEFT_TO_WARPS
+    assert len(chosen) > 15

@@ -1,0 +1,165 @@
+"""Mutants of the family wgmma: its page, its plan, its borders, its cost, and the emulation of its products."""
+
+from mutants.mutant import Mutant
+from mutants.named import special_random
+
+PAGES = "templates/conv2d/"
+TESTS = "tests/templates/test_wgmma.py"
+WHOLE = f"{TESTS}::test_nothing_is_left_out"
+CHANNELS, PIXELS, ONE = (f"{WHOLE}[{name}]" for name in ("channels", "pixels", "one consumer"))
+COST = "tests/generator/test_wgmma_cost.py"
+
+MUTANTS = (
+    Mutant(
+        "wgmma: slots are released before they are read",
+        PAGES + "wgmma.j2",
+        "            wait_for_products<1>(products);\n            if (slab > 0) release();",
+        "            if (slab > 0) release();\n            wait_for_products<1>(products);",
+        "The products of the slab before still read them.",
+        (f"{TESTS}::test_nothing_is_found[thread-2-channels]", f"{TESTS}::test_nothing_is_found[thread-3-channels]"),
+    ),
+    Mutant(
+        "wgmma: the last slab's slots are never free",
+        PAGES + "wgmma.j2",
+        "        wait_for_products<0>(products);\n        release();",
+        "        wait_for_products<0>(products);",
+        "A ring has to be empty for the next tile.",
+        (CHANNELS,),
+    ),
+    Mutant(
+        "wgmma: sums are read before they are there",
+        PAGES + "wgmma.j2",
+        "        wait_for_products<0>(products);\n",
+        "        wait_for_products<1>(products);\n",
+        "The last slab's products are under way.",
+        (CHANNELS,),
+    ),
+    Mutant(
+        "wgmma: weights of another tap",
+        PAGES + "wgmma.j2",
+        "(r * S + s) * C + c, channel",
+        "(s * R + r) * C + c, channel",
+        "Taps follow each other along a row of the filter.",
+        (PIXELS,),
+    ),
+    Mutant(
+        "wgmma: both consumers have the first one's pixels",
+        PAGES + "wgmma.j2",
+        "const int pixel = tiles.first_pixel() + part * TILE_N;",
+        "const int pixel = tiles.first_pixel();",
+        "Each ring has pixels of its own.",
+        (PIXELS,),
+    ),
+    Mutant(
+        "wgmma: the consumer behind is told too late",
+        PAGES + "wgmma.j2",
+        "(slab == LAG || slab == SLABS - 1)",
+        "(slab == LAG + SLABS || slab == SLABS)",
+        "A consumer that is never told waits forever.",
+        (CHANNELS,),
+    ),
+    Mutant(
+        "wgmma: pixels are asked for before the launch before has ended",
+        PAGES + "wgmma.j2",
+        "        tile::wait_on_dependency();\n",
+        "",
+        "They are outputs of the launch before.",
+        (f"{TESTS}::test_a_launch_waits_for_the_one_before",),
+    ),
+    Mutant(
+        "wgmma: channels of a tile past the last are written",
+        PAGES + "wgmma_outputs.j2",
+        "K % (TILE_M * WEIGHT_RINGS) == 0",
+        "K % 8 == 0",
+        "The second consumer of the last tile may have no channel.",
+        (f"{TESTS}::test_nothing_is_found[address-2-channels]",),
+    ),
+    Mutant(
+        "wgmma: two of four channels change places",
+        PAGES + "wgmma_outputs.j2",
+        "four[1] = sums[0][atom][2 + e];",
+        "four[1] = sums[1][atom][2 + e];",
+        "Rows are in the order in which the weights are repacked.",
+        (ONE,),
+    ),
+    Mutant(
+        "wgmma: rows of the weights in another order",
+        PAGES + "wgmma_repack.j2",
+        "row % 128 / 64 * 2 + row % 16 / 8",
+        "row % 128 / 64 + row % 16 / 8 * 2",
+        "A lane's four sums are those of neighbours.",
+        (ONE,),
+    ),
+    Mutant(
+        "wgmma: rows at the end of the image are inner ones",
+        PAGES + "wgmma_borders.j2",
+        "row < OUT_H - ROWS_BEHIND && column",
+        "row < OUT_H && column",
+        "The taps of the last rows lie outside as well.",
+        (PIXELS,),
+    ),
+    Mutant(
+        "wgmma: taps below the image count",
+        PAGES + "wgmma_fold_borders.j2",
+        "row >= IN_H || column < 0",
+        "row > IN_H || column < 0",
+        "There the copy engine gives zeros.",
+        (PIXELS,),
+    ),
+    Mutant(
+        "wgmma, emulated: chunks are where they were",
+        "templates/instruction/wgmma_swizzled_emulated.j2",
+        "at ^ (at >> 7) % 8 * 16",
+        "at ^ (at >> 7) % 4 * 16",
+        "A swizzle of 128 bytes exchanges eight chunks.",
+        (ONE,),
+    ),
+    Mutant(
+        "wgmma borders: the offset of another channel",
+        PAGES + "wgmma_borders.j2",
+        "border * K + (k < K ? k : K - 1)",
+        "border * K + (k < K ? 0 : K - 1)",
+        "Every channel has weights of its own.",
+        (PIXELS,),
+    ),
+    Mutant(
+        "wgmma plan: a tile of pixels fewer",
+        "generator/wgmma.py",
+        "tiles = channel_tiles * ceil_div(problem.pixels, tile_pixels)",
+        "tiles = channel_tiles * max(1, problem.pixels // tile_pixels)",
+        "The last tile has the pixels that fill no other.",
+        (special_random("wgmma"), ONE),
+    ),
+    Mutant(
+        "wgmma plan: as far behind as there are slots",
+        "generator/wgmma.py",
+        "if config.lag >= shared_slots:",
+        "if config.lag > shared_slots:",
+        "A slot that both read would never be free.",
+        (f"{TESTS}::test_configs_that_make_no_sense",),
+    ),
+    Mutant(
+        "wgmma borders: one row fewer at the end",
+        "generator/wgmma_borders.py",
+        "(size - 1 - span + pad) // stride + 1)",
+        "(size - span + pad) // stride + 1)",
+        "A window that ends one pixel behind the image crosses its border.",
+        (TESTS,),
+    ),
+    Mutant(
+        "wgmma cost: a slot fewer under way costs nothing",
+        "generator/wgmma_cost.py",
+        "(LATENCY + fetched) / (plan.slots - 1)",
+        "fetched",
+        "With two slots the tensor cores wait for the second-level cache.",
+        (COST,),
+    ),
+    Mutant(
+        "wgmma cost: the last wave is free",
+        "generator/wgmma_cost.py",
+        "rounds = ceil_div(plan.tiles, plan.target.processors)",
+        "rounds = plan.tiles / plan.target.processors",
+        "Multiprocessors without a tile wait for the others.",
+        (COST,),
+    ),
+)
