@@ -1,6 +1,6 @@
 """Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
-channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel) and `wgmma` (one
-group of whole 16 bytes a pixel).
+channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel) and `wgmma`
+(one group of whole 16 bytes a pixel).
 
 Like `random_problems`, whose decks and quantizations these are.
 """

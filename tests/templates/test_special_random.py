@@ -25,13 +25,16 @@ FAST, LONG, CHUNK = 6, 300, 20
 FAST_SEED, LONG_SEED = 1, 2
 CPU, MATRICES = TARGETS["cpu"], TARGETS["cpu.sm_80"]
 TARGET = {
-    **{family: CPU for family in ("depthwise", "gemv")},
-    **{family: MATRICES for family in ("direct", "stem", "pointwise")},
+    **dict.fromkeys(("depthwise", "gemv"), CPU),
+    **dict.fromkeys(("direct", "stem", "pointwise"), MATRICES),
     "wgmma": TARGETS["cpu.sm_90a"],
 }
 ROLES = {
-    **{family: "gathers" for family in ("depthwise", "gemv")},
-    **{"direct": "fills", "stem": "quads", "pointwise": "shifts", "wgmma": "borders"},
+    **dict.fromkeys(("depthwise", "gemv"), "gathers"),
+    "direct": "fills",
+    "stem": "quads",
+    "pointwise": "shifts",
+    "wgmma": "borders",
 }
 
 

@@ -1,0 +1,36 @@
+"""What holds for every plan of a family: its tiles and units cover the problem, and none of them is empty."""
+
+from __future__ import annotations
+
+from random_matrix import constants
+
+from qconv.generator.pointwise import PointwisePlan
+from qconv.generator.wgmma import WgmmaPlan
+
+
+def check_units_of_pointwise(plan: PointwisePlan) -> None:
+    """Every pixel is in a unit, every channel in a slab, and units begin where vectors of 16 bytes do."""
+    problem = plan.problem
+    assert (plan.units - 1) * plan.unit < problem.pixels <= plan.units * plan.unit
+    slab_k = 8 * plan.config.atoms
+    assert (plan.slabs - 1) * slab_k < problem.k <= plan.slabs * slab_k
+    assert (plan.steps - 1) * 32 < problem.c <= plan.steps * 32
+    assert plan.unit % 16 == plan.stage_bytes % 16 == 0
+    assert problem.k % plan.vector_k == 2 * plan.config.atoms % plan.vector_k == 0
+    assert plan.main.grid == (plan.blocks, 1, 1)
+    assert plan.blocks <= plan.units
+
+
+def check_tiles_of_wgmma(plan: WgmmaPlan) -> None:
+    """Every output is in a tile, no tile is without one, and a slot is free for every copy that is asked for."""
+    problem, known = plan.problem, constants(plan)
+    channels, pixels = plan.tile
+    along_pixels = plan.tiles // plan.channel_tiles
+    assert along_pixels * plan.channel_tiles == plan.tiles
+    assert (plan.channel_tiles - 1) * channels < problem.k <= plan.channel_tiles * channels
+    assert (along_pixels - 1) * pixels < problem.pixels <= along_pixels * pixels
+    assert plan.main.grid == (known["BLOCKS"], 1, 1)
+    assert known["BLOCKS"] == min(plan.tiles, plan.target.processors)
+    assert min(known["PIXEL_SLOTS"], known["WEIGHT_SLOTS"]) >= 2
+    folds = problem.quantization.x_zero_point * (2 if plan.borders is not None else 1)
+    assert len(plan.prepare) == 1 + folds
