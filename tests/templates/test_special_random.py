@@ -47,6 +47,8 @@ def plans(family: str, seed: int, count: int, first: int, target: Target | None 
 def check_on(gpu: Device, family: str, first: int, count: int) -> None:
     if family in ("direct", "stem", "pointwise") and not any(i.name == "mma_m16n8k32" for i in gpu.target.instructions):
         pytest.skip(f"{gpu.target.name} has no mma.m16n8k32")
+    if family == "wgmma" and gpu.target.warpgroup is None:
+        pytest.skip(f"{gpu.target.name} has no wgmma")
     for index, plan in enumerate(plans(family, LONG_SEED, LONG, first, gpu.target)[:count], first):
         check(plan, gpu, seed=index)
 
