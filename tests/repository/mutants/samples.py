@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 HERE, SAMPLE = "src/qconv/", "tests/qconv/test_sample.py::"
-SPREAD = SAMPLE + "test_outputs_repack_weights[problems]"
+SPREAD = SAMPLE + "test_outputs_vary[problems]"
 CHOSEN, LARGE = (
     SAMPLE + "test_zero_points_that_the_caller_chose_are_kept",
     SAMPLE + "test_a_large_layer_is_calibrated_on_a_few_of_its_outputs",
