@@ -104,7 +104,9 @@ def test_the_many_have_every_choice_and_kind(family: str) -> None:
     wanted |= {("shape", shape) for shape in SHAPES[family]}
     wanted |= {("types", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
     wanted |= {("output", out) for out in ("int8", "uint8", "int32", "float32", "float16")}
-    wanted |= {("zero points", (x, w)) for x in (False, True) for w in (False, True)}
+    # A zero point of the weights needs the sums of the inputs' windows, which `wgmma` does not compute.
+    of_weights = (False,) if family == "wgmma" else (False, True)
+    wanted |= {("zero points", (x, w)) for x in (False, True) for w in of_weights}
     wanted |= {(ROLES[family], flag) for flag in (False, True)}
     missing = {feature for feature in wanted if not seen[feature]}
     assert not missing, f"{missing} never occur in {LONG} problems"
