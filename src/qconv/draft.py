@@ -208,9 +208,19 @@ class _Attempt:
         made = self._sums(acc, w, gathered_x)
         wanted = calibration.centers(self.q, self.towards, self.problem.k, self.style, self.rng)
         change = calibration.off_center(made, wanted, self.towards, added)
-        means = np.repeat(gathered_x.mean(axis=1), self.problem.k_group, axis=0)
+        means = np.repeat(self._means(gathered_x), self.problem.k_group, axis=0)
         w = operands.shifted(w, means, change, self.rng)
         return operands.alive(w, self.parameters["w_zero_point"])
+
+    def _means(self, gathered_x: Array) -> Array:
+        """By [group, tap and input channel], the mean over all pixels of what a weight multiplies. An input that is
+        drawn here has one mean in all channels: over few pixels, each channel's own would be noise, and weights that
+        follow it would place the sums of these pixels and of no others."""
+        means: Array = gathered_x.mean(axis=1)
+        if self.given:
+            return means
+        by_tap = means.reshape(len(means), -1, self.problem.c_group)
+        return np.broadcast_to(by_tap.mean(axis=2, keepdims=True), by_tap.shape).reshape(means.shape)
 
     def _calibrate(self, acc: Array, made: Sums, residual: Array | None) -> None:
         q, rng, style, given = self.q, self.rng, self.style, self.parameters

@@ -53,6 +53,14 @@ MUTANTS = (
         (CHOSEN,),
     ),
     Mutant(
+        "draft: filters follow the few pixels looked at",
+        HERE + "draft.py",
+        "by_tap.mean(axis=2, keepdims=True)",
+        "by_tap",
+        "The sums of all other pixels lie elsewhere.",
+        (SAMPLE + "test_filters_are_placed_for_all_pixels_not_for_those_looked_at",),
+    ),
+    Mutant(
         "calibration: nothing saturates",
         HERE + "calibration.py",
         "beyond = (0.0, 0.0) if style.attempt else",
