@@ -163,6 +163,12 @@ def _pointers_and_scalars(problem: Conv2d) -> tuple[tuple[Field, ...], tuple[Fie
 X_ZERO = Argument("x_zero", "int", False, "the input zero point", lambda q, parameters: parameters.x_zero_point)
 
 
+@lru_cache(maxsize=256)
+def channel_arguments(problem: Conv2d) -> tuple[Argument, ...]:
+    """Those of the epilogue that have a value for each output channel."""
+    return tuple(a for step in steps(problem.quantization) for a in step.arguments if a.per_channel)
+
+
 def fold_launches(problem: Conv2d) -> tuple[Launch, ...]:
     """What follows from x_zero_point and the weights alone."""
     if not problem.quantization.x_zero_point:

@@ -170,8 +170,8 @@ def plan(problem: Conv2d, config: Direct, target: Target) -> DirectPlan:
     tiles = tiles_of(problem, config, CHOICES, slab_k, ceil_div(problem.c, slab_c), target)
     in_rows, in_columns = input_span(problem, config.tile_h, config.tile_w)
     smem_bytes = _smem_bytes(problem, config, in_rows * in_columns, slab_c, slab_k)
-    words_held = filter_words + config.batch * 4 * atoms * (1 + problem.quantization.w_zero_point) + 40
-    check_blocks_per_sm(config.blocks_per_sm, tiles.threads, smem_bytes, words_held, target)
+    registers = filter_words + config.batch * 4 * atoms * (1 + problem.quantization.w_zero_point) + 40
+    check_blocks_per_sm(config.blocks_per_sm, tiles.threads, smem_bytes, registers, target)
     x_bytes = math.gcd(16, problem.c)
     y_bytes = problem.quantization.types.y.bytes
     return DirectPlan(

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar, Literal
 
 from qconv.dtypes import ELEMENT_TYPES
-from qconv.epilogue import steps as epilogue_steps
 from qconv.generator import mma_amd, mma_nvidia
 from qconv.generator.atom import InstructionFiles
 from qconv.generator.convolution import (
     ConvolutionPlan,
     argument_fields,
+    channel_arguments,
     fold_constants,
     fold_launches,
     pads_with_zero_point,
@@ -199,7 +199,7 @@ class MmaPlan(ConvolutionPlan):
         if self.target.vendor != "cpu" or not self.target.async_copies:
             return ()
         vectors = self.shape.x_vectors + self.shape.w_vectors
-        parameters = ceil_div(self.config.tile_n, self.shape.threads) * len(_channel_arguments(self.problem))
+        parameters = ceil_div(self.config.tile_n, self.shape.threads) * len(channel_arguments(self.problem))
         return (Constant("COPIES_IN_FLIGHT", self.config.pipeline_stages * vectors + parameters, "of a thread"),)
 
     @property
@@ -244,7 +244,7 @@ class MmaPlan(ConvolutionPlan):
             taps_first=self._taps_first,
             staged=bool(config.staged),
             store="staged" if config.staged else "direct",
-            channel_arguments=_channel_arguments(problem),
+            channel_arguments=channel_arguments(problem),
             channel_parameters_are_late=self._channel_parameters_are_late,
         )
 
@@ -276,7 +276,7 @@ class MmaPlan(ConvolutionPlan):
         """Whether channel parameters may be under way when the last step has been multiplied: they come with step
         `pipeline_stages - 1`, and `prefetch_fragments` waits for one step more than there are."""
         config = self.config
-        if not (self.target.async_copies and _channel_arguments(self.problem)):
+        if not (self.target.async_copies and channel_arguments(self.problem)):
             return False
         fewest = 1 if config.stream_k else self.shape.steps // config.split
         return fewest + config.prefetch_fragments < config.pipeline_stages
@@ -332,7 +332,7 @@ def _vector(problem: Conv2d, config: Mma, shape: Shape) -> int:
 
 def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, combine: Combine, vector_n: int) -> int:
     q = problem.quantization
-    of_channel = sum(argument.bytes for argument in _channel_arguments(problem))
+    of_channel = sum(argument.bytes for argument in channel_arguments(problem))
     kept = ceil_div(of_channel * config.tile_n, 16) * 16 * (2 if config.persist else 1)
     phases = [config.pipeline_stages * config.tile_k * (config.tile_m + config.tile_n)]
     if config.staged:
@@ -346,11 +346,6 @@ def _smem_bytes(problem: Conv2d, config: Mma, target: Target, shape: Shape, comb
         slots = ceil_div(of_lane // vector_n, config.split)
         kept += config.split * slots * shape.threads * q.types.sum.bytes * (vector_n + q.w_zero_point)
     return kept + max(phases) + 16 * (combine != "none")
-
-
-@lru_cache(maxsize=256)
-def _channel_arguments(problem: Conv2d) -> tuple[Argument, ...]:
-    return tuple(a for step in epilogue_steps(problem.quantization) for a in step.arguments if a.per_channel)
 
 
 FAMILY = Family(("conv2d",), Mma, CHOICES, plan, configs, likely=LIKELY)

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar
 
-from qconv.epilogue import steps as epilogue_steps
 from qconv.errors import Infeasible
 from qconv.generator import pointwise_cost
 from qconv.generator.convolution import (
     ConvolutionPlan,
     argument_fields,
+    channel_arguments,
     fold_constants,
     fold_launches,
     problem_constants,
@@ -82,7 +82,6 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class PointwiseRoles(TiledRoles):
-    weights_in_smem: bool
     shifts: bool  # pixels begin within words
     channel_arguments: tuple[Argument, ...]
 
@@ -141,7 +140,7 @@ class PointwisePlan(ConvolutionPlan):
             operation=f"instruction/{'emulated' if emulated else self.instruction.name}.j2",
             weights_in_smem=bool(self.config.weights_in_smem),
             shifts=self.problem.c % 4 != 0,
-            channel_arguments=_channel_arguments(self.problem),
+            channel_arguments=channel_arguments(self.problem),
         )
 
     @property
@@ -151,7 +150,7 @@ class PointwisePlan(ConvolutionPlan):
     @property
     def wants(self) -> tuple[str, ...]:
         wants = ["warp", "warp_barrier", "copies"]
-        if _channel_arguments(self.problem):
+        if channel_arguments(self.problem):
             wants.append("vectors")
         if self.overlaps:
             wants.append("overlap")
@@ -240,7 +239,7 @@ class PointwisePlan(ConvolutionPlan):
         weights = steps * atoms / config.batch * config.weights_in_smem
         products = steps * atoms * (1 + problem.quantization.w_zero_point)
         outputs = atoms * 4 * (3.7 + of_activation(problem))
-        parameters = 2 * atoms * len(_channel_arguments(problem)) / config.batch
+        parameters = 2 * atoms * len(channel_arguments(problem)) / config.batch
         instructions = copied + loads + products + weights + outputs + 1.5 * stores + parameters + 40 / config.batch
         accesses = (
             copied
@@ -302,7 +301,7 @@ def _words_in_registers(problem: Conv2d, config: Pointwise, steps: int, slabs: i
     words = filters + config.batch * (4 * steps + 4 * config.atoms)
     at_most(words, MOST_WORDS, "registers of a lane for weights, pixels and sums")
     # The parameters of the channels stay with the weights of a slab.
-    parameters = 2 * config.atoms * (1 if config.weights_in_smem else slabs) * len(_channel_arguments(problem))
+    parameters = 2 * config.atoms * (1 if config.weights_in_smem else slabs) * len(channel_arguments(problem))
     return words + parameters + 44
 
 
@@ -323,11 +322,6 @@ def _smem_bytes(problem: Conv2d, config: Pointwise, stage_bytes: int, unit: int,
     y_bytes = unit * problem.k * problem.quantization.types.y.bytes
     weights = 4 * words if config.weights_in_smem else 0
     return weights + config.warps * (config.pipeline_stages * stage_bytes + y_bytes)
-
-
-@lru_cache(maxsize=256)
-def _channel_arguments(problem: Conv2d) -> tuple[Argument, ...]:
-    return tuple(a for step in epilogue_steps(problem.quantization) for a in step.arguments if a.per_channel)
 
 
 FAMILY = Family(("conv2d",), Pointwise, CHOICES, plan, why_none=why_none, likely=LIKELY)

@@ -148,7 +148,7 @@ def plan(problem: Conv2d, config: Stem, target: Target) -> StemPlan:
     assert instruction is not None
     taps_of_word = {1: 4, 2: 2}.get(problem.c, 1)
     row_words, steps = _words(problem.r, ceil_div(problem.s, taps_of_word))
-    words_held = _words_held(problem, config, steps)
+    registers = _registers_kept(problem, config, steps)
     slab_k = 8 * config.atoms
     if config.atoms > 1:
         at_most(slab_k, 2 * problem.k - 1, f"output channels of a warp (the problem has {problem.k})")
@@ -157,7 +157,7 @@ def plan(problem: Conv2d, config: Stem, target: Target) -> StemPlan:
     rows, pitch = _input_words(problem, config, (row_words - 1) * taps_of_word * problem.tap_steps[1] + 1, quads)
     carried = _words_carried(problem, rows * pitch, quads, tiles.threads)
     smem_bytes = 2 * ceil_div(4 * rows * pitch, 16) * 16
-    check_blocks_per_sm(config.blocks_per_sm, tiles.threads, smem_bytes, words_held + carried + 40, target)
+    check_blocks_per_sm(config.blocks_per_sm, tiles.threads, smem_bytes, registers + carried + 40, target)
     return StemPlan(
         problem=problem,
         config=config,
@@ -187,7 +187,7 @@ def _input_words(problem: Conv2d, config: Stem, filter_columns: int, quads: bool
     return rows, ceil_div(columns + 3, 4) * 4 if quads else columns
 
 
-def _words_held(problem: Conv2d, config: Stem, steps: int) -> int:
+def _registers_kept(problem: Conv2d, config: Stem, steps: int) -> int:
     """What a lane keeps of the filters, and its sums; raises Infeasible where that is more than registers hold."""
     filters = 2 * steps * config.atoms
     at_most(filters, MOST_FILTER_WORDS, "registers of a lane for filters")

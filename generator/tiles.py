@@ -148,6 +148,7 @@ class TiledRoles(Roles):
     spelled: str  # the instruction for these types
     operation: str  # the file that has it as a function
     repack_threads: int = REPACK_THREADS
+    weights_in_smem: bool = False  # and not in registers
 
 
 @dataclass(frozen=True)

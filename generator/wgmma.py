@@ -51,6 +51,14 @@ class Wgmma(Config):
     weight_slots: int  # slots of a ring of weights; the rings of pixels have the rest of shared memory
     lag: int  # slabs that the second consumer is behind the first
 
+    @property
+    def pixel_rings(self) -> int:
+        return 2 if self.split_pixels else 1
+
+    @property
+    def weight_rings(self) -> int:
+        return self.consumers // self.pixel_rings
+
 
 CHOICES: dict[str, tuple[int, ...]] = {
     "consumers": (1, 2),
@@ -87,17 +95,9 @@ class WgmmaPlan(ConvolutionPlan):
     blocks: int
 
     @property
-    def pixel_rings(self) -> int:
-        return 2 if self.config.split_pixels else 1
-
-    @property
-    def weight_rings(self) -> int:
-        return self.config.consumers // self.pixel_rings
-
-    @property
     def tile(self) -> tuple[int, int]:
         """Output channels and pixels."""
-        return CHANNELS * self.weight_rings, self.config.pixels * self.pixel_rings
+        return CHANNELS * self.config.weight_rings, self.config.pixels * self.config.pixel_rings
 
     @property
     def consumers(self) -> int:
@@ -224,8 +224,8 @@ class WgmmaPlan(ConvolutionPlan):
             Constant("TILE_M", CHANNELS, "output channels of a consumer"),
             Constant("SLAB", SLAB, "bytes of the reduction that are multiplied together"),
             Constant("SLABS", self.slabs, "of a tile: for each 128 channels, all taps"),
-            Constant("PIXEL_RINGS", self.pixel_rings),
-            Constant("WEIGHT_RINGS", self.weight_rings),
+            Constant("PIXEL_RINGS", self.config.pixel_rings),
+            Constant("WEIGHT_RINGS", self.config.weight_rings),
             Constant("PIXEL_SLOTS", self.pixel_slots, "slots of a ring of pixels"),
             Constant("CHANNEL_TILES", self.channel_tiles),
             Constant("TILES", self.tiles),
@@ -315,16 +315,10 @@ def _check_useful(problem: Conv2d, config: Wgmma) -> None:
     at_most(pixels, max(16, 2 * problem.pixels - 1), f"pixels of a tile (the problem has {problem.pixels})")
 
 
-def _rings(config: Wgmma) -> tuple[int, int]:
-    """Rings of pixels and rings of weights."""
-    return (2, 1) if config.split_pixels else (1, config.consumers)
-
-
 def _pixel_slots(config: Wgmma, target: Target) -> int:
     """As many slots as shared memory has room for beside those of the weights."""
-    pixel_rings, weight_rings = _rings(config)
-    weights = weight_rings * config.weight_slots * (CHANNELS * SLAB + 2 * MBARRIER_BYTES)
-    slot = pixel_rings * (config.pixels * SLAB + 2 * MBARRIER_BYTES)
+    weights = config.weight_rings * config.weight_slots * (CHANNELS * SLAB + 2 * MBARRIER_BYTES)
+    slot = config.pixel_rings * (config.pixels * SLAB + 2 * MBARRIER_BYTES)
     # The last bytes: an mbarrier that is no slot's, and the end of a multiple of what a swizzle repeats after.
     left = target.smem_bytes - 1024 - weights
     slots = min(left // slot, config.weight_slots + MORE_PIXEL_SLOTS)
@@ -334,9 +328,8 @@ def _pixel_slots(config: Wgmma, target: Target) -> int:
 
 
 def _smem_bytes(config: Wgmma, pixel_slots: int) -> int:
-    pixel_rings, weight_rings = _rings(config)
-    slots = pixel_rings * pixel_slots * config.pixels + weight_rings * config.weight_slots * CHANNELS
-    mbarriers = 2 * (pixel_rings * pixel_slots + weight_rings * config.weight_slots) + 1
+    slots = config.pixel_rings * pixel_slots * config.pixels + config.weight_rings * config.weight_slots * CHANNELS
+    mbarriers = 2 * (config.pixel_rings * pixel_slots + config.weight_rings * config.weight_slots) + 1
     return ceil_div(slots * SLAB + mbarriers * MBARRIER_BYTES, 1024) * 1024
 
 
