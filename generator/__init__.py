@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from qconv.errors import Infeasible
 from qconv.generator import (
+    binary,
     choosing,
     depthwise,
     direct,
@@ -66,6 +67,7 @@ FAMILIES: dict[str, Family] = {
         unfused.family(lambda problem, config, target: plan(problem, config, target)),
         elementwise.FAMILY,
         choosing.FAMILY,
+        binary.FAMILY,
     )
 }
 

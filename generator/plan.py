@@ -14,7 +14,6 @@ import numpy as np
 from qconv.errors import Infeasible
 from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 from qconv.op import Problem
-from qconv.problem import Conv2d
 from qconv.step import Argument
 from qconv.target import Target
 
@@ -94,8 +93,7 @@ class Field:
         assert self.argument is not None
         if self.layer:
             problem, parameters = getattr(problem, self.layer), getattr(parameters, self.layer)
-        assert isinstance(problem, Conv2d)
-        value = self.argument.value(problem.quantization, parameters)
+        value = self.argument.value(problem.arithmetic, parameters)
         shape = (self.elements,) if self.is_pointer else ()
         return np.broadcast_to(np.asarray(value, self.argument.dtype), shape).tobytes()
 

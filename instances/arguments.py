@@ -51,6 +51,15 @@ def check_contiguous(name: str, array: Any) -> None:
         raise ValueError(f"{name} is not contiguous in its shape {tuple(array.shape)}: copy it with ascontiguousarray")
 
 
+def in_shape(device: Device, name: str, array: Any, wanted: tuple[int, ...], seen: tuple[int, ...]) -> Any:
+    """The array of the shape that is wanted, as one of the shape that a problem sees, in the same memory."""
+    array, _ = device.adopt(name, array)
+    if tuple(array.shape) != wanted:
+        raise ValueError(f"{name} has shape {tuple(array.shape)}; it must be {wanted}")
+    check_contiguous(name, array)
+    return array.reshape(seen)
+
+
 def is_array(value: Any) -> bool:
     shape = getattr(value, "shape", None)
     return isinstance(value, (list, tuple)) or (shape is not None and len(shape) > 0)

@@ -18,7 +18,7 @@ from qconv.conversion import Choose, Conversion, Dequantize, Dynamic, Quantize, 
 from qconv.conversion.view import Axis, View, view_of
 from qconv.device import Device
 from qconv.dtypes import ELEMENT_TYPES, RANGES
-from qconv.instances.arguments import as_array, check_contiguous, in_mode, place_of, shape_of, type_of
+from qconv.instances.arguments import as_array, in_mode, in_shape, place_of, shape_of, type_of
 from qconv.instances.serving import lookup
 
 
@@ -229,9 +229,5 @@ def _broadcast(array: Any, count: int) -> Any:
 
 def _seen(device: Device, name: str, array: Any, view: View) -> Any:
     """The array as (outer, channels, inner), in the same memory."""
-    array, _ = device.adopt(name, array)
-    if tuple(array.shape) != view.shape:
-        raise ValueError(f"{name} has shape {tuple(array.shape)}; it must have that of x, {view.shape}")
-    check_contiguous(name, array)
     sizes = view.sizes
-    return array.reshape((sizes["outer"], sizes["channels"], sizes["inner"]))
+    return in_shape(device, name, array, view.shape, (sizes["outer"], sizes["channels"], sizes["inner"]))

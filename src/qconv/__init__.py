@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from qconv.instances.fused_api import conv2d_conv2d
     from qconv.instances.instance import Instance
     from qconv.instances.serving import forget, lookup
+    from qconv.instances.tensor_ops_api import add, mul
     from qconv.keys import parse
     from qconv.mode import Mode
     from qconv.problem import Conv2d
@@ -47,6 +48,7 @@ _HOMES = {
     "qconv.instances.fused_api": ("conv2d_conv2d",),
     "qconv.instances.instance": ("Instance",),
     "qconv.instances.serving": ("forget", "lookup"),
+    "qconv.instances.tensor_ops_api": ("add", "mul"),
     "qconv.keys": ("parse",),
     "qconv.mode": ("Mode",),
     "qconv.problem": ("Conv2d",),
@@ -73,6 +75,7 @@ __all__ = [
     "Parameters",
     "Quantization",
     "__version__",
+    "add",
     "choose_qparams",
     "conv1d",
     "conv2d",
@@ -82,6 +85,7 @@ __all__ = [
     "dequantize",
     "forget",
     "lookup",
+    "mul",
     "parse",
     "quantize",
     "quantize_dynamic",

@@ -90,6 +90,11 @@ class Problem:
         """Takes the layouts out of what is given by name: where the axes of an input lie in the array given."""
         return {}
 
+    @property
+    def arithmetic(self) -> Any:
+        """What an argument of the kernel follows from, beside the parameters."""
+        return self
+
     def checked(self, parameters: dict[str, Any]) -> Any:
         """The run-time values that are given by name, checked; ValueError where one is wrong or not known."""
         if parameters:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from qconv import chain, convolution
 from qconv.conversion import ops as conversion
 from qconv.op import Op, Problem
+from qconv.tensor_ops import ops as tensor_ops
 
 OPS: tuple[Op, ...] = (
     convolution.OP,
     chain.OP,
     *conversion.OPS,
+    *tensor_ops.OPS,
 )
 
 

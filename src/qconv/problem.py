@@ -233,6 +233,10 @@ class Conv2d(Problem):
     def packed(self) -> tuple[str, ...]:
         return ("w",)
 
+    @property
+    def arithmetic(self) -> Quantization:
+        return self.quantization
+
     def relayout(self, named: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         layout = named.pop("w_layout", None)
         if layout is None:

@@ -26,7 +26,7 @@ class Argument:
     ctype: str  # "int" or "float"
     per_channel: bool
     says: str
-    value: Callable[[Quantization, Parameters], Any]
+    value: Callable[[Any, Any], Any]  # of the problem's `arithmetic` and its checked parameters
 
     @property
     def dtype(self) -> str:

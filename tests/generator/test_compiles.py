@@ -31,6 +31,7 @@ from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
+from qconv.tensor_ops import Add, Mul
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
@@ -70,6 +71,11 @@ CONVERSIONS = {
     "requantize to int32": Requantize(1, 512, 768, x_type="int32", out_type="int32", y_zero_point=True),
     "choose for a tensor": Choose(1, 1, 2**22, rule="fbgemm"),
     "dynamic, by token": Dynamic(1, 512, 768),
+}
+
+TENSOR_OPS = {
+    "add": Add(1, 1, 2**20, activation="relu"),
+    "a factor a channel and image": Mul(8, 49, 120, "uint8", "uint8", "uint8"),
 }
 
 # Small, so that their spaces are; of every data path, and with every step of the epilogue.
@@ -177,10 +183,10 @@ def test_the_first_of_simt_compiles(target: Target) -> None:
 
 
 @pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)
-def test_the_default_of_a_conversion_compiles(target: Target) -> None:
+def test_the_default_of_a_conversion_or_tensor_op_compiles(target: Target) -> None:
     if reason := why_not(target):
         pytest.skip(reason)
-    for problem in CONVERSIONS.values():
+    for problem in (*CONVERSIONS.values(), *TENSOR_OPS.values()):
         plan = generator.default(problem, target)
         # A division is a function that NVIDIA's compiler calls: some registers are saved around it.
         assert complaint(plan, ACCEPTED[target.vendor], reads_code=True) is None, f"{problem} {plan.config}"

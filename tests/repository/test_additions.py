@@ -94,15 +94,15 @@ ARCHITECTURE = Addition(
     ),
 )
 OP = Addition(
-    files=("src/qconv/add.py", "generator/add.py", "templates/add.j2"),
+    files=("src/qconv/subtract.py", "generator/subtract.py", "templates/subtract.j2"),
     lists=(
-        Row("src/qconv/ops.py", "from qconv import add\n", "from qconv import chain, convolution\n"),
-        Row("src/qconv/ops.py", "    add.OP,\n", "    convolution.OP,\n"),
-        Row("generator/__init__.py", "    add,\n", "    choosing,\n"),
-        Row("generator/__init__.py", "        add.FAMILY,\n", "        simt.FAMILY,\n"),
+        Row("src/qconv/ops.py", "from qconv import subtract\n", "from qconv import chain, convolution\n"),
+        Row("src/qconv/ops.py", "    subtract.OP,\n", "    convolution.OP,\n"),
+        Row("generator/__init__.py", "    subtract,\n", "    unfused,\n"),
+        Row("generator/__init__.py", "        subtract.FAMILY,\n", "        simt.FAMILY,\n"),
     ),
-    vectors=("tests/check_add.py",),
-    tests=("tests/check_add.py",),
+    vectors=("tests/check_subtract.py",),
+    tests=("tests/check_subtract.py",),
 )
 STRATEGY = Addition(
     files=("tuner/strategies/shuffled.py",),

@@ -1,4 +1,4 @@
-"""The `add` family: one element a thread."""
+"""The `subtract` family: one element a thread."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.add import Add
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan, ceil_div, check_choices
+from qconv.subtract import Subtract
 from qconv.target import Target
 
 CHOICES: dict[str, tuple[int, ...]] = {"threads": (64, 128, 256)}
 
 
 @dataclass(frozen=True)
-class AddConfig(Config):
-    family: ClassVar[str] = "add"
+class SubtractConfig(Config):
+    family: ClassVar[str] = "subtract"
     threads: int
 
 
 @dataclass(frozen=True)
-class AddPlan(Plan):
-    page: ClassVar[str] = "add.j2"
+class SubtractPlan(Plan):
+    page: ClassVar[str] = "subtract.j2"
 
-    problem: Add
-    config: AddConfig
+    problem: Subtract
+    config: SubtractConfig
     blocks: int
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
-        return (Launch("add", (self.blocks, 1, 1), self.config.threads, 0),)
+        return (Launch("subtract", (self.blocks, 1, 1), self.config.threads, 0),)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         return (
             Field("a", "const X*", "a", "one array"),
             Field("b", "const X*", "b", "the other"),
-            Field("y", "X*", "y", "their sum"),
+            Field("y", "X*", "y", "their difference"),
         )
 
     @cached_property
@@ -57,15 +57,15 @@ class AddPlan(Plan):
 
     @property
     def context(self) -> Context:
-        return Context(says=["  y = clamp(a + b, -128, 127)"], wants=frozenset())
+        return Context(says=["  y = clamp(a - b, -128, 127)"], wants=frozenset())
 
     def cost(self) -> float:
         return 1.0 / self.config.threads
 
 
-def plan(problem: Add, config: AddConfig, target: Target) -> AddPlan:
+def plan(problem: Subtract, config: SubtractConfig, target: Target) -> SubtractPlan:
     check_choices(config, CHOICES)
-    return AddPlan(problem, config, target, ceil_div(problem.count, config.threads))
+    return SubtractPlan(problem, config, target, ceil_div(problem.count, config.threads))
 
 
-FAMILY = Family(("add",), AddConfig, CHOICES, plan, predicts_time=False)
+FAMILY = Family(("subtract",), SubtractConfig, CHOICES, plan, predicts_time=False)

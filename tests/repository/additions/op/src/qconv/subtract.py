@@ -1,4 +1,4 @@
-"""The op `add`: the saturating sum of two int8 arrays."""
+"""The op `subtract`: the saturating difference of two int8 arrays."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from qconv.option import Option
 
 
 @dataclass(frozen=True, eq=False)
-class Add(Problem):
-    op: ClassVar[str] = "add"
+class Subtract(Problem):
+    op: ClassVar[str] = "subtract"
     count: int
     key: str = field(init=False, repr=False)
     _hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "count", checked_size("count", self.count, 1))
-        self._name(f"add:count={self.count}")
+        self._name(f"subtract:count={self.count}")
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -43,34 +43,34 @@ class Add(Problem):
         return ()
 
 
-def read(key: str) -> Add:
+def read(key: str) -> Subtract:
     _, given = read_key(key, ())
     if set(given) != {"count"}:
         raise ValueError(f"the key {key!r} must give count, and nothing else")
-    return Add(read_integer("count", given["count"]))
+    return Subtract(read_integer("count", given["count"]))
 
 
-def ask(given: dict[str, Any]) -> Add:
-    return Add(given["count"])
+def ask(given: dict[str, Any]) -> Subtract:
+    return Subtract(given["count"])
 
 
-def draw(problem: Add, seed: int, fixed: dict[str, int]) -> Sample:
+def draw(problem: Subtract, seed: int, fixed: dict[str, int]) -> Sample:
     rng = np.random.default_rng(seed)
     a, b = rng.integers(-128, 128, (2, problem.count), dtype=np.int8)
     return Sample((a, b))
 
 
-def compute(problem: Add, drawn: Sample) -> tuple[Array, ...]:
+def compute(problem: Subtract, drawn: Sample) -> tuple[Array, ...]:
     a, b = (array.astype(np.int32) for array in drawn.arrays)
-    return (np.clip(a + b, -128, 127).astype(np.int8),)
+    return (np.clip(a - b, -128, 127).astype(np.int8),)
 
 
 OP = Op(
-    name="add",
-    problems=(Add,),
+    name="subtract",
+    problems=(Subtract,),
     read=read,
     ask=ask,
-    options=(Option("count", "add: elements of each array.", "integer", required=True),),
+    options=(Option("count", "subtract: elements of each array.", "integer", required=True),),
     draw=draw,
     compute=compute,
 )

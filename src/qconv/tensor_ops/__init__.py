@@ -1,0 +1,7 @@
+"""The integer ops between convolutions: the problems, their arithmetic as data, and their oracles."""
+
+from __future__ import annotations
+
+from qconv.tensor_ops.binary import Add, Binary, Mul
+
+__all__ = ["Add", "Binary", "Mul"]

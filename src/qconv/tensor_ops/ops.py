@@ -1,0 +1,8 @@
+"""The ops of this package."""
+
+from __future__ import annotations
+
+from qconv.op import Op
+from qconv.tensor_ops import binary_ops
+
+OPS: tuple[Op, ...] = binary_ops.OPS

@@ -1,0 +1,120 @@
+"""What the problems of this package share: a key that is made of their fields, and checked run-time numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import prod
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+
+from qconv.dtypes import ELEMENT_TYPES
+from qconv.op import Problem, check_choice, checked_size, read_integer, read_key, short
+from qconv.quantization import check_zero_point
+
+BYTES = ("int8", "uint8")
+ACTIVATIONS = ("none", "relu")
+FULL = 2**22  # elements that fill any device
+# Ratios of scales below this are denormal numbers, which a GPU may take for zero.
+LEAST_RATIO = 2.0**-126
+
+
+class TensorOp(Problem):
+    """Its key has sizes and types always; everything else only where it differs from the default, in this order."""
+
+    # What is read as an integer, as several, and as a flag; all else is text.
+    numbers: ClassVar[tuple[str, ...]] = ()
+    extents_of_key: ClassVar[tuple[str, ...]] = ()
+    flags: ClassVar[tuple[str, ...]] = ()
+    types: ClassVar[tuple[str, ...]] = ("x_type", "out_type")
+
+    def _check_fields(self) -> None:
+        for name in self.numbers:
+            object.__setattr__(self, name, checked_size(name, getattr(self, name), 1))
+        for name in self.types:
+            check_choice(name, getattr(self, name), BYTES)
+        for name in self.flags:
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be True or False")
+
+    def _name_by_fields(self) -> None:
+        parts = [self.op]
+        for entry in fields(self):  # type: ignore[arg-type]  # every problem is a dataclass
+            value = getattr(self, entry.name, None)
+            if entry.init and (entry.name in (*self.numbers, *self.types) or value != entry.default):
+                spelled = ",".join(map(str, value)) if isinstance(value, tuple) else value
+                parts.append(entry.name if value is True else f"{entry.name}={spelled}")
+        self._name(":".join(parts))
+
+    @classmethod
+    def read(cls, key: str) -> Self:
+        """The problem that a key names."""
+        _, given = read_key(key, cls.flags)
+        missing = [name for name in cls.numbers if name not in given]
+        if missing:
+            raise ValueError(f"the key {short(key)!r} has no {missing[0]}; it needs {', '.join(cls.numbers)}")
+        known = [entry.name for entry in fields(cls) if entry.init]  # type: ignore[arg-type]
+        if strange := [name for name in given if name not in known]:
+            raise ValueError(f"unknown field {short(strange[0])!r} in a key of {cls.op}; it has {', '.join(known)}")
+        return cls(**{name: cls._read_value(name, text) for name, text in given.items()})
+
+    @classmethod
+    def _read_value(cls, name: str, text: str | bool) -> Any:
+        if name in cls.extents_of_key:
+            return tuple(read_integer(name, part) for part in str(text).split(","))
+        return read_integer(name, text) if name in cls.numbers else text
+
+    @property
+    def io_bytes(self) -> int:
+        every = (*self.inputs, *self.outputs)
+        return sum(prod(tensor.shape) * ELEMENT_TYPES[tensor.dtype].bytes for tensor in every)
+
+
+Numbers = TypeVar("Numbers", bound="Parameters")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Scales and zero points by name: each op adds its own. One number each, for the whole tensor."""
+
+    @classmethod
+    def of(cls: type[Numbers], given: Mapping[str, Any], zero_points: Mapping[str, str]) -> Numbers:
+        """These values as float32 and int, or ValueError. `zero_points` has the type that each is a zero of."""
+        known = [entry.name for entry in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise ValueError(f"{name} is no parameter of this op; it has {', '.join(known)}")
+        values = cls(**given)
+        checked: dict[str, Any] = {}
+        for name in known:
+            number = _one_number(name, getattr(values, name))
+            if name in zero_points:
+                check_zero_point(name, number, zero_points[name])
+                checked[name] = int(number)
+            else:
+                checked[name] = _scale(name, number)
+        return cls(**checked)
+
+
+def _one_number(name: str, value: Any) -> Any:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or array.size != 1:
+        raise ValueError(f"{name}={value!r} must be one number: the scale and the zero point are of the whole tensor")
+    return array.reshape(()).item()
+
+
+def _scale(name: str, value: Any) -> np.float32:
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+    if not (np.isfinite(single) and single > 0):
+        raise ValueError(f"{name}={value} is {single} as float32; a scale must be finite and positive")
+    return single
+
+
+def check_ratio(says: str, ratio: np.float32, most: float) -> None:
+    if not LEAST_RATIO <= ratio <= most:
+        raise ValueError(
+            f"{says} = {ratio:g} in float32: it must be {LEAST_RATIO:g} to {most:g}, or every output would be at an "
+            "end of its range; check the scales"
+        )

@@ -1,0 +1,113 @@
+"""The oracles of the integer ops between convolutions against ONNX Runtime, at tolerance 0 over all bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from random_tensor_ops import TELLING
+
+from qconv import reference
+from qconv.dtypes import RANGES
+from qconv.sample import Sample
+from qconv.tensor_ops import Add, Binary, Mul
+
+ort = pytest.importorskip("onnxruntime", reason="the oracle is compared with onnxruntime")
+Array = np.ndarray[Any, Any]
+OURS = "com.microsoft"
+
+
+def run(op: str, arrays: dict[str, Array], numbers: dict[str, Any], order: list[str], **attributes: Any) -> Array:
+    """One node of ONNX Runtime: `order` names its inputs, of which `numbers` are constants."""
+    kinds = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
+    dtype = str(next(iter(arrays.values())).dtype)
+    node = helper.make_node(op, order, ["y"], domain=attributes.pop("domain", OURS), **attributes)
+    graph = helper.make_graph(
+        [node],
+        "one node",
+        [helper.make_tensor_value_info(name, kinds[dtype], array.shape) for name, array in arrays.items()],
+        [helper.make_tensor_value_info("y", kinds[dtype], None)],
+        [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(OURS, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    outputs: list[Array] = session.run(None, arrays)
+    return outputs[0]
+
+
+def numbers_of(dtype: str, given: dict[str, Any]) -> dict[str, Any]:
+    """As ONNX has them: fp32 scales, zero points of the tensor's type."""
+    return {n: np.asarray(v, dtype if n.endswith("zero_point") else np.float32) for n, v in given.items()}
+
+
+def all_pairs(dtype: str) -> tuple[Array, Array]:
+    low, high = RANGES[dtype]
+    every = np.arange(low, high + 1, dtype=dtype)
+    return np.repeat(every, 256), np.tile(every, 256)
+
+
+def some_numbers(dtype: str, names: tuple[str, ...], rng: np.random.Generator, index: int) -> dict[str, Any]:
+    """Scales of every size; powers of two, which make ties; and hundredths, whose ties are no longer exact in binary.
+    Zero points anywhere and at the ends."""
+    low, high = RANGES[dtype]
+    scales = {
+        0: lambda: 2.0 ** rng.integers(-4, 4),
+        1: lambda: round(rng.uniform(0.02, 0.6), 2),
+        2: lambda: np.exp(rng.uniform(-5, 1)),
+    }
+    zeros = {f"{n}_zero_point": int(rng.choice([low, high, 0, rng.integers(low, high + 1)])) for n in names}
+    return {f"{n}_scale": float(np.float32(scales[index % 3]())) for n in names} | zeros
+
+
+BINARY = ["a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point"]
+NAMES = {Add: "QLinearAdd", Mul: "QLinearMul"}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("kind", NAMES)
+def test_all_pairs_of_bytes(kind: type[Binary], dtype: str) -> None:
+    rng = np.random.default_rng(7)
+    a, b = all_pairs(dtype)
+    problem = kind.of(a.shape, b.shape, a_type=dtype, b_type=dtype, out_type=dtype)
+    flat = tuple(array.reshape(t.shape) for array, t in zip((a, b), problem.inputs, strict=True))
+    for index in range(60):
+        given = some_numbers(dtype, ("a", "b", "y"), rng, index)
+        if index < len(TELLING) and dtype == "uint8":
+            given = TELLING[index]
+        want = run(NAMES[kind], {"a": a, "b": b}, numbers_of(dtype, given), BINARY)
+        (got,) = reference.compute(problem, Sample(flat, given))
+        assert np.array_equal(got.reshape(-1), want), given
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_number_for_all_of_the_other(kind: type[Binary], swapped: bool) -> None:
+    """ONNX Runtime then adds the number to the offset first, whichever operand it is."""
+    rng = np.random.default_rng(8)
+    a = np.arange(-128, 128, dtype=np.int8)
+    problem = kind.of(a.shape, (1,))
+    for index in range(150):
+        b = rng.integers(-128, 128, 1, dtype=np.int8)
+        given = some_numbers("int8", ("a", "b", "y"), rng, index)
+        order = BINARY[3:6] + BINARY[:3] + BINARY[6:] if swapped else BINARY
+        want = run(NAMES[kind], {"a": a, "b": b}, numbers_of("int8", given), order)
+        (got,) = reference.compute(problem, Sample((a.reshape(1, 256, 1), b.reshape(1, 1)), given))
+        assert np.array_equal(got.reshape(-1), want), given
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_factor_a_channel_and_image(kind: type[Binary]) -> None:
+    rng = np.random.default_rng(9)
+    a = rng.integers(0, 256, (3, 7, 5, 40), dtype=np.uint8)
+    b = rng.integers(0, 256, (3, 1, 1, 40), dtype=np.uint8)
+    problem = kind.of(a.shape, b.shape, a_type="uint8", b_type="uint8", out_type="uint8")
+    assert (problem.outer, problem.repeat, problem.inner) == (3, 35, 40)
+    for index in range(20):
+        given = some_numbers("uint8", ("a", "b", "y"), rng, index)
+        want = run(NAMES[kind], {"a": a, "b": b}, numbers_of("uint8", given), BINARY)
+        (got,) = reference.compute(problem, Sample((a.reshape(3, 35, 40), b.reshape(3, 40)), given))
+        assert np.array_equal(got.reshape(a.shape), want), given
