@@ -20,6 +20,7 @@ from qconv.generator import (
     pointwise,
     simt,
     stem,
+    table,
     unfused,
     wgmma,
 )
@@ -68,6 +69,7 @@ FAMILIES: dict[str, Family] = {
         elementwise.FAMILY,
         choosing.FAMILY,
         binary.FAMILY,
+        table.FAMILY,
     )
 }
 

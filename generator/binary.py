@@ -94,6 +94,7 @@ class BinaryPlan(Plan):
             ),
             "The config.": constants_of(self.config),
             "What follows.": (
+                Constant("ROWS", self.config.unroll, "of vectors, of a block"),
                 Constant("B_IN_VECTORS", self.b_in_vectors, "a vector of a meets a vector of b"),
                 Constant("B_IS_SHARED", self.b_is_shared, "a vector of a meets one element of b"),
             ),
@@ -117,6 +118,8 @@ class BinaryPlan(Plan):
 SAYS_OF_CONFIG = {
     "vector": "neighbouring elements of a thread",
     "unroll": "vectors that a thread has in flight",
+    "rounds": "of so many vectors",
+    "copies": "of the table in shared memory",
 }
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from qconv.instances.arguments import in_shape, place_of, shape_of, type_of
 from qconv.instances.serving import lookup
-from qconv.tensor_ops import Add, Binary, Mul
+from qconv.tensor_ops import Add, Binary, Mul, Table
+from qconv.tensor_ops.functions import Function, named, table_of
 
 
 def add(
@@ -58,6 +61,42 @@ def mul(
     numbers = {"a_scale": a_scale, "b_scale": b_scale, "y_scale": y_scale}
     zeros = {"a_zero_point": a_zero_point, "b_zero_point": b_zero_point, "y_zero_point": y_zero_point}
     return _binary(Mul, a, b, numbers | zeros, activation, out_type, out, stream, device)
+
+
+def unary(
+    x: Any,
+    function: str | Function,
+    *,
+    x_scale: Any = 1.0,
+    y_scale: Any = 1.0,
+    x_zero_point: Any = 0,
+    y_zero_point: Any = 0,
+    alpha: Any = None,
+    out_type: str | None = None,
+    out: Any = None,
+    stream: Any = None,
+    device: str | None = None,
+) -> Any:
+    """A function of every element of a quantized tensor, quantized anew, by a table of 256: identity (another scale),
+    relu, leaky_relu with `alpha`, sigmoid, hardswish, silu, tanh, gelu, or any function of a float32 array."""
+    real = named(function, alpha) if isinstance(function, str) else function
+    numbers = {"x_scale": x_scale, "y_scale": y_scale, "x_zero_point": x_zero_point, "y_zero_point": y_zero_point}
+    table = table_of(real, type_of(x), out_type or type_of(x), **numbers)
+    return apply_table(x, table, out=out, stream=stream, device=device)
+
+
+def apply_table(x: Any, table: Any, *, out: Any = None, stream: Any = None, device: str | None = None) -> Any:
+    """The entry of the table (256 of int8 or uint8) for the byte of every element. `out` may be `x` itself."""
+    shape = shape_of("x", x)
+    place = place_of(x, device)
+    problem = Table(prod(shape), x_type=type_of(x), out_type=type_of(table))
+    with place.on(stream):
+        if isinstance(table, np.ndarray):
+            table = place.upload(table)
+        given = in_shape(place, "x", x, shape, (problem.elements,))
+        into = None if out is None else in_shape(place, "out", out, shape, (problem.elements,))
+        y = lookup(problem, place.spec)(given, table, out=into, stream=stream)
+    return y.reshape(shape) if out is None else out
 
 
 def _binary(

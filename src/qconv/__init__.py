@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qconv.instances.fused_api import conv2d_conv2d
     from qconv.instances.instance import Instance
     from qconv.instances.serving import forget, lookup
-    from qconv.instances.tensor_ops_api import add, mul
+    from qconv.instances.tensor_ops_api import add, apply_table, mul, unary
     from qconv.keys import parse
     from qconv.mode import Mode
     from qconv.problem import Conv2d
@@ -48,7 +48,7 @@ _HOMES = {
     "qconv.instances.fused_api": ("conv2d_conv2d",),
     "qconv.instances.instance": ("Instance",),
     "qconv.instances.serving": ("forget", "lookup"),
-    "qconv.instances.tensor_ops_api": ("add", "mul"),
+    "qconv.instances.tensor_ops_api": ("add", "apply_table", "mul", "unary"),
     "qconv.keys": ("parse",),
     "qconv.mode": ("Mode",),
     "qconv.problem": ("Conv2d",),
@@ -76,6 +76,7 @@ __all__ = [
     "Quantization",
     "__version__",
     "add",
+    "apply_table",
     "choose_qparams",
     "conv1d",
     "conv2d",
@@ -90,6 +91,7 @@ __all__ = [
     "quantize",
     "quantize_dynamic",
     "requantize",
+    "unary",
 ]
 
 

@@ -8,12 +8,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from random_tensor_ops import TELLING
+from random_tensor_ops import TELLING, TELLING_SIGMOID
 
 from qconv import reference
 from qconv.dtypes import RANGES
 from qconv.sample import Sample
 from qconv.tensor_ops import Add, Binary, Mul
+from qconv.tensor_ops.functions import named, table_of
 
 ort = pytest.importorskip("onnxruntime", reason="the oracle is compared with onnxruntime")
 Array = np.ndarray[Any, Any]
@@ -111,3 +112,31 @@ def test_a_factor_a_channel_and_image(kind: type[Binary]) -> None:
         want = run(NAMES[kind], {"a": a, "b": b}, numbers_of("uint8", given), BINARY)
         (got,) = reference.compute(problem, Sample((a.reshape(3, 35, 40), b.reshape(3, 40)), given))
         assert np.array_equal(got.reshape(a.shape), want), given
+
+
+UNARY = ["x", "x_scale", "x_zero_point", "y_scale", "y_zero_point"]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("function", ["sigmoid", "leaky_relu", "identity"])
+def test_tables_of_all_bytes(function: str, dtype: str) -> None:
+    rng = np.random.default_rng(11)
+    x = np.arange(256, dtype=np.uint8).view(dtype)
+    for index in range(150):
+        given = some_numbers(dtype, ("x", "y"), rng, index)
+        alpha = round(float(rng.uniform(0.01, 0.5)), 2) if function == "leaky_relu" else None
+        if function == "sigmoid" and index % 2:
+            given |= {"y_scale": [1 / 256, 1 / 255, 0.004][index % 3], "y_zero_point": RANGES[dtype][0]}
+        if function == "sigmoid" and index < len(TELLING_SIGMOID) and dtype == "uint8":
+            given = TELLING_SIGMOID[index]
+        got = table_of(named(function, alpha), dtype, dtype, **given)
+        numbers = numbers_of(dtype, given)
+        if function == "identity":
+            order = ["y_scale", "y_zero_point", "x", "x_scale", "x_zero_point"]
+            want = run("QLinearConcat", {"x": x}, numbers, order, axis=0)
+        else:
+            op, more = {"sigmoid": ("QLinearSigmoid", {}), "leaky_relu": ("QLinearLeakyRelu", {"alpha": alpha})}[
+                function
+            ]
+            want = run(op, {"x": x}, numbers, UNARY, **more)
+        assert np.array_equal(got, want), given

@@ -31,7 +31,7 @@ from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
-from qconv.tensor_ops import Add, Mul
+from qconv.tensor_ops import Add, Mul, Table
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
@@ -75,6 +75,7 @@ CONVERSIONS = {
 
 TENSOR_OPS = {
     "add": Add(1, 1, 2**20, activation="relu"),
+    "a table": Table(2**24, out_type="uint8"),
     "a factor a channel and image": Mul(8, 49, 120, "uint8", "uint8", "uint8"),
 }
 

@@ -19,6 +19,7 @@ constexpr int VECTOR = 4;  // neighbouring elements of a thread
 constexpr int UNROLL = 1;  // vectors that a thread has in flight
 
 // What follows.
+constexpr int ROWS = 1;  // of vectors, of a block
 constexpr bool B_IN_VECTORS = false;  // a vector of a meets a vector of b
 constexpr bool B_IS_SHARED = true;  // a vector of a meets one element of b
 
@@ -120,9 +121,9 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
     *reinterpret_cast<Vector<T>*>(address) = vector;
 }
 
-// A block has UNROLL rows of THREADS vectors: where this thread's vector of a row begins.
+// A block has ROWS rows of THREADS vectors: where this thread's vector of a row begins.
 __device__ __forceinline__ unsigned first_of_row(int row) {
-    return ((static_cast<unsigned>(tile::block_x()) * UNROLL + row) * THREADS + tile::thread()) * VECTOR;
+    return ((static_cast<unsigned>(tile::block_x()) * ROWS + row) * THREADS + tile::thread()) * VECTOR;
 }
 
 // Two elements. The order and the rounding of every step are the contract.

@@ -1,4 +1,4 @@
-"""add, mul: arrays of any shape, the bits of the oracle."""
+"""add, mul, unary, apply_table: arrays of any shape, the bits of the oracle."""
 
 from __future__ import annotations
 
@@ -60,3 +60,57 @@ def test_the_output_is_written_where_it_is_asked_for() -> None:
 def test_what_is_refused(a: Any, b: Any, given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         qconv.add(a, b, **given)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_function_of_every_byte(dtype: str) -> None:
+    x = np.arange(256, dtype=np.uint8).view(dtype).reshape(2, 128)
+    numbers = {"x_scale": 0.05, "x_zero_point": 7, "y_scale": 0.04, "y_zero_point": 3}
+    real = 0.05 * (x.astype(np.int32) - 7)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    for function, value in (
+        ("relu", np.maximum(real, 0)),
+        ("sigmoid", 1 / (1 + np.exp(-real))),
+        ("tanh", np.tanh(real)),
+        (np.square, real**2),
+    ):
+        want = np.clip(value / 0.04 + 3, low, high)
+        got = qconv.unary(x, function, **numbers)
+        assert (got.shape, got.dtype) == (x.shape, x.dtype)
+        assert np.abs(got - want).max() <= 0.501
+
+
+def test_a_function_without_a_value() -> None:
+    x = whole((40,), 6)
+    with np.errstate(all="ignore"):
+        y = qconv.unary(x, lambda real: np.log(real), x_scale=0.1, y_scale=0.1)
+    assert (y[x < 0] == -128).all()
+    assert (y[x > 1] > -128).all()
+
+
+def test_a_table_is_read_by_bytes_and_may_write_over_its_input() -> None:
+    x = whole((3, 5, 7), 4)
+    table = np.random.default_rng(5).permutation(256).astype(np.uint8)
+    want = table[x.view(np.uint8)]
+    got = qconv.apply_table(x, table)
+    assert got.dtype == np.uint8
+    assert np.array_equal(got, want)
+    assert np.array_equal(qconv.apply_table(x, table.view(np.int8), out=x).view(np.uint8), want)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda x: qconv.unary(x, "sigmod"), "did you mean 'sigmoid'"),
+        (lambda x: qconv.unary(x, "leaky_relu"), "needs alpha"),
+        (lambda x: qconv.unary(x, "relu", alpha=1.0), "has no alpha"),
+        (lambda x: qconv.unary(x, np.sum), "it must work by element"),
+        (lambda x: qconv.unary(x.astype(np.float32), "relu"), "x_type='float32' is not one of"),
+        (lambda x: qconv.unary(x, "relu", y_zero_point=200), "y_zero_point=200 must be integers"),
+        (lambda x: qconv.apply_table(x, np.zeros(255, np.int8)), "table has shape"),
+        (lambda x: qconv.apply_table(x, np.zeros(256, np.int16)), "out_type='int16' is not one of"),
+    ],
+)
+def test_what_is_refused_of_a_table(call: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        call(whole((4, 3), 1))

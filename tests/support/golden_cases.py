@@ -19,7 +19,7 @@ from qconv.generator.stem import Stem
 from qconv.generator.wgmma import Wgmma
 from qconv.op import Problem
 from qconv.target import TARGETS
-from qconv.tensor_ops import Add, Mul
+from qconv.tensor_ops import Add, Mul, Table
 
 POINTWISE = Conv2d(32, 28, 28, 512, 1024, 1, 1)
 STEM = Conv2d(1, 224, 224, 3, 64, 7, 7, stride=(2, 2), pad=(3, 3, 3, 3))
@@ -325,6 +325,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "binary-add-relu-sm_90a.cu": (Add(1, 1, 32 * 56 * 56 * 256, activation="relu"), "sm_90a", None),
     "binary-mul-channels-of-images-gfx942.hip": (Mul(32, 28 * 28, 120, "uint8", "uint8", "uint8"), "gfx942", None),
     "binary-add-number-cpu.cpp": (Add(1, 999, 1, out_type="uint8"), "cpu", None),
+    "table-copies-sm_90a.cu": (Table(2**24), "sm_90a", None),
     "choosing-dynamic-tensor-cpu.cpp": (Dynamic.of("ort", outer=1, channels=1, inner=2**20), "cpu", SLICED),
 }
 

@@ -25,6 +25,12 @@ TELLING = [
     )
 ]
 
+# The same of a sigmoid, where one entry of a table changes.
+TELLING_SIGMOID = [
+    {"x_scale": x_scale, "x_zero_point": zero, "y_scale": 0.004, "y_zero_point": 0}
+    for x_scale, zero in ((0.035, 0), (0.146, 178))
+]
+
 
 def binary_problems(seed: int, count: int) -> list[Binary]:
     rng = random.Random(f"binary {seed}")

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from qconv.tensor_ops.binary import Add, Binary, Mul
+from qconv.tensor_ops.table import Table
 
-__all__ = ["Add", "Binary", "Mul"]
+__all__ = ["Add", "Binary", "Mul", "Table"]

@@ -1,0 +1,107 @@
+"""The `table` family: any function of a quantized tensor, looked up at the speed of a copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator.binary import blocks_of, constants_of, order
+from qconv.generator.family import Family
+from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan, at_most, check_choices
+from qconv.target import Target
+from qconv.tensor_ops import Table
+from qconv.tensor_ops.table import ENTRIES
+
+WORDS = ENTRIES // 4
+# What lanes that read the same bank cost, in units of `order`, by how many copies of the table there are; and what it
+# costs to write a word of a copy.
+CONFLICTS = {1: 24.0, 8: 6.0, 32: 0.0}
+FILL = 8.0
+
+
+@dataclass(frozen=True)
+class TableConfig(Config):
+    family: ClassVar[str] = "table"
+    threads: int
+    vector: int  # neighbouring elements of a thread
+    unroll: int  # vectors that a thread has in flight
+    rounds: int  # of so many vectors
+    copies: int  # of the table in shared memory
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "threads": (128, 256, 512),
+    "vector": (1, 4, 8, 16),
+    "unroll": (1, 2, 4),
+    "rounds": (1, 4),
+    "copies": (1, 8, 32),
+}
+
+
+@dataclass(frozen=True)
+class TablePlan(Plan):
+    page: ClassVar[str] = "tensor_ops/table.j2"
+
+    problem: Table
+    config: TableConfig
+    blocks: int
+    smem_bytes: int
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        return (Launch("table", (self.blocks, 1, 1), self.config.threads, self.smem_bytes),)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return (
+            Field("x", "const X*", "x", "the tensor"),
+            Field("table", "const Output*", "table", "the output for each byte"),
+            Field("y", "Output*", "y", "the output; it may be x"),
+        )
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return {"x": self.config.vector, "table": 4, "y": self.config.vector}
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        return {"X": self.problem.x_type, "Output": self.problem.out_type}
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": (
+                Constant("ELEMENTS", self.problem.elements),
+                Constant("WORDS", WORDS, "of the table"),
+            ),
+            "The config.": constants_of(self.config),
+            "What follows.": (
+                Constant("ROWS", self.config.unroll * self.config.rounds, "of vectors, of a block"),
+                Constant("SMEM_BYTES", self.smem_bytes),
+            ),
+        }
+
+    @property
+    def context(self) -> Context:
+        return Context(says=["  y = table[the byte of x]"], wants=frozenset())
+
+    def cost(self) -> float:
+        config = self.config
+        vectors = self.problem.elements / (self.blocks * config.threads * config.vector)
+        filled = FILL * WORDS * config.copies / config.threads / max(1.0, vectors)
+        ordered = order(config.threads, config.vector, config.unroll, self.blocks)
+        return ordered + CONFLICTS[config.copies] + filled
+
+
+def plan(problem: Table, config: TableConfig, target: Target) -> TablePlan:
+    check_choices(config, CHOICES)
+    at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
+    if config.copies > target.warp_size:
+        raise Infeasible(f"copies={config.copies}: only the {target.warp_size} lanes of a warp read at the same time")
+    blocks = blocks_of(problem.elements, config.threads, config.vector, config.unroll * config.rounds)
+    return TablePlan(problem, config, target, blocks, smem_bytes=4 * WORDS * config.copies)
+
+
+FAMILY = Family(("table",), TableConfig, CHOICES, plan, predicts_time=False)

@@ -1,0 +1,84 @@
+"""The kernels that look elements up in a table of 256, against the oracle, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qconv import generator, parse, sample
+from qconv.device import open_device
+from qconv.errors import Infeasible
+from qconv.generator.table import TableConfig
+from qconv.instances.loading import load
+from qconv.target import TARGETS
+from qconv.tensor_ops import Table
+from qconv.tuner import sanitized
+from qconv.tuner.verify import mismatch
+
+CPU = open_device("cpu")
+SANITIZED = {
+    "vectors and a tail": (Table(9999), TableConfig(threads=128, vector=4, unroll=2, rounds=4, copies=8)),
+    "a copy for each lane": (
+        Table(4100, "uint8"),
+        TableConfig(threads=128, vector=16, unroll=1, rounds=1, copies=32),
+    ),
+}
+
+
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+@pytest.mark.parametrize("name", SANITIZED)
+def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
+    problem, config = SANITIZED[name]
+    plan = generator.plan(problem, config, CPU.target)
+    assert sanitized.mismatch(plan, sample.draw(problem, 5), sanitizer) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sanitizer"),
+    [
+        ("    tile::barrier();\n", "", "thread"),
+        ("if (first + VECTOR <= ELEMENTS) x", "if (first < ELEMENTS) x", "address"),
+    ],
+    ids=["no barrier behind the table", "a vector past the end"],
+)
+def test_a_planted_bug_is_found(old: str, new: str, sanitizer: sanitized.Sanitizer) -> None:
+    problem, config = SANITIZED["vectors and a tail"]
+    plan = generator.plan(problem, config, CPU.target)
+    text = generator.render(plan).text
+    assert old in text
+    report, _ = sanitized.run(plan, sample.draw(problem, 5), sanitizer, source=text.replace(old, new))
+    assert not report.clean
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("elements", [1, 255, 513, 40_001])
+def test_every_width_and_every_number_of_copies(elements: int) -> None:
+    problem = Table(elements)
+    plans, _ = generator.space(problem, CPU.target)
+    kinds = {(p.config.vector, p.config.copies): p for p in plans if p.config.threads == 128}
+    assert kinds
+    for plan in kinds.values():
+        assert mismatch(load(plan, CPU), sample.draw(problem, elements)) is None, plan.config
+
+
+def test_what_a_config_cannot_serve() -> None:
+    config = TableConfig(threads=128, vector=1, unroll=1, rounds=1, copies=1)
+    with pytest.raises(Infeasible, match="only tensors of fewer than 512"):
+        generator.plan(Table(1000), config, TARGETS["sm_90a"])
+
+
+def test_copies_are_for_tensors_that_are_worth_them() -> None:
+    few, many = (generator.default(Table(size), TARGETS["sm_90a"]).config for size in (1000, 2**24))
+    assert isinstance(few, TableConfig)
+    assert isinstance(many, TableConfig)
+    assert (few.copies, many.copies, many.vector) == (1, 32, 16)
+
+
+def test_the_key_and_the_data() -> None:
+    assert str(Table(9)) == "table:elements=9:x_type=int8:out_type=int8"
+    assert parse("table:elements=9:out_type=uint8") == Table(9, out_type="uint8")
+    with pytest.raises(ValueError, match="has no elements"):
+        parse("table:x_type=int8")
+    x, table = sample.draw(Table(5000), 1).arrays
+    assert np.unique(table).size == 256
+    assert np.unique(x).size == 256
