@@ -15,9 +15,11 @@ from qconv.generator import (
     elementwise,
     fused,
     gemv,
+    global_pooling,
     mma,
     older_names,
     pointwise,
+    pooling,
     simt,
     stem,
     table,
@@ -70,6 +72,8 @@ FAMILIES: dict[str, Family] = {
         choosing.FAMILY,
         binary.FAMILY,
         table.FAMILY,
+        pooling.FAMILY,
+        global_pooling.FAMILY,
     )
 }
 

@@ -5,6 +5,7 @@ Every scale and zero point is one number on the host, for the whole tensor. The 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 
 from qconv.instances.arguments import in_shape, place_of, shape_of, type_of
 from qconv.instances.serving import lookup
-from qconv.tensor_ops import Add, Binary, Mul, Table
+from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, MaxPool, Mul, Table
 from qconv.tensor_ops.functions import Function, named, table_of
+from qconv.tensor_ops.pooling import window_of
 
 
 def add(
@@ -97,6 +99,76 @@ def apply_table(x: Any, table: Any, *, out: Any = None, stream: Any = None, devi
         into = None if out is None else in_shape(place, "out", out, shape, (problem.elements,))
         y = lookup(problem, place.spec)(given, table, out=into, stream=stream)
     return y.reshape(shape) if out is None else out
+
+
+def max_pool(
+    x: Any,
+    kernel: int | Sequence[int],
+    *,
+    out: Any = None,
+    stream: Any = None,
+    device: str | None = None,
+    **geometry: Any,
+) -> Any:
+    """The largest element of each window of NHWC `x`, by channel. `kernel` is the window's height and width.
+
+    `stride`, `pad` and `dilation` are as of `conv2d`; with `ceil_mode`, windows at the end that are not whole count as
+    well."""
+    problem = MaxPool.of(shape_of("x", x, "nhwc"), kernel, x_type=type_of(x), **geometry)
+    return lookup(problem, place_of(x, device).spec)(x, out=out, stream=stream)
+
+
+def average_pool(
+    x: Any,
+    kernel: int | Sequence[int],
+    *,
+    x_scale: Any = 1.0,
+    y_scale: Any = 1.0,
+    x_zero_point: Any = 0,
+    y_zero_point: Any = 0,
+    out_type: str | None = None,
+    out: Any = None,
+    stream: Any = None,
+    device: str | None = None,
+    **geometry: Any,
+) -> Any:
+    """The average of each window of NHWC `x`, quantized anew, as QLinearAveragePool computes it; where the window is
+    the whole image, that is `global_average_pool`.
+
+    `stride`, `pad` and `ceil_mode` are as of `max_pool`. Padding is a real zero, which counts with `count_include_pad`
+    only."""
+    shape, numbers = shape_of("x", x, "nhwc"), {"x_scale": x_scale, "y_scale": y_scale}
+    numbers |= {"x_zero_point": x_zero_point, "y_zero_point": y_zero_point}
+    types = {"x_type": type_of(x), "out_type": out_type or type_of(x)}
+    if window_of(kernel) == shape[1:3] and not np.any(geometry.get("pad", 0)):
+        return global_average_pool(x, out_type=out_type, out=out, stream=stream, device=device, **numbers)
+    problem = AveragePool.of(shape, kernel, **types, **geometry)
+    return lookup(problem, place_of(x, device).spec)(x, out=out, stream=stream, **numbers)
+
+
+def global_average_pool(
+    x: Any,
+    *,
+    x_scale: Any = 1.0,
+    y_scale: Any = 1.0,
+    x_zero_point: Any = 0,
+    y_zero_point: Any = 0,
+    out_type: str | None = None,
+    out: Any = None,
+    stream: Any = None,
+    device: str | None = None,
+) -> Any:
+    """The average of every image of NHWC `x` by channel, quantized anew, as QLinearGlobalAveragePool computes it: an
+    array of (n, 1, 1, c)."""
+    n, h, w, c = shape_of("x", x, "nhwc")
+    place = place_of(x, device)
+    problem = GlobalAveragePool(n, h * w, c, x_type=type_of(x), out_type=out_type or type_of(x))
+    numbers = {"x_scale": x_scale, "y_scale": y_scale, "x_zero_point": x_zero_point, "y_zero_point": y_zero_point}
+    with place.on(stream):
+        given = in_shape(place, "x", x, (n, h, w, c), (n, h * w, c))
+        into = None if out is None else in_shape(place, "out", out, (n, 1, 1, c), (n, c))
+        y = lookup(problem, place.spec)(given, out=into, stream=stream, **numbers)
+    return y.reshape((n, 1, 1, c)) if out is None else out
 
 
 def _binary(

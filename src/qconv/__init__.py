@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from qconv.instances.fused_api import conv2d_conv2d
     from qconv.instances.instance import Instance
     from qconv.instances.serving import forget, lookup
-    from qconv.instances.tensor_ops_api import add, apply_table, mul, unary
+    from qconv.instances.tensor_ops_api import (
+        add,
+        apply_table,
+        average_pool,
+        global_average_pool,
+        max_pool,
+        mul,
+        unary,
+    )
     from qconv.keys import parse
     from qconv.mode import Mode
     from qconv.problem import Conv2d
@@ -48,7 +56,9 @@ _HOMES = {
     "qconv.instances.fused_api": ("conv2d_conv2d",),
     "qconv.instances.instance": ("Instance",),
     "qconv.instances.serving": ("forget", "lookup"),
-    "qconv.instances.tensor_ops_api": ("add", "apply_table", "mul", "unary"),
+    "qconv.instances.tensor_ops_api": (
+        *("add", "apply_table", "average_pool", "global_average_pool", "max_pool", "mul", "unary"),
+    ),
     "qconv.keys": ("parse",),
     "qconv.mode": ("Mode",),
     "qconv.problem": ("Conv2d",),
@@ -77,6 +87,7 @@ __all__ = [
     "__version__",
     "add",
     "apply_table",
+    "average_pool",
     "choose_qparams",
     "conv1d",
     "conv2d",
@@ -85,7 +96,9 @@ __all__ = [
     "conv_transpose2d",
     "dequantize",
     "forget",
+    "global_average_pool",
     "lookup",
+    "max_pool",
     "mul",
     "parse",
     "quantize",

@@ -8,12 +8,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from random_tensor_ops import TELLING, TELLING_SIGMOID
+from random_tensor_ops import TELLING, TELLING_SIGMOID, global_pools, pools
 
 from qconv import reference
 from qconv.dtypes import RANGES
 from qconv.sample import Sample
-from qconv.tensor_ops import Add, Binary, Mul
+from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, Mul
 from qconv.tensor_ops.functions import named, table_of
 
 ort = pytest.importorskip("onnxruntime", reason="the oracle is compared with onnxruntime")
@@ -140,3 +140,49 @@ def test_tables_of_all_bytes(function: str, dtype: str) -> None:
             ]
             want = run(op, {"x": x}, numbers, UNARY, **more)
         assert np.array_equal(got, want), given
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_windows_in_every_position(first: int) -> None:
+    """Every other problem is an average pool, the others are max pools."""
+    rng = np.random.default_rng(12)
+    for index, problem in enumerate(pools(1, 240)[first::2]):
+        x = rng.integers(*RANGES[problem.x_type], problem.inputs[0].shape, problem.x_type, endpoint=True)
+        shape = {"kernel_shape": (problem.r, problem.s), "strides": problem.stride, "pads": problem.pad}
+        shape |= {"ceil_mode": int(problem.ceil_mode)}
+        nchw = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+        given: dict[str, Any] = {}
+        if isinstance(problem, AveragePool):
+            given = some_numbers(problem.x_type, ("x", "y"), rng, index)
+            shape |= {"count_include_pad": int(problem.count_include_pad)}
+            want = run("QLinearAveragePool", {"x": nchw}, numbers_of(problem.x_type, given), UNARY, **shape)
+        else:
+            want = run("MaxPool", {"x": nchw}, {}, ["x"], dilations=problem.steps, domain="", **shape)
+        (got,) = reference.compute(problem, Sample((x,), given))
+        assert got.shape == problem.outputs[0].shape
+        assert np.array_equal(got, want.transpose(0, 2, 3, 1)), (str(problem), given)
+
+
+def test_averages_of_whole_images() -> None:
+    rng = np.random.default_rng(13)
+    for index, problem in enumerate(global_pools(1, 120)):
+        x = rng.integers(*RANGES[problem.x_type], problem.inputs[0].shape, problem.x_type, endpoint=True)
+        given = some_numbers(problem.x_type, ("x", "y"), rng, index)
+        arrays = {"x": x.reshape(problem.n, problem.pixels, 1, problem.c)}
+        want = run("QLinearGlobalAveragePool", arrays, numbers_of(problem.x_type, given), UNARY, channels_last=1)
+        (got,) = reference.compute(problem, Sample((x,), given))
+        assert np.array_equal(got, want.reshape(got.shape)), (str(problem), given)
+
+
+def test_every_sum_of_nine_pixels() -> None:
+    """With scales that are hundredths, whose ties are decided by the last bit of the kernel's one scale."""
+    sums = np.arange(-128 * 9, 127 * 9 + 1)
+    whole, more = np.divmod(sums, 9)
+    x = (whole + (np.arange(9)[:, np.newaxis] < more)).astype(np.int8)[np.newaxis]
+    problem = GlobalAveragePool(*x.shape)
+    for x_scale, y_scale, x_zero in ((0.57, 0.38, -3), (0.54, 0.36, 7), (0.45, 0.2, 35)):
+        given = {"x_scale": x_scale, "x_zero_point": x_zero, "y_scale": y_scale, "y_zero_point": 0}
+        arrays = {"x": x.reshape(1, 9, 1, -1)}
+        want = run("QLinearGlobalAveragePool", arrays, numbers_of("int8", given), UNARY, channels_last=1)
+        (got,) = reference.compute(problem, Sample((x,), given))
+        assert np.array_equal(got, want.reshape(got.shape)), given

@@ -114,3 +114,41 @@ def test_a_table_is_read_by_bytes_and_may_write_over_its_input() -> None:
 def test_what_is_refused_of_a_table(call: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         call(whole((4, 3), 1))
+
+
+def test_pools() -> None:
+    x, numbers = whole((2, 8, 8, 16), 7), {"x_scale": 0.1, "x_zero_point": 4, "y_scale": 0.05, "y_zero_point": -3}
+    windows = np.lib.stride_tricks.sliding_window_view(x, (2, 2), axis=(1, 2))[:, ::2, ::2]
+    assert np.array_equal(qconv.max_pool(x, 2, stride=2), windows.max(axis=(-1, -2)))
+    for got, elements in (
+        (qconv.average_pool(x, (2, 2), stride=2, **numbers), windows),
+        (qconv.global_average_pool(x, **numbers), x.transpose(0, 3, 1, 2)[:, np.newaxis, np.newaxis]),
+    ):
+        real = 0.1 * (elements.astype(np.float64).mean(axis=(-1, -2)) - 4)
+        assert got.shape == real.shape
+        assert np.abs(got - np.clip(real / 0.05 - 3, -128, 127)).max() <= 0.501
+
+
+def test_a_window_that_is_the_image_is_a_global_pool() -> None:
+    x, numbers = whole((2, 4, 3, 16), 7), {"x_scale": 0.1, "y_scale": 0.05}
+    want = qconv.global_average_pool(x, **numbers)
+    assert want.shape == (2, 1, 1, 16)
+    assert np.array_equal(qconv.average_pool(x, (4, 3), **numbers), want)
+    out = np.empty((2, 1, 1, 16), np.int8)
+    assert qconv.global_average_pool(x, out=out, **numbers) is out
+    assert np.array_equal(out, want)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda x: qconv.max_pool(x[0], 2), "x must be an array of four dimensions, NHWC"),
+        (lambda x: qconv.max_pool(x, (2, 2, 2)), "kernel=.* must be one integer or two"),
+        (lambda x: qconv.max_pool(x, 2, out=np.empty((2, 3, 3, 9), np.int8)), "out has shape"),
+        (lambda x: qconv.average_pool(x, 2, x_scale=-1.0), "a scale must be finite and positive"),
+        (lambda x: qconv.global_average_pool(x, out_type="int32"), "out_type='int32' is not one of"),
+    ],
+)
+def test_what_is_refused_of_a_pool(call: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        call(whole((2, 4, 4, 3), 1))

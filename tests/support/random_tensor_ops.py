@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from qconv.tensor_ops import Add, Binary, Mul
+from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, MaxPool, Mul
+from qconv.tensor_ops.pooling import Pool
 from qconv.tensor_ops.problem import ACTIVATIONS, BYTES
 
 # Whole vectors and odd ones, one row and many.
@@ -43,3 +45,30 @@ def _binary(rng: random.Random, kind: type[Binary]) -> Binary:
         outer, repeat, inner = 1, 1, rng.choice(LONG)
     types = [rng.choice(BYTES) for _ in range(3)]
     return kind(min(outer, 8), repeat, inner, *types, activation=rng.choice(ACTIVATIONS))
+
+
+def pools(seed: int, count: int) -> list[Pool]:
+    """Windows of up to 3x3 in every position, with pads smaller than they are."""
+    rng = random.Random(f"pools {seed}")
+    return [_pool(rng, (MaxPool, AveragePool)[index % 2]) for index in range(count)]
+
+
+def _pool(rng: random.Random, kind: type[Pool]) -> Pool:
+    r, s = rng.randint(1, 3), rng.randint(1, 3)
+    geometry: dict[str, Any] = {
+        "stride": (rng.randint(1, 3), rng.randint(1, 3)),
+        "pad": tuple(rng.randint(0, window - 1) for window in (r, s, r, s)),
+        "ceil_mode": rng.random() < 0.5,
+        "x_type": rng.choice(BYTES),
+    }
+    if kind is MaxPool:
+        geometry["dilation"] = (rng.randint(1, 2), rng.randint(1, 2))
+    else:
+        geometry |= {"count_include_pad": rng.random() < 0.5, "out_type": geometry["x_type"]}
+    return kind(rng.randint(1, 3), rng.randint(5, 12), rng.randint(5, 12), rng.choice((3, 8, 16, 20)), r, s, **geometry)
+
+
+def global_pools(seed: int, count: int) -> list[GlobalAveragePool]:
+    rng = random.Random(f"global pools {seed}")
+    sizes = ((1, 1, 5), (3, 49, 33), (2, 64, 48), (1, 900, 16), (5, 7, 130))
+    return [GlobalAveragePool(*rng.choice(sizes), *([rng.choice(BYTES)] * 2)) for _ in range(count)]

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from qconv.op import Op
-from qconv.tensor_ops import binary_ops, table
+from qconv.tensor_ops import binary_ops, pooling_ops, table
 
-OPS: tuple[Op, ...] = (*binary_ops.OPS, table.OP)
+OPS: tuple[Op, ...] = (*binary_ops.OPS, table.OP, *pooling_ops.OPS)

@@ -1,0 +1,146 @@
+"""The `pooling` family: the largest or the average of a window, a thread for some channels of an output pixel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.dtypes import RANGES
+from qconv.errors import Infeasible
+from qconv.generator.binary import constants_of
+from qconv.generator.family import Family
+from qconv.generator.plan import (
+    Config,
+    Constant,
+    Context,
+    Field,
+    Launch,
+    Plan,
+    Roles,
+    at_most,
+    ceil_div,
+    check_choices,
+)
+from qconv.step import Argument, Step
+from qconv.target import Target
+from qconv.tensor_ops import AveragePool, MaxPool
+from qconv.tensor_ops.averages import OF_WINDOW, REAL, arguments
+
+# Windows with more columns would be unrolled into very long kernels.
+MOST_COLUMNS = 64
+
+
+@dataclass(frozen=True)
+class Pooling(Config):
+    family: ClassVar[str] = "pooling"
+    threads: int
+    vector: int  # neighbouring channels of a thread
+
+
+CHOICES: dict[str, tuple[int, ...]] = {"threads": (64, 128, 256, 512), "vector": (1, 2, 4, 8, 16)}
+
+
+@dataclass(frozen=True)
+class PoolingRoles(Roles):
+    window: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolingContext(Context):
+    problem: MaxPool | AveragePool
+    real: Step
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class PoolingPlan(Plan):
+    page: ClassVar[str] = "tensor_ops/pool.j2"
+
+    problem: MaxPool | AveragePool
+    config: Pooling
+    blocks: int
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        return (Launch(self.problem.op, (self.blocks, 1, 1), self.config.threads, 0),)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        values = arguments(self.problem) if isinstance(self.problem, AveragePool) else ()
+        return (
+            Field("x", "const X*", "x", "the images, NHWC"),
+            Field("y", "Output*", "y", "the output"),
+            *map(value_field, values),
+        )
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return {"x": self.config.vector, "y": self.config.vector}
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        return {"X": self.problem.x_type, "Output": self.problem.out}
+
+    @property
+    def roles(self) -> PoolingRoles:
+        name = "average" if isinstance(self.problem, AveragePool) else "largest"
+        return PoolingRoles(window=f"tensor_ops/{name}.j2")
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        p = self.problem
+        counts = isinstance(p, AveragePool) and p.count_include_pad
+        least = () if isinstance(p, AveragePool) else (Constant("LEAST", RANGES[p.x_type][0], "what padding holds"),)
+        return {
+            "The problem.": (
+                *(Constant(name.upper(), getattr(p, name)) for name in ("h", "w", "c", "oh", "ow", "r", "s")),
+                *(Constant(f"STRIDE_{axis}", step) for axis, step in zip("HW", p.stride, strict=True)),
+                *(Constant(f"DILATION_{axis}", step) for axis, step in zip("HW", p.steps, strict=True)),
+                Constant("PAD_TOP", p.pad[0]),
+                Constant("PAD_LEFT", p.pad[1]),
+                Constant("COUNT_PADDING", counts, "in an average"),
+                *least,
+            ),
+            "The config.": constants_of(self.config),
+            "What follows.": (
+                Constant("OUTPUTS", p.outputs_count),
+                Constant("VECTORS", p.c // self.config.vector, "of an output pixel"),
+            ),
+        }
+
+    @property
+    def context(self) -> PoolingContext:
+        average = isinstance(self.problem, AveragePool)
+        return PoolingContext(
+            says=[AVERAGE if average else "  y = the largest of the window"],
+            wants=frozenset(want for step in OF_WINDOW for want in step.wants) if average else frozenset(),
+            problem=self.problem,
+            real=REAL,
+            steps=OF_WINDOW,
+        )
+
+    def cost(self) -> float:
+        """An order of the configs: narrow loads cost more than few blocks do."""
+        few = max(0.0, 264 / self.blocks - 1)
+        return 4 * (16 - self.config.vector) + abs(self.config.threads - 256) / 16 + min(few, 32.0)
+
+
+AVERAGE = "  y = clamp(round_half_to_even(sum(x_scale * (x - x_zero)) / taps / y_scale + y_zero), low, high)"
+
+
+def value_field(value: Argument) -> Field:
+    return Field(value.name, value.ctype, "value", value.says, value)
+
+
+def plan(problem: MaxPool | AveragePool, config: Pooling, target: Target) -> PoolingPlan:
+    check_choices(config, CHOICES)
+    at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
+    at_most(problem.s, MOST_COLUMNS, "columns of a window")
+    if problem.c % config.vector:
+        raise Infeasible(f"vector={config.vector} does not divide c={problem.c}")
+    blocks = ceil_div(problem.outputs_count // config.vector, config.threads)
+    return PoolingPlan(problem, config, target, blocks)
+
+
+FAMILY = Family(("max_pool", "average_pool"), Pooling, CHOICES, plan, predicts_time=False)
