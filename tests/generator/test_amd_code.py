@@ -16,6 +16,7 @@ from random_fused import fused_plan, fused_problems
 from random_matrix import matrix_plan, matrix_problems
 from random_problems import problems
 from random_special import special_plan, special_problems
+from random_tensor_ops import tensor_op_problems
 
 from qconv import Conv2d, generator
 from qconv.device.compile import compiler_for
@@ -102,7 +103,8 @@ def random_jobs(target: Target, seed: int, count: int) -> list[Job]:
         drawn += [("fused", problem) for problem in chains]
     for family in ("depthwise", "gemv"):
         drawn += [(family, problem) for problem in special_problems(family, seed, count // 16)]
-    drawn += [("default", problem) for problem in (*problems(seed, count // 16), *conversions(seed, count // 16))]
+    for some in (problems, conversions, tensor_op_problems):
+        drawn += [("default", problem) for problem in some(seed, count // 16)]
     return [(kind, target.name, str(problem), seed) for kind, problem in drawn]
 
 

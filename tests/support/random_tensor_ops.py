@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, MaxPool, Mul
+from qconv.op import Problem
+from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, MaxPool, Mul, Table
 from qconv.tensor_ops.pooling import Pool
 from qconv.tensor_ops.problem import ACTIVATIONS, BYTES
 
@@ -72,3 +73,10 @@ def global_pools(seed: int, count: int) -> list[GlobalAveragePool]:
     rng = random.Random(f"global pools {seed}")
     sizes = ((1, 1, 5), (3, 49, 33), (2, 64, 48), (1, 900, 16), (5, 7, 130))
     return [GlobalAveragePool(*rng.choice(sizes), *([rng.choice(BYTES)] * 2)) for _ in range(count)]
+
+
+def tensor_op_problems(seed: int, count: int) -> list[Problem]:
+    """Every op between convolutions."""
+    tables = [Table(size, x_type) for size in LONG for x_type in BYTES]
+    every = [*binary_problems(seed, count), *pools(seed, count), *global_pools(seed, count), *tables]
+    return random.Random(f"tensor ops {seed}").sample(every, count)

@@ -1,0 +1,32 @@
+"""The kernels of the integer ops between convolutions on a GPU: random configs of random problems, bit for bit."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from random_tensor_ops import binary_problems, global_pools, pools
+
+from qconv import generator, sample
+from qconv.device import Device
+from qconv.instances.loading import load
+from qconv.op import Problem
+from qconv.tensor_ops import Table
+from qconv.tuner.verify import mismatch
+
+PROBLEMS: dict[str, list[Problem]] = {
+    "binary": [*binary_problems(5, 40)],
+    "table": [Table(size) for size in (1, 700, 4096, 99_999, 2**20)],
+    "pooling": [*pools(5, 40)],
+    "global_pooling": [*global_pools(5, 20)],
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_random_problems(family: str, gpu: Device) -> None:
+    for index, problem in enumerate(PROBLEMS[family]):
+        plans, _ = generator.space(problem, gpu.target)
+        chosen = (generator.default(problem, gpu.target), random.Random(f"{index} {problem}").choice(plans))
+        for plan in chosen:
+            assert mismatch(load(plan, gpu), sample.draw(problem, index)) is None, f"{problem} {plan.config}"
