@@ -76,6 +76,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
     ("qconv.tune_db",),
     ("qconv.instances",),
     ("qconv.tuner",),
+    ("qconv.network",),
     # The faces: they may use everything, and nothing below uses them.
     ("qconv.cli", "qconv.onnx"),
 )
@@ -91,6 +92,7 @@ HOMES = {
     "jinja2": "qconv.generator",
     "click": "qconv.cli",
     "onnx": "qconv.onnx",
+    "onnxruntime": "qconv.onnx",
     "ml_dtypes": "qconv.dtypes",
 }
 # What no module imports: callers bring its arrays, and the package takes them by protocol.

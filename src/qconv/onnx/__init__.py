@@ -20,9 +20,10 @@ import onnx.backend.base as base
 
 from qconv.device import gpu_specs, open_device
 from qconv.onnx.graph import Graph, read_node
+from qconv.onnx.session import Session
 from qconv.onnx.tensor import Held, Unsupported
 
-__all__ = ["Backend", "Model", "Unsupported"]
+__all__ = ["Backend", "Model", "Session", "Unsupported"]
 
 
 class Model(base.BackendRep):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from qconv.device import Device
 from qconv.instances.api import conv2d
+from qconv.network.integer import one_where_same
+from qconv.network.window import check_auto_pad, sides
 from qconv.onnx.node import BYTES, Inputs, Node
 from qconv.onnx.tensor import Held, Known, Unsupported
-
-AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
 class _Convolution(Node):
@@ -24,17 +22,11 @@ class _Convolution(Node):
             rank = self.of(name).rank
             if rank is not None:
                 self._check_rank(name, rank)
-        pad = self._auto_pad
-        if pad not in AUTO_PADS:
-            raise Unsupported(f"{self.name} has auto_pad={pad!r}; supported are {', '.join(AUTO_PADS)}")
-        if pad != "NOTSET" and any(self._given.get("pads", ())):
-            raise Unsupported(f"{self.name} has auto_pad={pad!r} and pads={self._given['pads']}: ONNX allows one only")
+        try:
+            check_auto_pad(self._given)
+        except ValueError as error:
+            raise Unsupported(f"{self.name} has {error}") from None
         return (Known(self.out_type or self.of("y_zero_point").dtype, self.of("x").rank),)
-
-    @property
-    def _auto_pad(self) -> str:
-        pad = self._given.get("auto_pad", b"NOTSET")
-        return pad.decode() if isinstance(pad, bytes) else str(pad)
 
     def _check_rank(self, name: str, rank: int) -> None:
         if rank not in (3, 4):
@@ -49,42 +41,12 @@ class _Convolution(Node):
             self._check_rank(name, len(array.shape))
         if len(x.shape) != len(w.shape):
             raise ValueError(f"x has shape {tuple(x.shape)} and w {tuple(w.shape)}; they must have as many dimensions")
-        sides = self._sides(x.shape[2:], w.shape[2:])
+        window = sides(self._given, x.shape[2:], w.shape[2:])
         y = conv2d(
             _two(x), _two(w), layout="nchw", mode="ort", groups=int(self._given.get("group", 1)), device=device.spec,
-            out_type=self.results[0].dtype, **sides, **parameters,
+            out_type=self.results[0].dtype, **window, **parameters,
         )  # fmt: skip
         return [y if len(x.shape) == 4 else y.reshape((*y.shape[:2], y.shape[3]))]
-
-    def _sides(self, sizes: Sequence[int], filters: Sequence[int]) -> dict[str, Any]:
-        """Stride, dilation and pad along h and w; what has one axis has it along w."""
-        axes = len(sizes)
-        kernel = tuple(self._given.get("kernel_shape", filters))
-        if kernel != tuple(filters):
-            raise ValueError(f"kernel_shape={kernel}, but w is {tuple(filters)} along these axes: make the two agree")
-        stride, dilation = (tuple(self._given.get(name) or (1,) * axes) for name in ("strides", "dilations"))
-        pads = tuple(self._given.get("pads") or (0,) * (2 * axes))
-        for name, values, count in (("strides", stride, axes), ("dilations", dilation, axes), ("pads", pads, 2 * axes)):
-            if len(values) != count:
-                raise ValueError(f"{name}={values} with {axes} axes: it must have {count} numbers")
-        begins, ends = pads[:axes], pads[axes:]
-        if self._auto_pad.startswith("SAME"):
-            begins, ends = self._same(sizes, filters, stride, dilation)
-        lifted = (0,) * (2 - axes), (1,) * (2 - axes)
-        return {
-            "stride": (*lifted[1], *stride),
-            "dilation": (*lifted[1], *dilation),
-            "pad": (*lifted[0], *begins, *lifted[0], *ends),
-        }
-
-    def _same(self, *along: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """As many outputs as inputs, over the stride; an odd pixel of padding goes where the name says."""
-        totals = [
-            max((-(-size // stride) - 1) * stride + (filter_size - 1) * dilation + 1 - size, 0)
-            for size, filter_size, stride, dilation in zip(*along, strict=True)
-        ]
-        less, more = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
-        return (less, more) if self._auto_pad == "SAME_UPPER" else (more, less)
 
 
 class QLinearConv(_Convolution):
@@ -122,8 +84,7 @@ def _parameters(values: dict[str, Held], names: Sequence[str]) -> dict[str, Any]
         if name in values:
             array = values[name].on_host
             counts = (1, values["w"].on_device.shape[0]) if name.startswith("w_") else (1,)
-            same = array.size in counts and (array == array.flat[0]).all()
-            parameters[name] = np.asarray(array.flat[0]) if same else array
+            parameters[name] = one_where_same(array) if array.size in counts else array
     return parameters
 
 

@@ -1,0 +1,32 @@
+"""A network as layers and tensors: which of them run on this project's kernels, which elsewhere, and the run itself.
+
+The faces (ONNX today) read their models into a `Network` and give it a way to run what no kernel here computes.
+"""
+
+from __future__ import annotations
+
+from qconv.network.fold import fold_clamps
+from qconv.network.graph import Layer, Network, Tensor
+from qconv.network.integer import IntegerConvolution, Unserved, read_layer
+from qconv.network.partition import Segment, partition
+from qconv.network.report import Explanation, LayerReport, LayerTime, Profile
+from qconv.network.runner import Runner
+from qconv.network.value import Value
+
+__all__ = [
+    "Explanation",
+    "IntegerConvolution",
+    "Layer",
+    "LayerReport",
+    "LayerTime",
+    "Network",
+    "Profile",
+    "Runner",
+    "Segment",
+    "Tensor",
+    "Unserved",
+    "Value",
+    "fold_clamps",
+    "partition",
+    "read_layer",
+]

@@ -1,0 +1,92 @@
+"""Layers and tensors, as a face has read them: nothing here knows a file format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """`dtype` is None for what is no array of numbers, and `shape` where not even the rank is known; an extent that is
+    known only with the inputs is None."""
+
+    name: str
+    dtype: str | None = None
+    shape: tuple[int | None, ...] | None = None
+
+    @property
+    def bytes(self) -> int | None:
+        """Its size, where every extent is known."""
+        if self.dtype is None or self.shape is None:
+            return None
+        count = 1
+        for extent in self.shape:
+            if extent is None:
+                return None
+            count *= extent
+        return count * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One op; no two layers of a network share a name. An optional input that is not there has the name "". `captured`
+    are the tensors that graphs within the layer (of a loop, say) read from outside; `parts` are the layers that were
+    folded into this one."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    captured: tuple[str, ...] = ()
+    parts: tuple[Layer, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Every tensor that it needs, once."""
+        return tuple(dict.fromkeys(name for name in (*self.inputs, *self.captured) if name))
+
+    @property
+    def unfolded(self) -> tuple[Layer, ...]:
+        """The layers as they were read."""
+        return tuple(part for each in self.parts for part in each.unfolded) if self.parts else (self,)
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """`layers` stand in an order in which they can run. What has a name in `constants` never changes."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    layers: tuple[Layer, ...]
+    tensors: Mapping[str, Tensor]
+    constants: Mapping[str, NDArray[Any]]
+
+    def tensor(self, name: str) -> Tensor:
+        return self.tensors.get(name) or Tensor(name)
+
+    @cached_property
+    def producers(self) -> Mapping[str, Layer]:
+        return {name: layer for layer in self.layers for name in layer.outputs if name}
+
+    @cached_property
+    def consumers(self) -> Mapping[str, tuple[Layer, ...]]:
+        found: dict[str, list[Layer]] = {}
+        for layer in self.layers:
+            for name in layer.reads:
+                found.setdefault(name, []).append(layer)
+        return {name: tuple(layers) for name, layers in found.items()}
+
+    def only_consumer(self, name: str) -> Layer | None:
+        """The one layer that reads the tensor, if nobody else sees it."""
+        layers = self.consumers.get(name, ())
+        return layers[0] if len(layers) == 1 and name not in self.outputs else None
+
+    def constant(self, name: str) -> NDArray[Any] | None:
+        return self.constants.get(name)

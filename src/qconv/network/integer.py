@@ -1,0 +1,231 @@
+"""Integer convolutions and products of matrices with constant weights, as the layers that the kernels run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qconv.instances.api import conv2d_problem
+from qconv.network.graph import Layer, Network
+from qconv.network.window import check_auto_pad, sides
+from qconv.problem import Conv2d
+
+Array = NDArray[Any]
+BYTES = ("int8", "uint8")
+# Where QLinearConv and QLinearMatMul have their scales and zero points.
+LINEAR = {"x_scale": 1, "x_zero_point": 2, "w_scale": 4, "w_zero_point": 5, "y_scale": 6, "y_zero_point": 7}
+
+
+class Unserved(ValueError):
+    """No kernel here computes the layer: the message says why, and it runs elsewhere."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerConvolution:
+    """A layer of the network with everything that does not change from run to run. `weights` are KCRS; `attributes` say
+    the window. A product of matrices, which has no `axes` to slide along, is a 1x1 convolution: each row is a pixel."""
+
+    layer: Layer
+    x: str
+    y: str
+    x_type: str
+    weights: Array
+    out_type: str
+    parameters: Mapping[str, Any]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    axes: int = 2
+    activation: str = "none"
+
+    @property
+    def channels(self) -> int:
+        return int(self.weights.shape[1]) * self.groups
+
+    @property
+    def groups(self) -> int:
+        return int(self.attributes.get("group", 1))
+
+    def problem(self, x_shape: tuple[int, ...]) -> Conv2d:
+        """For an input of that shape, with the channels behind N. What no kernel serves is a ValueError."""
+        given = self.parameters
+        if self.axes and len(x_shape) != self.axes + 2:
+            raise ValueError(f"x has shape {x_shape}, but w has {self.axes} axes: it must have {self.axes + 2}")
+        n, channels, *sizes = x_shape if self.axes else (int(np.prod(x_shape[:-1])), x_shape[-1])
+        window = sides(self.attributes, sizes, self.weights.shape[4 - self.axes :]) if self.axes else {}
+        h, w = (*(1,) * (2 - self.axes), *sizes)
+        return conv2d_problem(
+            _shaped((n, h, w, channels), self.x_type), self.weights, w_layout="kcrs",
+            groups=self.groups, out_type=self.out_type, mode="ort",
+            activation=self.activation, bias=given.get("bias"), w_scale=given.get("w_scale", 1.0),
+            **{name: given.get(name, 0) for name in ("x_zero_point", "w_zero_point", "y_zero_point")}, **window,
+        )  # fmt: skip
+
+    def y_shape(self, x_shape: tuple[int, ...], problem: Conv2d) -> tuple[int, ...]:
+        """As the array of the kernel's output is to be seen: channels last, or the rows of a matrix."""
+        if not self.axes:
+            return (*x_shape[:-1], problem.k)
+        return (problem.n, *(problem.oh, problem.ow)[2 - self.axes :], problem.k)
+
+
+def _shaped(shape: tuple[int, ...], dtype: str) -> Array:
+    """An array that says its shape and type, and takes no memory."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def read_layer(layer: Layer, network: Network) -> IntegerConvolution:
+    """The layer, ready to be asked for its problems; else `Unserved`."""
+    reader = READERS.get(layer.op)
+    if reader is None:
+        raise Unserved(f"no kernel here computes {layer.op}")
+    made = reader(_Reading(layer, network))
+    _check_smallest(made)
+    return made
+
+
+def _check_smallest(made: IntegerConvolution) -> None:
+    """Refuses what no shape of the input makes possible, by the smallest image that the filter fits in."""
+    filters = made.weights.shape[4 - made.axes :] if made.axes else ()
+    gaps = made.attributes.get("dilations") or (1,) * made.axes
+    spans = [(size - 1) * gap + 1 for size, gap in zip(filters, gaps, strict=False)]
+    try:
+        made.problem((1, made.channels, *spans)).checked(dict(made.parameters))
+    except ValueError as error:
+        raise Unserved(str(error)) from None
+
+
+class _Reading:
+    """The inputs of one layer by their number: constants where the kernels need them to be."""
+
+    def __init__(self, layer: Layer, network: Network) -> None:
+        self.layer = layer
+        self.network = network
+
+    def name(self, number: int) -> str:
+        return self.layer.inputs[number] if number < len(self.layer.inputs) else ""
+
+    def constant(self, number: int, what: str) -> Array:
+        name = self.name(number)
+        array = self.network.constant(name) if name else None
+        if array is None:
+            says = f"{name!r} is computed" if name else "it is not given"
+            raise Unserved(f"the kernels need a constant {what}: {says}")
+        return array
+
+    def optional(self, number: int, what: str) -> Array | None:
+        return self.constant(number, what) if self.name(number) else None
+
+    def x(self) -> tuple[str, str]:
+        """Name and type of the first input."""
+        name = self.name(0)
+        tensor = self.network.tensor(name)
+        if name in self.network.constants:
+            raise Unserved(f"its input {name!r} is a constant")
+        if tensor.dtype not in BYTES:
+            raise Unserved(f"its input {name!r} is {tensor.dtype}; the kernels read {' and '.join(BYTES)}")
+        return name, tensor.dtype
+
+    def weights(self, number: int, ranks: tuple[int, ...]) -> Array:
+        w = self.constant(number, "w")
+        if str(w.dtype) not in BYTES or w.ndim not in ranks:
+            has = " or ".join(map(str, ranks))
+            raise Unserved(f"w is {w.dtype} with {w.ndim} dimensions; the kernels read bytes with {has}")
+        return w
+
+    def scales(self, numbers: Mapping[str, int], k: int) -> dict[str, Any]:
+        """Scales and zero points: one number, or for the weights one for each of k outputs. Where all are the same one
+        is given, which needs no kernel of its own."""
+        found = {}
+        for name, number in numbers.items():
+            array = self.optional(number, name)
+            if array is None:
+                continue
+            if array.size not in ((1, k) if name.startswith("w_") else (1,)):
+                raise Unserved(
+                    f"{name} has {array.size} values; the kernels take one, or one per output for the weights"
+                )
+            found[name] = one_where_same(array.reshape(-1))
+        return found
+
+
+def one_where_same(array: Array) -> Array:
+    """A number where all values are that number."""
+    return np.asarray(array.flat[0]) if array.size and (array == array.flat[0]).all() else array
+
+
+def _made(
+    reading: _Reading,
+    w: Array,
+    numbers: Mapping[str, int],
+    bias: Array | None,
+    attributes: Mapping[str, Any],
+    axes: int,
+) -> IntegerConvolution:
+    """`w` is KCRS; `numbers` say where the scales and zero points are. Without a scale the output is the sum itself."""
+    x, x_type = reading.x()
+    out_type = str(reading.constant(numbers["y_zero_point"], "y_zero_point").dtype) if "y_scale" in numbers else "int32"
+    given = reading.scales(numbers, len(w)) | ({} if bias is None else {"bias": bias})
+    (y,) = reading.layer.outputs
+    return IntegerConvolution(reading.layer, x, y, x_type, w, out_type, given, attributes, axes)
+
+
+def _convolution(reading: _Reading, w_at: int, numbers: Mapping[str, int], bias_at: int | None) -> IntegerConvolution:
+    attributes = dict(reading.layer.attributes)
+    if attributes.pop("channels_last", 0):
+        raise Unserved("channels_last=1, which ONNX Runtime writes for its own kernels")
+    try:
+        check_auto_pad(attributes)
+    except ValueError as error:
+        raise Unserved(str(error)) from None
+    w = reading.weights(w_at, (3, 4))
+    bias = None if bias_at is None else reading.optional(bias_at, "bias")
+    return _made(reading, w if w.ndim == 4 else w[:, :, np.newaxis], numbers, bias, attributes, w.ndim - 2)
+
+
+def _qlinear_conv(reading: _Reading) -> IntegerConvolution:
+    return _convolution(reading, 3, LINEAR, 8)
+
+
+def _conv_integer(reading: _Reading) -> IntegerConvolution:
+    return _convolution(reading, 1, {"x_zero_point": 2, "w_zero_point": 3}, None)
+
+
+def _matrix(reading: _Reading, w: Array, numbers: Mapping[str, int], bias: Array | None = None) -> IntegerConvolution:
+    """`w` is KC."""
+    return _made(reading, np.ascontiguousarray(w)[:, :, np.newaxis, np.newaxis], numbers, bias, {}, 0)
+
+
+def _qlinear_matmul(reading: _Reading) -> IntegerConvolution:
+    return _matrix(reading, reading.weights(3, (2,)).T, LINEAR)
+
+
+def _matmul_integer(reading: _Reading) -> IntegerConvolution:
+    return _matrix(reading, reading.weights(1, (2,)).T, {"x_zero_point": 2, "w_zero_point": 3})
+
+
+def _qgemm(reading: _Reading) -> IntegerConvolution:
+    attributes = reading.layer.attributes
+    if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0:
+        raise Unserved("transA or alpha is given, which the kernels do not have")
+    if not reading.name(7):
+        raise Unserved("its output is float, which ONNX Runtime scales in one operation more")
+    w = reading.weights(3, (2,))
+    w = w if attributes.get("transB", 0) else w.T
+    bias = reading.optional(6, "bias")
+    if bias is not None:
+        if bias.size not in (1, len(w)) or (bias.ndim == 2 and bias.shape[0] != 1) or bias.ndim > 2:
+            raise Unserved(f"its bias has shape {bias.shape}; the kernels take one number per output")
+        bias = np.ascontiguousarray(np.broadcast_to(bias.reshape(-1), (len(w),)))
+    return _matrix(reading, w, LINEAR | {"y_scale": 7, "y_zero_point": 8}, bias)
+
+
+READERS: Mapping[str, Callable[[_Reading], IntegerConvolution]] = {
+    "QLinearConv": _qlinear_conv,
+    "com.microsoft.QLinearConv": _qlinear_conv,
+    "ConvInteger": _conv_integer,
+    "QLinearMatMul": _qlinear_matmul,
+    "MatMulInteger": _matmul_integer,
+    "com.microsoft.QGemm": _qgemm,
+}

@@ -1,0 +1,184 @@
+"""Runs a network: its own layers on a device, the rest by whoever the face names."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from qconv.device import Device
+from qconv.instances.executable import Packed
+from qconv.instances.pair import PackedPair
+from qconv.instances.serving import lookup
+from qconv.network.graph import Layer, Network, Tensor
+from qconv.network.integer import IntegerConvolution
+from qconv.network.partition import Segment, partition
+from qconv.network.report import ELSEWHERE, HERE, Explanation, LayerTime, Profile, explained
+from qconv.network.value import Value
+
+log = logging.getLogger("qconv")
+
+# Arrays of the host by name, in and out.
+Subgraph = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+# One segment, or one layer that runs here.
+Step = tuple[Segment, IntegerConvolution | None]
+
+
+class Elsewhere(Protocol):
+    """Whoever runs what no kernel here computes."""
+
+    def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
+        """The layers as one subgraph, ready to be run."""
+        ...
+
+
+class Runner:
+    """Kernels are looked up, and weights packed, once for each layer and shape of its input."""
+
+    def __init__(
+        self, network: Network, served: Mapping[str, IntegerConvolution], device: Device, elsewhere: Elsewhere
+    ) -> None:
+        self.network = network
+        self._served = dict(served)
+        self._device = device
+        self._elsewhere = elsewhere
+        self._packed: dict[tuple[str, tuple[int, ...]], _Prepared | None] = {}
+        self._chosen: dict[str, tuple[str, str]] = {}  # where a layer runs that could run here, and why
+        self._seen: dict[str, Tensor] = {}
+        self._subgraphs: dict[tuple[str, ...], Subgraph] = {}
+        self.segments = partition(network, served)
+        self._steps = list(_steps(self.segments, self._served))
+        self._last_use = {name: at for at, (segment, _) in enumerate(self._steps) for name in segment.inputs}
+        for segment in self.segments:
+            if not segment.served:
+                self._subgraph(segment)
+        for convolution in self._served.values():
+            self._prepare_known(convolution)
+
+    def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
+        """The tensors that are wanted, which may be any of the network's that lie between two segments."""
+        return self._run(feeds, wanted, lambda step, begin: None)
+
+    def profile(self, feeds: Mapping[str, Value]) -> Profile:
+        """One run, each step of it waited for."""
+        rows: list[LayerTime] = []
+
+        def note(step: Step, begin: float) -> None:
+            self._device.synchronize()
+            segment, convolution = step
+            names = [layer.name for layer in segment.layers]
+            op = segment.layers[0].op if len(names) == 1 else f"{len(names)} layers"
+            name = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
+            where = ELSEWHERE if convolution is None else HERE
+            rows.append(LayerTime(name, op, where, (time.perf_counter() - begin) * 1e6))
+
+        self._run(feeds, self.network.outputs, note)
+        return Profile(tuple(rows))
+
+    def explain(self, why_not: Mapping[str, str]) -> Explanation:
+        """`why_not`: for each layer that runs elsewhere, by its name."""
+        reasons = {name: (ELSEWHERE, why) for name, why in why_not.items()}
+        for name, convolution in self._served.items():
+            ops = ", ".join(part.op for part in convolution.layer.parts)
+            folded = f"{ops} folded, which changes no bit; " if ops else ""
+            where, why = self._chosen.get(name, (HERE, "the kernel is chosen for the shape of the first input"))
+            reasons[name] = where, folded + why
+        order = [layer for segment in self.segments for layer in segment.layers]
+        return explained(self.network, order, reasons, self._seen)
+
+    def _run(
+        self, feeds: Mapping[str, Value], wanted: Sequence[str], note: Callable[[Step, float], None]
+    ) -> dict[str, Value]:
+        values = dict(feeds)
+        for name in wanted:
+            if name in self.network.constants:
+                values[name] = Value(self._device, host=self.network.constants[name])
+        for at, step in enumerate(self._steps):
+            begin = time.perf_counter()
+            segment, convolution = step
+            values |= self._elsewhere_run(segment, values) if convolution is None else self._here(convolution, values)
+            note(step, begin)
+            for name in segment.inputs:
+                if self._last_use[name] == at and name not in wanted:
+                    values.pop(name, None)
+        return {name: values[name] for name in wanted}
+
+    def _here(self, convolution: IntegerConvolution, values: Mapping[str, Value]) -> dict[str, Value]:
+        x = values[convolution.x]
+        prepared = self._prepared(convolution, x.shape)
+        if prepared is None:
+            return self._elsewhere_run(_alone(convolution), values)
+        y = prepared(x)
+        self._saw(convolution.x, x, convolution.x_type)
+        self._saw(convolution.y, y, convolution.out_type)
+        return {convolution.y: y}
+
+    def _prepare_known(self, convolution: IntegerConvolution) -> None:
+        """Where the shape is known before the first run, what it needs is made now."""
+        shape = self.network.tensor(convolution.x).shape
+        if shape is not None and None not in shape:
+            self._prepared(convolution, tuple(extent or 0 for extent in shape))
+
+    def _prepared(self, convolution: IntegerConvolution, shape: tuple[int, ...]) -> _Prepared | None:
+        """None where no kernel serves this shape: then the layer runs elsewhere, once more as it was read."""
+        key = convolution.layer.name, shape
+        if key not in self._packed:
+            try:
+                self._packed[key] = made = _Prepared(convolution, shape, self._device)
+                self._chosen[key[0]] = HERE, made.why
+            except ValueError as error:
+                log.info("%s runs elsewhere for an input of shape %s: %s", key[0], shape, error)
+                self._chosen[key[0]] = ELSEWHERE, f"for an input of shape {shape}: {error}"
+                self._packed[key] = None
+        return self._packed[key]
+
+    def _elsewhere_run(self, segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
+        given = {name: values[name].on_host for name in segment.inputs if name in values}
+        results = self._subgraph(segment)(given)
+        return {name: Value(self._device, host=array) for name, array in results.items()}
+
+    def _subgraph(self, segment: Segment) -> Subgraph:
+        key = tuple(layer.name for layer in segment.layers)
+        if key not in self._subgraphs:
+            layers = [part for layer in segment.layers for part in layer.unfolded]
+            self._subgraphs[key] = self._elsewhere.prepare(layers, segment.inputs, segment.outputs)
+        return self._subgraphs[key]
+
+    def _saw(self, name: str, value: Value, dtype: str) -> None:
+        self._seen[name] = Tensor(name, dtype, value.shape)
+
+
+class _Prepared:
+    """One layer for one shape: its kernel, its packed weights, and how the kernel's arrays are to be seen."""
+
+    def __init__(self, convolution: IntegerConvolution, shape: tuple[int, ...], device: Device) -> None:
+        self._device = device
+        self._matrix = not convolution.axes
+        self._problem = convolution.problem(shape)
+        self._y_shape = convolution.y_shape(shape, self._problem)
+        instance = lookup(self._problem, device.spec)
+        self._packed: Packed | PackedPair = instance.pack(
+            device.upload(convolution.weights), w_layout="kcrs", **convolution.parameters
+        )
+        self.why = f"{instance.plan.config.family}, {instance.reason}"
+
+    def __call__(self, x: Value) -> Value:
+        array = x.on_device if self._matrix else x.channels_last
+        y = self._packed(array.reshape(self._problem.x_shape)).reshape(self._y_shape)
+        return Value(self._device, there=y) if self._matrix else Value(self._device, channels_last=y)
+
+
+def _steps(segments: Sequence[Segment], served: Mapping[str, IntegerConvolution]) -> Sequence[Step]:
+    found: list[Step] = []
+    for segment in segments:
+        if segment.served:
+            found += [(_alone(served[layer.name]), served[layer.name]) for layer in segment.layers]
+        else:
+            found.append((segment, None))
+    return found
+
+
+def _alone(convolution: IntegerConvolution) -> Segment:
+    """A layer that runs here as a segment of its own: it reads one tensor, the rest is constant."""
+    return Segment((convolution.layer,), True, (convolution.x,), (convolution.y,))

@@ -1,0 +1,53 @@
+"""Strides, dilations and pads of a convolution, as ONNX's attributes say them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+
+
+def auto_pad_of(attributes: Mapping[str, Any]) -> str:
+    pad = attributes.get("auto_pad", b"NOTSET")
+    return pad.decode() if isinstance(pad, bytes) else str(pad)
+
+
+def check_auto_pad(attributes: Mapping[str, Any]) -> None:
+    pad = auto_pad_of(attributes)
+    if pad not in AUTO_PADS:
+        raise ValueError(f"auto_pad={pad!r}; supported are {', '.join(AUTO_PADS)}")
+    if pad != "NOTSET" and any(attributes.get("pads", ())):
+        raise ValueError(f"auto_pad={pad!r} and pads={attributes['pads']}: ONNX allows one only")
+
+
+def sides(attributes: Mapping[str, Any], sizes: Sequence[int], filters: Sequence[int]) -> dict[str, Any]:
+    """Stride, dilation and pad along h and w; what has one axis has it along w."""
+    axes = len(sizes)
+    kernel = tuple(attributes.get("kernel_shape", filters))
+    if kernel != tuple(filters):
+        raise ValueError(f"kernel_shape={kernel}, but w is {tuple(filters)} along these axes: make the two agree")
+    stride, dilation = (tuple(attributes.get(name) or (1,) * axes) for name in ("strides", "dilations"))
+    pads = tuple(attributes.get("pads") or (0,) * (2 * axes))
+    for name, values, count in (("strides", stride, axes), ("dilations", dilation, axes), ("pads", pads, 2 * axes)):
+        if len(values) != count:
+            raise ValueError(f"{name}={values} with {axes} axes: it must have {count} numbers")
+    begins, ends = pads[:axes], pads[axes:]
+    if auto_pad_of(attributes).startswith("SAME"):
+        begins, ends = _same(auto_pad_of(attributes), sizes, filters, stride, dilation)
+    zeros, ones = (0,) * (2 - axes), (1,) * (2 - axes)
+    return {
+        "stride": (*ones, *stride),
+        "dilation": (*ones, *dilation),
+        "pad": (*zeros, *begins, *zeros, *ends),
+    }
+
+
+def _same(auto_pad: str, *along: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """As many outputs as inputs, over the stride; an odd pixel of padding goes where the name says."""
+    totals = [
+        max((-(-size // stride) - 1) * stride + (filter_size - 1) * dilation + 1 - size, 0)
+        for size, filter_size, stride, dilation in zip(*along, strict=True)
+    ]
+    less, more = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
+    return (less, more) if auto_pad == "SAME_UPPER" else (more, less)

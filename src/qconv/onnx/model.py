@@ -1,0 +1,188 @@
+"""A model as ONNX Runtime has rewritten it, as layers and tensors.
+
+Which quantized layers are folded into integer ones decides bits. ONNX Runtime decides it here, by its own optimizer,
+so that what runs is what it would run: QLinearConv where it folds, a float Conv between DequantizeLinear and
+QuantizeLinear where it does not.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+from qconv.network import Layer, Network, Tensor
+from qconv.onnx.graph import STANDARD
+from qconv.onnx.tensor import Unsupported
+
+# Everything that ONNX Runtime raises of its own.
+ORT_ERRORS = tuple(kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception))
+CPU_ONLY = ("CPUExecutionProvider",)
+Source = str | bytes
+LARGEST = 2**31 - 1  # bytes of a protobuf message
+# Element types as ONNX Runtime writes them.
+_ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A network, and the nodes that its layers were read from, by the layer's name."""
+
+    network: Network
+    nodes: Mapping[str, onnx.NodeProto]
+    proto: onnx.ModelProto
+    values: Mapping[str, onnx.ValueInfoProto]  # of every tensor that is no constant
+
+
+def session_options(config: Mapping[str, str]) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors are raised as well
+    for name, value in config.items():
+        options.add_session_config_entry(name, value)
+    return options
+
+
+def source_of(model: onnx.ModelProto | bytes | str | Path) -> Source:
+    """A path, or the bytes of a model."""
+    if isinstance(model, onnx.ModelProto):
+        if model.ByteSize() > LARGEST:
+            raise Unsupported(f"the model has {model.ByteSize()} bytes, in memory at most {LARGEST}: give its path")
+        return bytes(model.SerializeToString())
+    if isinstance(model, bytes):
+        return model
+    if not isinstance(model, str | Path):
+        raise ValueError(f"a model is a path, bytes or an onnx.ModelProto; {type(model).__name__} was given")
+    if not Path(model).is_file():
+        raise ValueError(f"there is no file {str(model)!r}; give the path of an ONNX model")
+    return str(model)
+
+
+def rewritten(source: Source, config: Mapping[str, str]) -> onnx.ModelProto:
+    """By all of ONNX Runtime's optimizations that are not about layouts of its own kernels."""
+    with tempfile.TemporaryDirectory(prefix="qconv-onnx-") as folder:
+        path = str(Path(folder) / "rewritten.onnx")
+        options = session_options(config)
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        options.optimized_model_filepath = path
+        try:
+            onnxruntime.InferenceSession(source, options, providers=list(CPU_ONLY))
+        except ORT_ERRORS as error:
+            raise Unsupported(f"onnxruntime {onnxruntime.__version__} does not take the model: {error}") from None
+        proto = onnx.load(path, load_external_data=False)
+    if isinstance(source, str):  # what lies in other files is named from where the model was
+        onnx.load_external_data_for_model(proto, str(Path(source).parent))
+    if proto.ByteSize() > LARGEST:
+        raise Unsupported(f"the model has {proto.ByteSize()} bytes with its constants; at most {LARGEST} are supported")
+    return proto
+
+
+def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> Model:
+    graph = proto.graph
+    nodes = dict(zip(_unique_names(graph.node), graph.node, strict=True))
+    inputs = {value.name for value in graph.input}
+    constants = {
+        tensor.name: numpy_helper.to_array(tensor)
+        for tensor in graph.initializer
+        if tensor.name not in inputs or proto.ir_version < 4  # else the caller may give another
+    }
+    values = {value.name: value for value in (*graph.input, *_typed_outputs(proto, config))}
+    tensors = {name: tensor_of(value) for name, value in values.items()}
+    tensors |= {name: Tensor(name, str(array.dtype), array.shape) for name, array in constants.items()}
+    network = Network(
+        inputs=tuple(value.name for value in graph.input if value.name not in constants),
+        outputs=tuple(value.name for value in graph.output),
+        layers=tuple(_layer(name, node) for name, node in nodes.items()),
+        tensors=tensors,
+        constants=constants,
+    )
+    return Model(network, nodes, proto, values)
+
+
+def _typed_outputs(proto: onnx.ModelProto, config: Mapping[str, str]) -> list[onnx.ValueInfoProto]:
+    """Every tensor that a node makes, as ONNX Runtime infers it: it knows its own ops as well, and onnx does not."""
+    names = [name for node in proto.graph.node for name in node.output if name]
+    asked = onnx.ModelProto()
+    asked.CopyFrom(proto)
+    own = {value.name for value in asked.graph.output}
+    asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
+    options = session_options(config)
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(asked.SerializeToString(), options, providers=list(CPU_ONLY))
+    except ORT_ERRORS as error:
+        raise Unsupported(f"ONNX Runtime does not take the model as it has rewritten it: {error}") from None
+    made = set(names)
+    return [_typed(output) for output in session.get_outputs() if output.name in made]
+
+
+def _typed(output: Any) -> onnx.ValueInfoProto:
+    """`tensor(uint8)` and the like, and sequences of tensors."""
+    element = re.fullmatch(r"(seq\()?tensor\((\w+)\)\)?", output.type)
+    if element is None or element[2] not in _ELEMENTS:
+        return onnx.ValueInfoProto(name=output.name)
+    # An empty shape may be that of a number, or one that is not known at all.
+    shape = [size if isinstance(size, int) else None for size in output.shape] or None
+    typed = helper.make_tensor_type_proto(_ELEMENTS[element[2]], shape)
+    return helper.make_value_info(output.name, helper.make_sequence_type_proto(typed) if element[1] else typed)
+
+
+def tensor_of(value: onnx.ValueInfoProto) -> Tensor:
+    if not value.type.HasField("tensor_type"):
+        return Tensor(value.name)
+    declared = value.type.tensor_type
+    dtype = "object" if declared.elem_type == onnx.TensorProto.STRING else _dtype(declared.elem_type)
+    if not declared.HasField("shape"):
+        return Tensor(value.name, dtype)
+    sizes = (dim.dim_value if dim.HasField("dim_value") else None for dim in declared.shape.dim)
+    return Tensor(value.name, dtype, tuple(sizes))
+
+
+def _dtype(number: int) -> str | None:
+    try:
+        return str(helper.tensor_dtype_to_np_dtype(number))
+    except KeyError:
+        return None
+
+
+def _unique_names(nodes: Any) -> list[str]:
+    taken: dict[str, None] = {}
+    for number, node in enumerate(nodes):
+        name = node.name or next(filter(None, node.output), "") or f"{node.op_type}_{number}"
+        taken[f"{name}#{number}" if name in taken else name] = None
+    return list(taken)
+
+
+def _layer(name: str, node: onnx.NodeProto) -> Layer:
+    attributes = {
+        entry.name: helper.get_attribute_value(entry)
+        for entry in node.attribute
+        if entry.type not in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+    }
+    op = node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}"
+    captured = tuple(dict.fromkeys(name for graph in graphs_of(node) for name in read_from_outside(graph)))
+    return Layer(name, op, tuple(node.input), tuple(node.output), attributes, captured)
+
+
+def graphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for entry in node.attribute:
+        if entry.type == onnx.AttributeProto.GRAPH:
+            yield entry.g
+        yield from entry.graphs
+
+
+def read_from_outside(graph: onnx.GraphProto) -> list[str]:
+    """The tensors of the graph around it that a graph within a node reads."""
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own |= {name for node in graph.node for name in node.output}
+    read = [name for node in graph.node for name in node.input]
+    read += [name for node in graph.node for inner in graphs_of(node) for name in read_from_outside(inner)]
+    read += [value.name for value in graph.output]
+    return [name for name in read if name and name not in own]

@@ -1,0 +1,151 @@
+"""A session: any model that ONNX Runtime takes, its integer convolutions on this project's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+from qconv.device import open_device
+from qconv.network import Explanation, IntegerConvolution, Profile, Runner, Unserved, Value, fold_clamps, read_layer
+from qconv.onnx.fallback import Fallback
+from qconv.onnx.model import Model, read, rewritten, source_of
+from qconv.onnx.tensor import Unsupported
+
+# What to do where ONNX Runtime computes a convolution of quantized tensors in floats.
+INT8_ALLOWED = "session.qdqisint8allowed"
+
+
+class Session:
+    """Takes what `onnxruntime.InferenceSession` takes and gives the bits that it gives.
+
+    `device` is one of qconv's (`"cpu"`, `"cuda:0"`; the first GPU by default). `strict` refuses a model of which a
+    layer would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings, which are kept;
+    with `{"session.qdqisint8allowed": "1"}` QDQ models of int8 activations become integer as a whole, as ONNX Runtime
+    has it on ARM; on x86 it computes some of their convolutions in floats. `providers` run what no kernel here
+    computes.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto | bytes | str | Path,
+        device: str | None = None,
+        strict: bool = False,
+        config: Mapping[str, str] | None = None,
+        providers: Sequence[str] | None = None,
+    ) -> None:
+        self._device = open_device(None if device is None else device.lower())
+        config = {} if config is None else dict(config)
+        self._model = read(rewritten(source_of(model), config), config)
+        network = self._model.network
+        served, self._why_not = _sorted_out(self._model)
+        network, served = fold_clamps(network, served)
+        here = {part.name for convolution in served.values() for part in convolution.layer.unfolded}
+        self._why_not = {name: why for name, why in self._why_not.items() if name not in here}
+        if strict and self._why_not:
+            raise Unsupported(_refusal(self._model, self._why_not))
+        elsewhere = Fallback(self._model, config, providers or _providers(self._device.spec))
+        self._runner = Runner(network, served, self._device, elsewhere)
+        graph = self._model.proto.graph
+        self._inputs = network.inputs
+        self._defaults = {
+            tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in network.inputs
+        }
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Those that have to be fed."""
+        return tuple(name for name in self._inputs if name not in self._defaults)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return self._model.network.outputs
+
+    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """The outputs that are named, all of them for None, as NumPy arrays. What is fed may lie on the device."""
+        return [value.on_host for value in self._values(output_names, feeds)]
+
+    def run_on_device(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """As `run`, but what it gives are arrays of the device."""
+        return [value.on_device for value in self._values(output_names, feeds)]
+
+    def explain(self) -> Explanation:
+        """Layer by layer: what runs where, why, and how many bytes cross. `print` shows it as a table."""
+        return self._runner.explain(self._why_not)
+
+    def profile(self, feeds: Mapping[str, Any]) -> Profile:
+        """The time of every layer here and of every subgraph elsewhere, in one run that waits for each."""
+        return self._runner.profile(self._checked(feeds))
+
+    def _values(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Value]:
+        names = list(self.output_names if output_names is None else output_names)
+        for name in names:
+            if name not in self.output_names:
+                raise ValueError(f"the output {name!r} is not known; the model gives {', '.join(self.output_names)}")
+        values = self._runner.run(self._checked(feeds), names)
+        return [values[name] for name in names]
+
+    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:
+        if not isinstance(feeds, Mapping):
+            raise ValueError(f"feeds are arrays by the names of inputs; {type(feeds).__name__} was given")
+        for name in (*self.input_names, *feeds):
+            if name not in self._inputs or name not in (*feeds, *self._defaults):
+                says = "was not given" if name in self._inputs else "is not known"
+                raise ValueError(f"the input {name!r} {says}; the model takes {', '.join(self._inputs)}")
+        return {name: self._fed(name, array) for name, array in {**self._defaults, **feeds}.items()}
+
+    def _fed(self, name: str, array: Any) -> Value:
+        tensor = self._model.network.tensor(name)
+        if tensor.dtype is None:  # a sequence, say: ONNX Runtime alone knows what to do with it
+            return Value(self._device, host=array)
+        elsewhere = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
+        held = self._device.adopt(name, array)[0] if elsewhere else np.asarray(array)
+        if str(held.dtype) != tensor.dtype and tensor.dtype != "object":
+            raise ValueError(f"the input {name!r} is {held.dtype}; the model takes {tensor.dtype}")
+        if tensor.shape is not None:
+            fits = all(size in (None, extent) for size, extent in zip(tensor.shape, held.shape, strict=False))
+            if len(held.shape) != len(tensor.shape) or not fits:
+                shown = ", ".join("?" if size is None else str(size) for size in tensor.shape)
+                raise ValueError(f"the input {name!r} has shape {tuple(held.shape)}; the model takes ({shown})")
+        return Value(self._device, there=held) if elsewhere else Value(self._device, host=held)
+
+
+def _sorted_out(model: Model) -> tuple[dict[str, IntegerConvolution], dict[str, str]]:
+    """The layers that run here, and of every other why not, by their names."""
+    served, why_not = {}, {}
+    for layer in model.network.layers:
+        try:
+            served[layer.name] = read_layer(layer, model.network)
+        except Unserved as error:
+            why_not[layer.name] = _with_remedy(model, layer.name, str(error))
+    return served, why_not
+
+
+def _with_remedy(model: Model, name: str, why: str) -> str:
+    network = model.network
+    layer = next(layer for layer in network.layers if layer.name == name)
+    source = network.producers.get(layer.inputs[0]) if layer.inputs else None
+    if layer.op not in ("Conv", "com.microsoft.FusedConv") or source is None or source.op != "DequantizeLinear":
+        return why
+    return (
+        "ONNX Runtime computes it in floats with these settings, and integers would be other bits; "
+        f"config={{{INT8_ALLOWED!r}: '1'}} lets it fold int8 activations"
+    )
+
+
+def _refusal(model: Model, why_not: Mapping[str, str]) -> str:
+    ops = {layer.name: layer.op for layer in model.network.layers}
+    lines = [f"{ops[name]} ({name}): {why}" for name, why in why_not.items()]
+    return "\n".join([f"strict=True, but {len(lines)} layers would run in ONNX Runtime:", *lines])
+
+
+def _providers(spec: str) -> list[str]:
+    """CUDA's where the kernels are and ONNX Runtime has it."""
+    wanted = ["CUDAExecutionProvider"] if spec.startswith("cuda") else []
+    there = onnxruntime.get_available_providers()
+    return [name for name in (*wanted, "CPUExecutionProvider") if name in there]

@@ -1,0 +1,43 @@
+"""A tensor on either side and in either order of axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qconv.device import open_device
+from qconv.network import Value
+
+CPU = open_device("cpu")
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 4), (2, 3)])
+def test_every_view_is_of_the_same_tensor(shape: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(shape), dtype=np.int8).reshape(shape)
+    turned = np.moveaxis(x, 1, -1)
+    for value in (
+        Value(CPU, host=x),
+        Value(CPU, there=x),
+        Value(CPU, channels_last=np.ascontiguousarray(turned)),
+    ):
+        assert value.shape == shape
+        np.testing.assert_array_equal(value.on_host, x)
+        np.testing.assert_array_equal(value.on_device, x)
+        np.testing.assert_array_equal(value.channels_last, turned)
+        assert value.channels_last.flags.c_contiguous
+        assert value.channels_last is value.channels_last
+
+
+def test_nothing_is_turned_between_two_layers_that_run_here() -> None:
+    class Watched:
+        """A device on which every copy is an error."""
+
+        def contiguous(self, array: Any) -> Any:
+            raise AssertionError("an array was copied")
+
+        upload = download = contiguous
+
+    y = np.zeros((1, 4, 4, 8), np.int8)
+    assert Value(Watched(), channels_last=y).channels_last is y  # type: ignore[arg-type]

@@ -1,0 +1,234 @@
+"""A session against ONNX Runtime, bit for bit: whole quantized networks, and what is asked of a session besides."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import onnx
+import quantized_networks as networks
+
+from qconv.network import Value
+from qconv.onnx import Session, Unsupported
+
+INTEGERS = ("int8", "uint8", "int32")
+# As quantize_static makes them, with the settings under which ONNX Runtime folds int8 on every processor, and without.
+QUANTIZED = [
+    (form, types, per_channel, config)
+    for form in networks.FORMATS
+    for types in networks.TYPES
+    for per_channel in (False, True)
+    for config in (({}, networks.INT8_ALLOWED) if (form, types) == ("QDQ", "s8s8") else ({},))
+]
+
+
+def assert_equal(got: Any, wanted: Any, what: str) -> None:
+    assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), what
+    np.testing.assert_array_equal(got, wanted, what)
+
+
+def integer_tensors(session: Session) -> list[str]:
+    """Those that leave a layer that runs here, or a subgraph that runs elsewhere."""
+    runner = session._runner
+    made = [name for s in runner.segments for name in s.outputs]
+    made += [name for s in runner.segments if s.served for layer in s.layers for name in layer.outputs]
+    return [name for name in dict.fromkeys(made) if runner.network.tensor(name).dtype in INTEGERS]
+
+
+def compare(model: Any, config: dict[str, str], feeds: dict[str, Any]) -> tuple[Session, int]:
+    """Outputs and every integer tensor at tolerance 0; the session, and how many tensors there were."""
+    session = Session(model, "cpu", config=config)
+    names = integer_tensors(session)
+    values = session._runner.run({name: Value(session._device, host=x) for name, x in feeds.items()}, names)
+    # In the model as it was, if it can be: what ONNX Runtime renames while it folds is asked of the model that it made.
+    known = {name for node in model.graph.node for name in node.output}
+    before = [] if set(names) - known else names
+    expected = networks.tensors_by_ort(model, feeds, before, config) if before else {}
+    if not before:
+        rewritten = session._model.proto
+        expected = networks.tensors_by_ort(rewritten, feeds, names, {"session.disable_quant_qdq": "1"})
+    for name in names:
+        assert_equal(values[name].on_host, expected[name], name)
+    for name, got, wanted in zip(
+        session.output_names, session.run(None, feeds), networks.by_ort(model, feeds, config), strict=True
+    ):
+        assert_equal(got, wanted, name)
+    return session, len(names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("form", "types", "per_channel", "config"), QUANTIZED)
+@pytest.mark.parametrize("network", list(networks.NETWORKS))
+def test_every_format_of_a_network(
+    network: str, form: str, types: str, per_channel: bool, config: dict[str, str]
+) -> None:
+    model = networks.quantized(networks.NETWORKS[network](), form, types, per_channel)
+    session, count = compare(model, config, {"x": networks.images(2, 9)})
+    here = Counter(row.op for row in session.explain().rows if row.runs_on == "qconv")
+    convolutions = sum(node.op_type in ("Conv", "QLinearConv") for node in model.graph.node)
+    if (form, types) != ("QDQ", "s8s8") or config:
+        assert here == {"QLinearConv": convolutions, "com.microsoft.QGemm": 1}
+        assert count >= convolutions + 3
+    else:  # some of them in floats, as ONNX Runtime has them
+        assert 3 <= here["QLinearConv"] < convolutions
+
+
+@pytest.mark.parametrize(
+    ("network", "form", "types"), [("resnet", "QDQ", "u8s8"), ("squeeze_excite", "QOperator", "s8s8")]
+)
+def test_a_network(network: str, form: str, types: str) -> None:
+    model = networks.quantized(networks.NETWORKS[network](), form, types, per_channel=True)
+    session, count = compare(model, {}, {"x": networks.images(2, 9)})
+    assert count >= 9
+    assert not {"Conv", "QLinearConv"} & set(session.explain().fallen_back)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return networks.quantized(networks.mobilenet_like(), "QOperator", "u8s8", per_channel=False)
+
+
+@pytest.fixture(scope="module")
+def session(model: Any) -> Session:
+    return Session(model, "cpu")
+
+
+def test_any_batch_in_turn(model: Any, session: Session) -> None:
+    for count in (1, 3, 1):
+        feeds = {"x": networks.images(count, count)}
+        assert_equal(session.run(["gemm17"], feeds)[0], networks.by_ort(model, feeds)[0], f"{count} images")
+
+
+def test_a_clamp_that_onnxruntime_leaves_is_folded() -> None:
+    """With symmetric activations: the output of a convolution and that of the Relu behind it have one scale."""
+    model = networks.quantized(networks.resnet_like(), "QOperator", "s8s8", True, ActivationSymmetric=True)
+    session, _ = compare(model, {}, {"x": networks.images(1, 4)})
+    folded = [row for row in session.explain().rows if "Relu, QuantizeLinear folded" in row.why]
+    assert len(folded) == 2
+    assert (
+        session.explain().fallen_back["Relu"] == 3
+    )  # behind the additions, and in front of the pool, which is in floats
+
+
+def test_what_runs_where_and_why(session: Session) -> None:
+    session.run(None, {"x": networks.images(2, 0)})
+    explanation = session.explain()
+    assert explanation.fallen_back == {
+        "QuantizeLinear": 1,
+        "com.microsoft.QLinearAdd": 1,
+        "com.microsoft.QLinearGlobalAveragePool": 1,
+        "Flatten": 1,
+        "DequantizeLinear": 1,
+    }
+    rows = {row.op: row for row in explanation.rows}
+    assert "no kernel here computes com.microsoft.QLinearAdd" in rows["com.microsoft.QLinearAdd"].why
+    assert rows["QuantizeLinear"].bytes_out == 2 * 3 * networks.SIZE**2
+    assert rows["com.microsoft.QGemm"].bytes_out == 2 * networks.CLASSES
+    assert explanation.crossing_bytes is not None
+    assert "9 of 14 layers run on qconv's kernels" in str(explanation)
+
+
+def test_strict_names_all_that_would_fall_back(model: Any) -> None:
+    with pytest.raises(Unsupported) as raised:
+        Session(model, "cpu", strict=True)
+    said = str(raised.value)
+    assert "5 layers would run in ONNX Runtime" in said
+    for op in ("QuantizeLinear", "QLinearAdd", "QLinearGlobalAveragePool", "Flatten", "DequantizeLinear"):
+        assert op in said
+
+
+def test_strict_takes_what_runs_here_as_a_whole() -> None:
+    nodes = [onnx.helper.make_node("ConvInteger", ["x", "w", "z"], ["y"])]
+    held = {"w": np.ones((2, 3, 1, 1), np.int8), "z": np.uint8(3)}
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, 3, 2, 2])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, None)
+    constants = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y], constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    session = Session(model, "cpu", strict=True)
+    # Its shape is known, and so the kernel was chosen before the first run.
+    assert "simt" in session.explain().rows[0].why
+    (got,) = session.run(None, {"x": np.arange(12, dtype=np.uint8).reshape(1, 3, 2, 2)})
+    np.testing.assert_array_equal(got, [[[[3, 6], [9, 12]]] * 2])
+
+
+def test_why_a_float_convolution_stays_one() -> None:
+    model = networks.quantized(networks.resnet_like(), "QDQ", "s8s8", per_channel=False)
+    rows = [row for row in Session(model, "cpu").explain().rows if row.op == "Conv"]
+    assert rows
+    assert all("config={'session.qdqisint8allowed': '1'}" in row.why for row in rows)
+
+
+def test_a_profile_has_every_step(session: Session) -> None:
+    profile = session.profile({"x": networks.images(1, 0)})
+    assert Counter(row.runs_on for row in profile.rows) == {"qconv": 9, "fallback": 4}
+    assert all(row.time_us > 0 for row in profile.rows)
+    assert str(profile).endswith("us  in all")
+
+
+def test_a_path_and_bytes_are_taken_as_a_model_is(model: Any, tmp_path: Path) -> None:
+    feeds = {"x": networks.images(1, 1)}
+    (wanted,) = networks.by_ort(model, feeds)
+    onnx.save(model, tmp_path / "model.onnx")
+    onnx.save(
+        copy.deepcopy(model),
+        tmp_path / "apart.onnx",
+        save_as_external_data=True,
+        location="apart.bin",
+        size_threshold=0,
+    )
+    for given in (str(tmp_path / "model.onnx"), tmp_path / "apart.onnx", model.SerializeToString()):
+        assert_equal(Session(given, "CPU").run(None, feeds)[0], wanted, type(given).__name__)
+
+
+def test_arrays_of_other_libraries_are_taken(model: Any, session: Session) -> None:
+    class Foreign:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+
+        def __dlpack__(self, **given: Any) -> Any:
+            return self.array.__dlpack__(**given)
+
+        def __dlpack_device__(self) -> Any:
+            return self.array.__dlpack_device__()
+
+    x = networks.images(1, 2)
+    (got,) = session.run_on_device(None, {"x": Foreign(x)})
+    assert_equal(got, networks.by_ort(model, {"x": x})[0], "of DLPack")
+
+
+@pytest.mark.parametrize(
+    ("says", "names", "feeds"),
+    [
+        ("the input 'x' was not given; the model takes x", None, {}),
+        ("the input 'z' is not known; the model takes x", None, {"x": networks.images(1, 0), "z": 1}),
+        ("the input 'x' is float64; the model takes float32", None, {"x": networks.images(1, 0).astype(float)}),
+        (r"'x' has shape \(1, 3, 16\); the model takes \(\?, 3, 16, 16\)", None, {"x": networks.images(1, 0)[:, :, 0]}),
+        ("the output 'z' is not known; the model gives gemm17", ["z"], {"x": networks.images(1, 0)}),
+        ("feeds are arrays by the names of inputs; list was given", None, [1]),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_is_refused(session: Session, says: str, names: Any, feeds: Any) -> None:
+    with pytest.raises(ValueError, match=says):
+        session.run(names, feeds)
+
+
+@pytest.mark.parametrize(
+    ("says", "given"),
+    [
+        ("there is no file '/nowhere/model.onnx'", "/nowhere/model.onnx"),
+        ("a model is a path, bytes or an onnx.ModelProto; int was given", 3),
+        ("does not take the model", b"no protobuf at all"),
+    ],
+)
+def test_what_is_no_model_is_refused(says: str, given: Any) -> None:
+    with pytest.raises(ValueError, match=says):
+        Session(given, "cpu")

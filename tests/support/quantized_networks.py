@@ -1,0 +1,170 @@
+"""Small networks of the usual kinds with seeded weights, quantized by ONNX Runtime's own quantizer, and what it
+computes of them. Large ones have the same ops beside each other."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+SIZE, CHANNELS, CLASSES = 16, 8, 5
+INT8_ALLOWED = {"session.qdqisint8allowed": "1"}
+FORMATS = ("QDQ", "QOperator")
+TYPES = {"s8s8": ("QInt8", "QInt8"), "u8s8": ("QUInt8", "QInt8"), "u8u8": ("QUInt8", "QUInt8")}
+
+
+class Builder:
+    """Nodes one after the other: each method gives the name of what it makes."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.nodes: list[Any] = []
+        self.held: list[Any] = []
+
+    def weights(self, *shape: int) -> str:
+        name = f"w{len(self.held)}"
+        values = self.rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+        self.held.append(numpy_helper.from_array(values.astype(np.float32), name))
+        return name
+
+    def number(self, value: float) -> str:
+        name = f"n{len(self.held)}"
+        self.held.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
+        return name
+
+    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{op.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes))
+        return name
+
+    def conv(self, x: str, c: int, k: int, size: int = 3, stride: int = 1, groups: int = 1) -> str:
+        window = {"kernel_shape": [size] * 2, "strides": [stride] * 2, "pads": [size // 2] * 4, "group": groups}
+        return self.node("Conv", x, self.weights(k, c // groups, size, size), self.weights(k), **window)
+
+    def model(self, y: str) -> Any:
+        shown = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 3, SIZE, SIZE])
+        given = helper.make_tensor_value_info(y, onnx.TensorProto.FLOAT, ["N", CLASSES])
+        graph = helper.make_graph(self.nodes, "network", [shown], [given], self.held)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+    def head(self, x: str, c: int) -> Any:
+        flat = self.node("Flatten", self.node("GlobalAveragePool", x))
+        return self.model(self.node("Gemm", flat, self.weights(c, CLASSES), self.weights(CLASSES)))
+
+
+def resnet_like(seed: int = 0) -> Any:
+    """A stem with a max pool, a block with its own input added, a block that halves the image."""
+    b, c = Builder(seed), CHANNELS
+    x = b.node("Relu", b.conv("x", 3, c, stride=2))
+    x = b.node("MaxPool", x, kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
+    y = b.conv(b.node("Relu", b.conv(x, c, c)), c, c)
+    x = b.node("Relu", b.node("Add", y, x))
+    y = b.conv(b.node("Relu", b.conv(x, c, 2 * c, stride=2)), 2 * c, 2 * c)
+    x = b.node("Relu", b.node("Add", y, b.conv(x, c, 2 * c, size=1, stride=2)))
+    return b.head(x, 2 * c)
+
+
+def mobilenet_like(seed: int = 1) -> Any:
+    """Inverted residuals: expand, filter by channel, project; relu6 as Clip."""
+    b, c = Builder(seed), CHANNELS
+
+    def relu6(y: str) -> str:
+        return b.node("Clip", y, b.number(0), b.number(6))
+
+    x = relu6(b.conv("x", 3, c, stride=2))
+    for stride in (1, 2):
+        y = relu6(b.conv(x, c, 2 * c, size=1))
+        y = relu6(b.conv(y, 2 * c, 2 * c, stride=stride, groups=2 * c))
+        y = b.conv(y, 2 * c, c, size=1)
+        x = b.node("Add", y, x) if stride == 1 else y
+    return b.head(relu6(b.conv(x, c, 2 * c, size=1)), 2 * c)
+
+
+def squeeze_excite_like(seed: int = 2) -> Any:
+    """Hard swish as exports spell it, and a gate by channel: a global pool, two 1x1 convolutions and a sigmoid."""
+    b, c = Builder(seed), CHANNELS
+
+    def hardswish(y: str) -> str:
+        clipped = b.node("Clip", b.node("Add", y, b.number(3)), b.number(0), b.number(6))
+        return b.node("Div", b.node("Mul", y, clipped), b.number(6))
+
+    x = hardswish(b.conv("x", 3, c, stride=2))
+    y = hardswish(b.conv(x, c, c, size=5, groups=c))
+    gate = b.node("Relu", b.conv(b.node("GlobalAveragePool", y), c, c // 2, size=1))
+    gate = b.node("Sigmoid", b.conv(gate, c // 2, c, size=1))
+    y = b.conv(b.node("Mul", y, gate), c, c, size=1)
+    both = b.node("Concat", b.node("Add", y, x), b.node("AveragePool", x, kernel_shape=[3, 3], pads=[1] * 4), axis=1)
+    return b.head(both, 2 * c)
+
+
+NETWORKS: dict[str, Callable[[], Any]] = {
+    "resnet": resnet_like,
+    "mobilenet": mobilenet_like,
+    "squeeze_excite": squeeze_excite_like,
+}
+
+
+def images(count: int, seed: int) -> Any:
+    return np.random.default_rng(seed).standard_normal((count, 3, SIZE, SIZE)).astype(np.float32)
+
+
+class _Images(CalibrationDataReader):  # type: ignore[misc] # onnxruntime has no types
+    def __init__(self, batches: list[dict[str, Any]]) -> None:
+        self._left = iter(batches)
+
+    def get_next(self) -> dict[str, Any] | None:
+        return next(self._left, None)
+
+
+def quantized(
+    model: Any,
+    form: str,
+    types: str,
+    per_channel: bool,
+    batches: list[dict[str, Any]] | None = None,
+    **extra: Any,
+) -> Any:
+    """As `quantize_static` makes it; `extra` are its extra_options."""
+    activation, weight = TYPES[types]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "quantized.onnx"
+        logging.disable(logging.WARNING)  # it recommends a preparation that only shortens the model
+        try:
+            quantize_static(
+                model, path, _Images([{"x": images(2, 3)}] if batches is None else batches),
+                quant_format=QuantFormat[form], per_channel=per_channel, activation_type=QuantType[activation],
+                weight_type=QuantType[weight], extra_options=extra,
+            )  # fmt: skip
+        finally:
+            logging.disable(logging.NOTSET)
+        return onnx.load(path)
+
+
+def by_ort(model: Any, feeds: Mapping[str, Any], config: Mapping[str, str] | None = None) -> list[Any]:
+    """The outputs of ONNX Runtime with the optimizations that it has by default."""
+    options = onnxruntime.SessionOptions()
+    for name, value in (config or {}).items():
+        options.add_session_config_entry(name, value)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, dict(feeds)))
+
+
+def tensors_by_ort(
+    model: Any, feeds: Mapping[str, Any], names: list[str], config: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Tensors within the model, which become outputs of it. Where they are what QuantizeLinear gives, ONNX Runtime
+    folds as it does without."""
+    asked = onnx.ModelProto()
+    asked.CopyFrom(model)
+    own = {value.name for value in asked.graph.output}
+    asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
+    given = by_ort(asked, feeds, config)
+    return dict(zip([value.name for value in asked.graph.output], given, strict=True))
