@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -55,3 +56,24 @@ def test_the_python_of_readme_runs() -> None:
     exec(compile(code, "README.md", "exec"), names)
     assert names["y"].shape == (1, 14, 14, 64)
     assert names["instance"].reason
+
+
+def test_the_onnx_python_of_usage_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """On the CPU device; the model is one that `strict` takes."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    blocks = re.findall(r"^```python onnx\n(.*?)^```$", (ROOT / "docs/usage.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    node = onnx.helper.make_node("ConvInteger", ["x", "w"], ["y"])
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, ["N", 3, 4, 4])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, ["N", 2, 4, 4])
+    w = onnx.numpy_helper.from_array(np.ones((2, 3, 1, 1), np.uint8), "w")
+    graph = onnx.helper.make_graph([node], "g", [x], [y], [w])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    code = "".join(blocks).replace('Session("model.onnx"', 'Session("model.onnx", device="cpu"')
+    names: dict[str, Any] = {"x": np.full((2, 3, 4, 4), 7, np.uint8)}
+    exec(compile(code, "docs/usage.md", "exec"), names)
+    assert (names["y"] == 21).all()
+    assert "1 of 1 layers run on qconv's kernels" in capsys.readouterr().out

@@ -132,10 +132,10 @@ def _with_remedy(model: Model, name: str, why: str) -> str:
     source = network.producers.get(layer.inputs[0]) if layer.inputs else None
     if layer.op not in ("Conv", "com.microsoft.FusedConv") or source is None or source.op != "DequantizeLinear":
         return why
-    return (
-        "ONNX Runtime computes it in floats with these settings, and integers would be other bits; "
-        f"config={{{INT8_ALLOWED!r}: '1'}} lets it fold int8 activations"
-    )
+    said = "ONNX Runtime computes it in floats with these settings, and integers would be other bits"
+    if network.tensor(source.inputs[0]).dtype == "int8":
+        said += f"; config={{{INT8_ALLOWED!r}: '1'}} lets it fold int8 activations"
+    return said
 
 
 def _refusal(model: Model, why_not: Mapping[str, str]) -> str:

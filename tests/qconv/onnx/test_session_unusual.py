@@ -1,0 +1,363 @@
+"""Malformed and unusual models: each runs as it does in ONNX Runtime, bit for bit, or is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import onnx
+import onnxruntime as ort
+import quantized_networks as networks
+from onnx import TensorProto, helper, numpy_helper
+
+from qconv.onnx import Session, Unsupported
+
+RNG = np.random.default_rng(27)
+X_SHAPE = (2, 4, 6, 5)
+
+
+@dataclass
+class Made:
+    """Nodes, arrays that are fed and arrays that are held. The inputs are declared with the shapes of what is fed, or
+    without any extents (`dynamic`)."""
+
+    nodes: Sequence[Any]
+    feeds: Mapping[str, Any]
+    held: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Sequence[str] = ("y",)
+    opset: int = 17
+    ir: int = 9
+    dynamic: bool = False
+    listed: Sequence[str] = ()  # constants that are listed as inputs as well
+
+    @property
+    def proto(self) -> Any:
+        def shown(name: str, array: Any) -> Any:
+            kind = TensorProto.STRING if array.dtype == object else helper.np_dtype_to_tensor_dtype(array.dtype)
+            return helper.make_tensor_value_info(name, kind, [None] * array.ndim if self.dynamic else array.shape)
+
+        held = {name: np.asarray(array) for name, array in self.held.items()}
+        inputs = [shown(name, np.asarray(array)) for name, array in self.feeds.items() if name not in held]
+        inputs += [shown(name, held[name]) for name in self.listed]
+        outputs = [onnx.ValueInfoProto(name=name) for name in self.outputs]
+        constants = [numpy_helper.from_array(array, name) for name, array in held.items()]
+        graph = helper.make_graph(list(self.nodes), "unusual", inputs, outputs, constants)
+        domains = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, opset_imports=domains, ir_version=self.ir)
+
+
+def bytes_of(dtype: str, *shape: int) -> Any:
+    info = np.iinfo(dtype)
+    return RNG.integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+def conv_inputs(w_shape: tuple[int, ...] = (6, 4, 3, 3), **changed: Any) -> dict[str, Any]:
+    given = {
+        "x_s": np.float32(0.03), "x_z": np.uint8(9), "w": bytes_of("uint8", *w_shape), "w_s": np.float32(0.02),
+        "w_z": np.uint8(120), "y_s": np.float32(0.9), "y_z": np.uint8(130),
+    }  # fmt: skip
+    return given | changed
+
+
+def conv(
+    attributes: Mapping[str, Any] | None = None,
+    x: Any = None,
+    w_shape: tuple[int, ...] = (6, 4, 3, 3),
+    given: Mapping[str, Any] | None = None,
+    **changed: Any,
+) -> Made:
+    """A QLinearConv between x and y; `changed` are other inputs of it, and `given` other fields of the model."""
+    held = conv_inputs(w_shape, **changed)
+    node = helper.make_node("QLinearConv", ["x", *held], ["y"], **(attributes or {}))
+    return Made([node], {"x": bytes_of("uint8", *X_SHAPE) if x is None else x}, held, **(given or {}))
+
+
+def qdq(b_scale: float = 0.03 * 0.02, axis: int | None = None, w_scale: Any = 0.02, **given: Any) -> Made:
+    """QuantizeLinear, DequantizeLinear, Conv, QuantizeLinear, DequantizeLinear, all of it constant but x."""
+    k = 6
+    per_axis = {} if axis is None else {"axis": axis}
+    w_scale = np.asarray(w_scale, np.float32)
+    w_zero = np.zeros(w_scale.shape, np.int8)
+    held = {
+        "x_s": np.float32(0.03), "x_z": np.uint8(100), "w": bytes_of("int8", k, 4, 3, 3), "w_s": w_scale, "w_z": w_zero,
+        "b": bytes_of("int16", k).astype("int32"), "b_s": np.float32(b_scale), "b_z": np.int32(0),
+        "y_s": np.float32(0.4), "y_z": np.uint8(128),
+    }  # fmt: skip
+    node = helper.make_node
+    nodes = [
+        node("QuantizeLinear", ["x", "x_s", "x_z"], ["xq"]),
+        node("DequantizeLinear", ["xq", "x_s", "x_z"], ["xr"]),
+        node("DequantizeLinear", ["w", "w_s", "w_z"], ["wr"], **per_axis),
+        node("DequantizeLinear", ["b", "b_s", "b_z"], ["br"]),
+        node("Conv", ["xr", "wr", "br"], ["c"], pads=[1, 1, 1, 1]),
+        node("QuantizeLinear", ["c", "y_s", "y_z"], ["yq"]),
+        node("DequantizeLinear", ["yq", "y_s", "y_z"], ["y"]),
+    ]
+    x = RNG.standard_normal(X_SHAPE).astype(np.float32)
+    return Made(nodes, {"x": x}, held, **given)
+
+
+def between(op: str, attributes: Mapping[str, Any] | None = None, more: Sequence[str] = (), **held: Any) -> Made:
+    """Another op in front of a convolution and behind it."""
+    made = conv({"pads": [1, 1, 1, 1]}, w_shape=(4, 4, 3, 3), x_z=np.uint8(0))
+    first = helper.make_node(op, ["x", *more], ["a"], **(attributes or {}))
+    middle = helper.make_node("QLinearConv", ["a", *made.held], ["c"], pads=[1, 1, 1, 1])
+    last = helper.make_node(op, ["c", *more], ["y"], **(attributes or {}))
+    return Made([first, middle, last], made.feeds, {**made.held, **held}, outputs=("y", "c"))
+
+
+def branch() -> Made:
+    """An If whose graphs read the output of a convolution from outside."""
+    made = conv(w_shape=(4, 4, 1, 1))
+    graphs = {
+        name: helper.make_graph(
+            [helper.make_node(op, ["c"], ["z"])],
+            name,
+            [],
+            [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
+        )
+        for name, op in (("then_branch", "Neg"), ("else_branch", "Abs"))
+    }
+    nodes = [
+        helper.make_node("QLinearConv", ["x", *made.held], ["q"]),
+        helper.make_node("Cast", ["q"], ["c"], to=TensorProto.FLOAT),
+        helper.make_node("If", ["on"], ["y"], **graphs),
+    ]
+    return Made(nodes, {**made.feeds, "on": np.asarray(True)}, made.held)
+
+
+def sequence() -> Made:
+    """A sequence of two tensors, one of which a convolution made, passes from one subgraph to another."""
+    made = conv(w_shape=(4, 4, 1, 1))
+    node = helper.make_node
+    nodes = [
+        node("SequenceConstruct", ["x", "x"], ["s"]),
+        node("QLinearConv", ["x", *made.held], ["c"]),
+        node("SequenceInsert", ["s", "c"], ["t"]),
+        node("ConcatFromSequence", ["t"], ["y"], axis=0),
+    ]
+    return Made(nodes, made.feeds, made.held)
+
+
+def matrices(op: str, held: dict[str, Any], x: Any, domain: str = "", **attributes: Any) -> Made:
+    node = helper.make_node(op, ["x", *held], ["y"], domain=domain, **attributes)
+    return Made([node], {"x": x}, {name: array for name, array in held.items() if name})
+
+
+def linear(w: Any) -> dict[str, Any]:
+    return conv_inputs() | {"w": w}
+
+
+def real_output(w: Any) -> dict[str, Any]:
+    return {name: array for name, array in linear(w).items() if not name.startswith("y_")}
+
+
+def dynamic_quantization() -> Made:
+    """What `quantize_dynamic` makes of a MatMul."""
+    node = helper.make_node
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        node("MatMulInteger", ["q", "w", "z", "w_z"], ["i"]),
+        node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+        node("Mul", ["s", "w_s"], ["m"]),
+        node("Mul", ["f", "m"], ["y"]),
+    ]
+    held = {"w": bytes_of("int8", 5, 7), "w_z": np.int8(0), "w_s": np.float32(0.1)}
+    return Made(nodes, {"x": RNG.standard_normal((3, 5)).astype(np.float32)}, held)
+
+
+def identities() -> Made:
+    """An output that is an input, and one that is a constant."""
+    made = conv()
+    return Made(made.nodes, made.feeds, made.held, outputs=("y", "x", "w"))
+
+
+def named_alike() -> Made:
+    made = conv(w_shape=(4, 4, 1, 1))
+    nodes = [
+        helper.make_node("QLinearConv", ["x", *made.held], ["c"], name="same"),
+        helper.make_node("QLinearConv", ["c", *made.held], ["y"], name="same"),
+    ]
+    return Made(nodes, made.feeds, made.held)
+
+
+def cycle() -> Made:
+    nodes = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
+    return Made(nodes, {"x": np.ones(3, np.float32)}, outputs=("b",))
+
+
+def twice_made() -> Made:
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Neg", ["x"], ["y"])]
+    return Made(nodes, {"x": np.ones(3, np.float32)})
+
+
+def unknown(op: str, domain: str = "") -> Made:
+    return Made([helper.make_node(op, ["x"], ["y"], domain=domain)], {"x": np.ones(3, np.float32)})
+
+
+X3 = bytes_of("uint8", 2, 4, 9)
+FLOATS = RNG.standard_normal(X_SHAPE).astype(np.float32)
+# Each with what `explain` says of its convolutions or products: how many run here.
+RUN: dict[str, tuple[Callable[[], Made], int]] = {
+    "scales of one element": (lambda: conv(x_s=np.float32([0.03]), x_z=np.uint8([9]), y_s=np.float32([0.9])), 1),
+    "scales per channel": (lambda: conv(w_s=np.linspace(0.01, 0.03, 6, dtype=np.float32)), 1),
+    "zero points per channel": (lambda: conv(w_z=bytes_of("uint8", 6), w_s=np.full(6, 0.02, np.float32)), 1),
+    "auto_pad SAME_UPPER": (lambda: conv({"auto_pad": "SAME_UPPER", "strides": [2, 3]}), 1),
+    "auto_pad SAME_LOWER, dynamic": (
+        lambda: conv({"auto_pad": "SAME_LOWER", "strides": [2, 3]}, given={"dynamic": True}),
+        1,
+    ),
+    "auto_pad VALID": (lambda: conv({"auto_pad": "VALID", "dilations": [2, 1]}), 1),
+    "pads on one side": (lambda: conv({"pads": [0, 2, 1, 0]}), 1),
+    "one axis": (lambda: conv({"pads": [2, 1]}, x=X3, w_shape=(6, 4, 3)), 1),
+    "three axes": (lambda: conv(x=bytes_of("uint8", 1, 4, 5, 4, 3), w_shape=(2, 4, 3, 2, 2)), 0),
+    "groups with two filters each": (lambda: conv({"group": 4}, w_shape=(8, 1, 3, 3)), 1),
+    "no images": (lambda: conv(x=np.zeros((0, 4, 6, 5), np.uint8), given={"dynamic": True}), 0),
+    "no extent is known": (lambda: conv(given={"dynamic": True}), 1),
+    "opset 10": (lambda: conv(given={"opset": 10, "ir": 5}), 1),
+    "the newest opset": (lambda: conv(given={"opset": 23, "ir": 10}), 1),
+    "constants listed as inputs, of an old format": (lambda: conv(given={"ir": 3, "listed": list(conv_inputs())}), 1),
+    "weights that may be given": (lambda: conv(given={"listed": ["w"]}), 0),
+    "weights that are an input": (
+        lambda: Made(conv().nodes, {"x": bytes_of("uint8", *X_SHAPE), "w": bytes_of("uint8", 6, 4, 3, 3)},
+                     {name: array for name, array in conv_inputs().items() if name != "w"}),
+        0,
+    ),
+    "sums that might leave int32": (
+        lambda: conv(x=bytes_of("uint8", 1, 35000, 1, 1), w_shape=(1, 35000, 1, 1), y_s=np.float32(99)),
+        0,
+    ),
+    "a scale of zero": (lambda: conv(x_s=np.float32(0)), 0),
+    "a negative scale": (lambda: conv(x_s=np.float32(-0.03)), 0),
+    "max pool in ceil mode": (
+        lambda: between("MaxPool", {"kernel_shape": [2, 2], "strides": [1, 1], "ceil_mode": 1}),
+        1,
+    ),
+    "a transpose around": (lambda: between("Transpose", {"perm": [2, 1, 0, 3]}), 1),
+    "padding with a constant": (
+        lambda: between("Pad", more=["pads", "value"], pads=np.int64([0, 0, 1, 0, 0, 0, 0, 2]), value=np.uint8(7)),
+        1,
+    ),
+    "an If that reads from outside": (branch, 1),
+    "a sequence": (sequence, 1),
+    "outputs that are an input and a constant": (identities, 1),
+    "ConvInteger without zero points": (
+        lambda: matrices("ConvInteger", {"w": bytes_of("uint8", 3, 4, 2, 2)}, bytes_of("uint8", *X_SHAPE)),
+        1,
+    ),
+    "MatMulInteger of three dimensions": (
+        lambda: matrices("MatMulInteger", {"w": bytes_of("int8", 5, 3), "z": np.uint8(7)}, bytes_of("uint8", 2, 3, 5)),
+        1,
+    ),
+    "QLinearMatMul": (lambda: matrices("QLinearMatMul", linear(bytes_of("uint8", 5, 3)), bytes_of("uint8", 4, 5)), 1),
+    "a vector times a matrix": (
+        lambda: matrices("MatMulInteger", {"w": bytes_of("uint8", 5, 3)}, bytes_of("uint8", 5)),
+        1,
+    ),
+    "matrices by batch": (
+        lambda: matrices("MatMulInteger", {"w": bytes_of("uint8", 2, 5, 3)}, bytes_of("uint8", 2, 4, 5)),
+        0,
+    ),
+    "QGemm that gives floats": (
+        lambda: matrices("QGemm", real_output(bytes_of("uint8", 5, 3)), bytes_of("uint8", 4, 5), "com.microsoft"),
+        0,
+    ),
+    "quantized dynamically": (dynamic_quantization, 0),
+    "QDQ": (qdq, 1),
+    "QDQ with a bias of another scale": (lambda: qdq(b_scale=0.05), 0),
+    "QDQ with weights by input channel": (lambda: qdq(axis=1, w_scale=np.linspace(0.01, 0.03, 4, dtype=np.float32)), 0),
+    "floats": (lambda: Made([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOATS}), 0),
+    "halves": (lambda: Made([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOATS.astype(np.float16)}), 0),
+    "strings": (lambda: Made([helper.make_node("Identity", ["x"], ["y"])], {"x": np.asarray(["a", "b"], object)}), 0),
+    "no layers": (lambda: Made([], {"x": FLOATS}, outputs=("x",)), 0),
+}  # fmt: skip
+
+REFUSED: dict[str, Callable[[], Made]] = {
+    "a cycle": cycle,
+    "a tensor that is made twice": twice_made,
+    "an op that there is not": lambda: unknown("Frobnicate"),
+    "a domain that there is not": lambda: unknown("Relu", "org.nowhere"),
+    "an input that nobody gives": lambda: Made([helper.make_node("Relu", ["z"], ["y"])], {"x": FLOATS}),
+    "an output that nobody makes": lambda: Made([helper.make_node("Relu", ["x"], ["z"])], {"x": FLOATS}),
+    "an opset to come": lambda: conv(given={"opset": 99}),
+    "an attribute that there is not": lambda: conv({"frobnicate": 1}),
+    "weights of another type than their zero point": lambda: conv(w_z=np.int8(3)),
+    "int8 images and uint8 weights": lambda: conv(x=bytes_of("int8", *X_SHAPE), x_z=np.int8(-3)),
+    "two nodes of one name": named_alike,
+    "weights of another rank": lambda: conv(w_shape=(6, 4, 3)),
+}
+
+
+def outcome(model: Any, feeds: Mapping[str, Any]) -> list[Any] | None:
+    """What ONNX Runtime gives; None where it does not take the model, or the inputs."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return list(session.run(None, dict(feeds)))
+    except Exception:
+        return None
+
+
+@pytest.mark.parametrize("name", list(RUN))
+def test_it_runs_as_in_onnxruntime(name: str) -> None:
+    make, here = RUN[name]
+    made = make()
+    wanted = outcome(made.proto, made.feeds)
+    assert wanted is not None, "ONNX Runtime refuses it"
+    session = Session(made.proto, "cpu")
+    for got, expected in zip(session.run(None, made.feeds), wanted, strict=True):
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_array_equal(got, expected)
+    explanation = session.explain()
+    assert sum(row.runs_on == "qconv" for row in explanation.rows) == here, str(explanation)
+    assert all(row.why for row in explanation.rows)
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_what_onnxruntime_refuses_is_refused_by_name(name: str) -> None:
+    made = REFUSED[name]()
+    assert outcome(made.proto, made.feeds) is None
+    with pytest.raises(Unsupported, match="does not take the model: "):
+        Session(made.proto, "cpu")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        conv({"kernel_shape": [2, 2]}, given={"dynamic": True}),
+        conv(x=bytes_of("uint8", 1, 5, 6, 5), given={"dynamic": True}),
+        conv(x=bytes_of("uint8", 1, 4, 2, 2), given={"dynamic": True}),
+        conv({"group": 3}, given={"dynamic": True}),
+    ],
+    ids=["another kernel_shape", "another number of channels", "too small an image", "channels that do not divide"],
+)
+def test_what_fails_in_onnxruntime_at_the_run_is_an_error_here(made: Made) -> None:
+    assert outcome(made.proto, made.feeds) is None
+    with pytest.raises(ValueError, match="ONNX Runtime"):
+        Session(made.proto, "cpu").run(None, made.feeds)
+
+
+def test_a_missing_file_of_constants_is_named(tmp_path: Any) -> None:
+    model = networks.quantized(networks.resnet_like(), "QOperator", "u8u8", False)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="gone.bin", size_threshold=0)
+    (tmp_path / "gone.bin").unlink()
+    with pytest.raises(Unsupported, match=r"gone\.bin"):
+        Session(tmp_path / "m.onnx", "cpu")
+
+
+def test_weights_that_are_given_replace_the_constant() -> None:
+    made = conv(given={"listed": ["w"]})
+    feeds = {**made.feeds, "w": bytes_of("uint8", 6, 4, 3, 3)}
+    session = Session(made.proto, "cpu")
+    assert session.input_names == ("x",)
+    wanted = outcome(made.proto, feeds)
+    assert wanted is not None
+    np.testing.assert_array_equal(session.run(None, feeds)[0], wanted[0])
