@@ -17,6 +17,7 @@ EVERY = [mutant for mutants in AREAS.values() for mutant in mutants]
 COVERED = (
     *("templates/**/*.j2", "generator/*.py", "tuner/**/*.py", "tune_db/*.py", "instances/*.py"),
     *("src/qconv/*.py", "src/qconv/conversion/*.py", "src/qconv/tensor_ops/*.py", "src/qconv/device/*.py"),
+    "src/qconv/network/*.py",
 )
 
 
