@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from qconv.network.fold import fold_clamps
 from qconv.network.graph import Layer, Network, Tensor
-from qconv.network.integer import IntegerConvolution, Unserved, read_layer
+from qconv.network.integer import IntegerConvolution, read_layer
 from qconv.network.partition import Segment, partition
 from qconv.network.report import Explanation, LayerReport, LayerTime, Profile
 from qconv.network.runner import Runner
+from qconv.network.served import Served, Unserved
 from qconv.network.value import Value
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Profile",
     "Runner",
     "Segment",
+    "Served",
     "Tensor",
     "Unserved",
     "Value",

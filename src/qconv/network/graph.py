@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,16 @@ class Tensor:
     shape: tuple[int | None, ...] | None = None
 
     @property
+    def extents(self) -> tuple[int, ...] | None:
+        """Its shape, where all of it is known."""
+        known = tuple(extent for extent in self.shape or () if extent is not None)
+        return known if self.shape is not None and len(known) == len(self.shape) else None
+
+    @property
     def bytes(self) -> int | None:
-        """Its size, where every extent is known."""
-        if self.dtype is None or self.shape is None:
-            return None
-        count = 1
-        for extent in self.shape:
-            if extent is None:
-                return None
-            count *= extent
-        return count * np.dtype(self.dtype).itemsize
+        """Its size, where its shape is known."""
+        extents = self.extents
+        return None if self.dtype is None or extents is None else prod(extents) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qconv.device import Device
 from qconv.instances.api import conv2d_problem
+from qconv.instances.serving import lookup
 from qconv.network.graph import Layer, Network
+from qconv.network.served import Prepared, Unserved
+from qconv.network.value import Value
 from qconv.network.window import check_auto_pad, sides
 from qconv.problem import Conv2d
 
@@ -18,10 +22,6 @@ Array = NDArray[Any]
 BYTES = ("int8", "uint8")
 # Where QLinearConv and QLinearMatMul have their scales and zero points.
 LINEAR = {"x_scale": 1, "x_zero_point": 2, "w_scale": 4, "w_zero_point": 5, "y_scale": 6, "y_zero_point": 7}
-
-
-class Unserved(ValueError):
-    """No kernel here computes the layer: the message says why, and it runs elsewhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,10 @@ class IntegerConvolution:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     axes: int = 2
     activation: str = "none"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.x,)
 
     @property
     def channels(self) -> int:
@@ -68,6 +72,29 @@ class IntegerConvolution:
         if not self.axes:
             return (*x_shape[:-1], problem.k)
         return (problem.n, *(problem.oh, problem.ow)[2 - self.axes :], problem.k)
+
+    def prepare(self, shapes: Sequence[tuple[int, ...]], device: Device) -> Prepared:
+        (shape,) = shapes
+        return _Packed(self, shape, device)
+
+
+class _Packed:
+    """One convolution for one shape: its kernel, its packed weights, and how the kernel's arrays are to be seen."""
+
+    def __init__(self, convolution: IntegerConvolution, shape: tuple[int, ...], device: Device) -> None:
+        self._device = device
+        self._matrix = not convolution.axes
+        self._problem = convolution.problem(shape)
+        self._y_shape = convolution.y_shape(shape, self._problem)
+        instance = lookup(self._problem, device.spec)
+        self._packed = instance.pack(device.upload(convolution.weights), w_layout="kcrs", **convolution.parameters)
+        self.why = f"{instance.plan.config.family}, {instance.reason}"
+
+    def __call__(self, *inputs: Value) -> Value:
+        (x,) = inputs
+        array = x.on_device if self._matrix else x.channels_last
+        y = self._packed(array.reshape(self._problem.x_shape)).reshape(self._y_shape)
+        return Value(self._device, there=y) if self._matrix else Value(self._device, channels_last=y)
 
 
 def _shaped(shape: tuple[int, ...], dtype: str) -> Array:

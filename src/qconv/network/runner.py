@@ -5,24 +5,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from qconv.device import Device
-from qconv.instances.executable import Packed
-from qconv.instances.pair import PackedPair
-from qconv.instances.serving import lookup
 from qconv.network.graph import Layer, Network, Tensor
-from qconv.network.integer import IntegerConvolution
 from qconv.network.partition import Segment, partition
 from qconv.network.report import ELSEWHERE, HERE, Explanation, LayerTime, Profile, explained
+from qconv.network.served import Prepared, Served
 from qconv.network.value import Value
 
 log = logging.getLogger("qconv")
 
 # Arrays of the host by name, in and out.
 Subgraph = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+Shapes = tuple[tuple[int, ...], ...]
 # One segment, or one layer that runs here.
-Step = tuple[Segment, IntegerConvolution | None]
+Step = tuple[Segment, Served | None]
 
 
 class Elsewhere(Protocol):
@@ -36,14 +35,12 @@ class Elsewhere(Protocol):
 class Runner:
     """Kernels are looked up, and weights packed, once for each layer and shape of its input."""
 
-    def __init__(
-        self, network: Network, served: Mapping[str, IntegerConvolution], device: Device, elsewhere: Elsewhere
-    ) -> None:
+    def __init__(self, network: Network, served: Mapping[str, Served], device: Device, elsewhere: Elsewhere) -> None:
         self.network = network
         self._served = dict(served)
         self._device = device
         self._elsewhere = elsewhere
-        self._packed: dict[tuple[str, tuple[int, ...]], _Prepared | None] = {}
+        self._prepared: dict[tuple[str, Shapes], Prepared | None] = {}
         self._chosen: dict[str, tuple[str, str]] = {}  # where a layer runs that could run here, and why
         self._seen: dict[str, Tensor] = {}
         self._subgraphs: dict[tuple[str, ...], Subgraph] = {}
@@ -53,8 +50,8 @@ class Runner:
         for segment in self.segments:
             if not segment.served:
                 self._subgraph(segment)
-        for convolution in self._served.values():
-            self._prepare_known(convolution)
+        for layer in self._served.values():
+            self._prepare_known(layer)
 
     def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
         """The tensors that are wanted, which may be any of the network's that lie between two segments."""
@@ -66,11 +63,11 @@ class Runner:
 
         def note(step: Step, begin: float) -> None:
             self._device.synchronize()
-            segment, convolution = step
+            segment, served = step
             names = [layer.name for layer in segment.layers]
             op = segment.layers[0].op if len(names) == 1 else f"{len(names)} layers"
             name = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
-            where = ELSEWHERE if convolution is None else HERE
+            where = ELSEWHERE if served is None else HERE
             rows.append(LayerTime(name, op, where, (time.perf_counter() - begin) * 1e6))
 
         self._run(feeds, self.network.outputs, note)
@@ -79,8 +76,8 @@ class Runner:
     def explain(self, why_not: Mapping[str, str]) -> Explanation:
         """`why_not`: for each layer that runs elsewhere, by its name."""
         reasons = {name: (ELSEWHERE, why) for name, why in why_not.items()}
-        for name, convolution in self._served.items():
-            ops = ", ".join(part.op for part in convolution.layer.parts)
+        for name, served in self._served.items():
+            ops = ", ".join(part.op for part in served.layer.parts)
             folded = f"{ops} folded, which changes no bit; " if ops else ""
             where, why = self._chosen.get(name, (HERE, "the kernel is chosen for the shape of the first input"))
             reasons[name] = where, folded + why
@@ -96,42 +93,44 @@ class Runner:
                 values[name] = Value(self._device, host=self.network.constants[name])
         for at, step in enumerate(self._steps):
             begin = time.perf_counter()
-            segment, convolution = step
-            values |= self._elsewhere_run(segment, values) if convolution is None else self._here(convolution, values)
+            segment, served = step
+            values |= self._elsewhere_run(segment, values) if served is None else self._here(served, values)
             note(step, begin)
             for name in segment.inputs:
                 if self._last_use[name] == at and name not in wanted:
                     values.pop(name, None)
         return {name: values[name] for name in wanted}
 
-    def _here(self, convolution: IntegerConvolution, values: Mapping[str, Value]) -> dict[str, Value]:
-        x = values[convolution.x]
-        prepared = self._prepared(convolution, x.shape)
+    def _here(self, served: Served, values: Mapping[str, Value]) -> dict[str, Value]:
+        inputs = [values[name] for name in served.inputs]
+        prepared = self._prepare(served, tuple(value.shape for value in inputs))
         if prepared is None:
-            return self._elsewhere_run(_alone(convolution), values)
-        y = prepared(x)
-        self._saw(convolution.x, x, convolution.x_type)
-        self._saw(convolution.y, y, convolution.out_type)
-        return {convolution.y: y}
+            return self._elsewhere_run(_alone(served), values)
+        y = prepared(*inputs)
+        for name, value in zip((*served.inputs, served.y), (*inputs, y), strict=True):
+            self._seen[name] = replace(self.network.tensor(name), shape=value.shape)
+        return {served.y: y}
 
-    def _prepare_known(self, convolution: IntegerConvolution) -> None:
-        """Where the shape is known before the first run, what it needs is made now."""
-        shape = self.network.tensor(convolution.x).shape
-        if shape is not None and None not in shape:
-            self._prepared(convolution, tuple(extent or 0 for extent in shape))
+    def _prepare_known(self, served: Served) -> None:
+        """Where the shapes are known before the first run, what it needs is made now."""
+        shapes = [self.network.tensor(name).extents for name in served.inputs]
+        known = tuple(shape for shape in shapes if shape is not None)
+        if len(known) == len(shapes):
+            self._prepare(served, known)
 
-    def _prepared(self, convolution: IntegerConvolution, shape: tuple[int, ...]) -> _Prepared | None:
-        """None where no kernel serves this shape: then the layer runs elsewhere, once more as it was read."""
-        key = convolution.layer.name, shape
-        if key not in self._packed:
+    def _prepare(self, served: Served, shapes: Shapes) -> Prepared | None:
+        """None where no kernel serves these shapes: then the layer runs elsewhere, once more as it was read."""
+        key = served.layer.name, shapes
+        if key not in self._prepared:
             try:
-                self._packed[key] = made = _Prepared(convolution, shape, self._device)
+                self._prepared[key] = made = served.prepare(shapes, self._device)
                 self._chosen[key[0]] = HERE, made.why
             except ValueError as error:
-                log.info("%s runs elsewhere for an input of shape %s: %s", key[0], shape, error)
-                self._chosen[key[0]] = ELSEWHERE, f"for an input of shape {shape}: {error}"
-                self._packed[key] = None
-        return self._packed[key]
+                shown = ", ".join(map(str, shapes))
+                log.info("%s runs elsewhere for inputs of shape %s: %s", key[0], shown, error)
+                self._chosen[key[0]] = ELSEWHERE, f"for inputs of shape {shown}: {error}"
+                self._prepared[key] = None
+        return self._prepared[key]
 
     def _elsewhere_run(self, segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
         given = {name: values[name].on_host for name in segment.inputs if name in values}
@@ -145,31 +144,8 @@ class Runner:
             self._subgraphs[key] = self._elsewhere.prepare(layers, segment.inputs, segment.outputs)
         return self._subgraphs[key]
 
-    def _saw(self, name: str, value: Value, dtype: str) -> None:
-        self._seen[name] = Tensor(name, dtype, value.shape)
 
-
-class _Prepared:
-    """One layer for one shape: its kernel, its packed weights, and how the kernel's arrays are to be seen."""
-
-    def __init__(self, convolution: IntegerConvolution, shape: tuple[int, ...], device: Device) -> None:
-        self._device = device
-        self._matrix = not convolution.axes
-        self._problem = convolution.problem(shape)
-        self._y_shape = convolution.y_shape(shape, self._problem)
-        instance = lookup(self._problem, device.spec)
-        self._packed: Packed | PackedPair = instance.pack(
-            device.upload(convolution.weights), w_layout="kcrs", **convolution.parameters
-        )
-        self.why = f"{instance.plan.config.family}, {instance.reason}"
-
-    def __call__(self, x: Value) -> Value:
-        array = x.on_device if self._matrix else x.channels_last
-        y = self._packed(array.reshape(self._problem.x_shape)).reshape(self._y_shape)
-        return Value(self._device, there=y) if self._matrix else Value(self._device, channels_last=y)
-
-
-def _steps(segments: Sequence[Segment], served: Mapping[str, IntegerConvolution]) -> Sequence[Step]:
+def _steps(segments: Sequence[Segment], served: Mapping[str, Served]) -> Sequence[Step]:
     found: list[Step] = []
     for segment in segments:
         if segment.served:
@@ -179,6 +155,6 @@ def _steps(segments: Sequence[Segment], served: Mapping[str, IntegerConvolution]
     return found
 
 
-def _alone(convolution: IntegerConvolution) -> Segment:
-    """A layer that runs here as a segment of its own: it reads one tensor, the rest is constant."""
-    return Segment((convolution.layer,), True, (convolution.x,), (convolution.y,))
+def _alone(served: Served) -> Segment:
+    """A layer that runs here as a segment of its own."""
+    return Segment((served.layer,), True, served.inputs, (served.y,))

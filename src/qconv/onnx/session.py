@@ -12,7 +12,18 @@ import onnxruntime
 from onnx import numpy_helper
 
 from qconv.device import open_device
-from qconv.network import Explanation, IntegerConvolution, Profile, Runner, Unserved, Value, fold_clamps, read_layer
+from qconv.network import (
+    Explanation,
+    IntegerConvolution,
+    Layer,
+    Profile,
+    Runner,
+    Unserved,
+    Value,
+    fold_clamps,
+    read_layer,
+)
+from qconv.network.runner import Elsewhere, Subgraph
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.model import Model, read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
@@ -49,7 +60,8 @@ class Session:
         self._why_not = {name: why for name, why in self._why_not.items() if name not in here}
         if strict and self._why_not:
             raise Unsupported(_refusal(self._model, self._why_not))
-        elsewhere = Fallback(self._model, config, providers or _providers(self._device.spec))
+        providers = providers or _providers(self._device.spec)
+        elsewhere: Elsewhere = Nowhere() if strict else Fallback(self._model, config, providers)
         self._runner = Runner(network, served, self._device, elsewhere)
         graph = self._model.proto.graph
         self._inputs = network.inputs
@@ -113,6 +125,14 @@ class Session:
                 shown = ", ".join("?" if size is None else str(size) for size in tensor.shape)
                 raise ValueError(f"the input {name!r} has shape {tuple(held.shape)}; the model takes ({shown})")
         return Value(self._device, there=held) if elsewhere else Value(self._device, host=held)
+
+
+class Nowhere:
+    """Where a strict session would run a layer whose kernels refuse the shapes of a run."""
+
+    def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
+        named = ", ".join(f"{layer.op} ({layer.name})" for layer in layers)
+        raise Unsupported(f"strict=True, but for inputs of these shapes {named} would run in ONNX Runtime")
 
 
 def _sorted_out(model: Model) -> tuple[dict[str, IntegerConvolution], dict[str, str]]:

@@ -10,7 +10,7 @@ import pytest
 
 from qconv.device import open_device
 from qconv.network import Layer, Network, Runner, Tensor, Value, read_layer
-from qconv.network import runner as module
+from qconv.network import integer as module
 from qconv.network.runner import Subgraph
 
 CPU = open_device("cpu")

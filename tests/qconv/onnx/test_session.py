@@ -15,11 +15,10 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import onnx
 import quantized_networks as networks
+from session_comparison import assert_equal, compare
 
-from qconv.network import Value
 from qconv.onnx import Session, Unsupported
 
-INTEGERS = ("int8", "uint8", "int32")
 # As quantize_static makes them, with the settings under which ONNX Runtime folds int8 on every processor, and without.
 QUANTIZED = [
     (form, types, per_channel, config)
@@ -28,40 +27,6 @@ QUANTIZED = [
     for per_channel in (False, True)
     for config in (({}, networks.INT8_ALLOWED) if (form, types) == ("QDQ", "s8s8") else ({},))
 ]
-
-
-def assert_equal(got: Any, wanted: Any, what: str) -> None:
-    assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), what
-    np.testing.assert_array_equal(got, wanted, what)
-
-
-def integer_tensors(session: Session) -> list[str]:
-    """Those that leave a layer that runs here, or a subgraph that runs elsewhere."""
-    runner = session._runner
-    made = [name for s in runner.segments for name in s.outputs]
-    made += [name for s in runner.segments if s.served for layer in s.layers for name in layer.outputs]
-    return [name for name in dict.fromkeys(made) if runner.network.tensor(name).dtype in INTEGERS]
-
-
-def compare(model: Any, config: dict[str, str], feeds: dict[str, Any]) -> tuple[Session, int]:
-    """Outputs and every integer tensor at tolerance 0; the session, and how many tensors there were."""
-    session = Session(model, "cpu", config=config)
-    names = integer_tensors(session)
-    values = session._runner.run({name: Value(session._device, host=x) for name, x in feeds.items()}, names)
-    # In the model as it was, if it can be: what ONNX Runtime renames while it folds is asked of the model that it made.
-    known = {name for node in model.graph.node for name in node.output}
-    before = [] if set(names) - known else names
-    expected = networks.tensors_by_ort(model, feeds, before, config) if before else {}
-    if not before:
-        rewritten = session._model.proto
-        expected = networks.tensors_by_ort(rewritten, feeds, names, {"session.disable_quant_qdq": "1"})
-    for name in names:
-        assert_equal(values[name].on_host, expected[name], name)
-    for name, got, wanted in zip(
-        session.output_names, session.run(None, feeds), networks.by_ort(model, feeds, config), strict=True
-    ):
-        assert_equal(got, wanted, name)
-    return session, len(names)
 
 
 @pytest.mark.slow
@@ -158,6 +123,19 @@ def test_strict_takes_what_runs_here_as_a_whole() -> None:
     assert "simt" in session.explain().rows[0].why
     (got,) = session.run(None, {"x": np.arange(12, dtype=np.uint8).reshape(1, 3, 2, 2)})
     np.testing.assert_array_equal(got, [[[[3, 6], [9, 12]]] * 2])
+
+
+def test_strict_holds_for_every_shape() -> None:
+    nodes = [onnx.helper.make_node("ConvInteger", ["x", "w"], ["y"])]
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, ["N", 3, 2, 2])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, None)
+    w = onnx.numpy_helper.from_array(np.ones((2, 3, 1, 1), np.int8), "w")
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y], [w])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    empty = {"x": np.zeros((0, 3, 2, 2), np.uint8)}
+    assert Session(model, "cpu").run(None, empty)[0].shape == (0, 2, 2, 2)
+    with pytest.raises(Unsupported, match=r"for inputs of these shapes ConvInteger \(y\) would run in ONNX Runtime"):
+        Session(model, "cpu", strict=True).run(None, empty)
 
 
 def test_why_a_float_convolution_stays_one() -> None:

@@ -141,15 +141,15 @@ MUTANTS = (
     Mutant(
         "network: a kernel serves every shape",
         HERE + "runner.py",
-        "        key = convolution.layer.name, shape\n",
-        "        key = convolution.layer.name, shape[1:]\n",
+        "        key = served.layer.name, shapes\n",
+        "        key = served.layer.name, shapes[1:]\n",
         "The second batch meets the kernel of the first.",
         (RUNNER,),
     ),
     Mutant(
         "network: nothing is packed beforehand",
         HERE + "runner.py",
-        "            self._prepare_known(convolution)\n",
+        "            self._prepare_known(layer)\n",
         "            pass\n",
         "The first run compiles and packs what was known before it.",
         (RUNNER,),

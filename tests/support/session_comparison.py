@@ -1,0 +1,47 @@
+"""A session beside ONNX Runtime: outputs, and every integer tensor that can be seen in both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import quantized_networks as networks
+
+from qconv.network import Value
+from qconv.onnx import Session
+
+INTEGERS = ("int8", "uint8", "int32")
+
+
+def assert_equal(got: Any, wanted: Any, what: str) -> None:
+    assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), what
+    np.testing.assert_array_equal(got, wanted, what)
+
+
+def integer_tensors(session: Session) -> list[str]:
+    """Those that leave a layer that runs here, or a subgraph that runs elsewhere."""
+    runner = session._runner
+    made = [name for s in runner.segments for name in s.outputs]
+    made += [name for s in runner.segments if s.served for layer in s.layers for name in layer.outputs]
+    return [name for name in dict.fromkeys(made) if runner.network.tensor(name).dtype in INTEGERS]
+
+
+def compare(model: Any, config: dict[str, str], feeds: dict[str, Any]) -> tuple[Session, int]:
+    """Outputs and every integer tensor at tolerance 0; the session, and how many tensors there were."""
+    session = Session(model, "cpu", config=config)
+    names = integer_tensors(session)
+    values = session._runner.run({name: Value(session._device, host=x) for name, x in feeds.items()}, names)
+    # In the model as it was, if it can be: what ONNX Runtime renames while it folds is asked of the model that it made.
+    known = {name for node in model.graph.node for name in node.output}
+    before = [] if set(names) - known else names
+    expected = networks.tensors_by_ort(model, feeds, before, config) if before else {}
+    if not before:
+        rewritten = session._model.proto
+        expected = networks.tensors_by_ort(rewritten, feeds, names, {"session.disable_quant_qdq": "1"})
+    for name in names:
+        assert_equal(values[name].on_host, expected[name], name)
+    for name, got, wanted in zip(
+        session.output_names, session.run(None, feeds), networks.by_ort(model, feeds, config), strict=True
+    ):
+        assert_equal(got, wanted, name)
+    return session, len(names)
