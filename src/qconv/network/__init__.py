@@ -5,6 +5,7 @@ The faces (ONNX today) read their models into a `Network` and give it a way to r
 
 from __future__ import annotations
 
+from qconv.network.ends import serve_ends
 from qconv.network.fold import fold_clamps
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.integer import IntegerConvolution, read_layer
@@ -31,4 +32,5 @@ __all__ = [
     "fold_clamps",
     "partition",
     "read_layer",
+    "serve_ends",
 ]

@@ -22,6 +22,7 @@ from qconv.network import (
     Value,
     fold_clamps,
     read_layer,
+    serve_ends,
 )
 from qconv.network.runner import Elsewhere, Subgraph
 from qconv.onnx.fallback import Fallback
@@ -54,9 +55,10 @@ class Session:
         config = {} if config is None else dict(config)
         self._model = read(rewritten(source_of(model), config), config)
         network = self._model.network
-        served, self._why_not = _sorted_out(self._model)
-        network, served = fold_clamps(network, served)
-        here = {part.name for convolution in served.values() for part in convolution.layer.unfolded}
+        convolutions, self._why_not = _sorted_out(self._model)
+        network, convolutions = fold_clamps(network, convolutions)
+        served = serve_ends(network, convolutions)
+        here = {part.name for one in served.values() for part in one.layer.unfolded}
         self._why_not = {name: why for name, why in self._why_not.items() if name not in here}
         if strict and self._why_not:
             raise Unsupported(_refusal(self._model, self._why_not))

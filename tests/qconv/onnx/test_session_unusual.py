@@ -270,7 +270,7 @@ RUN: dict[str, tuple[Callable[[], Made], int]] = {
         0,
     ),
     "quantized dynamically": (dynamic_quantization, 0),
-    "QDQ": (qdq, 1),
+    "QDQ": (qdq, 3),
     "QDQ with a bias of another scale": (lambda: qdq(b_scale=0.05), 0),
     "QDQ with weights by input channel": (lambda: qdq(axis=1, w_scale=np.linspace(0.01, 0.03, 4, dtype=np.float32)), 0),
     "floats": (lambda: Made([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOATS}), 0),

@@ -3,8 +3,9 @@
 from mutants.mutant import Mutant
 
 HERE, ONNX = "src/qconv/network/", "src/qconv/onnx/"
-FOLD, PARTITION, INTEGER, VALUE, REPORT, RUNNER = (
-    f"tests/qconv/network/test_{name}.py" for name in ("fold", "partition", "integer", "value", "report", "runner")
+ENDS, FOLD, PARTITION, INTEGER, VALUE, REPORT, RUNNER = (
+    f"tests/qconv/network/test_{name}.py"
+    for name in ("ends", "fold", "partition", "integer", "value", "report", "runner")
 )
 UNUSUAL = "tests/qconv/onnx/test_session_unusual.py"
 SESSION = "tests/qconv/onnx/test_session.py"
@@ -121,6 +122,22 @@ MUTANTS = (
         '(("high", "max"), ("low", "min"))',
         "The first input of Clip behind x is the lower limit.",
         (FOLD,),
+    ),
+    Mutant(
+        "network: the first layer runs here whoever reads it",
+        HERE + "ends.py",
+        "inside = readers and all(reader.name in served for reader in readers)",
+        "inside = readers and any(reader.name in served for reader in readers)",
+        "Floats go to the device, and integers come back from it.",
+        (ENDS,),
+    ),
+    Mutant(
+        "network: zero points of the ends are not added",
+        HERE + "ends.py",
+        "bool(end.zero.any())",
+        "False",
+        "Tensors are shifted.",
+        (ENDS,),
     ),
     Mutant(
         "network: what crosses is counted at both ends",

@@ -1,0 +1,74 @@
+"""The ends of a network run here where everything that they touch does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qconv.device import open_device
+from qconv.network import IntegerConvolution, Layer, Network, Served, Tensor, Value, read_layer, serve_ends
+
+CPU = open_device("cpu")
+SCALE, ZERO = np.float32(0.037), np.uint8(19)
+
+
+def network_of(
+    extra: tuple[Layer, ...] = (), outputs: tuple[str, ...] = ("y",), x_type: str = "float32", **constants: Any
+) -> tuple[Network, dict[str, IntegerConvolution]]:
+    """x -> QuantizeLinear -> convolution -> DequantizeLinear -> y."""
+    held = {"s": SCALE, "z": ZERO, "w": np.ones((2, 3, 1, 1), np.int8), "w_s": np.float32(1), "w_z": np.int8(0)}
+    layers = (
+        Layer("quantize", "QuantizeLinear", ("x", "s", "z"), ("q",)),
+        Layer("conv", "QLinearConv", ("q", "s", "z", "w", "w_s", "w_z", "s", "z"), ("c",)),
+        Layer("dequantize", "DequantizeLinear", ("c", "s", "z"), ("y",)),
+        *extra,
+    )
+    types = {"x": x_type, "q": "uint8", "c": "uint8", "y": "float32"}
+    tensors = {name: Tensor(name, dtype) for name, dtype in types.items()}
+    known = {name: np.asarray(array) for name, array in {**held, **constants}.items() if array is not None}
+    network = Network(("x",), outputs, layers, tensors, known)
+    return network, {"conv": read_layer(layers[1], network)} if "s" in known and known["s"].size == 1 else {}
+
+
+def computed(one: Served, x: Any) -> Any:
+    return one.prepare([x.shape], CPU)(Value(CPU, host=x)).on_host
+
+
+def test_both_ends_have_the_bits_of_onnx() -> None:
+    found = serve_ends(*network_of())
+    assert sorted(found) == ["conv", "dequantize", "quantize"]
+    x = np.random.default_rng(2).uniform(-1, 10, (2, 3, 5, 7)).astype(np.float32)
+    x.flat[:9] = np.arange(9) * SCALE + SCALE / 2  # ties, or beside one
+    wanted = np.clip(np.rint(x / SCALE) + int(ZERO), 0, 255).astype(np.uint8)
+    np.testing.assert_array_equal(computed(found["quantize"], x), wanted)
+    real = (wanted.astype(np.float32) - np.float32(ZERO)) * SCALE
+    np.testing.assert_array_equal(computed(found["dequantize"], wanted), real)
+
+
+@pytest.mark.parametrize(
+    ("left", "changed"),
+    [
+        ({"quantize"}, {"extra": (Layer("pool", "MaxPool", ("q",), ("p",)),)}),
+        ({"quantize"}, {"outputs": ("y", "q")}),
+        ({"dequantize"}, {"extra": (Layer("relu", "Relu", ("y",), ("r",)),)}),
+        ({"quantize"}, {"x_type": "float16"}),
+    ],
+)
+def test_an_end_that_touches_others_is_left_to_them(left: set[str], changed: dict[str, Any]) -> None:
+    found = serve_ends(*network_of(**changed))
+    assert set(found) == {"quantize", "conv", "dequantize"} - left
+
+
+@pytest.mark.parametrize("scale", [np.float32([0.1, 0.2, 0.3]), None])
+def test_one_scale_is_needed_that_is_constant(scale: Any) -> None:
+    network, _ = network_of(s=scale)
+    _, served = network_of()
+    assert list(serve_ends(network, served)) == ["conv"]
+
+
+def test_an_empty_array_has_no_kernel() -> None:
+    found = serve_ends(*network_of())
+    with pytest.raises(ValueError, match="no element"):
+        found["quantize"].prepare([(0, 3, 5, 7)], CPU)
