@@ -39,6 +39,7 @@ class IntegerConvolution:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     axes: int = 2
     activation: str = "none"
+    _uploaded: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -51,6 +52,12 @@ class IntegerConvolution:
     @property
     def groups(self) -> int:
         return int(self.attributes.get("group", 1))
+
+    def weights_on(self, device: Device) -> Any:
+        """In the kernels' order, on the device once: what is packed for each shape reads them where they lie."""
+        if device.spec not in self._uploaded:
+            self._uploaded[device.spec] = device.upload(np.ascontiguousarray(self.weights.transpose(0, 2, 3, 1)))
+        return self._uploaded[device.spec]
 
     def problem(self, x_shape: tuple[int, ...]) -> Conv2d:
         """For an input of that shape, with the channels behind N. What no kernel serves is a ValueError."""
@@ -87,7 +94,7 @@ class _Packed:
         self._problem = convolution.problem(shape)
         self._y_shape = convolution.y_shape(shape, self._problem)
         instance = lookup(self._problem, device.spec)
-        self._packed = instance.pack(device.upload(convolution.weights), w_layout="kcrs", **convolution.parameters)
+        self._packed = instance.pack(convolution.weights_on(device), **convolution.parameters)
         self.why = f"{instance.plan.config.family}, {instance.reason}"
 
     def __call__(self, *inputs: Value) -> Value:

@@ -20,6 +20,8 @@ log = logging.getLogger("qconv")
 # Arrays of the host by name, in and out.
 Subgraph = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Shapes = tuple[tuple[int, ...], ...]
+# For which a layer is kept ready; beyond, the oldest is forgotten, and prepared anew should it come back.
+MOST_SHAPES = 16
 # One segment, or one layer that runs here.
 Step = tuple[Segment, Served | None]
 
@@ -40,7 +42,7 @@ class Runner:
         self._served = dict(served)
         self._device = device
         self._elsewhere = elsewhere
-        self._prepared: dict[tuple[str, Shapes], Prepared | None] = {}
+        self._prepared: dict[str, dict[Shapes, Prepared | None]] = {name: {} for name in served}
         self._chosen: dict[str, tuple[str, str]] = {}  # where a layer runs that could run here, and why
         self._seen: dict[str, Tensor] = {}
         self._subgraphs: dict[tuple[str, ...], Subgraph] = {}
@@ -120,17 +122,19 @@ class Runner:
 
     def _prepare(self, served: Served, shapes: Shapes) -> Prepared | None:
         """None where no kernel serves these shapes: then the layer runs elsewhere, once more as it was read."""
-        key = served.layer.name, shapes
-        if key not in self._prepared:
+        name, known = served.layer.name, self._prepared[served.layer.name]
+        if shapes not in known:
+            if len(known) >= MOST_SHAPES:
+                known.pop(next(iter(known)))
             try:
-                self._prepared[key] = made = served.prepare(shapes, self._device)
-                self._chosen[key[0]] = HERE, made.why
+                known[shapes] = made = served.prepare(shapes, self._device)
+                self._chosen[name] = HERE, made.why
             except ValueError as error:
                 shown = ", ".join(map(str, shapes))
-                log.info("%s runs elsewhere for inputs of shape %s: %s", key[0], shown, error)
-                self._chosen[key[0]] = ELSEWHERE, f"for inputs of shape {shown}: {error}"
-                self._prepared[key] = None
-        return self._prepared[key]
+                log.info("%s runs elsewhere for inputs of shape %s: %s", name, shown, error)
+                self._chosen[name] = ELSEWHERE, f"for inputs of shape {shown}: {error}"
+                known[shapes] = None
+        return known[shapes]
 
     def _elsewhere_run(self, segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
         given = {name: values[name].on_host for name in segment.inputs if name in values}

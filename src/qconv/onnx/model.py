@@ -23,8 +23,11 @@ from qconv.network import Layer, Network, Tensor
 from qconv.onnx.graph import STANDARD
 from qconv.onnx.tensor import Unsupported
 
-# Everything that ONNX Runtime raises of its own.
-ORT_ERRORS = tuple(kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception))
+# Everything that ONNX Runtime raises of its own; a RuntimeError is about a type that NumPy does not have.
+ORT_ERRORS: tuple[type[Exception], ...] = (
+    RuntimeError,
+    *(kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception)),
+)
 CPU_ONLY = ("CPUExecutionProvider",)
 Source = str | bytes
 LARGEST = 2**31 - 1  # bytes of a protobuf message

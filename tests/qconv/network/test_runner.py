@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from qconv.device import open_device
+from qconv.device.cpu import CpuDevice
 from qconv.network import Layer, Network, Runner, Tensor, Value, read_layer
 from qconv.network import integer as module
+from qconv.network import runner as running
 from qconv.network.runner import Subgraph
 
 CPU = open_device("cpu")
@@ -70,6 +72,25 @@ def test_any_shape_in_turn_and_each_prepared_once(monkeypatch: pytest.MonkeyPatc
         np.testing.assert_array_equal(runner.run({"x": Value(CPU, host=x)}, ["y"])["y"].on_host, wanted(x))
     assert asked == [1, 2]
     assert elsewhere.prepared == ["a", "b"]
+
+
+def test_weights_are_on_the_device_once_and_few_shapes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted(CpuDevice):
+        uploads = 0
+
+        def upload(self, array: Any) -> Any:
+            self.uploads += array.shape == (5, 2, 2, 3)
+            return super().upload(array)
+
+    device = Counted(CPU.target)
+    network = network_of()
+    runner = Runner(network, {"conv": read_layer(network.layers[1], network)}, device, Doubled())
+    monkeypatch.setattr(running, "MOST_SHAPES", 2)
+    for count in (1, 2, 3):
+        x = images(count)
+        np.testing.assert_array_equal(runner.run({"x": Value(device, host=x)}, ["y"])["y"].on_host, wanted(x))
+    assert device.uploads == 1
+    assert [shape[0] for (shape,) in runner._prepared["conv"]] == [2, 3]
 
 
 def test_a_known_shape_is_prepared_before_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,11 +156,19 @@ MUTANTS = (
         (REPORT,),
     ),
     Mutant(
-        "network: a kernel serves every shape",
+        "network: every shape is kept",
         HERE + "runner.py",
-        "        key = served.layer.name, shapes\n",
-        "        key = served.layer.name, shapes[1:]\n",
-        "The second batch meets the kernel of the first.",
+        "                known.pop(next(iter(known)))\n",
+        "                pass\n",
+        "Whoever runs images of many widths runs out of memory.",
+        (RUNNER,),
+    ),
+    Mutant(
+        "network: weights are uploaded for each shape",
+        HERE + "integer.py",
+        "        if device.spec not in self._uploaded:\n",
+        "        if device.spec:\n",
+        "They lie on the device as often as there are shapes.",
         (RUNNER,),
     ),
     Mutant(
