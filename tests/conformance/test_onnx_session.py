@@ -94,6 +94,7 @@ def test_every_case_runs_as_in_onnxruntime() -> None:
     assert counts["the same"] >= 1000
 
 
+@pytest.mark.slow  # collecting the cases takes seconds
 def test_cases_of_the_ops_that_run_here() -> None:
     """With all inputs but the first as constants, as models have them; ONNX Runtime refuses zero points per channel in
     ConvInteger, and its arithmetic differs from the reference's on ties only."""

@@ -10,13 +10,13 @@ import numpy as np
 
 from qconv.network.graph import Layer, Network
 from qconv.network.integer import IntegerConvolution
+from qconv.network.served import Served
 
-Served = Mapping[str, IntegerConvolution]
 # In steps of the output's scale, further from zero than any byte.
 BEYOND = 512.0
 
 
-def fold_clamps(network: Network, served: Served) -> tuple[Network, dict[str, IntegerConvolution]]:
+def fold_clamps(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
     """Convolution, DequantizeLinear, Relu or Clip, QuantizeLinear: one convolution, if both scales and both zero points
     are the same.
 
@@ -25,8 +25,8 @@ def fold_clamps(network: Network, served: Served) -> tuple[Network, dict[str, In
     integers; and rounding is monotone, so that it may as well come before the convolution's own rounding."""
     layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
     for name, convolution in served.items():
-        chain = _chain(network, convolution)
-        if chain is None:
+        chain = _chain(network, convolution) if isinstance(convolution, IntegerConvolution) else None
+        if chain is None or not isinstance(convolution, IntegerConvolution):
             continue
         clamp = _clamp(network, chain[1], convolution)
         if clamp is None:

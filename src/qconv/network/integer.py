@@ -13,7 +13,7 @@ from qconv.device import Device
 from qconv.instances.api import conv2d_problem
 from qconv.instances.serving import lookup
 from qconv.network.graph import Layer, Network
-from qconv.network.served import Prepared, Unserved
+from qconv.network.served import Prepared, Served, Unserved
 from qconv.network.value import Value
 from qconv.network.window import check_auto_pad, sides
 from qconv.problem import Conv2d
@@ -109,13 +109,14 @@ def _shaped(shape: tuple[int, ...], dtype: str) -> Array:
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
-def read_layer(layer: Layer, network: Network) -> IntegerConvolution:
-    """The layer, ready to be asked for its problems; else `Unserved`."""
+def read_layer(layer: Layer, network: Network) -> Served:
+    """The layer as one that runs here; else `Unserved`."""
     reader = READERS.get(layer.op)
     if reader is None:
         raise Unserved(f"no kernel here computes {layer.op}")
-    made = reader(_Reading(layer, network))
-    _check_smallest(made)
+    made = reader(Reading(layer, network))
+    if isinstance(made, IntegerConvolution):
+        _check_smallest(made)
     return made
 
 
@@ -130,7 +131,7 @@ def _check_smallest(made: IntegerConvolution) -> None:
         raise Unserved(str(error)) from None
 
 
-class _Reading:
+class Reading:
     """The inputs of one layer by their number: constants where the kernels need them to be."""
 
     def __init__(self, layer: Layer, network: Network) -> None:
@@ -190,7 +191,7 @@ def one_where_same(array: Array) -> Array:
 
 
 def _made(
-    reading: _Reading,
+    reading: Reading,
     w: Array,
     numbers: Mapping[str, int],
     bias: Array | None,
@@ -205,7 +206,7 @@ def _made(
     return IntegerConvolution(reading.layer, x, y, x_type, w, out_type, given, attributes, axes)
 
 
-def _convolution(reading: _Reading, w_at: int, numbers: Mapping[str, int], bias_at: int | None) -> IntegerConvolution:
+def _convolution(reading: Reading, w_at: int, numbers: Mapping[str, int], bias_at: int | None) -> IntegerConvolution:
     attributes = dict(reading.layer.attributes)
     if attributes.pop("channels_last", 0):
         raise Unserved("channels_last=1, which ONNX Runtime writes for its own kernels")
@@ -218,28 +219,28 @@ def _convolution(reading: _Reading, w_at: int, numbers: Mapping[str, int], bias_
     return _made(reading, w if w.ndim == 4 else w[:, :, np.newaxis], numbers, bias, attributes, w.ndim - 2)
 
 
-def _qlinear_conv(reading: _Reading) -> IntegerConvolution:
+def _qlinear_conv(reading: Reading) -> IntegerConvolution:
     return _convolution(reading, 3, LINEAR, 8)
 
 
-def _conv_integer(reading: _Reading) -> IntegerConvolution:
+def _conv_integer(reading: Reading) -> IntegerConvolution:
     return _convolution(reading, 1, {"x_zero_point": 2, "w_zero_point": 3}, None)
 
 
-def _matrix(reading: _Reading, w: Array, numbers: Mapping[str, int], bias: Array | None = None) -> IntegerConvolution:
+def _matrix(reading: Reading, w: Array, numbers: Mapping[str, int], bias: Array | None = None) -> IntegerConvolution:
     """`w` is KC."""
     return _made(reading, np.ascontiguousarray(w)[:, :, np.newaxis, np.newaxis], numbers, bias, {}, 0)
 
 
-def _qlinear_matmul(reading: _Reading) -> IntegerConvolution:
+def _qlinear_matmul(reading: Reading) -> IntegerConvolution:
     return _matrix(reading, reading.weights(3, (2,)).T, LINEAR)
 
 
-def _matmul_integer(reading: _Reading) -> IntegerConvolution:
+def _matmul_integer(reading: Reading) -> IntegerConvolution:
     return _matrix(reading, reading.weights(1, (2,)).T, {"x_zero_point": 2, "w_zero_point": 3})
 
 
-def _qgemm(reading: _Reading) -> IntegerConvolution:
+def _qgemm(reading: Reading) -> IntegerConvolution:
     attributes = reading.layer.attributes
     if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0:
         raise Unserved("transA or alpha is given, which the kernels do not have")
@@ -255,7 +256,8 @@ def _qgemm(reading: _Reading) -> IntegerConvolution:
     return _matrix(reading, w, LINEAR | {"y_scale": 7, "y_zero_point": 8}, bias)
 
 
-READERS: Mapping[str, Callable[[_Reading], IntegerConvolution]] = {
+# One for each op that runs here.
+READERS: Mapping[str, Callable[[Reading], Served]] = {
     "QLinearConv": _qlinear_conv,
     "com.microsoft.QLinearConv": _qlinear_conv,
     "ConvInteger": _conv_integer,

@@ -14,10 +14,10 @@ from onnx import numpy_helper
 from qconv.device import open_device
 from qconv.network import (
     Explanation,
-    IntegerConvolution,
     Layer,
     Profile,
     Runner,
+    Served,
     Unserved,
     Value,
     fold_clamps,
@@ -55,9 +55,9 @@ class Session:
         config = {} if config is None else dict(config)
         self._model = read(rewritten(source_of(model), config), config)
         network = self._model.network
-        convolutions, self._why_not = _sorted_out(self._model)
-        network, convolutions = fold_clamps(network, convolutions)
-        served = serve_ends(network, convolutions)
+        served, self._why_not = _sorted_out(self._model)
+        network, served = fold_clamps(network, served)
+        served = serve_ends(network, served)
         here = {part.name for one in served.values() for part in one.layer.unfolded}
         self._why_not = {name: why for name, why in self._why_not.items() if name not in here}
         if strict and self._why_not:
@@ -137,9 +137,10 @@ class Nowhere:
         raise Unsupported(f"strict=True, but for inputs of these shapes {named} would run in ONNX Runtime")
 
 
-def _sorted_out(model: Model) -> tuple[dict[str, IntegerConvolution], dict[str, str]]:
+def _sorted_out(model: Model) -> tuple[dict[str, Served], dict[str, str]]:
     """The layers that run here, and of every other why not, by their names."""
-    served, why_not = {}, {}
+    served: dict[str, Served] = {}
+    why_not: dict[str, str] = {}
     for layer in model.network.layers:
         try:
             served[layer.name] = read_layer(layer, model.network)
