@@ -11,7 +11,7 @@ import onnxruntime
 
 from qconv.network import Layer
 from qconv.network.runner import Subgraph
-from qconv.onnx.model import ORT_ERRORS, Model, session_options
+from qconv.onnx.model import ORT_ERRORS, ReadModel, session_options
 from qconv.onnx.tensor import Unsupported
 
 # The whole model has been folded by then; a part of it alone might be folded otherwise, which would change bits.
@@ -21,7 +21,7 @@ FOLDED_ALREADY = {"session.disable_quant_qdq": "1"}
 class Fallback:
     """Each subgraph is an InferenceSession of its own, which is given NumPy arrays as they lie."""
 
-    def __init__(self, model: Model, config: Mapping[str, str], providers: Sequence[str]) -> None:
+    def __init__(self, model: ReadModel, config: Mapping[str, str], providers: Sequence[str]) -> None:
         self._model = model
         self._config = dict(config) | FOLDED_ALREADY
         self._providers = list(providers)

@@ -36,7 +36,7 @@ _ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class ReadModel:
     """A network, and the nodes that its layers were read from, by the layer's name."""
 
     network: Network
@@ -87,7 +87,7 @@ def rewritten(source: Source, config: Mapping[str, str]) -> onnx.ModelProto:
     return proto
 
 
-def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> Model:
+def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> ReadModel:
     graph = proto.graph
     nodes = dict(zip(_unique_names(graph.node), graph.node, strict=True))
     inputs = {value.name for value in graph.input}
@@ -106,7 +106,7 @@ def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> Model:
         tensors=tensors,
         constants=constants,
     )
-    return Model(network, nodes, proto, values)
+    return ReadModel(network, nodes, proto, values)
 
 
 def _typed_outputs(proto: onnx.ModelProto, config: Mapping[str, str]) -> list[onnx.ValueInfoProto]:

@@ -26,7 +26,7 @@ from qconv.network import (
 )
 from qconv.network.runner import Elsewhere, Subgraph
 from qconv.onnx.fallback import Fallback
-from qconv.onnx.model import Model, read, rewritten, source_of
+from qconv.onnx.model import ReadModel, read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
 
 # What to do where ONNX Runtime computes a convolution of quantized tensors in floats.
@@ -137,7 +137,7 @@ class Nowhere:
         raise Unsupported(f"strict=True, but for inputs of these shapes {named} would run in ONNX Runtime")
 
 
-def _sorted_out(model: Model) -> tuple[dict[str, Served], dict[str, str]]:
+def _sorted_out(model: ReadModel) -> tuple[dict[str, Served], dict[str, str]]:
     """The layers that run here, and of every other why not, by their names."""
     served: dict[str, Served] = {}
     why_not: dict[str, str] = {}
@@ -149,7 +149,7 @@ def _sorted_out(model: Model) -> tuple[dict[str, Served], dict[str, str]]:
     return served, why_not
 
 
-def _with_remedy(model: Model, name: str, why: str) -> str:
+def _with_remedy(model: ReadModel, name: str, why: str) -> str:
     network = model.network
     layer = next(layer for layer in network.layers if layer.name == name)
     source = network.producers.get(layer.inputs[0]) if layer.inputs else None
@@ -161,7 +161,7 @@ def _with_remedy(model: Model, name: str, why: str) -> str:
     return said
 
 
-def _refusal(model: Model, why_not: Mapping[str, str]) -> str:
+def _refusal(model: ReadModel, why_not: Mapping[str, str]) -> str:
     ops = {layer.name: layer.op for layer in model.network.layers}
     lines = [f"{ops[name]} ({name}): {why}" for name, why in why_not.items()]
     return "\n".join([f"strict=True, but {len(lines)} layers would run in ONNX Runtime:", *lines])

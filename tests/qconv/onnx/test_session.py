@@ -67,7 +67,7 @@ def session(model: Any) -> Session:
 
 
 def test_any_batch_in_turn(model: Any, session: Session) -> None:
-    for count in (1, 3, 1):
+    for count in (1, 2, 1):
         feeds = {"x": networks.images(count, count)}
         assert_equal(session.run(["gemm17"], feeds)[0], networks.by_ort(model, feeds)[0], f"{count} images")
 
