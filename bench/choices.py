@@ -4,7 +4,7 @@ tuned. It needs no GPU, so that the choices of an older checkout can be written 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,13 @@ class Without:
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         return None if self._hidden(problem) else self._source.best(problem, device, target)
+
+    def ranked(self, problem: Problem, device: str, target: str) -> Iterator[Measurement]:
+        return iter(()) if self._hidden(problem) else self._source.ranked(problem, device, target)
+
+    def near(self, problem: Problem, device: str, target: str, within: float) -> Iterator[tuple[float, Problem]]:
+        every = self._source.near(problem, device, target, within)
+        return ((far, other) for far, other in every if not self._hidden(other))
 
     def problems(self, device: str, target: str) -> list[Problem]:
         return [problem for problem in self._source.problems(device, target) if not self._hidden(problem)]

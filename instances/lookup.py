@@ -6,9 +6,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
-from math import inf, log2
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from qconv import generator
@@ -17,7 +16,6 @@ from qconv.generator import Plan, Rendered
 from qconv.instances.choice import Choice
 from qconv.op import Problem
 from qconv.target import Target
-from qconv.tune_db.measurement import ranked
 
 if TYPE_CHECKING:
     from qconv.tune_db.layered import Layered
@@ -119,10 +117,12 @@ def _transfers(problem: Problem, device: Place, layers: Layered) -> Iterator[Tra
     """The nearest neighbour first: of each the winner. A larger problem's may be too large a tile for this one; then
     the fastest that fits, if it is about as fast."""
     target = device.target
-    for distance, neighbour in _neighbours(problem, layers.problems(device.name, target.name)):
-        rows = ranked(layers.measurements(problem=neighbour, device=device.name, target=target.name))
-        for row in rows:
-            if (row.median_us or 0.0) > ABOUT_AS_FAST * (rows[0].median_us or 0.0):
+    farthest = FARTHEST_CHAIN if problem.parts else FARTHEST
+    for distance, neighbour in layers.near(problem, device.name, target.name, farthest):
+        fastest_us = 0.0
+        for row in layers.ranked(neighbour, device.name, target.name):
+            fastest_us = fastest_us or row.median_us or 0.0
+            if (row.median_us or 0.0) > ABOUT_AS_FAST * fastest_us:
                 break
             if (fitting := _planned(problem, row, target)) is not None:
                 yield Transfer(fitting, row, distance)
@@ -138,9 +138,8 @@ def _exact(problem: Problem, device: Place, layers: Layered) -> Choice | None:
     tuned = _tuned(problem, best, target)
     if tuned is not None and tuned.is_as_measured:
         return tuned.choice()
-    rows = layers.measurements(problem=problem, device=device.name, target=target.name)
     worth = inf if tuned is None else ABOUT_AS_FAST * (best.median_us or 0.0)
-    for row in ranked(rows):
+    for row in layers.ranked(problem, device.name, target.name):
         if (row.median_us or 0.0) > worth:
             continue
         other = _tuned(problem, row, target)
@@ -163,21 +162,3 @@ def _planned(problem: Problem, row: Measurement, target: Target) -> Plan | None:
         return generator.plan(problem, row.config, target)
     except Infeasible:
         return None
-
-
-def _neighbours(problem: Problem, known: list[Problem]) -> list[tuple[float, Problem]]:
-    kind = problem.shape_class
-    same = (other for other in known if other.op == problem.op and other.shape_class == kind)
-    alike = [(distance(problem, other), other) for other in same]
-    farthest = FARTHEST_CHAIN if problem.parts else FARTHEST
-    return sorted((pair for pair in alike if pair[0] <= farthest), key=lambda pair: (pair[0], pair[1].key))
-
-
-@lru_cache(maxsize=4096)
-def distance(a: Problem, b: Problem) -> float:
-    """In doublings of the extents; another data type is half of one, another op is no neighbour."""
-    if a.op != b.op:
-        return inf
-    others = b.extents
-    distance: float = sum(abs(log2(extent / others[name])) for name, extent in a.extents.items())
-    return distance + 0.5 * sum(own != other for own, other in zip(a.kinds, b.kinds, strict=True))

@@ -5,56 +5,34 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Select,
-    bindparam,
-    delete,
-    func,
-    insert,
-    literal_column,
-    or_,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Engine, Executable, delete, func, or_, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import aliased
 
 from qconv.errors import DatabaseError
 from qconv.op import Problem
-from qconv.tune_db.engine import DRIVER_ERRORS, explained, open_engine, where_of
+from qconv.tune_db import statements
+from qconv.tune_db.encoding import digest_to_bytes
+from qconv.tune_db.engine import DRIVER_ERRORS, explained, open_engine
 from qconv.tune_db.layered import Source
 from qconv.tune_db.measurement import NOISE, Measurement, best_of, best_of_each, read_problem
-from qconv.tune_db.models import KEY, MeasurementRow, from_row, to_row
+from qconv.tune_db.models import MeasurementRow, PlaceRow, ProblemRow, from_row
+from qconv.tune_db.nearness import COARSE, Neighbour, Shape, distance, read_extents, shape_of
+from qconv.tune_db.stored_once import StoredOnce
+from qconv.tune_db.writing import batched, put, put_newer, start_writing
 
-_COLUMNS = MeasurementRow.__table__.columns
-_CORRECT = MeasurementRow.outcome == "correct"
-_IS_KEY = [_COLUMNS[name] == bindparam(f"key_{name}") for name in KEY]
-_ROWS = select(*_COLUMNS)
-_INSERT = insert(MeasurementRow)
-_REPLACE = update(MeasurementRow).where(*_IS_KEY)
-_REPLACE_OLDER = _REPLACE.where(_COLUMNS["created_at"] < bindparam("key_created_at"))
-# What a lookup in a fresh process waits for is rendered once, at import: an engine would compile it anew.
-_BEST = text(
-    str(
-        _ROWS.where(
-            _COLUMNS["problem"] == bindparam("problem"),
-            _COLUMNS["device"] == bindparam("device"),
-            _COLUMNS["target"] == bindparam("target"),
-            _COLUMNS["outcome"] == literal_column("'correct'"),
-        ).order_by(_COLUMNS["median_us"])
-    )
-)
-# A row that was not there to be replaced can still come before ours, from another process: then it is there now.
-_ATTEMPTS = 2
+# What was not there when we looked can come before ours, from another process: then it is there now. A row can meet
+# that in each of the tables.
+_ATTEMPTS = 8
+# Who asks for rows by rank mostly needs the first.
+_FEW = 4
+
+Answer = TypeVar("Answer")
 
 
 class Merged(NamedTuple):
@@ -69,17 +47,18 @@ class Database:
     What is stored survives: each row is one short transaction, and SQLite files are in WAL mode.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        """Takes an engine of `open_engine`; use `Database.open`."""
+    def __init__(self, engine: Engine, where: str) -> None:
+        """Takes what `open_engine` gives; use `Database.open`."""
         self._engine = engine
         self._lock = threading.Lock()
         self._closed = False
-        self.where = where_of(engine.url)
+        self._stored = StoredOnce()
+        self.where = where
 
     @classmethod
     def open(cls, url_or_path: str | os.PathLike[str], *, create: bool = True) -> Self:
         """A plain path is an SQLite file; `sqlite://` is one in memory; `postgresql+psycopg://...` for many hosts."""
-        return cls(open_engine(url_or_path, create=create))
+        return cls(*open_engine(url_or_path, create=create))
 
     def close(self) -> None:
         with self._lock:
@@ -99,13 +78,15 @@ class Database:
 
     def add(self, measurement: Measurement) -> None:
         """Stores it; a row with the same key is replaced."""
-        self._put(measurement, newer_only=False)
+        self._write(lambda connection: put(connection, self._stored, measurement))
 
     def merge(self, other: Source) -> Merged:
         """Takes over the rows of another database or file; where both have a key, the newer row stays. Doing it again,
         or after an interruption, is harmless."""
-        changes = [self._put(m, newer_only=True) for m in other.measurements()]
-        return Merged(changes.count("added"), changes.count("replaced"), changes.count("unchanged"))
+        counts = Counter[str]()
+        for batch in batched(other.measurements()):
+            counts += self._put_newer(batch)
+        return Merged(counts["added"], counts["replaced"], counts["unchanged"])
 
     def prune(
         self,
@@ -122,40 +103,34 @@ class Database:
         if failed:
             conditions.append(MeasurementRow.outcome != "correct")
         if digests_except is not None:
-            conditions.append(MeasurementRow.digest.not_in(digests_except))
+            conditions.append(MeasurementRow.digest.not_in(list(map(digest_to_bytes, digests_except))))
         if slower_than is not None:
-            conditions.append(_slower_than(slower_than))
+            if not math.isfinite(slower_than) or slower_than < 1:
+                raise ValueError(
+                    f"slower_than={slower_than} must be a finite factor of at least 1: 1 keeps the fastest only"
+                )
+            conditions.append(statements.slower_than(slower_than))
         if not conditions:
             raise ValueError("prune of nothing: give failed=True, digests_except=... or slower_than=...")
-        doomed = [or_(*conditions)]
-        if device is not None:
-            doomed.append(MeasurementRow.device == device)
-        with self._transaction() as connection:
-            if dry_run:
+        doomed = [or_(*conditions), *statements.among(device=device)]
+        if dry_run:
+            with self._transaction() as connection:
                 return connection.execute(select(func.count(MeasurementRow.id)).where(*doomed)).scalar_one()
-            return connection.execute(delete(MeasurementRow).where(*doomed)).rowcount
+        return self._write(lambda connection: connection.execute(delete(MeasurementRow).where(*doomed)).rowcount)
 
-    def _put(self, measurement: Measurement, newer_only: bool) -> str:
-        row = to_row(measurement)
-        keys = {f"key_{name}": row[name] for name in KEY}
-        statement = _REPLACE
-        if newer_only:
-            statement, keys = _REPLACE_OLDER, keys | {"key_created_at": row["created_at"]}
-        for attempt in range(_ATTEMPTS):
-            try:
-                # Writing comes first: a transaction that reads and then writes can be refused by SQLite at once,
-                # however long it would be willing to wait.
-                with self._transaction() as connection:
-                    if connection.execute(statement.values(row), keys).rowcount:
-                        return "replaced"
-                    connection.execute(_INSERT, row)
-                    return "added"
-            except DatabaseError as error:
-                if not isinstance(error.__cause__, IntegrityError):
-                    raise
-                if attempt == _ATTEMPTS - 1 and not newer_only:
-                    raise
-        return "unchanged"
+    def _put_newer(self, batch: Sequence[Measurement]) -> Counter[str]:
+        return self._write(lambda connection: put_newer(connection, self._stored, batch))
+
+    def _write(self, work: Callable[[Connection], Answer], attempts: int = _ATTEMPTS) -> Answer:
+        """In one transaction; once more where another process has stored the same meanwhile."""
+        try:
+            with self._transaction() as connection:
+                start_writing(connection)
+                return work(connection)
+        except DatabaseError as error:
+            if not isinstance(error.__cause__, IntegrityError) or attempts == 1:
+                raise
+        return self._write(work, attempts - 1)
 
     # Reading. Every row is checked; a bad one is refused by its number.
 
@@ -163,50 +138,85 @@ class Database:
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
         """The rows, failures too, in the order in which they were first stored."""
-        return self._read(_ROWS.where(*_among(problem, device, target)).order_by(MeasurementRow.id))
+        conditions = statements.among(None if problem is None else problem.key, device, target)
+        return self._read(statements.rows().where(*conditions).order_by(MeasurementRow.id))
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         """The fastest correct row, of those measured in full if any; ties within noise go to the simpler config."""
-        names = {"problem": str(problem), "device": device, "target": target}
         near: list[Measurement] = []
         limit = math.inf
-        with self._transaction() as connection, connection.execute(_BEST, names) as rows:
+        with self._transaction() as connection, connection.execute(*_leading(problem, device, target)) as rows:
             for row in rows.mappings():
-                m = self._checked(row, problem)
-                if m.median_us is None or (m.problem, m.device, m.target) != (problem, device, target):
-                    raise self._refused(row["id"], "the index finds it where it does not belong")
-                # Sorted by their medians: past the noise, nothing can be the best. What was only screened sets no
-                # limit, for it is the best only where nothing else is.
-                if m.median_us > limit:
+                m = self._leader(row, problem, device, target)
+                # Sorted: past the noise, nothing can be the best.
+                if (m.median_us or 0.0) > limit:
                     break
                 near.append(m)
-                if not m.screened:
-                    limit = min(limit, m.median_us * (1 + NOISE))
+                limit = min(limit, (m.median_us or 0.0) * (1 + NOISE))
         return best_of(near)
+
+    def ranked(self, problem: Problem, device: str, target: str) -> Iterator[Measurement]:
+        """The correct rows as `measurement.ranked` sorts them, read as they are asked for."""
+        statement, names = _leading(problem, device, target)
+        seen = set()
+        for asked, given in ((statements.FEW_LEADING, names | {"few": _FEW}), (statement, names)):
+            with self._transaction() as connection:
+                rows = [row for row in connection.execute(asked, given).mappings() if row["id"] not in seen]
+            seen |= {row["id"] for row in rows}
+            for row in rows:
+                yield self._leader(row, problem, device, target)
+            if len(seen) < _FEW:
+                return
 
     def best_per_problem(self, device: str | None = None) -> list[Measurement]:
         """The best row of every problem, device and target."""
-        return best_of_each(self._read(_ROWS.where(_CORRECT, *_among(device=device))))
+        return best_of_each(self._read(statements.best_candidates(device)))
+
+    def near(self, problem: Problem, device: str, target: str, within: float) -> Iterator[tuple[float, Problem]]:
+        """The problems with a correct row that are not farther away, the nearest first: the distance and the problem.
+        Only those that are asked for are parsed."""
+        own = shape_of(problem)
+        found: list[tuple[Neighbour, int, Shape]] = []
+        with self._transaction() as connection:
+            rows = connection.execute(*_near(own, device, target, within)).all()
+        for number, key, extents, kinds in rows:
+            try:
+                shape = Shape(own.group, read_extents(extents), kinds)
+                far = distance(own, shape)
+            except ValueError as error:
+                raise self._bad_problem(number, error) from error
+            if far <= within:
+                found.append((Neighbour(far, key), number, shape))
+        for neighbour, number, shape in sorted(found):
+            try:
+                other = read_problem(neighbour.key)
+            except ValueError as error:
+                raise self._bad_problem(number, error) from error
+            if shape_of(other) != shape:
+                raise self._bad_problem(number, "its extents and kinds are not those of its key")
+            yield neighbour.distance, other
 
     def problems(self, device: str, target: str) -> list[Problem]:
         """The problems that have a correct row, in the order of their keys."""
-        first = select(func.min(MeasurementRow.id), MeasurementRow.problem).group_by(MeasurementRow.problem)
+        known = select(MeasurementRow.problem_id).where(statements.CORRECT, *statements.among(None, device, target))
+        asked = select(ProblemRow.id, ProblemRow.key).where(ProblemRow.id.in_(known))
         with self._transaction() as connection:
-            rows = connection.execute(first.where(_CORRECT, *_among(device=device, target=target))).all()
+            rows = connection.execute(asked).all()
         found = []
         for number, key in rows:
             try:
                 found.append(read_problem(key))
             except ValueError as error:
-                raise self._refused(number, error) from error
+                raise self._bad_problem(number, error) from error
         return sorted(found, key=str)
 
     def devices(self) -> list[str]:
         """The names of those with a row, failures too."""
+        has_row = select(MeasurementRow.id).where(MeasurementRow.place_id == PlaceRow.id).exists()
         with self._transaction() as connection:
-            return sorted(map(str, connection.execute(select(_COLUMNS["device"]).distinct()).scalars()))
+            return sorted(set(map(str, connection.execute(select(PlaceRow.device).where(has_row)).scalars())))
 
-    def _read(self, statement: Select[Any]) -> list[Measurement]:
+    def _read(self, statement: Executable) -> list[Measurement]:
         with self._transaction() as connection:
             rows = connection.execute(statement).mappings().all()
         return [self._checked(row) for row in rows]
@@ -217,10 +227,22 @@ class Database:
         except ValueError as error:
             raise self._refused(row["id"], error) from error
 
+    def _leader(self, row: Any, problem: Problem, device: str, target: str) -> Measurement:
+        m = self._checked(row, problem)
+        if not m.correct or (m.problem, m.device, m.target) != (problem, device, target):
+            raise self._refused(row["id"], "the index finds it where it does not belong")
+        return m
+
     def _refused(self, number: int, error: ValueError | str) -> DatabaseError:
         return DatabaseError(
             f"{self.where}: row {number} of {MeasurementRow.__tablename__}: {error}; delete this row, or bring back a "
             "copy of the database"
+        )
+
+    def _bad_problem(self, number: int, error: Exception | str) -> DatabaseError:
+        return DatabaseError(
+            f"{self.where}: row {number} of {ProblemRow.__tablename__}: {error}; delete this row and those of "
+            f"{MeasurementRow.__tablename__} with this problem_id, or bring back a copy of the database"
         )
 
     @contextmanager
@@ -235,25 +257,13 @@ class Database:
                 raise explained(self.where, error) from error
 
 
-def _among(
-    problem: Problem | None = None, device: str | None = None, target: str | None = None
-) -> list[ColumnElement[bool]]:
-    wanted = {"problem": None if problem is None else str(problem), "device": device, "target": target}
-    return [_COLUMNS[name] == value for name, value in wanted.items() if value is not None]
+def _leading(problem: Problem, device: str, target: str) -> tuple[Executable, dict[str, Any]]:
+    return statements.LEADING, {"problem": problem.key, "device": device, "target": target}
 
 
-def _slower_than(factor: float) -> ColumnElement[bool]:
-    if not math.isfinite(factor) or factor < 1:
-        raise ValueError(f"slower_than={factor} must be a finite factor of at least 1: 1 keeps the fastest only")
-    other = aliased(MeasurementRow)
-    fastest = (
-        select(func.min(other.median_us))
-        .where(
-            other.problem == MeasurementRow.problem,
-            other.device == MeasurementRow.device,
-            other.target == MeasurementRow.target,
-            other.outcome == "correct",
-        )
-        .scalar_subquery()
-    )
-    return MeasurementRow.median_us > factor * fastest
+def _near(own: Shape, device: str, target: str, within: float) -> tuple[Executable, dict[str, Any]]:
+    coarse = {f"coarse_{at + 1}": value for at, value in enumerate(own.coarse)}
+    within += statements.SLACK
+    first = own.coarse[0]
+    names = {"shape_group": own.group, "least": first - within, "most": first + within, "within": within}
+    return statements.NEAR[min(COARSE, len(own.extents)) - 1], names | coarse | {"device": device, "target": target}

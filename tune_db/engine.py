@@ -2,37 +2,66 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, false, insert, inspect, make_url, select
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    FromClause,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    literal_column,
+    make_url,
+    select,
+    true,
+)
 from sqlalchemy.dialects import sqlite  # noqa: F401 (by name only at the first create_engine, which then takes 5 ms)
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from qconv.device import folders
 from qconv.errors import DatabaseError
+from qconv.tune_db import upgrade
 from qconv.tune_db.models import SCHEMA_VERSION, Base, MeasurementRow, SchemaRow
+from qconv.tune_db.writing import start_writing
+
+log = logging.getLogger("qconv")
 
 # How long a writer waits for another one.
 BUSY_S = 30
 
-# One statement tells that both tables are there with all their columns, and which version they are. It is rendered
-# once, at import: compiling costs four times what running it does, and every engine would compile it anew.
-_PROBE = str(
-    select(SchemaRow.version, *MeasurementRow.__table__.columns).join_from(
-        SchemaRow, MeasurementRow, false(), isouter=True
-    )
-)
+TABLES = Base.metadata.tables
+
+
+def _probe() -> str:
+    """One statement tells that all tables are there with all their columns, and which version they are."""
+    schema = SchemaRow.__tablename__
+    joined: FromClause = TABLES[schema]
+    # No row of the others is looked at: joined on what is false, SQLite would read them all.
+    others = [select(table).limit(literal_column("0")).subquery() for name, table in TABLES.items() if name != schema]
+    for other in others:
+        joined = joined.outerjoin(other, true())
+    return str(select(SchemaRow.version, *(column for other in others for column in other.c)).select_from(joined))
+
+
+# Rendered once, at import: compiling costs four times what running it does, and every engine would compile it anew.
+_PROBE = _probe()
 
 # SQLite's driver fails to decode what SQLite says where that repeats a damaged name.
 DRIVER_ERRORS = (SQLAlchemyError, UnicodeDecodeError)
 
 _ANEW = "bring back a copy, or move it away and tune again"
+# What drivers say to who may only read.
+_NOT_WRITABLE = ("readonly", "read-only", "permission denied", "must be owner")
 # What drivers say, and what to do about it.
 _REMEDIES = (
     ("not a database", "give the path of a tuning database, or of a new file"),
@@ -44,6 +73,8 @@ _REMEDIES = (
     ("locked", f"another process has been writing for {BUSY_S} s: try again when it is done"),
     ("full", "make room on the disk"),
     ("no such table", f"a table is missing: {_ANEW}"),
+    ("permission denied", "ask for the right to write there, or work on a copy"),
+    ("must be owner", "have the owner of its tables open it once: it is of an older qconv, and is upgraded then"),
     ("fatal:", "check the user, the password and the name of the database in the URL"),
     ("column", f"a column is missing: {_ANEW}"),
     ("relation", f"a table is missing: {_ANEW}"),
@@ -51,8 +82,14 @@ _REMEDIES = (
 )
 
 
-def open_engine(url_or_path: str | os.PathLike[str], *, create: bool) -> Engine:
-    """Raises DatabaseError unless what is there is, or (with create) becomes, a database of this schema version."""
+class Opened(NamedTuple):
+    engine: Engine
+    where: str  # for messages
+
+
+def open_engine(url_or_path: str | os.PathLike[str], *, create: bool) -> Opened:
+    """Raises DatabaseError unless what is there is, or becomes, a database of this schema version: one of an older
+    version is upgraded, or read from a copy in memory where it cannot be written; with `create` one is made."""
     url = _url(url_or_path)
     where = where_of(url)
     file = _file(url)
@@ -70,14 +107,13 @@ def open_engine(url_or_path: str | os.PathLike[str], *, create: bool) -> Engine:
     except (SQLAlchemyError, TypeError, ValueError) as error:
         raise DatabaseError(f"{where}: not a usable URL ({_first_line(error)}); give a path, or fix the URL") from error
     try:
-        _check_schema(engine, where, create)
+        return Opened(_with_schema(engine, where, create), where)
     except DRIVER_ERRORS as error:
         engine.dispose()
         raise explained(where, error) from error
     except BaseException:
         engine.dispose()
         raise
-    return engine
 
 
 def _url(url_or_path: str | os.PathLike[str]) -> URL:
@@ -158,17 +194,45 @@ def _text(stored: bytes) -> str | bytes:
         return stored
 
 
-def _check_schema(engine: Engine, where: str, create: bool) -> None:
+def _with_schema(engine: Engine, where: str, create: bool) -> Engine:
+    """The engine, or that of a copy in memory."""
     try:
         versions = _versions(engine)
     except SQLAlchemyError:
-        if _is_empty(engine, where):
+        state = _state(engine, where)
+        if state == "empty":
             if not create:
                 raise DatabaseError(f"{where}: it has no tuning tables yet; tune first") from None
             _create(engine)
+        elif state == "older" and not _upgraded(engine, where, create):
+            return _copy_in_memory(engine, where)
         # If it fails once more, it says why; if another process created the tables meanwhile, it does not.
         versions = _versions(engine)
     _check_versions(versions, where)
+    return engine
+
+
+def _upgraded(engine: Engine, where: str, create: bool) -> bool:
+    """False where it may be read and not written, and need not be."""
+    try:
+        upgrade.in_place(engine, where)
+    except SQLAlchemyError as error:
+        if create or not any(word in str(error).lower() for word in _NOT_WRITABLE):
+            raise
+        return False
+    log.warning("%s: upgraded to schema version %d; an older qconv no longer reads it", where, SCHEMA_VERSION)
+    return True
+
+
+def _copy_in_memory(engine: Engine, where: str) -> Engine:
+    copy = _engine(_url("sqlite://"))
+    _create(copy)
+    upgrade.copy(engine, copy, where)
+    engine.dispose()
+    with copy.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only=1")
+    log.warning("%s: of an older schema version, and not writable: read into memory", where)
+    return copy
 
 
 def _versions(engine: Engine) -> list[Any]:
@@ -176,22 +240,25 @@ def _versions(engine: Engine) -> list[Any]:
         return [row[0] for row in connection.exec_driver_sql(_PROBE)]
 
 
-def _is_empty(engine: Engine, where: str) -> bool:
-    """Called when the tables are not as expected: true where they can be made; raises what can be said."""
+def _state(engine: Engine, where: str) -> Literal["empty", "older", "damaged"]:
+    """Called when the tables are not as expected: raises what can be said at once."""
     with engine.connect() as connection:
         tables = set(inspect(connection).get_table_names())
         if SchemaRow.__tablename__ in tables:
-            # Another version is likely to have other columns, and is then the better explanation.
-            _check_versions(list(connection.execute(select(SchemaRow.version)).scalars()), where)
-    if tables & {SchemaRow.__tablename__, MeasurementRow.__tablename__}:
-        return False
+            # Another version has other columns, and is then the better explanation.
+            versions = list(connection.execute(select(SchemaRow.version)).scalars())
+            if versions == [upgrade.OLDER]:
+                return "older"
+            _check_versions(versions, where)
+    if tables & set(TABLES):
+        return "damaged"
     # A file belongs to one program; the database of a server may well hold the tables of others.
     if tables and engine.dialect.name == "sqlite":
         raise DatabaseError(
             f"{where}: it holds other tables ({', '.join(sorted(tables))[:160]}) and is no tuning database; give the "
             "path of one, or of a new file"
         )
-    return True
+    return "empty"
 
 
 def _check_versions(versions: list[Any], where: str) -> None:
@@ -209,8 +276,7 @@ def _create(engine: Engine) -> None:
         with engine.begin() as connection:
             if engine.dialect.name == "sqlite":
                 _enter_wal_mode(connection)
-                # Python's driver begins no transaction before DDL: begun by hand.
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            start_writing(connection)
             Base.metadata.create_all(connection)
             if not connection.execute(select(SchemaRow.version)).scalars().all():
                 connection.execute(insert(SchemaRow).values(version=SCHEMA_VERSION))
@@ -249,4 +315,4 @@ def _first_line(error: Exception) -> str:
 
 # SQLAlchemy sets up much of itself when it is first used: 1 ms, spent here, where importing it has just cost two
 # hundred times as much, and not in the first lookup.
-open_engine("sqlite://", create=True).dispose()
+open_engine("sqlite://", create=True).engine.dispose()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 from typing import Protocol, Self, runtime_checkable
 
 from qconv.op import Problem
-from qconv.tune_db.measurement import Measurement
+from qconv.tune_db.measurement import Measurement, ranked
 
 
 class Source(Protocol):
@@ -17,6 +18,14 @@ class Source(Protocol):
     ) -> list[Measurement]: ...
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None: ...
+
+    def ranked(self, problem: Problem, device: str, target: str) -> Iterator[Measurement]:
+        """The correct rows as `measurement.ranked` sorts them. Few may be read: most ask for the first alone."""
+        ...
+
+    def near(self, problem: Problem, device: str, target: str, within: float) -> Iterator[tuple[float, Problem]]:
+        """The problems with a correct row that are not farther away, by distance and then by key."""
+        ...
 
     def problems(self, device: str, target: str) -> list[Problem]: ...
 
@@ -60,6 +69,21 @@ class Layered:
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         answers = (layer.best(problem, device, target) for layer in self.layers)
         return next((answer for answer in answers if answer is not None), None)
+
+    def ranked(self, problem: Problem, device: str, target: str) -> Iterator[Measurement]:
+        """Those of all layers, each key once: as the first layer has it."""
+        rest = (layer.measurements(problem=problem, device=device, target=target) for layer in self.layers[1:])
+        if self.layers and not any(rest):
+            return self.layers[0].ranked(problem, device, target)
+        return iter(ranked(self.measurements(problem=problem, device=device, target=target)))
+
+    def near(self, problem: Problem, device: str, target: str, within: float) -> Iterator[tuple[float, Problem]]:
+        layers = [layer.near(problem, device, target, within) for layer in self.layers]
+        last = None
+        for far, other in heapq.merge(*layers, key=lambda found: (found[0], found[1].key)):
+            if other != last:
+                yield far, other
+            last = other
 
     def problems(self, device: str, target: str) -> list[Problem]:
         return sorted({problem for layer in self.layers for problem in layer.problems(device, target)}, key=str)

@@ -1,7 +1,8 @@
-"""The two tables, and how a measurement becomes a row and a row a measurement.
+"""The tables, and how a measurement becomes a row and a row a measurement.
 
-Values that SQL does not compute with are stored as JSON text, the time as ISO 8601 text of one width: every database
-gives back exactly what was stored, and a row can be read without this program. Nothing read is ever executed.
+What many rows have in common is stored once, in a table of its own, and never removed: a number that was read once
+names the same text for ever. What is long is stored as `encoding` says. Every database gives back exactly what was
+stored, and nothing read is ever executed.
 """
 
 from __future__ import annotations
@@ -10,19 +11,35 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Double, Index, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Double, Index, LargeBinary, SmallInteger, Text, UniqueConstraint, literal_column
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from qconv.op import Problem
-from qconv.tune_db.measurement import Measurement, read_config, read_problem, read_time, time_text
+from qconv.tune_db.encoding import (
+    digest_from_bytes,
+    digest_to_bytes,
+    time_from_number,
+    time_to_number,
+    times_from_bytes,
+    times_to_bytes,
+)
+from qconv.tune_db.measurement import Measurement, read_config, read_problem
 
-# Raise it with every change of the tables: a database of another version is refused.
-SCHEMA_VERSION = 1
+# Raise it with every change of the tables, or of what `nearness.shape_of` says of a problem: a database of a newer
+# version is refused, one of an older version is upgraded.
+SCHEMA_VERSION = 2
+
+
+class Bytes(LargeBinary):
+    """As the driver gives them: what is no bytes is refused with its row, and not converted."""
+
+    def result_processor(self, dialect: object, coltype: object) -> None:
+        return None
 
 
 class Base(DeclarativeBase):
     # Doubles, for a float column of some databases is single; text without a limit, for keys have none.
-    type_annotation_map = {float: Double(), str: Text()}  # noqa: RUF012 (declared so by SQLAlchemy)
+    type_annotation_map = {float: Double(), str: Text(), bytes: Bytes()}  # noqa: RUF012 (declared so by SQLAlchemy)
 
 
 class SchemaRow(Base):
@@ -33,79 +50,154 @@ class SchemaRow(Base):
     version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
 
 
+class ProblemRow(Base):
+    """Beside its key, what `nearness` compares: extents and kinds of problems that are never parsed."""
+
+    __tablename__ = "qconv_problem"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    key: Mapped[str] = mapped_column(unique=True)
+    shape_group: Mapped[str]  # the op and the shape class, as JSON
+    extents: Mapped[str]  # a list as JSON
+    kinds: Mapped[str]  # a list as JSON
+    # The logarithms of the first extents; an op with fewer has none of the last.
+    coarse_1: Mapped[float | None]
+    coarse_2: Mapped[float | None]
+    coarse_3: Mapped[float | None]
+    coarse_4: Mapped[float | None]
+
+    __table_args__ = (Index("qconv_problem_near", "shape_group", "coarse_1"),)
+
+
+class ConfigRow(Base):
+    __tablename__ = "qconv_config"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    json: Mapped[str] = mapped_column(unique=True)
+
+
+class PlaceRow(Base):
+    """Where kernels ran: a device, and the target that they were compiled for."""
+
+    __tablename__ = "qconv_place"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    device: Mapped[str]
+    target: Mapped[str]
+
+    __table_args__ = (UniqueConstraint("device", "target"),)
+
+
+class ToolchainRow(Base):
+    __tablename__ = "qconv_toolchain"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+
+
+class ProtocolRow(Base):
+    __tablename__ = "qconv_protocol"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    json: Mapped[str] = mapped_column(unique=True)
+
+
 class MeasurementRow(Base):
+    """No foreign keys: a server would look up five for each row that is stored, and what they point at stays."""
+
     __tablename__ = "qconv_measurement"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    problem: Mapped[str]
-    config: Mapped[str]  # JSON
-    device: Mapped[str]
-    target: Mapped[str]
-    toolchain: Mapped[str]
-    digest: Mapped[str]
-    outcome: Mapped[str]
-    reason: Mapped[str | None]
-    times_us: Mapped[str]  # JSON
-    median_us: Mapped[float | None]
+    problem_id: Mapped[int]
+    config_id: Mapped[int]
+    place_id: Mapped[int] = mapped_column(SmallInteger())
+    toolchain_id: Mapped[int] = mapped_column(SmallInteger())
+    protocol_id: Mapped[int | None] = mapped_column(SmallInteger())
+    screened: Mapped[int] = mapped_column(SmallInteger())  # 1 where the protocol says so: the best are sorted by it
     registers: Mapped[int | None]
     spill_bytes: Mapped[int | None]
     smem_bytes: Mapped[int | None]
+    median_us: Mapped[float | None]
     compile_ms: Mapped[float | None]
-    protocol: Mapped[str | None]  # JSON
-    created_at: Mapped[str]  # ISO 8601, UTC
+    created_at: Mapped[int] = mapped_column(BigInteger())  # microseconds since 1970
+    digest: Mapped[bytes]
+    times_us: Mapped[bytes]  # doubles
+    outcome: Mapped[str]
+    reason: Mapped[str | None]
 
     __table_args__ = (
-        UniqueConstraint("problem", "config", "device", "target", "toolchain", "digest"),
-        # The one query that a lookup waits for: the fastest correct row of a problem on a device.
-        Index("qconv_measurement_best", "problem", "device", "target", "outcome", "median_us"),
+        UniqueConstraint("problem_id", "config_id", "place_id", "toolchain_id", "digest"),
+        # Correct rows in the order in which the best is looked for: a lookup reads its first ones, and a list of the
+        # best of all problems reads nothing else.
+        Index(
+            "qconv_measurement_best",
+            "problem_id",
+            "place_id",
+            "screened",
+            "median_us",
+            sqlite_where=literal_column("outcome = 'correct'"),
+            postgresql_where=literal_column("outcome = 'correct'"),
+        ),
     )
 
 
-# The columns whose values together name one row, in the order of Measurement.key.
-KEY = ("problem", "config", "device", "target", "toolchain", "digest")
+# The columns whose values together name one row.
+KEY = ("problem_id", "config_id", "place_id", "toolchain_id", "digest")
 
 
 def to_row(m: Measurement) -> dict[str, Any]:
+    """The columns of its own."""
     return {
-        **dict(zip(KEY, m.key, strict=True)),
-        "outcome": m.outcome,
-        "reason": m.reason,
-        "times_us": json.dumps(m.times_us),
-        "median_us": m.median_us,
+        "screened": int(m.screened),
         "registers": m.registers,
         "spill_bytes": m.spill_bytes,
         "smem_bytes": m.smem_bytes,
+        "median_us": m.median_us,
         "compile_ms": m.compile_ms,
-        "protocol": None if m.protocol is None else json.dumps(m.protocol),
-        "created_at": time_text(m.created_at),
+        "created_at": time_to_number(m.created_at),
+        "digest": digest_to_bytes(m.digest),
+        "times_us": times_to_bytes(m.times_us),
+        "outcome": m.outcome,
+        "reason": m.reason,
     }
 
 
 def from_row(row: Mapping[str, Any], problem: Problem | None = None) -> Measurement:
-    """Raises ValueError for anything but what `to_row` writes. A row of `problem` needs no parsing of its key."""
+    """From its own columns, and the texts that its numbers name. Raises ValueError for anything but what was stored.
+    A row of `problem` needs no parsing of its key."""
     if problem is None or row["problem"] != problem.key:
         problem = read_problem(row["problem"])
-    return Measurement(
+    m = Measurement(
         problem=problem,
         config=read_config(row["config"]),
         device=row["device"],
         target=row["target"],
         toolchain=row["toolchain"],
-        digest=row["digest"],
+        digest=digest_from_bytes(row["digest"]),
         outcome=row["outcome"],
         reason=row["reason"],
-        times_us=_json("times_us", row["times_us"]),
+        times_us=times_from_bytes(row["times_us"]),
         median_us=row["median_us"],
         registers=row["registers"],
         spill_bytes=row["spill_bytes"],
         smem_bytes=row["smem_bytes"],
         compile_ms=row["compile_ms"],
-        protocol=None if row["protocol"] is None else _json("protocol", row["protocol"]),
-        created_at=read_time(row["created_at"]),
+        protocol=_protocol(row["protocol_id"], row["protocol"]),
+        created_at=time_from_number(row["created_at"]),
     )
+    if row["screened"] != m.screened:
+        raise ValueError(f"screened is {row['screened']!r}, and its protocol says {int(m.screened)}")
+    return m
 
 
-def _json(name: str, text: object) -> Any:
+def _protocol(number: object, text: object) -> dict[str, Any] | None:
+    if number is None:
+        return None
+    protocol: dict[str, Any] | None = read_json("protocol", text)
+    return protocol
+
+
+def read_json(name: str, text: object) -> Any:
     if isinstance(text, str):
         try:
             value = json.loads(text)

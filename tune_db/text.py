@@ -6,7 +6,7 @@ A JSON list with one measurement a line, always in the same order and form, so t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ from qconv.op import Problem
 from qconv.tune_db.measurement import (
     Measurement,
     best_of,
+    ranked,
     read_config,
     read_problem,
     read_time,
     time_text,
 )
+from qconv.tune_db.nearness import Neighbour, distance, shape_of
 
 _NAMES = tuple(f.name for f in fields(Measurement))
 # The time is that of the measurement: one that is read does not default to now.
@@ -156,8 +158,35 @@ class TextLayer:
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         return best_of(self.measurements(problem=problem, device=device, target=target))
 
+    def ranked(self, problem: Problem, device: str, target: str) -> Iterator[Measurement]:
+        return iter(ranked(self.measurements(problem=problem, device=device, target=target)))
+
+    def near(self, problem: Problem, device: str, target: str, within: float) -> Iterator[tuple[float, Problem]]:
+        """Reads no more than the problem of a row."""
+        own = shape_of(problem)
+        found: dict[Neighbour, Problem] = {}
+        for key, numbers in self._of_problem.items():
+            if any(self._is_correct(number, device, target) for number in numbers):
+                other = self._problem(key, numbers[0])
+                shape = shape_of(other)
+                if shape.group == own.group and (far := distance(own, shape)) <= within:
+                    found[Neighbour(far, key)] = other
+        return iter([(neighbour.distance, found[neighbour]) for neighbour in sorted(found)])
+
     def problems(self, device: str, target: str) -> list[Problem]:
         return sorted({m.problem for m in self.measurements(device=device, target=target) if m.correct}, key=str)
+
+    def _is_correct(self, number: int, device: str, target: str) -> bool:
+        record = self._records[number]
+        if not isinstance(record, dict):
+            return self._row(number).correct  # refuses it
+        return (record.get("device"), record.get("target"), record.get("outcome")) == (device, target, "correct")
+
+    def _problem(self, key: str, number: int) -> Problem:
+        try:
+            return read_problem(key)
+        except ValueError as error:
+            raise _wrong(self._origin, number, str(error)) from error
 
     def _row(self, number: int) -> Measurement:
         if number not in self._read:

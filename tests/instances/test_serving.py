@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,13 @@ import pytest
 
 import qconv
 from qconv import generator
-from qconv.conversion import Quantize
 from qconv.device import open_device
 from qconv.fused import chain_of
 from qconv.generator import Plan, source
 from qconv.instances import serving
 from qconv.instances.export import export
-from qconv.instances.lookup import distance
 from qconv.op import Problem
 from qconv.problem import Conv2d
-from qconv.quantization import Quantization
 from qconv.tune_db.database import Database
 from tests.instances.test_export import winner
 
@@ -80,21 +76,6 @@ def test_a_cold_lookup_that_is_exact_renders_each_kernel_once(
     assert (instance.origin, instance.plan) == ("exact", plan)
     assert rendered == list(plan.kernels)
     assert len(rendered) == parts
-
-
-def test_types_and_layouts_set_problems_apart() -> None:
-    """Half a doubling each, as documented; of equal extents, what is of the same kind is nearest."""
-    for other in (
-        replace(PROBLEM, layout="nchw"),
-        replace(PROBLEM, quantization=Quantization(x_type="uint8")),
-        replace(PROBLEM, quantization=Quantization(w_type="uint8")),
-        replace(PROBLEM, quantization=Quantization(out_type="float16")),
-        replace(PROBLEM, quantization=Quantization(w_zero_point=True)),
-    ):
-        assert distance(PROBLEM, other) == 0.5
-    assert distance(PROBLEM, replace(PROBLEM, quantization=Quantization(activation="relu"))) == 0
-    assert distance(PROBLEM, replace(PROBLEM, k=32)) == 1
-    assert distance(PROBLEM, Quantize(1, 8, 8)) == inf
 
 
 def test_an_export_has_the_winners_of_every_device(tmp_path: Path) -> None:

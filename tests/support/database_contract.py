@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +15,8 @@ from qconv.errors import DatabaseError
 from qconv.generator.simt import Simt
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
-from qconv.tune_db.measurement import OUTCOMES, Measurement
+from qconv.tune_db.measurement import OUTCOMES, Measurement, best_of, best_of_each, ranked
+from qconv.tune_db.text import TextLayer, dump
 
 Make = Callable[..., Measurement]
 WHERE = ("NVIDIA H200", "sm_90a")
@@ -117,6 +119,55 @@ class DatabaseContract:
         database.add(make(1, problem=other_problem))
         assert database.problems(*WHERE) == [problem, other_problem]
         assert database.problems("other", "sm_90a") == []
+
+    def test_what_an_index_finds_is_what_a_scan_finds(
+        self, database: Database, make: Make, problem: Conv2d, other_problem: Conv2d
+    ) -> None:
+        rng, rows = random.Random(0), []
+        known = [replace(each, n=n) for each in (problem, other_problem) for n in (1, 2, 3, 8)]
+        for number in range(160):
+            given: dict[str, Any] = {"problem": rng.choice(known), "device": rng.choice((WHERE[0], "other"))}
+            if rng.random() < 0.2:
+                rows.append(make(number, outcome="timeout", **given))
+                continue
+            # Some problems were screened only; many medians are equal, and many within noise of each other.
+            full = given["problem"].n != 3 and rng.random() < 0.5
+            protocol = {"phase": "alone" if full else "screened"}
+            rows.append(
+                make(number, median_us=rng.choice((10.0, 10.05, 10.09, 10.2, 30.0)), protocol=protocol, **given)
+            )
+        database.merge(TextLayer(dump(rows), "rows.json"))
+        assert database.best_per_problem() == best_of_each(rows)
+        assert database.best_per_problem("other") == best_of_each(m for m in rows if m.device == "other")
+        for each in known:
+            own = database.measurements(problem=each, device=WHERE[0], target=WHERE[1])
+            assert list(database.ranked(each, *WHERE)) == ranked(own)
+            assert database.best(each, *WHERE) == best_of(own)
+            near = [other for _, other in database.near(each, *WHERE, 1.0)]
+            assert near[0] == each
+            assert set(near) == {other for other in known if other.c == each.c and 0.5 <= other.n / each.n <= 2}
+
+    def test_ranked_takes_turns_with_writing(self, database: Database, make: Make, problem: Conv2d) -> None:
+        for number in range(9):
+            database.add(make(number, median_us=10.0 + number))
+        found = []
+        for m in database.ranked(problem, *WHERE):
+            database.add(make(20, median_us=99.0))
+            found.append(m.median_us)
+        assert found == [*(10.0 + number for number in range(9)), 99.0]
+
+    def test_a_digest_of_any_form_comes_back(self, database: Database, make: Make) -> None:
+        digests = [
+            "d",
+            "4d195612a40833bd0143f8aca9c1ef70",
+            "4D195612A40833BD0143F8ACA9C1EF70",
+            "sixteen bytes ok",
+            "ä" * 8,
+        ]
+        for number, digest in enumerate(digests):
+            database.add(make(number, digest=digest))
+        assert [m.digest for m in database.measurements()] == digests
+        assert database.prune(digests_except=set(digests[1:])) == 1
 
     def test_merge_takes_what_is_new_and_what_is_newer(self, database: Database, make: Make) -> None:
         with Database.open("sqlite://") as other:

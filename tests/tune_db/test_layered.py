@@ -41,6 +41,20 @@ def test_rows_and_problems_are_united(make: Make, problem: Conv2d, other_problem
     assert layers.problems(*WHERE) == [problem, other_problem]
 
 
+def test_rows_by_rank_are_of_all_layers(make: Make, problem: Conv2d) -> None:
+    """As the first layer has them: a row that failed here is not correct, whatever it was elsewhere."""
+    mine = [make(0, outcome="runtime"), make(1, median_us=9.0), make(2, median_us=7.0)]
+    shipped = [make(0, median_us=1.0), make(1, median_us=2.0), make(3, median_us=8.0)]
+    with Database.open("sqlite://") as database:
+        for row in mine:
+            database.add(row)
+        layers = Layered([database, text_layer(shipped)])
+        assert list(layers.ranked(problem, *WHERE)) == [mine[2], shipped[2], mine[1]]
+        assert list(Layered([database, text_layer([])]).ranked(problem, *WHERE)) == [mine[2], mine[1]]
+        assert list(Layered([text_layer([]), database]).ranked(problem, *WHERE)) == [mine[2], mine[1]]
+        assert list(Layered([]).ranked(problem, *WHERE)) == []
+
+
 def test_layers_nest_and_close(make: Make, problem: Conv2d) -> None:
     source: Source
     with Layered([Layered([]), Layered([text_layer([make()])])]) as source:

@@ -41,22 +41,6 @@ MUTANTS = (
         (MEMORY,),
     ),
     Mutant(
-        "lookup: types and layouts are alike",
-        HERE + "lookup.py",
-        "return distance + 0.5 * sum(own != other for own, other in zip(a.kinds, b.kinds, strict=True))",
-        "return distance",
-        "Another type or layout is another kernel.",
-        (MEMORY,),
-    ),
-    Mutant(
-        "lookup: every op is a neighbour",
-        HERE + "lookup.py",
-        "    if a.op != b.op:\n        return inf\n",
-        "    if a.op != b.op:\n        return 0.0\n",
-        "The config of another op serves nothing here.",
-        (MEMORY,),
-    ),
-    Mutant(
         "lookup: older templates however slow today's rows are",
         HERE + "lookup.py",
         "if (row.median_us or 0.0) > worth:",

@@ -1,0 +1,147 @@
+"""The questions that are asked of the tables, each made once.
+
+What a lookup in a fresh process waits for is rendered at import: an engine would compile it anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Subquery,
+    TextClause,
+    and_,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+)
+from sqlalchemy.orm import aliased
+
+from qconv.tune_db.measurement import NOISE
+from qconv.tune_db.models import ConfigRow, MeasurementRow, PlaceRow, ProblemRow, ProtocolRow, ToolchainRow
+from qconv.tune_db.nearness import COARSE
+
+M = MeasurementRow
+# Spelled as the index has it, so that a database sees that the index serves.
+CORRECT: ColumnElement[bool] = literal_column("outcome = 'correct'")
+# What is compared as doubles may differ by their last digits from what is compared as integers.
+SLACK = 1e-9
+
+
+def rows() -> Select[Any]:
+    """All that a measurement is made of. What a number does not find is null, and refused with its row."""
+    texts = (
+        ProblemRow.key.label("problem"),
+        ConfigRow.json.label("config"),
+        PlaceRow.device,
+        PlaceRow.target,
+        ToolchainRow.name.label("toolchain"),
+        ProtocolRow.json.label("protocol"),
+    )
+    return (
+        select(*M.__table__.columns, *texts)
+        .select_from(M)
+        .outerjoin(ProblemRow, M.problem_id == ProblemRow.id)
+        .outerjoin(ConfigRow, M.config_id == ConfigRow.id)
+        .outerjoin(PlaceRow, M.place_id == PlaceRow.id)
+        .outerjoin(ToolchainRow, M.toolchain_id == ToolchainRow.id)
+        .outerjoin(ProtocolRow, M.protocol_id == ProtocolRow.id)
+    )
+
+
+Conditions = list[ColumnElement[bool]]
+
+
+def among(problem: str | None = None, device: str | None = None, target: str | None = None) -> Conditions:
+    """Conditions on a measurement. Unknown names are the names of no row."""
+    conditions: Conditions = []
+    if problem is not None:
+        conditions.append(M.problem_id == select(ProblemRow.id).where(ProblemRow.key == problem).scalar_subquery())
+    places = [PlaceRow.device == device] if device is not None else []
+    places += [PlaceRow.target == target] if target is not None else []
+    if places:
+        conditions.append(M.place_id.in_(select(PlaceRow.id).where(*places)))
+    return conditions
+
+
+def _leading() -> Select[Any]:
+    """The rows of a problem at a place as the index has them: those timed in full first, the fastest first."""
+    problem = select(ProblemRow.id).where(ProblemRow.key == bindparam("problem"))
+    place = select(PlaceRow.id).where(PlaceRow.device == bindparam("device"), PlaceRow.target == bindparam("target"))
+    return (
+        rows()
+        .where(M.problem_id == problem.scalar_subquery(), M.place_id == place.scalar_subquery(), CORRECT)
+        .order_by(M.screened, M.median_us, M.id)
+    )
+
+
+def _near(extents: int) -> Select[Any]:
+    """Problems of a group with a correct row at a place, not farther far than `within` in their first extents."""
+    columns = ProblemRow.__table__.columns
+    coarse = [columns[f"coarse_{at + 1}"] for at in range(extents)]
+    far = [func.abs(column - bindparam(column.name)) for column in coarse]
+    place = select(PlaceRow.id).where(PlaceRow.device == bindparam("device"), PlaceRow.target == bindparam("target"))
+    known = exists().where(M.problem_id == ProblemRow.id, M.place_id == place.scalar_subquery(), CORRECT)
+    return select(*(columns[name] for name in ("id", "key", "extents", "kinds"))).where(
+        ProblemRow.shape_group == bindparam("shape_group"),
+        coarse[0].between(bindparam("least"), bindparam("most")),
+        sum(far[1:], far[0]) <= bindparam("within"),
+        known,
+    )
+
+
+def _rendered(statement: Select[Any]) -> TextClause:
+    return text(str(statement))
+
+
+LEADING = _rendered(_leading())
+FEW_LEADING = _rendered(_leading().limit(bindparam("few")))
+NEAR = tuple(_rendered(_near(extents)) for extents in range(1, COARSE + 1))
+
+
+def best_candidates(device: str | None) -> Select[Any]:
+    """The correct rows among which the best of each problem and place is: the fastest and what differs from it by noise
+    alone, of those timed in full, if any were."""
+    first = _fastest(device)
+    fuller = aliased(M)
+    timed_in_full = exists().where(
+        fuller.problem_id == first.c.problem_id,
+        fuller.place_id == first.c.place_id,
+        fuller.screened == 0,
+        fuller.outcome == "correct",
+    )
+    return (
+        rows()
+        .join(
+            first,
+            and_(
+                M.problem_id == first.c.problem_id,
+                M.place_id == first.c.place_id,
+                M.screened == first.c.screened,
+                M.median_us <= first.c.median_us * (1 + NOISE),
+            ),
+        )
+        .where(M.outcome == "correct", or_(first.c.screened == 0, ~timed_in_full))
+    )
+
+
+def _fastest(device: str | None) -> Subquery:
+    groups = (M.problem_id, M.place_id, M.screened)
+    fastest = select(*groups, func.min(M.median_us).label("median_us"))
+    return fastest.where(CORRECT, *among(device=device)).group_by(*groups).subquery()
+
+
+def slower_than(factor: float) -> ColumnElement[bool]:
+    other = aliased(M)
+    fastest = (
+        select(func.min(other.median_us))
+        .where(other.problem_id == M.problem_id, other.place_id == M.place_id, other.outcome == "correct")
+        .scalar_subquery()
+    )
+    return M.median_us > factor * fastest

@@ -1,0 +1,99 @@
+"""Measurements stored within a transaction that has begun: one, or many at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
+
+from qconv.tune_db.measurement import Measurement
+from qconv.tune_db.models import KEY, MeasurementRow, to_row
+from qconv.tune_db.stored_once import StoredOnce
+
+# Rows of one transaction: few enough that another writer is not kept waiting.
+BATCH = 2_000
+# How many keys one statement asks for: each is five parameters.
+CHUNK = 200
+
+_COLUMNS = MeasurementRow.__table__.columns
+_INSERT = insert(MeasurementRow)
+_FIND = select(_COLUMNS["id"], _COLUMNS["created_at"]).where(*(_COLUMNS[name] == bindparam(name) for name in KEY))
+# A newer row that another process has stored meanwhile stays.
+_REPLACE = update(MeasurementRow).where(_COLUMNS["id"] == bindparam("row"))
+_REPLACE_OLDER = _REPLACE.where(_COLUMNS["created_at"] < bindparam("row_created_at"))
+
+Row = dict[str, Any]
+
+
+def start_writing(connection: Connection) -> None:
+    """In SQLite, a transaction that reads and then writes can be refused at once, however long it would be willing to
+    wait: it takes the lock first. Python's driver begins none before it reads, nor before DDL."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def put(connection: Connection, stored: StoredOnce, measurement: Measurement) -> None:
+    """A row with the same key is replaced."""
+    row = stored.numbers(connection, [measurement])[0] | to_row(measurement)
+    found = connection.execute(_FIND, {name: row[name] for name in KEY}).first()
+    if found is None:
+        connection.execute(_INSERT, row)
+    else:
+        connection.execute(_REPLACE.values(row), {"row": found[0]})
+
+
+def put_newer(connection: Connection, stored: StoredOnce, measurements: Sequence[Measurement]) -> Counter[str]:
+    """Where both have a key, the newer row stays. No two of the measurements have the same key."""
+    rows = rows_of(connection, stored, measurements)
+    known = _known(connection, rows)
+    new = [row for row in rows if _key(row) not in known]
+    newer = []
+    for row in rows:
+        number, created_at = known.get(_key(row), (None, row["created_at"]))
+        if created_at < row["created_at"]:
+            newer.append(row | {"row": number, "row_created_at": row["created_at"]})
+    if new:
+        connection.execute(_INSERT, new)
+    if newer:
+        own: dict[str, Any] = {name: bindparam(name) for name in rows[0] if name not in KEY}
+        connection.execute(_REPLACE_OLDER.values(own), newer)
+    return Counter(added=len(new), replaced=len(newer), unchanged=len(rows) - len(new) - len(newer))
+
+
+def insert_all(connection: Connection, stored: StoredOnce, measurements: Sequence[Measurement]) -> None:
+    """Into a table that has none of them."""
+    connection.execute(_INSERT, rows_of(connection, stored, measurements))
+
+
+def rows_of(connection: Connection, stored: StoredOnce, measurements: Sequence[Measurement]) -> list[Row]:
+    numbers = stored.numbers(connection, measurements)
+    return [row | to_row(m) for row, m in zip(numbers, measurements, strict=True)]
+
+
+def batched(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
+    """As many as are stored at a time; where a key comes again, in another batch."""
+    batch: dict[tuple[str, ...], Measurement] = {}
+    for m in measurements:
+        if len(batch) == BATCH or m.key in batch:
+            yield list(batch.values())
+            batch = {}
+        batch[m.key] = m
+    if batch:
+        yield list(batch.values())
+
+
+def _known(connection: Connection, rows: list[Row]) -> dict[tuple[Any, ...], tuple[int, int]]:
+    """Number and time of the rows with these keys."""
+    key = [_COLUMNS[name] for name in KEY]
+    known: dict[tuple[Any, ...], tuple[int, int]] = {}
+    for begin in range(0, len(rows), CHUNK):
+        keys = [_key(row) for row in rows[begin : begin + CHUNK]]
+        asked = select(*key, _COLUMNS["id"], _COLUMNS["created_at"]).where(tuple_(*key).in_(keys))
+        known |= {tuple(found[: len(KEY)]): (found[-2], found[-1]) for found in connection.execute(asked)}
+    return known
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in KEY)
