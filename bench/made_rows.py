@@ -35,9 +35,12 @@ BATCH = 5_000  # rows that are in memory at a time
 
 def problems(count: int) -> list[Conv2d]:
     """Different layers, the same ones for the same count."""
-    layers = list(distinct(read(LAYERS)))
+    every = list(itertools.product(distinct(read(LAYERS)), BATCHES, ACTIVATIONS))
+    random.Random(0).shuffle(every)
     found: dict[Conv2d, None] = {}
-    for layer, batch, activation in itertools.product(layers, BATCHES, ACTIVATIONS):
+    for layer, batch, activation in every:
+        if len(found) == count:
+            break
         quantization = replace(layer.quantization, per_channel=True, bias="int32", activation=activation)
         try:
             found[replace(layer, n=batch, quantization=quantization)] = None
@@ -45,7 +48,7 @@ def problems(count: int) -> list[Conv2d]:
             continue
     if len(found) < count:
         raise ValueError(f"{count} problems: there are {len(found)} different ones; ask for fewer")
-    return random.Random(0).sample(list(found), count)
+    return list(found)
 
 
 @dataclass

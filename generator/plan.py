@@ -29,6 +29,10 @@ class Config:
 
     def as_json(self) -> str:
         """The canonical text: what the database stores and compares."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         return json.dumps(self.as_dict(), separators=(",", ":"))
 
     def __str__(self) -> str:

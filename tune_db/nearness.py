@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import log2
 from typing import NamedTuple
 
-from qconv.op import Problem
+from qconv.op import BETWEEN, Problem
 
 # The database compares so many extents itself; a chain has more.
 COARSE = 4
@@ -36,6 +36,11 @@ class Neighbour(NamedTuple):
 
 def shape_of(problem: Problem) -> Shape:
     return Shape(_text([problem.op, *problem.shape_class]), tuple(problem.extents.values()), _text(list(problem.kinds)))
+
+
+def kin(key: str) -> tuple[str, int]:
+    """What the keys of one op have in common: no other key need be parsed."""
+    return key.partition(":")[0], key.count(BETWEEN)
 
 
 def read_extents(text: object) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from qconv.tune_db.measurement import (
     read_time,
     time_text,
 )
-from qconv.tune_db.nearness import Neighbour, distance, shape_of
+from qconv.tune_db.nearness import Neighbour, distance, kin, shape_of
 
 _NAMES = tuple(f.name for f in fields(Measurement))
 # The time is that of the measurement: one that is read does not default to now.
@@ -163,10 +163,10 @@ class TextLayer:
 
     def near(self, problem: Problem, device: str, target: str, within: float) -> Iterator[tuple[float, Problem]]:
         """Reads no more than the problem of a row."""
-        own = shape_of(problem)
+        own, own_kin = shape_of(problem), kin(problem.key)
         found: dict[Neighbour, Problem] = {}
         for key, numbers in self._of_problem.items():
-            if any(self._is_correct(number, device, target) for number in numbers):
+            if kin(key) == own_kin and any(self._is_correct(number, device, target) for number in numbers):
                 other = self._problem(key, numbers[0])
                 shape = shape_of(other)
                 if shape.group == own.group and (far := distance(own, shape)) <= within:

@@ -76,10 +76,11 @@ def batched(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
     """As many as are stored at a time; where a key comes again, in another batch."""
     batch: dict[tuple[str, ...], Measurement] = {}
     for m in measurements:
-        if len(batch) == BATCH or m.key in batch:
+        key = m.key
+        if len(batch) == BATCH or key in batch:
             yield list(batch.values())
             batch = {}
-        batch[m.key] = m
+        batch[key] = m
     if batch:
         yield list(batch.values())
 

@@ -131,6 +131,8 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> int:
     """The number as a Python int: NumPy's and other libraries' integers are as good."""
+    if type(value) is int and least <= value <= most:
+        return value
     try:
         if isinstance(value, bool):
             raise TypeError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any, ClassVar, SupportsIndex
 
 from qconv.mode import Mode
@@ -258,6 +259,7 @@ _SIZES = ("n", "h", "w", "c", "k", "r", "s")
 _TYPES = ("x_type", "w_type", "out_type")
 FLAGS = ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point")
 _CHOICES = ("bias", "activation", "residual")
+_MODES = tuple(flag.name for flag in fields(Mode))
 
 
 def _key(problem: Conv2d) -> str:
@@ -272,15 +274,20 @@ def _key(problem: Conv2d) -> str:
         parts.append(f"groups={problem.groups}")
     if problem.layout != "nhwc":
         parts.append(f"layout={problem.layout}")
-    quantization = problem.quantization
-    parts += [f"{name}={getattr(quantization, name)}" for name in _TYPES]
+    return ":".join([*parts, *_quantization_parts(problem.quantization)])
+
+
+# Few quantizations serve thousands of layers, whose keys are read from databases.
+@lru_cache(maxsize=256)
+def _quantization_parts(quantization: Quantization) -> tuple[str, ...]:
+    parts = [f"{name}={getattr(quantization, name)}" for name in _TYPES]
     parts += [name for name in FLAGS if getattr(quantization, name)]
     parts += [f"{name}={value}" for name in _CHOICES if (value := getattr(quantization, name)) != "none"]
     for flag in fields(Mode):
         value = getattr(quantization.mode, flag.name)
         if value != flag.default:
             parts.append(f"{flag.name}={value}")
-    return ":".join(parts)
+    return tuple(parts)
 
 
 def read_conv2d(key: str, given: dict[str, str | bool]) -> Conv2d:
@@ -296,9 +303,13 @@ def read_conv2d(key: str, given: dict[str, str | bool]) -> Conv2d:
             values = tuple(read_integer(name, text) for text in str(given.pop(name)).split(","))
             sizes[name] = values[0] if len(values) == 1 else values
     layout = str(given.pop("layout", "nhwc"))
-    modes = {flag.name: str(given.pop(flag.name)) for flag in fields(Mode) if flag.name in given}
-    quantized = {name: given.pop(name) for name in (*_TYPES, *FLAGS, *_CHOICES) if name in given}
+    modes = tuple((name, str(given.pop(name))) for name in _MODES if name in given)
+    quantized = tuple((name, given.pop(name)) for name in (*_TYPES, *FLAGS, *_CHOICES) if name in given)
     if given:
         raise ValueError(f"unknown field {short(next(iter(given)))!r} in the key {short(key)!r}")
-    quantization = Quantization(mode=Mode(**modes), **quantized)  # type: ignore[arg-type]
-    return Conv2d(layout=layout, quantization=quantization, **sizes)  # type: ignore[arg-type]
+    return Conv2d(layout=layout, quantization=_quantization(quantized, modes), **sizes)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=256)
+def _quantization(quantized: tuple[tuple[str, str | bool], ...], modes: tuple[tuple[str, str], ...]) -> Quantization:
+    return Quantization(mode=Mode(**dict(modes)), **dict(quantized))  # type: ignore[arg-type]

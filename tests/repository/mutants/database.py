@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "writing: a key twice in a batch",
         HERE + "writing.py",
-        "if len(batch) == BATCH or m.key in batch:",
+        "if len(batch) == BATCH or key in batch:",
         "if len(batch) == BATCH:",
         "Of two rows with one key the newer stays, not the later.",
         (WRITING,),
