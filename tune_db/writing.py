@@ -87,11 +87,13 @@ def batched(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
 
 def _known(connection: Connection, rows: list[Row]) -> dict[tuple[Any, ...], tuple[int, int]]:
     """Number and time of the rows with these keys."""
-    key = [_COLUMNS[name] for name in KEY]
+    key, every = [_COLUMNS[name] for name in KEY], sorted(map(_key, rows))
     known: dict[tuple[Any, ...], tuple[int, int]] = {}
-    for begin in range(0, len(rows), CHUNK):
-        keys = [_key(row) for row in rows[begin : begin + CHUNK]]
-        asked = select(*key, _COLUMNS["id"], _COLUMNS["created_at"]).where(tuple_(*key).in_(keys))
+    for begin in range(0, len(every), CHUNK):
+        keys = every[begin : begin + CHUNK]
+        # SQLite looks for no list of keys by an index; for a list of problems, which are the first of a key, it does.
+        of_problems = _COLUMNS["problem_id"].in_(sorted({key[0] for key in keys}))
+        asked = select(*key, _COLUMNS["id"], _COLUMNS["created_at"]).where(of_problems, tuple_(*key).in_(keys))
         known |= {tuple(found[: len(KEY)]): (found[-2], found[-1]) for found in connection.execute(asked)}
     return known
 
