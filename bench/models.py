@@ -32,8 +32,8 @@ from qconv.instances.choice import Choice
 from qconv.instances.loading import load
 from qconv.instances.pair import Runnable
 from qconv.sample import Sample
+from qconv.tuner.input_sets import POISONS
 from qconv.tuner.protocol import TimingProtocol, protocol_for
-from qconv.tuner.workload import POISONS
 
 Row = dict[str, Any]
 UNSIGNED_SHARE = 0.25

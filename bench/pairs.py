@@ -47,9 +47,9 @@ from qconv.target import target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement, ranked
 from qconv.tuner.child import Child
+from qconv.tuner.input_sets import InputSets
 from qconv.tuner.protocol import TimingProtocol, protocol_for
 from qconv.tuner.tune import tune
-from qconv.tuner.workload import Workload
 
 Row = dict[str, Any]
 
@@ -159,14 +159,14 @@ def verification(key: str, target_name: str, seed: int) -> Verification:
 
 def verified(problem: Chain, found: Verification, device: Device) -> Row:
     """The kernel that fuses them, if one can, and the same unfused, against the oracle."""
-    workload = Workload(problem, device, found.drawn, expected=found.expected)
+    input_sets = InputSets(problem, device, found.drawn, expected=found.expected)
     row: Row = {"mismatch": {}, "configs": {}}
     if found.unfused is not None:
         row["unfused"] = found.unfused
     for family, config in sorted(found.configs.items()):
         plan = generator.plan(problem, generator.config_from_json(config), device.target)
         row["configs"][family] = plan.config.as_dict()
-        wrong = workload.mismatch(load(plan, device))
+        wrong = input_sets.mismatch(load(plan, device))
         if wrong is not None:
             row["mismatch"][family] = wrong
     return row | {"verified": not row["mismatch"]}
@@ -195,13 +195,13 @@ def measured(
     with Database.open(db) as database:
         outcome = tune(problem, device, database, trials=trials, child=child)
     drawn = sample.draw(problem, 1)
-    workload = Workload(problem, device, drawn)
+    input_sets = InputSets(problem, device, drawn)
     runners: dict[str, Runner] = {}
     row: Row = {"trials": outcome.measured + outcome.known, "configs": {}, "missing": {}, "mismatch": {}}
     for family, best in fastest(problem, device, db).items():
         runnable = load(generator.plan(problem, best.config, device.target), device)
         row["configs"][family] = best.config.as_dict()
-        if (wrong := workload.mismatch(runnable)) is not None:
+        if (wrong := input_sets.mismatch(runnable)) is not None:
             row["mismatch"][family] = wrong
         runners[family] = runner_of(runnable, drawn, protocol)
     for layer, one in problem.layers.items():

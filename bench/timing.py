@@ -13,8 +13,8 @@ import numpy as np
 from qconv.device import Device
 from qconv.instances.pair import Runnable
 from qconv.sample import Sample
+from qconv.tuner.input_sets import MOST_SETS, InputSets
 from qconv.tuner.protocol import TimingProtocol
-from qconv.tuner.workload import MOST_SETS, Workload
 
 Runner = Callable[[int], tuple[float, ...]]  # so many replays -> one figure each, in microseconds a launch
 
@@ -32,7 +32,7 @@ def input_sets(device: Device, drawn: Sample, io_bytes: int, protocol: TimingPro
 
 def runner_of(runnable: Runnable, drawn: Sample, protocol: TimingProtocol) -> Runner:
     """The tuner's own replay: captured once, however many rounds it runs."""
-    again = Workload(runnable.problem, runnable.device, drawn, protocol.rotated_bytes).replay(runnable)
+    again = InputSets(runnable.problem, runnable.device, drawn, protocol.rotated_bytes).replay(runnable)
     again()
     return lambda repeats: tuple(again() for _ in range(repeats))
 

@@ -48,9 +48,9 @@ from qconv.step import Array
 from qconv.target import target as target_of
 from qconv.tune_db.database import Database
 from qconv.tuner.child import Child
+from qconv.tuner.input_sets import InputSets
 from qconv.tuner.protocol import TimingProtocol, protocol_for
 from qconv.tuner.tune import tune
-from qconv.tuner.workload import Workload
 
 Row = dict[str, Any]
 
@@ -154,17 +154,17 @@ class Bench:
         configs = {NOW: ready.now.config, TUNED: self.tuned(problem)}
         if ready.before is not None:
             configs[BEFORE] = ready.before.config
-        workload = Workload(problem, device, ready.drawn, self.protocol.rotated_bytes, ready.expected)
+        input_sets = InputSets(problem, device, ready.drawn, self.protocol.rotated_bytes, ready.expected)
         runners: dict[Config, Runner] = {}
         for name, config in configs.items():
             if config is None or name in failed or config in runners:
                 continue
             try:
                 runnable = load(generator.plan(problem, config, device.target), device)
-                if (wrong := workload.mismatch(runnable)) is not None:
+                if (wrong := input_sets.mismatch(runnable)) is not None:
                     failed[name] = wrong
                     continue
-                runners[config] = runner_of(workload.replay(runnable))
+                runners[config] = runner_of(input_sets.replay(runnable))
             except Exception as error:  # whatever a kernel does, the other layers are still timed
                 failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         expected = device.upload(ready.expected[0])

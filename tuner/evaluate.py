@@ -13,8 +13,8 @@ from qconv.instances.loading import load
 from qconv.instances.pair import Runnable
 from qconv.tune_db.measurement import Measurement
 from qconv.tuner.candidate import Candidate
+from qconv.tuner.input_sets import InputSets
 from qconv.tuner.protocol import HOPELESS, NEAR, SCREENING_REPEATS, TimingProtocol
-from qconv.tuner.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Ready:
 
 
 def evaluate(
-    candidate: Candidate, workload: Workload, protocol: TimingProtocol, best_us: float | None = None
+    candidate: Candidate, input_sets: InputSets, protocol: TimingProtocol, best_us: float | None = None
 ) -> Measurement:
     """Every way to fail is a row with its reason, except for the death of this process: see `Child`. `best_us` is what
     to be compared with: what is far slower is not timed in full."""
-    ready = _prepare(candidate, workload)
+    ready = _prepare(candidate, input_sets)
     if isinstance(ready, Measurement):
         return ready
     again = ready.replay
@@ -66,9 +66,9 @@ def evaluate(
     return ready.row([again() for _ in range(protocol.repeats)], protocol)
 
 
-def race(candidates: Sequence[Candidate], workload: Workload, protocol: TimingProtocol) -> list[Measurement]:
+def race(candidates: Sequence[Candidate], input_sets: InputSets, protocol: TimingProtocol) -> list[Measurement]:
     """One repeat of each in turn: what slows the device down for a while slows all of them."""
-    prepared = [_prepare(candidate, workload) for candidate in candidates]
+    prepared = [_prepare(candidate, input_sets) for candidate in candidates]
     entrants = [ready for ready in prepared if isinstance(ready, Ready)]
     for ready in entrants:
         ready.replay()
@@ -77,17 +77,17 @@ def race(candidates: Sequence[Candidate], workload: Workload, protocol: TimingPr
     return rows + [failed for failed in prepared if isinstance(failed, Measurement)]
 
 
-def _prepare(candidate: Candidate, workload: Workload) -> Ready | Measurement:
-    device = workload.device
+def _prepare(candidate: Candidate, input_sets: InputSets) -> Ready | Measurement:
+    device = input_sets.device
     toolchain = compiler_for(device.target).toolchain
     try:
         runnable = load(candidate.plan, device, toolchain, candidate.sources)
     except CompileError as refused:
         return candidate.failed(device, toolchain, "compile", str(refused))
     try:
-        wrong = workload.mismatch(runnable)
+        wrong = input_sets.mismatch(runnable)
         if wrong is not None:
             return candidate.failed(device, toolchain, "correctness", wrong)
-        return Ready(candidate, runnable, workload.replay(runnable))
+        return Ready(candidate, runnable, input_sets.replay(runnable))
     except LaunchError as broken:
         return candidate.failed(device, toolchain, "runtime", str(broken))

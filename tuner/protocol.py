@@ -16,7 +16,7 @@ from qconv.device import Device
 from qconv.instances.pair import Runnable
 from qconv.sample import Sample
 from qconv.tune_db.measurement import SCREENED
-from qconv.tuner.workload import Workload
+from qconv.tuner.input_sets import InputSets
 
 SCREENING_REPEATS = 3
 # How many times slower than the best: up to here a candidate is timed in full, from there on one replay is enough.
@@ -57,6 +57,6 @@ def protocol_for(device: Device) -> TimingProtocol:
 
 def time_us(runnable: Runnable, sample: Sample, protocol: TimingProtocol) -> tuple[float, ...]:
     """One figure a repeat, in microseconds a launch."""
-    again = Workload(runnable.problem, runnable.device, sample, protocol.rotated_bytes).replay(runnable)
+    again = InputSets(runnable.problem, runnable.device, sample, protocol.rotated_bytes).replay(runnable)
     again()
     return tuple(again() for _ in range(protocol.repeats))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from qconv.instances.pair import Runnable
 from qconv.sample import Sample
-from qconv.tuner.workload import Workload
+from qconv.tuner.input_sets import InputSets
 
 
 def mismatch(runnable: Runnable, sample: Sample) -> str | None:
     """None where every bit is right, else what is wrong, in one line."""
-    return Workload(runnable.problem, runnable.device, sample).mismatch(runnable)
+    return InputSets(runnable.problem, runnable.device, sample).mismatch(runnable)

@@ -18,8 +18,8 @@ from qconv.keys import parse
 from qconv.tune_db.text import as_dict
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.evaluate import evaluate, race
+from qconv.tuner.input_sets import InputSets
 from qconv.tuner.protocol import TimingProtocol
-from qconv.tuner.workload import Workload
 
 
 def main() -> None:
@@ -37,20 +37,20 @@ def main() -> None:
         answer({"error": str(error)})
         return
     answer({"toolchain": toolchain})
-    workload = None
+    input_sets = None
     for line in sys.stdin:
         request = json.loads(line)
         protocol = TimingProtocol(**request["protocol"])
         problem = parse(request["problem"])
-        if workload is None or workload.problem != problem:
-            workload = None  # its arrays make room
+        if input_sets is None or input_sets.problem != problem:
+            input_sets = None  # its arrays make room
             drawn = sample.draw(problem, request["seed"])
-            workload = Workload(problem, device, drawn, protocol.rotated_bytes)
+            input_sets = InputSets(problem, device, drawn, protocol.rotated_bytes)
         candidates = [Candidate.from_dict(values, problem, device.target) for values in request["candidates"]]
         if request["race"]:
-            rows = race(candidates, workload, protocol)
+            rows = race(candidates, input_sets, protocol)
         else:
-            rows = [evaluate(candidate, workload, protocol, request["best_us"]) for candidate in candidates]
+            rows = [evaluate(candidate, input_sets, protocol, request["best_us"]) for candidate in candidates]
         answer({"measurements": [as_dict(row) for row in rows]})
         if any(row.outcome == "runtime" for row in rows):
             return

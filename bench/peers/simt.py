@@ -12,7 +12,7 @@ from qconv.generator import Plan
 from qconv.instances.loading import load
 from qconv.instances.serving import open_layers
 from qconv.op import Problem
-from qconv.tuner.workload import POISONS
+from qconv.tuner.input_sets import POISONS
 
 
 def known(problem: Problem, device: Device, database: str | None) -> tuple[Plan, str]:

@@ -21,7 +21,7 @@ from scales import near_ties, ties
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import Device, open_device
 from qconv.instances.loading import load
-from qconv.tuner.workload import Workload
+from qconv.tuner.input_sets import InputSets
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'qconv-tune[test]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'qconv-tune[test]'")
@@ -129,8 +129,8 @@ def check_kernels(first: int, narrow: bool, device: Device) -> None:
         plan = generator.default(PROBLEMS[index], device.target)
         instance = load(plan, device)
         for drawn in draws(index, narrow):
-            workload = Workload(PROBLEMS[index], device, drawn, expected=(infer(PROBLEMS[index], drawn),))
-            assert workload.mismatch(instance) is None, f"{plan.config} on {device.name}, {PROBLEMS[index]}"
+            input_sets = InputSets(PROBLEMS[index], device, drawn, expected=(infer(PROBLEMS[index], drawn),))
+            assert input_sets.mismatch(instance) is None, f"{plan.config} on {device.name}, {PROBLEMS[index]}"
 
 
 @pytest.mark.slow

@@ -27,8 +27,8 @@ from qconv.tuner import sanitized
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.comparison import bits, opposite
 from qconv.tuner.evaluate import evaluate
+from qconv.tuner.input_sets import InputSets
 from qconv.tuner.protocol import WALL_CLOCK
-from qconv.tuner.workload import Workload
 
 CPU = open_device("cpu")
 PER_CHANNEL = Quantization(per_channel=True, bias="int32")
@@ -89,14 +89,14 @@ class Scripted:
         self.launches += 1
 
 
-def workload_of(problem: Problem) -> tuple[Workload, tuple[Array, ...]]:
+def input_sets_of(problem: Problem) -> tuple[InputSets, tuple[Array, ...]]:
     drawn = sample.draw(problem, 5)
     right = reference.compute(problem, drawn)
-    return Workload(problem, CPU, drawn, expected=right), right
+    return InputSets(problem, CPU, drawn, expected=right), right
 
 
-def mismatch(workload: Workload, instance: Scripted) -> str | None:
-    return workload.mismatch(instance)  # type: ignore[arg-type]
+def mismatch(input_sets: InputSets, instance: Scripted) -> str | None:
+    return input_sets.mismatch(instance)  # type: ignore[arg-type]
 
 
 def flip(array: Array, where: tuple[int, ...], bit: int) -> None:
@@ -123,13 +123,13 @@ def elements(problem: Problem, right: Sequence[Array]) -> Iterator[tuple[int, st
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_wrong_bit_is_seen_wherever_it_is(name: str) -> None:
     problem = PROBLEMS[name]
-    workload, right = workload_of(problem)
-    assert mismatch(workload, Scripted(right)) is None
+    input_sets, right = input_sets_of(problem)
+    assert mismatch(input_sets, Scripted(right)) is None
     for which, output, where, array in elements(problem, right):
         bit = sum(where) % (8 * array.dtype.itemsize)
         wrong = array.copy()
         flip(wrong, where, bit)
-        said = mismatch(workload, Scripted(right, spoiled(which, where, bit)))
+        said = mismatch(input_sets, Scripted(right, spoiled(which, where, bit)))
         about = f"1 of {array.size} outputs {output} differ from the oracle; the first at {where}: "
         assert said is not None
         assert said.startswith(about)
@@ -140,9 +140,9 @@ def test_a_wrong_bit_is_seen_wherever_it_is(name: str) -> None:
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_an_element_that_is_not_written_is_seen(name: str) -> None:
     problem = PROBLEMS[name]
-    workload, right = workload_of(problem)
+    input_sets, right = input_sets_of(problem)
     for which, output, where, array in elements(problem, right):
-        said = mismatch(workload, Scripted(right, unwritten=[(which, where)]))
+        said = mismatch(input_sets, Scripted(right, unwritten=[(which, where)]))
         assert said is not None
         assert said.startswith(f"1 of {array.size} outputs {output} differ from the oracle; the first at {where}: ")
 
@@ -152,9 +152,9 @@ def test_whatever_is_right_nothing_written_is_all_wrong() -> None:
     problem = replace(CONV, n=1, quantization=Quantization(out_type="uint8"))
     for value in range(256):
         right = (np.full(problem.outputs[0].shape, value, "uint8"),)
-        workload = Workload(problem, CPU, sample.draw(problem, 1), expected=right)
-        assert mismatch(workload, Scripted(right)) is None
-        said = mismatch(workload, Scripted(right, unwritten=[(0, (...,))]))
+        input_sets = InputSets(problem, CPU, sample.draw(problem, 1), expected=right)
+        assert mismatch(input_sets, Scripted(right)) is None
+        said = mismatch(input_sets, Scripted(right, unwritten=[(0, (...,))]))
         assert said is not None
         assert said.startswith("140 of 140 outputs y differ")
 
@@ -162,21 +162,21 @@ def test_whatever_is_right_nothing_written_is_all_wrong() -> None:
 def test_every_byte_of_the_poison_is_wrong() -> None:
     """A kernel may leave one byte of an element unwritten."""
     for problem in PROBLEMS.values():
-        for right in workload_of(problem)[1]:
+        for right in input_sets_of(problem)[1]:
             poison = opposite(right)
             assert (poison.shape, poison.dtype) == (right.shape, right.dtype)
             assert np.all(bits(poison).view(np.uint8) ^ bits(right).view(np.uint8) == 0xFF)
 
 
 def test_all_outputs_that_differ_are_named() -> None:
-    workload, right = workload_of(PROBLEMS["dynamic"])
+    input_sets, right = input_sets_of(PROBLEMS["dynamic"])
     assert len(right) == 3
 
     def spoil(launch: int, outs: list[Array]) -> None:
         flip(outs[0], (2, 1, 0), 3)
         flip(outs[2], (4,), 0)
 
-    said = mismatch(workload, Scripted(right, spoil))
+    said = mismatch(input_sets, Scripted(right, spoil))
     assert said is not None
     first, last = said.split("; 1 of 5 outputs ")
     assert first.startswith("1 of 105 outputs y differ from the oracle; the first at (2, 1, 0): ")
@@ -191,9 +191,9 @@ def test_zeros_have_signs_and_nan_has_bits() -> None:
         (np.float32("nan"), 0, "the first at (2, 3, 4, 6): nan (0x7fc00001) instead of nan (0x7fc00000)"),
     ):
         right = (np.full(shape, value),)
-        workload = Workload(problem, CPU, sample.draw(problem, 1), expected=right)
-        assert mismatch(workload, Scripted(right)) is None
-        said = mismatch(workload, Scripted(right, spoiled(0, (2, 3, 4, 6), bit)))
+        input_sets = InputSets(problem, CPU, sample.draw(problem, 1), expected=right)
+        assert mismatch(input_sets, Scripted(right)) is None
+        said = mismatch(input_sets, Scripted(right, spoiled(0, (2, 3, 4, 6), bit)))
         assert said is not None
         assert said.endswith(says)
 
@@ -201,27 +201,27 @@ def test_zeros_have_signs_and_nan_has_bits() -> None:
 @pytest.mark.parametrize("wrong", [0, 1])
 def test_a_kernel_with_scratch_is_launched_twice_and_both_count(wrong: int) -> None:
     """It adds to what an earlier launch left there: the first may be right by luck, or the second."""
-    workload, right = workload_of(CONV)
+    input_sets, right = input_sets_of(CONV)
     good = Scripted(right, scratch=True)
-    assert mismatch(workload, good) is None
+    assert mismatch(input_sets, good) is None
     assert good.launches == 2
     for bad in (
         Scripted(right, spoiled(0, (2, 0, 3, 6), 7, [wrong]), scratch=True),
         Scripted(right, unwritten=[(0, (2, 0, 3, 6))], leaving=[wrong], scratch=True),
     ):
-        said = mismatch(workload, bad)
+        said = mismatch(input_sets, bad)
         assert said is not None
         assert said.startswith(
             f"launch {wrong + 1} of 2: 1 of 420 outputs y differ from the oracle; the first at (2, 0, 3"
         )
     once = Scripted(right)
-    assert mismatch(workload, once) is None
+    assert mismatch(input_sets, once) is None
     assert once.launches == 1
 
 
 def test_what_lies_between_two_kernels_is_poisoned_before_each_launch() -> None:
     """Memory that another candidate left holds the right intermediate tensor."""
-    workload, right = workload_of(PROBLEMS["two"])
+    input_sets, right = input_sets_of(PROBLEMS["two"])
     between = (np.zeros(5, "int8"), np.zeros(3, "uint8"))
     seen: list[set[int]] = []
     chain = Scripted(
@@ -230,7 +230,7 @@ def test_what_lies_between_two_kernels_is_poisoned_before_each_launch() -> None:
         scratch=True,
         between=between,
     )
-    assert mismatch(workload, chain) is None
+    assert mismatch(input_sets, chain) is None
     assert seen == [{0xA5}, {0x5A}]
 
 
@@ -311,10 +311,10 @@ def test_a_broken_kernel_is_not_timed(name: str, monkeypatch: pytest.MonkeyPatch
     spec, problem, old, new, says = BROKEN[name]
     device = open_device(spec)
     plan = generator.plan(problem, SPLIT if problem is PARTS else SIMT, device.target)
-    workload = Workload(problem, device, sample.draw(problem, 1))
-    assert evaluate(Candidate.of(plan), workload, WALL_CLOCK).outcome == "correct"
+    input_sets = InputSets(problem, device, sample.draw(problem, 1))
+    assert evaluate(Candidate.of(plan), input_sets, WALL_CLOCK).outcome == "correct"
     broken(monkeypatch, old, new)
-    row = evaluate(Candidate.of(plan), workload, WALL_CLOCK)
+    row = evaluate(Candidate.of(plan), input_sets, WALL_CLOCK)
     assert (row.outcome, row.median_us) == ("correctness", None)
     assert row.reason is not None
     assert row.reason.startswith(says)

@@ -27,8 +27,8 @@ from qconv.tune_db.measurement import Measurement, complexity
 from qconv.tuner import ahead, tune
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.evaluate import evaluate, race
+from qconv.tuner.input_sets import InputSets
 from qconv.tuner.protocol import WALL_CLOCK
-from qconv.tuner.workload import Workload
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 MANY = Conv2d(1, 3, 3, 5, 9, 2, 2)  # configs: more than one race has room for
@@ -36,7 +36,7 @@ CPU = open_device("cpu")
 CANDIDATE = Candidate.of(generator.default(PROBLEM, CPU.target))
 
 
-class Told(Workload):
+class Told(InputSets):
     """Takes its times from a list."""
 
     def __init__(self, *times: float) -> None:
@@ -48,9 +48,9 @@ class Told(Workload):
 
 
 def told(*times: float, best_us: float | None) -> Measurement:
-    workload = Told(*times)
-    row = evaluate(CANDIDATE, workload, WALL_CLOCK, best_us)
-    assert workload.times == []
+    input_sets = Told(*times)
+    row = evaluate(CANDIDATE, input_sets, WALL_CLOCK, best_us)
+    assert input_sets.times == []
     assert row.protocol is not None
     assert row.protocol["repeats"] == len(row.times_us)
     assert row.screened == (row.protocol["phase"] == "screened")

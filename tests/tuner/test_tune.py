@@ -129,16 +129,16 @@ def test_a_kernel_that_computes_wrong_is_never_timed(tmp_path: Path, monkeypatch
     from qconv.problem import Conv2d
     from qconv.tuner.candidate import Candidate
     from qconv.tuner.evaluate import evaluate
+    from qconv.tuner.input_sets import InputSets
     from qconv.tuner.protocol import WALL_CLOCK
-    from qconv.tuner.workload import Workload
 
     problem, cpu = Conv2d(1, 3, 3, 4, 4, 1, 1), open_device("cpu")
     candidate = Candidate.of(generator.default(problem, cpu.target))
     drawn = sample.draw(problem, 1)
-    assert evaluate(candidate, Workload(problem, cpu, drawn), WALL_CLOCK).outcome == "correct"
+    assert evaluate(candidate, InputSets(problem, cpu, drawn), WALL_CLOCK).outcome == "correct"
     honest = convolution.conv2d
     monkeypatch.setattr(convolution, "conv2d", lambda *given: honest(*given) ^ 1)
-    row = evaluate(candidate, Workload(problem, cpu, drawn), WALL_CLOCK)
+    row = evaluate(candidate, InputSets(problem, cpu, drawn), WALL_CLOCK)
     assert row.outcome == "correctness"
     assert row.median_us is None
     assert row.reason is not None

@@ -115,7 +115,7 @@ MUTANTS = (
         "return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))",
         "return np.array_equal(one, other)",
         "Outputs are compared bit for bit.",
-        ("tests/tuner/test_workload.py",),
+        ("tests/tuner/test_input_sets.py",),
     ),
     Mutant(
         "device: any word is a device",

@@ -11,7 +11,7 @@ EVALUATE, SEARCH, SAMPLER = (
 KNOWN = EVALUATE + "::test_rows_of_another_toolchain_source_or_device_are_not_known"
 MISMATCH = "tests/tuner/test_comparison.py"
 CANDIDATE = "tests/tuner/test_candidate.py"
-CHILD, TUNE, WORKLOAD = "tests/tuner/test_child.py", "tests/tuner/test_tune.py", "tests/tuner/test_workload.py"
+CHILD, TUNE, INPUT_SETS = "tests/tuner/test_child.py", "tests/tuner/test_tune.py", "tests/tuner/test_input_sets.py"
 
 MUTANTS = (
     Mutant(
@@ -249,7 +249,7 @@ MUTANTS = (
     Mutant(
         "verify: always right",
         HERE + "verify.py",
-        "    return Workload(runnable.problem, runnable.device, sample).mismatch(runnable)\n",
+        "    return InputSets(runnable.problem, runnable.device, sample).mismatch(runnable)\n",
         "    return None\n",
         "Every kernel passes.",
         ("tests/tuner/test_verify.py",),
@@ -257,8 +257,8 @@ MUTANTS = (
     Mutant(
         "worker: the data of the first problem for all",
         HERE + "worker.py",
-        "if workload is None or workload.problem != problem:",
-        "if workload is None:",
+        "if input_sets is None or input_sets.problem != problem:",
+        "if input_sets is None:",
         "A worker goes on to other problems.",
         ("tests/tuner/test_worker.py",),
     ),
@@ -271,56 +271,56 @@ MUTANTS = (
         ("tests/tuner/test_worker.py",),
     ),
     Mutant(
-        "workload: every set is the first",
-        HERE + "workload.py",
+        "input sets: every set is the first",
+        HERE + "input_sets.py",
         "[rolled(array, i) for array in self._first[0]]",
         "[rolled(array, 0) for array in self._first[0]]",
         "Sets that are alike may share what a cache holds of them.",
-        (WORKLOAD,),
+        (INPUT_SETS,),
     ),
     Mutant(
-        "workload: all sets have the first one's weights",
-        HERE + "workload.py",
+        "input sets: all sets have the first one's weights",
+        HERE + "input_sets.py",
         "            elif weights:\n",
         "            elif not weights:\n",
         "What is packed of a set is its own.",
-        (WORKLOAD,),
+        (INPUT_SETS,),
     ),
     Mutant(
-        "workload: other data than the caller's",
-        HERE + "workload.py",
+        "input sets: other data than the caller's",
+        HERE + "input_sets.py",
         "return [self.device.upload(array) for array in self._sample.arrays], self._outputs()",
         "return [self.device.upload(array[::-1]) for array in self._sample.arrays], self._outputs()",
         "The kernel computes from what the oracle computes from.",
-        (WORKLOAD,),
+        (INPUT_SETS,),
     ),
     Mutant(
-        "workload: the first image alone is compared",
-        HERE + "workload.py",
+        "input sets: the first image alone is compared",
+        HERE + "input_sets.py",
         "if all(self.device.same(*both) for both in zip(outs, self._wanted, strict=True)):",
         "if all(self.device.same(out[:1], right[:1]) for out, right in zip(outs, self._wanted, strict=True)):",
         "All images are to be right.",
         (MISMATCH + "::test_a_wrong_bit_is_seen_wherever_it_is",),
     ),
     Mutant(
-        "workload: one launch with scratch",
-        HERE + "workload.py",
+        "input sets: one launch with scratch",
+        HERE + "input_sets.py",
         "launches = 2 if any(",
         "launches = 1 if any(",
         "The second launch begins with what the first one left in the scratch.",
         (MISMATCH + "::test_a_kernel_with_scratch_is_launched_twice_and_both_count",),
     ),
     Mutant(
-        "workload: outputs are not poisoned",
-        HERE + "workload.py",
+        "input sets: outputs are not poisoned",
+        HERE + "input_sets.py",
         "                self.device.copy(poison, out)\n",
         "                assert poison is not out\n",
         "What an earlier kernel wrote passes for this one's.",
         (MISMATCH + "::test_an_element_that_is_not_written_is_seen[conv2d]",),
     ),
     Mutant(
-        "workload: the intermediate is not poisoned",
-        HERE + "workload.py",
+        "input sets: the intermediate is not poisoned",
+        HERE + "input_sets.py",
         "                self.device.fill(between, POISONS[launch])\n",
         "                assert between is not None\n",
         "What another candidate left between two kernels is the right intermediate tensor.",

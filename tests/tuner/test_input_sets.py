@@ -10,7 +10,7 @@ from qconv.device import Device, gpu_specs, open_device
 from qconv.instances.loading import load
 from qconv.problem import Conv2d
 from qconv.sample import Sample
-from qconv.tuner.workload import Workload
+from qconv.tuner.input_sets import InputSets
 
 PROBLEM = Conv2d(
     *(1, 6, 6, 16, 16, 3, 3),
@@ -46,11 +46,11 @@ def test_a_device_rolls_and_compares(device: Device) -> None:
 def test_every_set_is_another_call_with_its_own_weights(device: Device) -> None:
     drawn = sample.draw(PROBLEM, 7)
     instance = load(generator.default(PROBLEM, device.target), device)
-    workload = Workload(PROBLEM, device, drawn, 3 * PROBLEM.io_bytes)
-    assert workload.mismatch(instance) is None
-    assert workload.replay(instance)() > 0
-    assert len(workload._sets) == 3
-    for i, (arrays, outs) in enumerate(workload._sets):
+    input_sets = InputSets(PROBLEM, device, drawn, 3 * PROBLEM.io_bytes)
+    assert input_sets.mismatch(instance) is None
+    assert input_sets.replay(instance)() > 0
+    assert len(input_sets._sets) == 3
+    for i, (arrays, outs) in enumerate(input_sets._sets):
         rolled = tuple(np.roll(array, i) for array in drawn.arrays)
         for array, want in zip(arrays, rolled, strict=True):
             assert np.array_equal(device.download(array), want)

@@ -22,7 +22,7 @@ POISONS = (0xA5, 0x5A)
 MOST_SETS = 2048
 
 
-class Workload:
+class InputSets:
     """`rotated_bytes`: launches that are timed go round input sets of at least this size in total. `expected` is what
     the oracle says, where that is known already."""
 
