@@ -25,7 +25,7 @@ class Ready:
     runnable: Runnable
     replay: Callable[[], float]
 
-    def row(self, times: Sequence[float], protocol: TimingProtocol) -> Measurement:
+    def row(self, times: Sequence[float], protocol: TimingProtocol, at: datetime | None = None) -> Measurement:
         plan, binary, device = self.candidate.plan, self.runnable.binary, self.runnable.device
         needs = binary.resources.get(plan.main.kernel)
         return Measurement(
@@ -43,7 +43,7 @@ class Ready:
             smem_bytes=plan.main.smem_bytes,
             compile_ms=binary.compile_ms,
             protocol=protocol.as_dict(),
-            created_at=datetime.now(UTC),
+            created_at=at or datetime.now(UTC),
         )
 
 
@@ -67,13 +67,15 @@ def evaluate(
 
 
 def race(candidates: Sequence[Candidate], input_sets: InputSets, protocol: TimingProtocol) -> list[Measurement]:
-    """One repeat of each in turn: what slows the device down for a while slows all of them."""
+    """One repeat of each in turn: what slows the device down for a while slows all of them. The rows have one time of
+    creation, by which rows of one race are known."""
     prepared = [_prepare(candidate, input_sets) for candidate in candidates]
     entrants = [ready for ready in prepared if isinstance(ready, Ready)]
     for ready in entrants:
         ready.replay()
     rounds = [[ready.replay() for ready in entrants] for _ in range(protocol.repeats)]
-    rows = [ready.row(times, protocol.race) for ready, times in zip(entrants, zip(*rounds, strict=True), strict=True)]
+    at, times = datetime.now(UTC), zip(*rounds, strict=True)
+    rows = [ready.row(own, protocol.race, at) for ready, own in zip(entrants, times, strict=True)]
     return rows + [failed for failed in prepared if isinstance(failed, Measurement)]
 
 

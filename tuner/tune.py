@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from qconv import generator
 from qconv.device import Device
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileTimeout
 from qconv.generator import Config, Plan
+from qconv.instances import shipped as shipped_winners
 from qconv.instances.lookup import choose
 from qconv.op import Problem
 from qconv.tune_db.database import Database
@@ -21,7 +22,7 @@ from qconv.tune_db.measurement import Measurement, best_of, ranked
 from qconv.tuner.ahead import Ahead
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
-from qconv.tuner.protocol import protocol_for
+from qconv.tuner.protocol import RACED, protocol_for
 from qconv.tuner.strategy import DEFAULT, Space, Strategy, named
 
 FINALISTS = 4  # how many are raced at a time for the first time
@@ -31,7 +32,7 @@ HINTS = 12
 
 @dataclass(frozen=True)
 class Progress:
-    """What a watcher is told after every trial."""
+    """What a watcher is told after every trial, and once more after the races."""
 
     done: int
     total: int
@@ -40,7 +41,24 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Search:
+    """How a problem is searched. `until` is the time.monotonic() after which no trial begins."""
+
+    trials: int
+    timeout_s: float = 60.0
+    seed: int = 0
+    strategy: str = DEFAULT
+    until: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.until is not None and time.monotonic() >= self.until
+
+
+@dataclass(frozen=True)
 class Outcome:
+    """`default` and `looked_up`, which is what lookup would have given before, ran in the races that `best` won."""
+
     problem: Problem
     device: str
     target: str
@@ -52,6 +70,10 @@ class Outcome:
     best: Measurement | None
     of_families: dict[str, Measurement]  # the best of each
     strategy: str  # the search's, by its name
+    looked_up: Measurement | None = None
+
+
+Watch = Callable[[Progress], None]
 
 
 def tune(
@@ -65,38 +87,64 @@ def tune(
     strategy: str = DEFAULT,
     shipped: Layered | None = None,
     child: Child | None = None,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    watch: Watch = lambda progress: None,
 ) -> Outcome:
     """Bring the number of configs measured for this problem up to `trials`; what an earlier run measured counts.
 
     The default and the config that lookup would use now are measured first, so that a tuned answer never loses to not
-    tuning. A row is written the moment it is known: interrupting loses nothing. `child` is one that goes on to the next
-    problem: starting it takes seconds.
+    tuning. A row is written the moment it is known: interrupting loses nothing. `shipped` is what lies below the
+    database; without it, the winners that travel with the package. `child` is one that goes on to the next problem:
+    starting it takes seconds.
     """
-    begin = named(strategy)
-    layers = Layered([database, *([shipped] if shipped is not None else [])])
-    default = generator.default(problem, device.target).config
+    search = Search(trials, timeout_s, seed, strategy)
+    named(strategy)  # a name that is not known is refused before a worker starts
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
     with own as child:
         child.start()
-        alike = partial(tune, trials=trials, timeout_s=timeout_s, seed=seed, strategy=strategy, shipped=shipped)
-        for part in problem.parts:
-            alike(part, device, database, child=child, watch=watch)
-        plans, _ = generator.space(problem, device.target)
-        others = _unfused(problem, device, layers)
-        run = Run(problem, device, database, child)
-        run.recall([*plans, *others])
-        known = len(run.rows)
-        for other in others:
-            if other.config not in run.rows:
-                run.measure(run.candidate(other), None)
-        first = [default, choose(problem, device, layers).plan.config, *_hints(problem, device, layers)]
-        search = begin(Space(problem, plans, first, seed))
-        for config, row in run.rows.items():
-            search.tell(config, row.median_us)
-        run.search(search, min(trials, len(plans)) + len(others), timeout_s, watch)
-        if len(run.rows) > known:
-            run.race(default)
+        for one in in_order(problem):
+            outcome = tune_alone(one, device, database, child, search, shipped, watch)
+    return outcome
+
+
+def in_order(problem: Problem) -> list[Problem]:
+    """The parts of a chain, and theirs, each before what is made of it; the problem itself is the last."""
+    before = [one for part in problem.parts for one in in_order(part)]
+    return list(dict.fromkeys([*before, problem]))
+
+
+def tune_alone(
+    problem: Problem,
+    device: Device,
+    database: Database,
+    child: Child,
+    search: Search,
+    shipped: Layered | None = None,
+    watch: Watch = lambda progress: None,
+) -> Outcome:
+    """Without the parts of a chain, which are raced against it as they are known by now."""
+    begin = named(search.strategy)
+    below = Layered([shipped_winners.layer(device.name)]) if shipped is None else shipped
+    layers = Layered([database, below])
+    default = generator.default(problem, device.target).config
+    looked_up = choose(problem, device, layers).plan.config
+    plans, _ = generator.space(problem, device.target)
+    others = _unfused(problem, device, layers)
+    run = Run(problem, device, database, child)
+    run.recall([*plans, *others])
+    known = len(run.rows)
+    for other in others:
+        if other.config not in run.rows:
+            run.measure(run.candidate(other), None)
+    first = [default, looked_up, *_hints(problem, device, layers)]
+    strategy = begin(Space(problem, plans, first, search.seed))
+    for config, row in run.rows.items():
+        strategy.tell(config, row.median_us)
+    total = min(search.trials, len(plans)) + len(others)
+    run.search(strategy, total, search, watch)
+    if len(run.rows) > known or not run.is_settled([default, looked_up]):
+        run.race([default, looked_up])
+        if (best := best_of(run.rows.values())) is not None:
+            watch(Progress(len(run.rows), total, best, best))
     rows = run.rows
     return Outcome(
         problem=problem,
@@ -110,8 +158,18 @@ def tune(
         # Not the database's best: that may have been measured on an older template.
         best=best_of(rows.values()),
         of_families=_of_families(rows),
-        strategy=strategy,
+        strategy=search.strategy,
+        looked_up=rows.get(looked_up),
     )
+
+
+def are_of_one_race(rows: Iterable[Measurement]) -> bool:
+    """Whether their times can be compared to a per cent: the rows of one race are made at one time, see `race`."""
+    return len({row.created_at if is_raced(row) else row.key for row in rows}) <= 1
+
+
+def is_raced(row: Measurement) -> bool:
+    return row.protocol is not None and row.protocol.get("phase") == RACED
 
 
 class Run:
@@ -144,11 +202,13 @@ class Run:
     def measure(self, candidate: Candidate, best_us: float | None) -> Measurement:
         return self._store(self._child.measure(candidate, best_us))
 
-    def search(self, strategy: Strategy, total: int, timeout_s: float, watch: Callable[[Progress], None]) -> None:
+    def search(self, strategy: Strategy, total: int, search: Search, watch: Watch) -> None:
         """Measures until there are `total` rows, or the space is exhausted. The next candidates compile meanwhile."""
-        with Ahead(self._toolchain, timeout_s) as ahead:
+        with Ahead(self._toolchain, search.timeout_s) as ahead:
             while True:
-                while not ahead.full and len(self.rows) + len(ahead) < total and (proposed := strategy.ask()):
+                while not ahead.full and len(self.rows) + len(ahead) < total and not search.is_over:
+                    if (proposed := strategy.ask()) is None:
+                        break
                     ahead.submit(self.candidate(proposed))
                 if not ahead:
                     return
@@ -161,8 +221,14 @@ class Run:
                 strategy.tell(row.config, row.median_us)
                 watch(Progress(len(self.rows), total, row, best_of(self.rows.values())))
 
-    def race(self, default: Config) -> None:
-        """Races until the fastest row is one of the last race, in which the default took part: see `protocol`."""
+    def is_settled(self, untuned: Sequence[Config]) -> bool:
+        """Whether the best row and those of what needs no tuning are of one race."""
+        best = best_of(self.rows.values())
+        beside = [self.rows[config] for config in untuned if config in self.rows and self.rows[config].correct]
+        return best is None or are_of_one_race([best, *beside])
+
+    def race(self, untuned: Sequence[Config]) -> None:
+        """Races until the fastest row is one of the last race, in which the untuned took part: see `protocol`."""
         turns = Counter[Config]()
         last: list[Config] = []
         while True:
@@ -172,11 +238,11 @@ class Run:
             ahead = [*order[:1], *(row.config for row in [best_of(fastest)] if row is not None)]
             if len(order) < 2 or all(config in last or turns[config] == MOST_TURNS for config in ahead):
                 return
-            # The best of an earlier race runs again: times of two races say little of each other. So does the default,
-            # that a speed-up is of two times of one race.
+            # The best of an earlier race runs again: times of two races say little of each other. So do the default and
+            # what lookup would have given, that a speed-up is of two times of one race.
             leader = [config for config in order if config in last][:1]
             fresh = [config for config in order if not turns[config]][:FINALISTS]
-            last = list(dict.fromkeys([*leader, *(config for config in order if config == default), *ahead, *fresh]))
+            last = list(dict.fromkeys([*leader, *(config for config in order if config in untuned), *ahead, *fresh]))
             results = self._child.race([self._candidates[config] for config in last])
             if not results:
                 return

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ from qconv.device.cache import Binary
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError, KernelMissing
 from qconv.generator import Config, Plan, Source
+from qconv.instances.choice import Choice
 from qconv.instances.pair import Runnable
 from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
+from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement, complexity
+from qconv.tune_db.text import TextLayer, dump
 from qconv.tuner import ahead, tune
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.evaluate import evaluate, race
@@ -33,6 +37,7 @@ from qconv.tuner.protocol import WALL_CLOCK
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 2, 2)
 MANY = Conv2d(1, 3, 3, 5, 9, 2, 2)  # configs: more than one race has room for
 CPU = open_device("cpu")
+SPACE = generator.space(PROBLEM, CPU.target)[0]
 CANDIDATE = Candidate.of(generator.default(PROBLEM, CPU.target))
 
 
@@ -108,11 +113,11 @@ class Recorded:
         return self._row(candidate.problem, config, us * 0.9 if len(str(config)) % 3 == 0 else us, "alone")
 
     def race(self, candidates: Sequence[Candidate]) -> list[Measurement]:
-        slowness = self.slowness[min(self.races, 2)]
+        slowness, at = self.slowness[min(self.races, 2)], datetime.now(UTC)
         self.races += 1
-        return [self._row(c.problem, c.config, true_us(c.config) * slowness, "raced") for c in candidates]
+        return [self._row(c.problem, c.config, true_us(c.config) * slowness, "raced", at) for c in candidates]
 
-    def _row(self, problem: Problem, config: Config, us: float, phase: str) -> Measurement:
+    def _row(self, problem: Problem, config: Config, us: float, phase: str, at: datetime | None = None) -> Measurement:
         return Measurement(
             problem=problem,
             config=config,
@@ -124,7 +129,7 @@ class Recorded:
             times_us=(us,),
             median_us=us,
             protocol={"phase": phase},
-            created_at=datetime.now(UTC),
+            created_at=at or datetime.now(UTC),
         )
 
 
@@ -171,6 +176,7 @@ def test_times_of_two_races_are_not_compared(
     assert outcome.default.config == default != outcome.best.config
     assert outcome.default == rows[default]
     assert outcome.default.protocol == outcome.best.protocol == {"phase": "raced"}
+    assert tune.are_of_one_race([outcome.default, outcome.best])
     ratio = true_us(default) / true_us(outcome.best.config)
     assert outcome.default.median_us / outcome.best.median_us == pytest.approx(ratio)  # type: ignore[operator]
 
@@ -241,7 +247,9 @@ def test_a_compile_failure_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         failed = [row for row in database.measurements() if not row.correct]
     assert outcome.failures == {"compile": 1}
     assert [(row.config, row.outcome, row.reason) for row in failed] == [(refused, "compile", "line 7: no")]
-    assert [progress.done for progress in seen] == list(range(1, outcome.space + 1))
+    # The last word is the winner's time in the races, which is what is printed.
+    assert [progress.done for progress in seen] == [*range(1, outcome.space + 1), outcome.space]
+    assert seen[-1].row == seen[-1].best == outcome.best
 
 
 def test_where_compiling_is_forbidden_nothing_is_compiled_ahead(
@@ -254,15 +262,81 @@ def test_where_compiling_is_forbidden_nothing_is_compiled_ahead(
         tune.tune(PROBLEM, CPU, database, trials=5)
 
 
-@pytest.mark.parametrize(
-    ("phase", "says"), [("raced", "1.25x the speed of the untuned default (100.00 us)"), ("alone", None)]
-)
-def test_a_speed_up_is_of_times_taken_alike(phase: str, says: str | None, capsys: pytest.CaptureFixture[str]) -> None:
-    one, other = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
-    best, default = Recorded()._row(PROBLEM, one, 80.0, "raced"), Recorded()._row(PROBLEM, other, 100.0, phase)
-    measure._print_outcome(
-        tune.Outcome(PROBLEM, CPU.name, "cpu", 2, 2, 0, {}, default, best, {}, "cheapest"), "t.sqlite"
-    )
+@pytest.mark.parametrize("later_s", [0, 1])
+def test_a_speed_up_is_of_one_race(later_s: int, capsys: pytest.CaptureFixture[str]) -> None:
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    one, two, three = [plan.config for plan in generator.space(PROBLEM, CPU.target)[0][:3]]
+    best = Recorded()._row(PROBLEM, one, 80.0, "raced", at)
+    default = Recorded()._row(PROBLEM, two, 100.0, "raced", at + timedelta(seconds=later_s))
+    looked_up = Recorded()._row(PROBLEM, three, 90.0, "raced", at)
+    given = (PROBLEM, CPU.name, "cpu", 3, 3, 0, {}, default, best, {}, "cheapest", looked_up)
+    measure._print_outcome(tune.Outcome(*given), "t.sqlite")
     shown = capsys.readouterr().out
-    assert (says or "the untuned default, which was not raced with it: 100.00 us") in shown
-    assert ("x the speed" in shown) == (says is not None)
+    assert "1.12x the speed of what lookup gave (90.00 us)" in shown
+    assert ("1.25x the speed of the untuned default (100.00 us)" in shown) == (later_s == 0)
+    assert ("the untuned default, which was not raced with it: 100.00 us" in shown) == (later_s == 1)
+
+
+def test_times_taken_alone_are_of_no_race() -> None:
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    rows = [Recorded()._row(PROBLEM, plan.config, 80.0, "alone", at) for plan in SPACE[:2]]
+    assert not tune.are_of_one_race(rows)
+    assert tune.are_of_one_race(rows[:1])
+    assert tune.are_of_one_race([replace(row, protocol={"phase": "raced"}) for row in rows])
+
+
+@pytest.mark.usefixtures("recorded")
+def test_what_lookup_would_give_runs_in_every_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A neighbour's winner, say, which is neither the default nor the fastest."""
+    default = generator.default(MANY, CPU.target).config
+    plans = generator.space(MANY, CPU.target)[0]
+    slowest = max(plans, key=lambda plan: true_us(plan.config))
+    assert slowest.config != default
+    monkeypatch.setattr(tune, "choose", lambda *_: Choice(slowest, "nearest", "as the test says"))
+    with Database.open(tmp_path / "t.sqlite") as database:
+        outcome = tune.tune(MANY, CPU, database, trials=1000)
+    assert outcome.looked_up is not None
+    assert outcome.looked_up.config == slowest.config
+    assert outcome.best is not None
+    assert outcome.default is not None
+    assert tune.are_of_one_race([outcome.best, outcome.default, outcome.looked_up])
+
+
+@pytest.mark.usefixtures("recorded")
+def test_what_was_never_raced_is_raced_though_nothing_is_left_to_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was interrupted before its races, or rows of an older version, whose races left no trace."""
+    monkeypatch.setattr(Recorded, "toolchain", compiler_for(CPU.target).toolchain)
+    with Database.open(tmp_path / "t.sqlite") as database:
+        for plan in SPACE:
+            database.add(Recorded()._row(PROBLEM, plan.config, true_us(plan.config), "raced"))
+        child: Any = Recorded()
+        outcome = tune.tune(PROBLEM, CPU, database, trials=1000, child=child)
+        assert (outcome.measured, child.measured, child.races > 0) == (0, [], True)
+        again: Any = Recorded()
+        tune.tune(PROBLEM, CPU, database, trials=1000, child=again)
+        assert again.races == 0
+
+
+@pytest.mark.usefixtures("recorded")
+def test_shipped_winners_are_candidates_of_every_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only of the command's: the slowest by the cost model is measured early where it is shipped."""
+    last = generator.space(MANY, CPU.target)[0][-1].config
+    shipped = TextLayer(dump([Recorded()._row(MANY, last, 1.0, "raced")]), "a test's")
+    monkeypatch.setattr(tune.shipped_winners, "layer", lambda name: shipped if name == CPU.name else None)
+    child: Any = Recorded()
+    with Database.open(tmp_path / "t.sqlite") as database:
+        tune.tune(MANY, CPU, database, trials=3, strategy="cheapest", child=child)
+        assert last in child.measured
+        bare: Any = Recorded()
+        tune.tune(PROBLEM, CPU, database, trials=3, shipped=Layered([]), child=bare)
+    assert len(bare.measured) == 3
+
+
+@pytest.mark.usefixtures("recorded")
+def test_no_trial_begins_when_the_time_is_over(tmp_path: Path) -> None:
+    child: Any = Recorded()
+    with Database.open(tmp_path / "t.sqlite") as database:
+        outcome = tune.tune_alone(PROBLEM, CPU, database, child, tune.Search(1000, until=time.monotonic() - 1))
+    assert (outcome.measured, outcome.best) == (0, None)

@@ -50,7 +50,7 @@ def test_the_leader_of_a_race_runs_in_the_next() -> None:
     for at, plan in enumerate(PLANS):
         run.candidate(plan)
         run.rows[plan.config] = child._row(MANY, plan.config, 10.0 + at, "alone")
-    run.race(default)
+    run.race([default])
     assert child.entrants[:2] == [[default, *CONFIGS[:4]], [CONFIGS[0], default, *CONFIGS[4:6]]]
     assert all(default in entrants for entrants in child.entrants)
     assert len(database) == sum(map(len, child.entrants))

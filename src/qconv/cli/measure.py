@@ -17,6 +17,7 @@ from qconv.op import Problem
 from qconv.tuner import strategy as strategies
 
 if TYPE_CHECKING:
+    from qconv.generator import Config
     from qconv.instances.instance import Instance
     from qconv.tune_db.measurement import Measurement
     from qconv.tuner.tune import Outcome, Progress
@@ -60,10 +61,8 @@ def tune(
     A second run goes on where the first one stopped: what is in the database is not measured again.
     """
     from qconv.device import open_device
-    from qconv.instances import shipped
     from qconv.instances.serving import default_database
     from qconv.tune_db.database import Database
-    from qconv.tune_db.layered import Layered
     from qconv.tuner.tune import tune as run_tuning
 
     if not 0 < timeout <= DAY_S:  # what is no number is not within these either
@@ -71,18 +70,8 @@ def tune(
     opened = open_device(device)
     where = database or default_database()
     with Database.open(where) as rows, _progress(trials) as watch:
-        over = Layered([shipped.layer(opened.name)])
-        outcome = run_tuning(
-            problem,
-            opened,
-            rows,
-            trials=trials,
-            timeout_s=timeout,
-            seed=seed,
-            strategy=strategy,
-            shipped=over,
-            watch=watch,
-        )
+        how = {"timeout_s": timeout, "seed": seed, "strategy": strategy}
+        outcome = run_tuning(problem, opened, rows, trials=trials, watch=watch, **how)
     if as_json:
         print_json(_outcome_document(outcome, where))
     else:
@@ -144,6 +133,7 @@ def _outcome_document(outcome: Outcome, database: str) -> dict[str, Any]:
         "known": outcome.known,
         "failures": outcome.failures,
         "default_us": default.median_us if default is not None else None,
+        "lookup_us": outcome.looked_up.median_us if outcome.looked_up is not None else None,
         "winner": winner,
         "families_us": {family: row.median_us for family, row in outcome.of_families.items()},
         "database": database,
@@ -162,18 +152,34 @@ def _print_outcome(outcome: Outcome, database: str) -> None:
         click.echo("winner    none: no config gave a correct result; see qconv-tune db list")
         return
     click.echo(f"winner    {best.config}")
-    against = ""
-    default = outcome.default
-    if default is not None and default.median_us is not None:
-        against = f"; the untuned default, which was not raced with it: {default.median_us:.2f} us"
-        if default.protocol == best.protocol:
-            ratio = default.median_us / best.median_us
-            against = f", {ratio:.2f}x the speed of the untuned default ({default.median_us:.2f} us)"
-    click.echo(f"time      {best.median_us:.2f} us, {tops(outcome.problem, best.median_us):.3f} TOPS{against}")
+    said = [f"{best.median_us:.2f} us, {tops(outcome.problem, best.median_us):.3f} TOPS", *_against(outcome, best)]
+    click.echo(f"time      {', '.join(said)}")
     others = ranked(row for family, row in outcome.of_families.items() if family != best.config.family)
     if others:
         click.echo(f"others    {', '.join(f'{row.config.family} {row.median_us:.2f} us' for row in others)}")
     click.echo(f"database  {database}")
+
+
+def _against(outcome: Outcome, best: Measurement) -> list[str]:
+    """What the winner gains over what needs no tuning: by times of one race, for those of two differ by themselves."""
+    from qconv.tuner.tune import are_of_one_race
+
+    untuned = {"the untuned default": outcome.default}
+    if outcome.looked_up is not None and outcome.looked_up.config not in (best.config, _config(outcome.default)):
+        untuned["what lookup gave"] = outcome.looked_up
+    said = []
+    for name, row in untuned.items():
+        if row is None or row.median_us is None or best.median_us is None:
+            continue
+        if are_of_one_race([best, row]):
+            said.append(f"{row.median_us / best.median_us:.2f}x the speed of {name} ({row.median_us:.2f} us)")
+        else:
+            said.append(f"{name}, which was not raced with it: {row.median_us:.2f} us")
+    return said
+
+
+def _config(row: Measurement | None) -> Config | None:
+    return None if row is None else row.config
 
 
 def _describe(instance: Instance) -> dict[str, Any]:

@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "tune: another strategy than was asked for",
         HERE + "tune.py",
-        "begin = named(strategy)",
+        "begin = named(search.strategy)",
         "begin = named(DEFAULT)",
         "The outcome would name a search that did not run.",
         ("tests/tuner/test_evaluate.py",),
@@ -209,7 +209,7 @@ MUTANTS = (
     Mutant(
         "tune: the default is not raced",
         HERE + "tune.py",
-        "*(config for config in order if config == default), ",
+        "*(config for config in order if config in untuned), ",
         "",
         "A speed-up is of two times of one race.",
         ("tests/tuner/test_evaluate_races.py",),
