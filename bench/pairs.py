@@ -31,11 +31,11 @@ from report import Report
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, runner_of
 
-from qconv import Conv2d, Quantization, generator, reference, sample
+from qconv import generator, reference, sample
 from qconv.device import Device, open_device
 from qconv.device.compile import build
 from qconv.errors import Infeasible
-from qconv.fused import Chain, chain_of
+from qconv.fused import Chain
 from qconv.generator import Config
 from qconv.instances.loading import load
 from qconv.instances.lookup import choose
@@ -48,13 +48,13 @@ from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement, ranked
 from qconv.tuner.child import Child
 from qconv.tuner.input_sets import InputSets
+from qconv.tuner.listing import chain
 from qconv.tuner.protocol import TimingProtocol, protocol_for
 from qconv.tuner.tune import tune
 
 Row = dict[str, Any]
 
 TIMEOUT_S = 60.0  # of one config
-ACTIVATIONS = {"none": "none", "ReLU": "relu", "ReLU6": "relu6", "SiLU": "silu", "Hardswish": "hardswish"}
 
 
 @dataclass(frozen=True)
@@ -65,29 +65,6 @@ class Pair:
 
 
 Line = dict[str, str]
-
-
-def problem_of(rows: list[Line], batch: int | None) -> Chain:
-    """As it is deployed: a scale and a bias for every channel, the network's activation between two, and around an
-    inverted residual what was added to it."""
-
-    def conv(row: Line, i: int, n: int, h: int, w: int, c: int, activation: str) -> Conv2d:
-        k, r, s, step, pad, dilation, groups = (
-            int(row[f"{name}{i}"]) for name in ("K", "R", "S", "stride", "pad", "dil", "groups")
-        )
-        q = Quantization(per_channel=True, bias="int32", activation=activation)
-        return Conv2d(
-            n, h, w, c, k, r, s, (step, step), (dilation, dilation), (pad, pad, pad, pad), groups, quantization=q
-        )
-
-    n, c, h, w = batch or int(rows[0]["N"]), *(int(rows[0][name]) for name in ("C", "H", "W"))
-    chain = [conv(rows[0], 1, n, h, w, c, ACTIVATIONS[rows[0]["act1"]])]
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
-        activation = "none" if following is None else ACTIVATIONS[following["act1"]]
-        chain.append(conv(row, 2, n, chain[-1].oh, chain[-1].ow, chain[-1].k, activation))
-    if len(chain) == 3 and chain[-1].y_shape == chain[0].x_shape:
-        chain[-1] = replace(chain[-1], quantization=replace(chain[-1].quantization, residual="int8"))
-    return chain_of(chain)
 
 
 def name_of(rows: list[Line]) -> str:
@@ -120,7 +97,7 @@ def read(
         name, kind = name_of(rows), kind_of(rows)
         if re.search(only, name) and re.search(kinds, kind):
             try:
-                pair = Pair(name, kind, problem_of(rows, batch))
+                pair = Pair(name, kind, chain(rows, batch))
             except ValueError as error:
                 refused[name] = str(error)
             else:

@@ -1,7 +1,6 @@
-"""Lists of layers: one csv row, one convolution.
+"""Lists of layers with what a comparison needs beside the problem: one csv row, one convolution.
 
-Two kinds of columns are read: name, stride, pad (peers_h200.csv), and model, layer, stride_h, stride_w, pad_h, pad_w,
-dil_h, dil_w, bias, kind (layers.csv). Both have N, H, W, C, K, R, S, groups.
+`qconv.tuner.listing` says which columns there are; kind, bias and times (`*_us`) are read here.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qconv import Conv2d, Quantization
+from qconv.tuner.listing import convolution, name_of
 
 # Computed here, from the problem or in the same run: the csv's are of another day.
 OURS = ("floor_us", "best_peer_us")
@@ -34,22 +34,10 @@ def plain(row: dict[str, str]) -> Quantization:
 
 
 def layer_of(row: dict[str, str], quantized: Callable[[dict[str, str]], Quantization], batch: int | None) -> Layer:
-    def pair(name: str, both: str) -> tuple[int, int]:
-        return (int(row[both]),) * 2 if both in row else (int(row[f"{name}_h"]), int(row[f"{name}_w"]))
-
-    n, h, w, c, k, r, s, groups = (int(row[name]) for name in ("N", "H", "W", "C", "K", "R", "S", "groups"))
-    model = row.get("model")
     return Layer(
-        name=f"{model}/{row['layer']}" if model else row["name"],
-        model=model,
-        problem=Conv2d(
-            *(batch or n, h, w, c, k, r, s),
-            stride=pair("stride", "stride"),
-            dilation=pair("dil", "dil") if "dil_h" in row else (1, 1),
-            pad=pair("pad", "pad") * 2,
-            groups=groups,
-            quantization=quantized(row),
-        ),
+        name=name_of(row),
+        model=row.get("model"),
+        problem=convolution(row, quantized(row), batch),
         biased=row.get("bias") == "1",
         kind=row.get("kind", ""),
         published={

@@ -18,3 +18,9 @@ def file_name(device: str) -> str:
 def layer(device: str) -> TextLayer:
     path = resources.files("qconv.instances") / "shipped" / file_name(device)
     return TextLayer(path.read_text() if path.is_file() else "[]", str(path))
+
+
+def layers() -> list[TextLayer]:
+    """Those of all devices."""
+    folder = resources.files("qconv.instances") / "shipped"
+    return [TextLayer(path.read_text(), str(path)) for path in folder.iterdir() if path.name.endswith(".json")]

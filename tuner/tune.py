@@ -82,6 +82,7 @@ def tune(
     database: Database,
     *,
     trials: int,
+    seconds: float | None = None,
     timeout_s: float = 60.0,
     seed: int = 0,
     strategy: str = DEFAULT,
@@ -89,14 +90,15 @@ def tune(
     child: Child | None = None,
     watch: Watch = lambda progress: None,
 ) -> Outcome:
-    """Bring the number of configs measured for this problem up to `trials`; what an earlier run measured counts.
+    """Bring the number of configs measured for this problem up to `trials`; what an earlier run measured counts. Behind
+    `seconds` no trial begins.
 
     The default and the config that lookup would use now are measured first, so that a tuned answer never loses to not
     tuning. A row is written the moment it is known: interrupting loses nothing. `shipped` is what lies below the
     database; without it, the winners that travel with the package. `child` is one that goes on to the next problem:
     starting it takes seconds.
     """
-    search = Search(trials, timeout_s, seed, strategy)
+    search = Search(trials, timeout_s, seed, strategy, None if seconds is None else time.monotonic() + seconds)
     named(strategy)  # a name that is not known is refused before a worker starts
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
     with own as child:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from qconv.mode import Mode
     from qconv.problem import Conv2d
     from qconv.quantization import Parameters, Quantization
+    from qconv.tuner.allocation import Budget
+    from qconv.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -63,11 +65,14 @@ _HOMES = {
     "qconv.mode": ("Mode",),
     "qconv.problem": ("Conv2d",),
     "qconv.quantization": ("Parameters", "Quantization"),
+    "qconv.tuner.allocation": ("Budget",),
+    "qconv.tuning": ("tune",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Bound",
+    "Budget",
     "CacheError",
     "CompileError",
     "CompileTimeout",
@@ -104,6 +109,7 @@ __all__ = [
     "quantize",
     "quantize_dynamic",
     "requantize",
+    "tune",
     "unary",
 ]
 

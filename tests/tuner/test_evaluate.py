@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from qconv import generator, sample
-from qconv.cli import measure
+from qconv.cli import tuning
 from qconv.device import open_device
 from qconv.device.cache import Binary
 from qconv.device.compile import compiler_for
@@ -270,7 +270,7 @@ def test_a_speed_up_is_of_one_race(later_s: int, capsys: pytest.CaptureFixture[s
     default = Recorded()._row(PROBLEM, two, 100.0, "raced", at + timedelta(seconds=later_s))
     looked_up = Recorded()._row(PROBLEM, three, 90.0, "raced", at)
     given = (PROBLEM, CPU.name, "cpu", 3, 3, 0, {}, default, best, {}, "cheapest", looked_up)
-    measure._print_outcome(tune.Outcome(*given), "t.sqlite")
+    tuning._print_outcome(tune.Outcome(*given), "t.sqlite")
     shown = capsys.readouterr().out
     assert "1.12x the speed of what lookup gave (90.00 us)" in shown
     assert ("1.25x the speed of the untuned default (100.00 us)" in shown) == (later_s == 0)

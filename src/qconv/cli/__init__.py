@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import click
 
-from qconv.cli import database, export, look, measure
+from qconv.cli import database, export, look, measure, tuning
 from qconv.errors import (
     CacheError,
     CompileError,
@@ -38,7 +38,7 @@ def commands() -> None:
 
 
 for command in (
-    measure.tune,
+    tuning.tune,
     measure.run,
     measure.bench,
     look.lookup,

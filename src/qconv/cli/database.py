@@ -1,4 +1,4 @@
-"""db: list, merge, export, prune."""
+"""db: list, merge, export, prune, refresh."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli.options import database_option, json_option, print_json, refuse_device
+from qconv.cli.options import database_option, device_option, json_option, print_json, refuse_device
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
@@ -117,3 +117,67 @@ def prune(database: str | None, failed: bool, slower_than: float | None, device:
             refuse_device(f"the device name {device!r}", rows.devices())
         count = rows.prune(failed=failed, slower_than=slower_than, device=device, dry_run=dry_run)
     click.echo(f"{count} rows {'would be ' if dry_run else ''}deleted")
+
+
+@db.command()
+@database_option
+@device_option
+@json_option
+@click.option("--shipped", is_flag=True, help="Also the winners that travel with the package.")
+@click.option("--trials", type=click.IntRange(3), default=24, show_default=True, help="For a problem on average.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Then write the winners to this file.")
+@click.option("--dry-run", is_flag=True, help="List them, measure nothing; without --device, of every device.")
+def refresh(
+    database: str | None,
+    device: str | None,
+    as_json: bool,
+    shipped: bool,
+    trials: int,
+    out: Path | None,
+    dry_run: bool,
+) -> None:
+    """Tune again what older templates hold: the winners whose kernels today's templates do not make any more.
+
+    `--shipped --out instances/shipped/DEVICE.json` renews the file that the package ships.
+    """
+    from qconv.cli import workloads
+    from qconv.device import open_device
+    from qconv.instances.serving import default_database
+    from qconv.tune_db import text
+    from qconv.tuner import refresh as winners
+    from qconv.tuner.allocation import Budget
+
+    where = database or default_database()
+    name = None if device is None and dry_run else open_device(device).name
+    found = winners.stale(_rows_of(where, shipped, name))
+    if dry_run:
+        _show_stale(found, as_json)
+        return
+    if found:
+        workloads.tune_all(winners.workload_of(found), device, where, Budget(trials), {}, as_json)
+    else:
+        click.echo(f"nothing to do: every winner of {name} has today's kernel", err=True)
+    if out is not None:
+        kept = winners.kept(_rows_of(where, shipped, name))
+        out.write_text(text.dump(kept))
+        click.echo(f"{len(kept)} rows to {out}", err=True)
+
+
+def _rows_of(where: str, shipped: bool, device: str | None) -> list[Measurement]:
+    """Of the database over the shipped ones, each key once."""
+    from qconv.instances import shipped as travelling
+    from qconv.tune_db.layered import Layered
+
+    with _open(where, create=shipped) as rows:
+        return Layered([rows, *(travelling.layers() if shipped else [])]).measurements(device=device)
+
+
+def _show_stale(found: list[Measurement], as_json: bool) -> None:
+    from qconv.tune_db.text import as_dict
+
+    if as_json:
+        print_json([as_dict(row) for row in found])
+        return
+    for row in found:
+        click.echo(f"{row.created_at:%Y-%m-%d} {row.median_us:10.2f} us  {row.config}  {row.problem}  {row.device}")
+    click.echo(f"{len(found)} winners of older templates")

@@ -68,8 +68,21 @@ class ProblemCommand(click.Command):
 def problem_options(command: Command) -> Command:
     """Passes `problem`, and `fixed`: the zero points given with a value, for the data of run and bench."""
 
-    def wrapped(op: str, **options: Any) -> Any:
+    return _with_problem(command, required=True)
+
+
+def problem_or_file_options(command: Command) -> Command:
+    """The same for a command that also takes problems from a file: then `problem` is None."""
+    return _with_problem(command, required=False)
+
+
+def _with_problem(command: Command, required: bool) -> Command:
+    def wrapped(op: str | None, **options: Any) -> Any:
         given = {name: value for name in _NAMES if (value := options.pop(name)) not in (None, ())}
+        if op is None:
+            if given:
+                raise click.UsageError(f"{_option(next(iter(given))).spelled} was given without an op, such as conv2d")
+            return command(problem=None, fixed={}, **options)
         given |= {name: _zero_point(name, given[name]) for name in _ZERO_POINTS if name in given}
         fixed = {name: given[name] for name in _ZERO_POINTS if given.get(name, True) is not True}
         return command(problem=_problem(op, given), fixed=fixed, **options)
@@ -77,7 +90,7 @@ def problem_options(command: Command) -> Command:
     made: Command = functools.wraps(command)(wrapped)
     for option in reversed(OPTIONS):
         made = _clicked(option)(made)
-    return click.argument("op", metavar="OP|KEY")(made)
+    return click.argument("op", metavar="OP|KEY", required=required)(made)
 
 
 def _clicked(option: Option) -> Callable[[Command], Command]:

@@ -1,0 +1,98 @@
+"""What a terminal shows while something is tuned: one line that holds what matters in 80 columns, or a line a trial."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from qconv.op import Problem
+    from qconv.tune_db.measurement import Measurement
+    from qconv.tuner.schedule import Step
+    from qconv.tuner.tune import Progress
+
+BAR_COLUMNS = 12
+
+
+@contextlib.contextmanager
+def on_stderr() -> Iterator[Callable[[Step], None]]:
+    """One line that is written over on a terminal, a line a trial elsewhere."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    with Live(console=console, refresh_per_second=4) as shown:
+        yield lambda step: shown.update(Text(line(step, console.width), no_wrap=True, overflow="ellipsis"))
+
+
+class Lines:
+    """A workload's problems follow each other: a line says when the next begins."""
+
+    problem: Problem | None = None
+
+    def __call__(self, step: Step) -> None:
+        if step.problem != self.problem:
+            self.problem = step.problem
+            click.echo(f"{self.problem}", err=True)
+        click.echo(f"{count(step)}  {left(step.remaining_s)}  {brief(step.row)}  best {brief(step.best)}", err=True)
+
+
+class OfOne:
+    """The steps of a problem that is tuned by itself, at the pace since the first trial of this run."""
+
+    def __init__(self, show: Callable[[Step], None], seconds: float | None) -> None:
+        self._show, self._seconds, self._begun = show, seconds, time.monotonic()
+        self._first: int | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        from qconv.tuner.schedule import Step
+
+        self._first = progress.done - 1 if self._first is None else self._first
+        passed, made = time.monotonic() - self._begun, max(1, progress.done - self._first)
+        remaining = passed / made * max(0, progress.total - progress.done)
+        if self._seconds is not None:
+            remaining = min(remaining, max(0.0, self._seconds - passed))
+        row = progress.row
+        self._show(Step(progress.done, progress.total, row.problem, row, progress.best, remaining))
+
+
+def line(step: Step, columns: int) -> str:
+    """The count, the time that is left and the best time always; then of the config as much as there is room for."""
+    said = f"{bar(step)} {count(step)}  {left(step.remaining_s)}  best {brief(step.best)}"
+    return said if len(said) <= columns else said[: columns - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def bar(step: Step) -> str:
+    share = min(1.0, step.done / step.trials) if step.trials else 0.0
+    full = round(share * BAR_COLUMNS)
+    return "#" * full + "." * (BAR_COLUMNS - full)
+
+
+def count(step: Step) -> str:
+    return f"{step.done}/{step.trials}" if step.trials is not None else f"{step.done} trials"
+
+
+def left(seconds: float | None) -> str:
+    """How long it will take, in at most nine columns."""
+    if seconds is None:
+        return "?:?? left"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02} left" if hours else f"{minutes}:{rest:02} left"
+
+
+def brief(row: Measurement | None) -> str:
+    if row is None:
+        return "none yet"
+    if row.median_us is None:
+        return f"{row.config}: {row.outcome}"
+    return f"{row.median_us:.2f} us ({row.config})"

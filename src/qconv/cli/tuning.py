@@ -1,0 +1,196 @@
+"""tune: the command that measures, one problem or a whole workload."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qconv.cli import progress, workloads
+from qconv.cli.measure import tops
+from qconv.cli.options import (
+    ProblemCommand,
+    database_option,
+    device_option,
+    json_option,
+    print_json,
+    problem_or_file_options,
+)
+from qconv.op import Problem
+from qconv.tuner import strategy as strategies
+from qconv.tuner.allocation import DAY_S, Budget
+
+if TYPE_CHECKING:
+    from qconv.generator import Config
+    from qconv.tune_db.measurement import Measurement
+    from qconv.tuner.tune import Outcome
+
+TRIALS, TRIALS_EACH = 100, 24
+
+
+@click.command(cls=ProblemCommand)
+@problem_or_file_options
+@device_option
+@database_option
+@json_option
+@click.option(
+    "--workload",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Instead of a problem, all of a file: an ONNX model, a csv of layers, or a list of keys.",
+)
+@click.option("--batch", type=click.IntRange(1), help="Of a workload: instead of N, or where a model leaves it open.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    help=f"Configs to measure in all [{TRIALS}]; of a workload, for a problem on average [{TRIALS_EACH}].",
+)
+@click.option("--seconds", type=float, help="Begin no trial after so many; without --trials, the only limit.")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="s a config, its compiler included.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the search; the data is always fresh.")
+@click.option(
+    "--strategy",
+    type=click.Choice(strategies.names()),
+    default=strategies.DEFAULT,
+    show_default=True,
+    help="What proposes the next config to measure.",
+)
+def tune(
+    problem: Problem | None, fixed: dict[str, int], workload: Path | None, batch: int | None, **options: Any
+) -> None:
+    """Measure configs of a problem, or of all problems of a file, each verified first, and remember every one.
+
+    A second run goes on where the first one stopped: what is in the database is not measured again.
+    """
+    asked = Asked(**options)
+    if workload is not None:
+        if problem is not None:
+            raise click.UsageError(f"a problem was given beside --workload {workload}: leave one of them out")
+        workloads.tune(workload, batch, asked.device, asked.where, asked.budget(TRIALS_EACH), asked.how, asked.as_json)
+        return
+    if problem is None:
+        raise click.UsageError("nothing to tune: give a problem (conv2d with its flags, or a key), or --workload FILE")
+    if batch is not None:
+        raise click.UsageError("--batch belongs to --workload: a problem has --n")
+    _tune_one(problem, asked)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options that a problem and a workload share."""
+
+    device: str | None
+    database: str | None
+    as_json: bool
+    trials: int | None
+    seconds: float | None
+    timeout: float
+    seed: int
+    strategy: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout <= DAY_S:  # what is no number is not within these either
+            raise ValueError(f"--timeout {self.timeout:g} must be seconds above 0, at most {DAY_S:g} (a day)")
+
+    def budget(self, trials: int) -> Budget:
+        """`trials` where nothing was asked for."""
+        return Budget(trials if self.trials is None and self.seconds is None else self.trials, self.seconds)
+
+    @property
+    def how(self) -> dict[str, Any]:
+        return {"timeout_s": self.timeout, "seed": self.seed, "strategy": self.strategy}
+
+    @property
+    def where(self) -> str:
+        from qconv.instances.serving import default_database
+
+        return self.database or default_database()
+
+
+def _tune_one(problem: Problem, asked: Asked) -> None:
+    from qconv.device import open_device
+    from qconv.tune_db.database import Database
+    from qconv.tuner.schedule import UNBOUNDED
+    from qconv.tuner.tune import tune as run_tuning
+
+    budget = asked.budget(TRIALS)
+    opened = open_device(asked.device)
+    with Database.open(asked.where) as rows, progress.on_stderr() as show:
+        watch = progress.OfOne(show, budget.seconds)
+        trials = UNBOUNDED if budget.trials is None else budget.trials
+        outcome = run_tuning(problem, opened, rows, trials=trials, seconds=budget.seconds, watch=watch, **asked.how)
+    if asked.as_json:
+        print_json(_outcome_document(outcome, asked.where))
+    else:
+        _print_outcome(outcome, asked.where)
+    if outcome.best is None:
+        sys.exit(1)
+
+
+def _outcome_document(outcome: Outcome, database: str) -> dict[str, Any]:
+    from qconv.tune_db.text import as_dict
+
+    best, default = outcome.best, outcome.default
+    winner = None
+    if best is not None and best.median_us is not None:
+        winner = as_dict(best) | {"tops": tops(outcome.problem, best.median_us)}
+    return {
+        "problem": str(outcome.problem),
+        "device": outcome.device,
+        "target": outcome.target,
+        "strategy": outcome.strategy,
+        "space": outcome.space,
+        "measured": outcome.measured,
+        "known": outcome.known,
+        "failures": outcome.failures,
+        "default_us": default.median_us if default is not None else None,
+        "lookup_us": outcome.looked_up.median_us if outcome.looked_up is not None else None,
+        "winner": winner,
+        "families_us": {family: row.median_us for family, row in outcome.of_families.items()},
+        "database": database,
+    }
+
+
+def _print_outcome(outcome: Outcome, database: str) -> None:
+    from qconv.tune_db.measurement import ranked
+
+    click.echo(f"problem   {outcome.problem}")
+    click.echo(f"device    {outcome.device} ({outcome.target})")
+    counts = f"{outcome.measured} measured now, {outcome.known} known before, of {outcome.space} feasible"
+    click.echo(f"trials    {counts}" + "".join(f", {n} failed: {word}" for word, n in outcome.failures.items()))
+    best = outcome.best
+    if best is None or best.median_us is None:
+        click.echo("winner    none: no config gave a correct result; see qconv-tune db list")
+        return
+    click.echo(f"winner    {best.config}")
+    said = [f"{best.median_us:.2f} us, {tops(outcome.problem, best.median_us):.3f} TOPS", *_against(outcome, best)]
+    click.echo(f"time      {', '.join(said)}")
+    others = ranked(row for family, row in outcome.of_families.items() if family != best.config.family)
+    if others:
+        click.echo(f"others    {', '.join(f'{row.config.family} {row.median_us:.2f} us' for row in others)}")
+    click.echo(f"database  {database}")
+
+
+def _against(outcome: Outcome, best: Measurement) -> list[str]:
+    """What the winner gains over what needs no tuning: by times of one race, for those of two differ by themselves."""
+    from qconv.tuner.tune import are_of_one_race
+
+    untuned = {"the untuned default": outcome.default}
+    if outcome.looked_up is not None and outcome.looked_up.config not in (best.config, _config(outcome.default)):
+        untuned["what lookup gave"] = outcome.looked_up
+    said = []
+    for name, row in untuned.items():
+        if row is None or row.median_us is None or best.median_us is None:
+            continue
+        if are_of_one_race([best, row]):
+            said.append(f"{row.median_us / best.median_us:.2f}x the speed of {name} ({row.median_us:.2f} us)")
+        else:
+            said.append(f"{name}, which was not raced with it: {row.median_us:.2f} us")
+    return said
+
+
+def _config(row: Measurement | None) -> Config | None:
+    return None if row is None else row.config

@@ -1,0 +1,113 @@
+"""A workload, from its file to the table of what tuning it gained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qconv.cli import progress
+from qconv.cli.options import print_json
+
+if TYPE_CHECKING:
+    from qconv.tuner.allocation import Budget
+    from qconv.tuner.result import Result, Station
+    from qconv.tuner.workload import Workload
+
+NAME_COLUMNS = 34
+
+
+def tune(
+    path: Path, batch: int | None, device: str | None, where: str, budget: Budget, how: dict[str, Any], as_json: bool
+) -> None:
+    from qconv import tuning
+
+    tune_all(tuning.read(path, batch), device, where, budget, how, as_json)
+
+
+def tune_all(
+    workload: Workload, device: str | None, where: str, budget: Budget, how: dict[str, Any], as_json: bool
+) -> None:
+    """Ctrl-C says what was found; the same command goes on."""
+    from qconv import tuning
+    from qconv.device import open_device
+    from qconv.tune_db.database import Database
+    from qconv.tuner.result import Station, results
+    from qconv.tuner.tune import Search
+
+    for refused in workload.refused:
+        click.echo(f"not tuned: {refused.place}: {refused.reason}", err=True)
+    opened = open_device(device)
+    station = Station.of(opened)
+    with Database.open(where) as rows:
+        try:
+            with progress.on_stderr() as show:
+                engine = tuning.one_device(opened, rows, Search(0, **how))
+                found = tuning.tuned(workload, engine, rows, budget, show)
+        except KeyboardInterrupt:
+            click.echo("\n".join(table(workload, station, results(workload, station, rows), where)), err=True)
+            click.echo("every finished trial is in the database: the same command goes on", err=True)
+            raise
+    if as_json:
+        print_json(document(workload, station, found, where))
+    else:
+        click.echo("\n".join(table(workload, station, found, where)))
+
+
+def document(workload: Workload, station: Station, found: list[Result], where: str) -> dict[str, Any]:
+    from qconv.tuner.result import Summary
+
+    summary = Summary.of(found)
+    return {
+        "workload": workload.name,
+        "device": station.name,
+        "target": station.target_name,
+        "problems": [
+            {
+                "problem": str(one.entry.problem),
+                "places": list(one.entry.places),
+                "role": one.entry.role,
+                "count": one.entry.count,
+                "trials": one.trials,
+                "default_us": one.default_us,
+                "tuned_us": one.tuned_us,
+                "speed_up": one.speed_up,
+                "config": one.config,
+            }
+            for one in found
+        ],
+        "refused": [{"place": one.place, "reason": one.reason} for one in workload.refused],
+        "layers": summary.layers,
+        "timed_layers": summary.timed,
+        "default_us": summary.default_us,
+        "tuned_us": summary.tuned_us,
+        "database": where,
+    }
+
+
+def table(workload: Workload, station: Station, found: list[Result], where: str) -> list[str]:
+    """At most 80 columns. What replaces layers, and what is only a part of such, stands below the sum."""
+    from qconv.tuner.result import Summary
+
+    summary = Summary.of(found)
+    lines = [f"{'count':>5}  {'layer':<{NAME_COLUMNS}} {'trials':>6} {'default us':>10} {'tuned us':>10} speed-up"]
+    lines += [_row(one) for one in found if one.entry.role == "layer"]
+    whole = f"{summary.timed} of {summary.layers} layers" if summary.timed < summary.layers else "all layers"
+    ratio = f"{summary.default_us / summary.tuned_us:7.2f}x" if summary.tuned_us else ""
+    sums = f"{summary.default_us:10.2f} {summary.tuned_us:10.2f} {ratio}"
+    lines.append(f"{summary.timed:>5}  {whole:<{NAME_COLUMNS}} {sum(one.trials for one in found):>6} {sums}")
+    others = {"fusion": "in one kernel, instead of their layers", "part": "parts of the chains above"}
+    for role, says in others.items():
+        if rows := [_row(one) for one in found if one.entry.role == role]:
+            lines += [f"{says}:", *rows]
+    return [*lines, f"workload  {workload.name} on {station.name} ({station.target_name})", f"database  {where}"]
+
+
+def _row(one: Result) -> str:
+    name = str(one.entry)
+    if len(name) > NAME_COLUMNS:
+        name = name[: NAME_COLUMNS - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    times = [f"{us:10.2f}" if us is not None else f"{'-':>10}" for us in (one.default_us, one.tuned_us)]
+    ratio = f"{one.speed_up:7.2f}x" if one.speed_up is not None else f"{'-':>8}"
+    return f"{one.entry.count:>5}  {name:<{NAME_COLUMNS}} {one.trials:>6} {' '.join(times)} {ratio}"

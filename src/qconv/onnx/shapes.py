@@ -1,0 +1,299 @@
+"""The convolutions of a model as problems: their shapes by onnx's shape inference, their numbers as they are deployed.
+
+QLinearConv and ConvInteger say what their numbers mean, and so do QuantizeLinear and DequantizeLinear around a Conv. A
+Conv of a model that is not quantized yet is read as static quantization makes it: int8 everywhere, a weight scale for
+every filter, the bias in int32. Layouts are NHWC, which is what a network that runs whole keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper, numpy_helper, shape_inference
+
+from qconv.fused import chain_of
+from qconv.onnx.tensor import type_name
+from qconv.problem import Conv2d
+from qconv.quantization import Quantization
+from qconv.tuner.workload import Place, Refused, Workload
+
+# Each convolution, and where its x and w are among its inputs.
+CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)}
+# What a kernel applies behind its sums. A Clip is one of these by its limits.
+ACTIVATIONS = {"Relu": "relu", "HardSwish": "hardswish", "Silu": "silu"}
+# Ops that onnx's inference does not know, of which the output has the shape of a known op of these inputs.
+STAND_INS = {
+    "QLinearAdd": ("Max", (0, 3)),
+    "QLinearMul": ("Max", (0, 3)),
+    "QLinearSigmoid": ("Identity", (0,)),
+    "QLinearLeakyRelu": ("Identity", (0,)),
+}
+
+
+def read(path: Path, batch: int | None = None) -> Workload:
+    """`batch` is put where the model leaves its own open."""
+    try:
+        # Shapes are in the model itself, however large its weights are and wherever they lie.
+        model = onnx.load(path, load_external_data=False)
+    except Exception as error:  # whatever protobuf's reader raises
+        raise ValueError(f"{path} is no ONNX model: {' '.join(str(error).split())[:200]}") from None
+    return workload_of(model, path.name, batch)
+
+
+def workload_of(model: onnx.ModelProto, name: str, batch: int | None = None) -> Workload:
+    graph = _Graph(_with_shapes(model, batch))
+    found: dict[str, Place] = {}
+    refused: list[Refused] = []
+    for node in graph.convolutions():
+        place = node.name or node.output[0]
+        try:
+            found[node.output[0]] = Place(place, _problem(graph, node))
+        except ValueError as error:
+            refused.append(Refused(place, str(error)))
+    return Workload.of(name, [*found.values(), *_fusions(graph, found)], refused)
+
+
+@dataclass(frozen=True)
+class _Graph:
+    model: onnx.ModelProto
+    made_by: dict[str, NodeProto] = field(init=False)
+    constants: dict[str, Any] = field(init=False)
+    values: dict[str, onnx.TypeProto] = field(init=False)
+    outputs: frozenset[str] = field(init=False)
+    read_by: dict[str, list[NodeProto]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        graph = self.model.graph
+        tensors = {tensor.name: tensor for tensor in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Constant" and node.attribute[0].name == "value":
+                tensors[node.output[0]] = node.attribute[0].t
+        every = (*graph.input, *graph.value_info, *graph.output)
+        read_by: dict[str, list[NodeProto]] = {}
+        for node in graph.node:
+            for name in node.input:
+                read_by.setdefault(name, []).append(node)
+        object.__setattr__(self, "made_by", {name: node for node in graph.node for name in node.output})
+        object.__setattr__(self, "constants", tensors)
+        object.__setattr__(self, "values", {value.name: value.type for value in every})
+        object.__setattr__(self, "outputs", frozenset(value.name for value in graph.output))
+        object.__setattr__(self, "read_by", read_by)
+
+    def convolutions(self) -> Iterator[NodeProto]:
+        return (node for node in self.model.graph.node if node.op_type in CONVOLUTIONS)
+
+    def shape(self, name: str, what: str) -> tuple[int, ...]:
+        if name in self.constants:
+            return tuple(self.constants[name].dims)
+        dims = self.values[name].tensor_type.shape.dim if name in self.values else ()
+        if not dims:
+            raise ValueError(f"onnx's shape inference does not know the shape of its {what} {name!r}")
+        sizes = tuple(dim.dim_value for dim in dims)
+        if not all(sizes):
+            open_dims = ", ".join(str(dim.dim_value or dim.dim_param or "?") for dim in dims)
+            raise ValueError(
+                f"its {what} {name!r} has the shape ({open_dims}): give --batch, or fix the model's shapes"
+            )
+        return sizes
+
+    def dtype(self, name: str) -> str:
+        if name in self.constants:
+            return type_name(self.constants[name].data_type)
+        return type_name(self.values[name].tensor_type.elem_type) if name in self.values else "int8"
+
+    def before(self, name: str, *ops: str) -> NodeProto | None:
+        """The node that makes the value, where it is one of these ops."""
+        node = self.made_by.get(name)
+        return node if node is not None and node.op_type in ops else None
+
+    def behind(self, name: str) -> NodeProto | None:
+        """The only reader of the value, if it has one only."""
+        readers = self.read_by.get(name, [])
+        return readers[0] if len(readers) == 1 and name not in self.outputs else None
+
+    def is_nonzero(self, node: NodeProto, at: int) -> bool:
+        """Whether the zero point is any other than 0; one that is computed, or that lies in another file, may be."""
+        if len(node.input) <= at or not node.input[at]:
+            return False
+        tensor = self.constants.get(node.input[at])
+        if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
+            return True
+        return bool(np.any(numpy_helper.to_array(tensor)))
+
+    def is_per_channel(self, node: NodeProto, at: int) -> bool:
+        tensor = self.constants.get(node.input[at])
+        return tensor is not None and int(np.prod(tensor.dims)) > 1
+
+
+def _with_shapes(model: onnx.ModelProto, batch: int | None) -> onnx.ModelProto:
+    """A copy that says the shape of every value, as far as onnx can tell."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    constants = {tensor.name for tensor in made.graph.initializer}
+    for value in made.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        if value.name in constants or not dims or batch is None:
+            continue
+        if dims[0].dim_value not in (0, batch):
+            raise ValueError(
+                f"batch={batch}, but the model's input {value.name!r} has {dims[0].dim_value} images: leave --batch "
+                "out, or export the model with an open batch"
+            )
+        dims[0].dim_value = batch
+    if batch is not None:
+        # What the model says of its other values may name the open batch.
+        del made.graph.value_info[:]
+    for node in made.graph.node:
+        if node.op_type in STAND_INS:
+            op, taken = STAND_INS[node.op_type]
+            inputs = [node.input[i] for i in taken]
+            node.CopyFrom(helper.make_node(op, inputs, list(node.output), name=node.name))
+    try:
+        return shape_inference.infer_shapes(made, data_prop=True)
+    except (shape_inference.InferenceError, ValueError) as error:
+        raise ValueError(f"onnx cannot tell the model's shapes: {' '.join(str(error).split())[:300]}") from None
+
+
+def _problem(graph: _Graph, node: NodeProto) -> Conv2d:
+    at_x, at_w = CONVOLUTIONS[node.op_type]
+    x = graph.shape(node.input[at_x], "input")
+    w = graph.shape(_weights(graph, node, at_w), "weights")
+    if len(x) not in (3, 4) or len(w) != len(x):
+        raise ValueError(f"its input has {len(x)} dimensions and its weights {len(w)}: kernels have 4 each, or 3")
+    attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+    lift = 4 - len(x)  # what has one axis has it along w
+    h, width = (1,) * lift + x[2:]
+    r, s = (1,) * lift + w[2:]
+    stride, dilation = (
+        (1,) * lift + tuple(attributes.get(name) or (1,) * (2 - lift)) for name in ("strides", "dilations")
+    )
+    pads = _pads(attributes, (h, width), (r, s), (stride, dilation), lift)
+    return Conv2d(
+        *(x[0], h, width, x[1], w[0], r, s),
+        stride=stride,
+        dilation=dilation,
+        pad=pads,
+        groups=int(attributes.get("group", 1)),
+        quantization=_quantization(graph, node),
+    )
+
+
+def _weights(graph: _Graph, node: NodeProto, at: int) -> str:
+    """By their constant, where they are dequantized: its shape is known in any case."""
+    linear = graph.before(node.input[at], "DequantizeLinear")
+    return str(node.input[at] if linear is None else linear.input[0])
+
+
+def _pads(
+    attributes: dict[str, Any], sizes: Any, filters: Any, steps: tuple[Any, Any], lift: int
+) -> tuple[int, int, int, int]:
+    auto = attributes.get("auto_pad", b"NOTSET").decode()
+    if auto in ("NOTSET", "VALID"):
+        given = tuple(attributes.get("pads") or (0,) * (4 - 2 * lift)) if auto == "NOTSET" else (0,) * (4 - 2 * lift)
+        half = len(given) // 2
+        top, left, bottom, right = (0,) * lift + given[:half] + (0,) * lift + given[half:]
+        return top, left, bottom, right
+    less, more = [], []
+    for size, extent, stride, dilation in zip(sizes, filters, *steps, strict=True):
+        total = max((-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1 - size, 0)
+        less.append(total // 2)
+        more.append(total - total // 2)
+    begins, ends = (less, more) if auto == "SAME_UPPER" else (more, less)
+    return begins[0], begins[1], ends[0], ends[1]
+
+
+def _quantization(graph: _Graph, node: NodeProto) -> Quantization:
+    if node.op_type == "ConvInteger":
+        with_zeros = graph.is_nonzero(node, 3)
+        return Quantization(
+            x_type=graph.dtype(node.input[0]),
+            w_type=graph.dtype(node.input[1]),
+            out_type="int32",
+            per_channel=with_zeros and graph.is_per_channel(node, 3),
+            x_zero_point=graph.is_nonzero(node, 2),
+            w_zero_point=with_zeros,
+        )
+    if node.op_type == "QLinearConv":
+        return Quantization(
+            x_type=graph.dtype(node.input[0]),
+            w_type=graph.dtype(node.input[3]),
+            out_type=graph.dtype(node.input[7]),
+            per_channel=graph.is_per_channel(node, 4),
+            x_zero_point=graph.is_nonzero(node, 2),
+            w_zero_point=graph.is_nonzero(node, 5),
+            y_zero_point=graph.is_nonzero(node, 7),
+            bias="int32" if len(node.input) > 8 and node.input[8] else "none",
+        )
+    x, w = (graph.before(node.input[at], "DequantizeLinear") for at in (0, 1))
+    activation, last = _activation(graph, node.output[0])
+    y = graph.behind(last)
+    y = y if y is not None and y.op_type == "QuantizeLinear" else None
+    return Quantization(
+        x_type="int8" if x is None else graph.dtype(x.input[0]),
+        w_type="int8" if w is None else graph.dtype(w.input[0]),
+        out_type="int8" if y is None else graph.dtype(y.output[0]),
+        per_channel=w is None or graph.is_per_channel(w, 1),
+        x_zero_point=x is not None and graph.is_nonzero(x, 2),
+        w_zero_point=w is not None and graph.is_nonzero(w, 2),
+        y_zero_point=y is not None and graph.is_nonzero(y, 2),
+        bias="int32" if len(node.input) > 2 and node.input[2] else "none",
+        activation=activation,
+    )
+
+
+def _activation(graph: _Graph, value: str) -> tuple[str, str]:
+    """What alone reads the value and can be a part of the kernel that makes it, and the value behind that."""
+    node = graph.behind(value)
+    if node is None:
+        return "none", value
+    name = ACTIVATIONS.get(node.op_type)
+    if node.op_type == "Clip" and _limits(graph, node) == (0.0, 6.0):
+        name = "relu6"
+    return ("none", value) if name is None else (name, node.output[0])
+
+
+def _limits(graph: _Graph, node: NodeProto) -> tuple[float | None, ...]:
+    given = {entry.name: float(helper.get_attribute_value(entry)) for entry in node.attribute}
+    limits = [given.get("min"), given.get("max")]
+    for at, name in enumerate(node.input[1:3]):
+        if name in graph.constants:
+            limits[at] = float(numpy_helper.to_array(graph.constants[name]))
+    return tuple(limits)
+
+
+def _fusions(graph: _Graph, found: dict[str, Place]) -> list[Place]:
+    """Two convolutions of which the first feeds the second alone; and three of them around a depthwise one, as an
+    inverted residual has them. Where types do not fit, or a kernel could not have both, they are none."""
+    nodes = {node.output[0]: node for node in graph.convolutions()}
+    follower = {output: after for output in found if (after := _consumer(graph, nodes[output])) in found}
+    made = []
+    for one, two in follower.items():
+        chains = [[one, two]]
+        middle = found[two].problem
+        if two in follower and isinstance(middle, Conv2d) and middle.groups == middle.c == middle.k:
+            chains.append([one, two, follower[two]])
+        for outputs in chains:
+            places = [found[output] for output in outputs]
+            try:
+                problem = chain_of([place.problem for place in places if isinstance(place.problem, Conv2d)])
+            except ValueError:
+                continue
+            made.append(Place("+".join(place.name for place in places), problem, "fusion"))
+    return made
+
+
+def _consumer(graph: _Graph, node: NodeProto) -> str | None:
+    """The output of the convolution that alone reads what this one gives, through its activation and QDQ."""
+    _, value = _activation(graph, node.output[0])
+    after = graph.behind(value)
+    while after is not None and after.op_type in ("QuantizeLinear", "DequantizeLinear"):
+        value = after.output[0]
+        after = graph.behind(value)
+    if after is None or after.op_type not in CONVOLUTIONS or after.input[CONVOLUTIONS[after.op_type][0]] != value:
+        return None
+    return str(after.output[0])

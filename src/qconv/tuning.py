@@ -1,0 +1,117 @@
+"""The Python face of the tuner: `qconv.tune(problems or a file, ...)`; the command reads its workloads here too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qconv.op import Problem
+from qconv.tuner.allocation import Budget
+from qconv.tuner.workload import Place, Workload
+
+if TYPE_CHECKING:
+    from qconv.device import Device
+    from qconv.tune_db.database import Database
+    from qconv.tuner.result import Result
+    from qconv.tuner.schedule import Engine, Step
+    from qconv.tuner.tune import Search
+
+DEFAULT_TRIALS = 24
+
+
+def tune(
+    problems: Problem | str | PathLike[str] | Iterable[Problem | str],
+    budget: int | Budget = DEFAULT_TRIALS,
+    *,
+    batch: int | None = None,
+    device: str | None = None,
+    database: str | None = None,
+    timeout_s: float = 60.0,
+    strategy: str | None = None,
+    watch: Callable[[Step], None] = lambda step: None,
+) -> list[Result]:
+    """Tune problems, or those of a file: an ONNX model, a csv, a list of keys. A problem that stands there twice counts
+    twice. `budget` is trials a problem on average, or a `qconv.Budget` with seconds.
+
+    Trials go where the network's time is. The database is that of the command; what it has of an earlier run is not
+    measured again, and the next `qconv.lookup` finds the winners.
+    """
+    from qconv.device import open_device
+    from qconv.instances.serving import default_database, forget
+    from qconv.tune_db.database import Database
+    from qconv.tuner import strategy as strategies
+    from qconv.tuner.tune import Search
+
+    workload = workload_of(problems, batch)
+    limits = budget if isinstance(budget, Budget) else Budget(budget)
+    how = Search(0, timeout_s, strategy=strategies.DEFAULT if strategy is None else strategy)
+    with Database.open(database or default_database()) as rows:
+        found = tuned(workload, one_device(open_device(device), rows, how), rows, limits, watch)
+    forget()
+    return found
+
+
+def one_device(device: Device, database: Database, how: Search) -> AbstractContextManager[Engine]:
+    from qconv.tuner.schedule import OneDevice
+
+    return OneDevice(device, database, how)
+
+
+def tuned(
+    workload: Workload,
+    engine: AbstractContextManager[Engine],
+    database: Database,
+    budget: Budget,
+    watch: Callable[[Step], None],
+) -> list[Result]:
+    """What the database knows of each problem behind the tuning."""
+    from qconv.tuner.result import results
+    from qconv.tuner.schedule import tune_workload
+
+    with engine as paying:
+        tune_workload(workload, paying, database, budget, watch)
+        return results(workload, paying.station, database)
+
+
+def workload_of(
+    problems: Problem | str | PathLike[str] | Iterable[Problem | str], batch: int | None = None
+) -> Workload:
+    """Text is the name of a file; within a list, it is a key."""
+    from qconv.keys import parse
+    from qconv.tuner.listing import with_batch
+
+    if isinstance(problems, (str, PathLike)):
+        return read(Path(problems), batch)
+    given = [problems] if isinstance(problems, Problem) else list(problems)
+    places = []
+    for number, one in enumerate(given, 1):
+        problem = parse(one) if isinstance(one, str) else one
+        if not isinstance(problem, Problem):
+            raise ValueError(f"problem {number} is {problem!r}: give problems, or their keys")
+        places.append(Place(f"problem {number}", problem if batch is None else with_batch(problem, batch)))
+    return Workload.of("the list", places)
+
+
+def read(path: Path, batch: int | None = None) -> Workload:
+    """By the end of its name: `.onnx` is a model, `.csv` has a layer in each row, anything else a key in each line."""
+    if batch is not None and batch < 1:
+        raise ValueError(f"batch={batch} must be at least 1")
+    if not path.is_file():
+        raise ValueError(f"{path} is no file: give a csv, an ONNX model, or a list of keys")
+    if path.suffix.lower() == ".onnx":
+        try:
+            from qconv.onnx import shapes
+        except ImportError as missing:
+            raise ValueError(
+                f"{path} needs onnx, which is not here ({missing}): pip install 'qconv-tune[onnx]'"
+            ) from None
+        return shapes.read(path, batch)
+    from qconv.tuner.listing import read as read_listing
+
+    try:
+        return read_listing(path, batch)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text ({error}): a model's name ends with .onnx") from None

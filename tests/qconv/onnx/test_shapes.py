@@ -1,0 +1,174 @@
+"""What the convolutions of a model are as problems, and which of them feed each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization
+from qconv.onnx.shapes import read, workload_of
+from qconv.tuner.workload import Workload
+
+
+def tensor(name: str, shape: tuple[int, ...], dtype: Any = np.float32, value: int = 0) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.full(shape, value, dtype), name)
+
+
+def model(
+    nodes: list[Any], constants: list[Any], x: list[Any], y: str = "y", x_type: int = TensorProto.FLOAT
+) -> onnx.ModelProto:
+    inputs = [helper.make_tensor_value_info("x", x_type, x)]
+    graph = helper.make_graph(nodes, "g", inputs, [onnx.ValueInfoProto(name=y)], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(name, 17) for name in ("", "somebody")])
+
+
+def problems(workload: Workload, role: str = "layer") -> list[Any]:
+    return [entry.problem for entry in workload.entries if entry.role == role]
+
+
+def inverted_residual(batch: Any = "N") -> onnx.ModelProto:
+    """Expand, filter, project; the first and last are followed by an activation, and the input is added at the end."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["a"], "expand"),
+        helper.make_node("Clip", ["a", "zero", "six"], ["a6"]),
+        helper.make_node("Conv", ["a6", "w2"], ["d"], "filter", pads=[1, 1, 1, 1], strides=[2, 2], group=48),
+        helper.make_node("Relu", ["d"], ["dr"]),
+        helper.make_node("Conv", ["dr", "w3"], ["p"], "project"),
+        helper.make_node("Conv", ["p", "w4"], ["q"], "again", auto_pad="SAME_UPPER", dilations=[2, 1]),
+        helper.make_node("Add", ["p", "q"], ["y"]),
+    ]
+    shapes = {"w1": (48, 8, 1, 1), "w2": (48, 1, 3, 3), "w3": (16, 48, 1, 1), "w4": (16, 16, 2, 3)}
+    constants = [tensor(name, shape) for name, shape in shapes.items()]
+    limits = [tensor("zero", ()), tensor("six", (), value=6), tensor("b1", (48,))]
+    return model(nodes, [*constants, *limits], [batch, 8, 14, 10])
+
+
+def test_a_model_that_is_not_quantized_is_read_as_it_will_be() -> None:
+    workload = workload_of(inverted_residual(), "m", batch=4)
+    q = Quantization(per_channel=True)
+    expand, depthwise, project, again = problems(workload)
+    deployed = Quantization(per_channel=True, bias="int32", activation="relu6")
+    assert expand == Conv2d(4, 14, 10, 8, 48, 1, 1, quantization=deployed)
+    assert depthwise == Conv2d(
+        *(4, 14, 10, 48, 48, 3, 3),
+        stride=2,
+        pad=1,
+        groups=48,
+        quantization=Quantization(per_channel=True, activation="relu"),
+    )
+    assert project == Conv2d(4, 7, 5, 48, 16, 1, 1, quantization=q)
+    # SAME_UPPER puts the odd row of its padding below.
+    assert again == Conv2d(4, 7, 5, 16, 16, 2, 3, dilation=(2, 1), pad=(1, 1, 1, 1), quantization=q)
+    assert [entry.places for entry in workload.layers] == [("expand",), ("filter",), ("project",), ("again",)]
+
+
+def test_what_feeds_one_convolution_alone_may_be_fused_with_it() -> None:
+    """Two and three; not what is also read by something else, as the projection is by the addition."""
+    workload = workload_of(inverted_residual(), "m", batch=4)
+    expand, depthwise, project, _ = problems(workload)
+    assert set(problems(workload, "fusion")) == {
+        FusedConv2d(expand, depthwise),
+        FusedBlock(expand, depthwise, project),
+        FusedConv2d(depthwise, project),
+    }
+    entries = list(workload.entries)
+    for entry in entries:
+        for part in entry.problem.parts:
+            assert part in [other.problem for other in entries], "parts are tuned as well"
+
+
+def test_an_open_batch_is_asked_for_and_a_fixed_one_is_not_changed() -> None:
+    with pytest.raises(ValueError, match=r"has no convolution to tune.*\(N, 8, 14, 10\): give --batch"):
+        workload_of(inverted_residual(), "m")
+    assert problems(workload_of(inverted_residual(2), "m"))[0].n == 2
+    with pytest.raises(ValueError, match="batch=4, but the model's input 'x' has 2 images"):
+        workload_of(inverted_residual(2), "m", batch=4)
+
+
+def quantized(x_zero: int = 3, y_zero: int = 0) -> onnx.ModelProto:
+    """DequantizeLinear, Conv, Relu, QuantizeLinear: as ONNX Runtime's quantize_static writes it."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "zx"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["wf"], axis=0),
+        helper.make_node("DequantizeLinear", ["b", "sw"], ["bf"], axis=0),
+        helper.make_node("Conv", ["xf", "wf", "bf"], ["c"], "conv", pads=[0, 1, 2, 3]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "s", "zy"], ["y"]),
+    ]
+    constants = [
+        *(tensor("s", (), value=1), tensor("zx", (), np.uint8, x_zero), tensor("zy", (), np.uint8, y_zero)),
+        *(tensor("sw", (6,), value=1), tensor("w", (6, 4, 3, 3), np.int8), tensor("zw", (6,), np.int8)),
+        tensor("b", (6,), np.int32),
+    ]
+    return model(nodes, constants, [1, 4, 9, 9], x_type=TensorProto.UINT8)
+
+
+@pytest.mark.parametrize(("x_zero", "y_zero"), [(3, 0), (0, 128)])
+def test_what_surrounds_a_convolution_says_its_types(x_zero: int, y_zero: int) -> None:
+    (found,) = problems(workload_of(quantized(x_zero, y_zero), "m"))
+    assert found == Conv2d(
+        *(1, 9, 9, 4, 6, 3, 3),
+        pad=(0, 1, 2, 3),
+        quantization=Quantization(
+            *("uint8", "int8", "uint8"),
+            per_channel=True,
+            x_zero_point=x_zero != 0,
+            y_zero_point=y_zero != 0,
+            bias="int32",
+            activation="relu",
+        ),
+    )
+
+
+def test_quantized_convolutions_behind_ops_that_onnx_does_not_know() -> None:
+    """QLinearAdd is ONNX Runtime's own: its output has the shape of its inputs."""
+    q = ["x", "s", "zx", "w", "s", "zw", "s", "zx", "b"]
+    added = helper.make_node("QLinearAdd", ["c", "s", "zx", "x", "s", "zx", "s", "zx"], ["a"], domain="com.microsoft")
+    nodes = [
+        helper.make_node("QLinearConv", q, ["c"], "one", pads=[1, 1, 1, 1]),
+        added,
+        helper.make_node("QLinearConv", ["a", *q[1:8]], ["y"], "two", pads=[1, 1, 1, 1]),
+        helper.make_node("ConvInteger", ["a", "w"], ["z"], "three"),
+    ]
+    constants = [
+        *(tensor("s", (), value=1), tensor("zx", (), np.uint8, 1), tensor("zw", (), np.int8)),
+        *(tensor("w", (4, 4, 3, 3), np.int8), tensor("b", (4,), np.int32)),
+    ]
+    made = model(nodes, constants, [1, 4, 8, 8], x_type=TensorProto.UINT8)
+    one, two, three = problems(workload_of(made, "m"))
+    types = {"x_type": "uint8", "out_type": "uint8", "x_zero_point": True, "y_zero_point": True}
+    geometry = (1, 8, 8, 4, 4, 3, 3)
+    assert one == Conv2d(*geometry, pad=1, quantization=Quantization(bias="int32", **types))
+    assert two == Conv2d(*geometry, pad=1, quantization=Quantization(**types))
+    assert three == Conv2d(*geometry, quantization=Quantization("uint8", "int8", "int32"))
+
+
+def test_what_is_no_problem_is_named_and_the_others_are_tuned() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "good"),
+        helper.make_node("Strange", ["a"], ["b"], domain="somebody"),
+        helper.make_node("Conv", ["b", "w"], ["y"], "unknown"),
+    ]
+    workload = workload_of(model(nodes, [tensor("w", (4, 4, 3, 3))], [1, 4, 8, 8]), "m")
+    assert [entry.places for entry in workload.entries] == [("good",)]
+    assert [refused.place for refused in workload.refused] == ["unknown"]
+    assert "does not know the shape of its input 'b'" in workload.refused[0].reason
+
+
+def test_a_sequence_has_one_axis_along_w(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], "c", strides=[2], pads=[1, 2])]
+    onnx.save(model(nodes, [tensor("w", (4, 4, 3))], [1, 4, 9]), tmp_path / "m.onnx")
+    (found,) = problems(read(tmp_path / "m.onnx"))
+    wanted = Conv2d(1, 1, 9, 4, 4, 1, 3, stride=(1, 2), pad=(0, 1, 0, 2), quantization=Quantization(per_channel=True))
+    assert found == wanted
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_text("not a model")
+    with pytest.raises(ValueError, match="is no ONNX model"):
+        read(tmp_path / "m.onnx")

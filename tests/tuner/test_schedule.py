@@ -1,0 +1,207 @@
+"""A workload on a made-up device: where trials go, what a second run costs, and what the table is made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+from zlib import crc32
+
+import pytest
+
+from qconv import FusedConv2d, generator
+from qconv.device.compile import compiler_for
+from qconv.generator import Config
+from qconv.op import Problem
+from qconv.problem import Conv2d
+from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import Measurement, best_of
+from qconv.tuner import ahead, schedule, tune
+from qconv.tuner.allocation import FIRST_TRIALS, Budget
+from qconv.tuner.candidate import Candidate
+from qconv.tuner.result import Result, Station, Summary, results
+from qconv.tuner.schedule import OneDevice, Step, tune_workload
+from qconv.tuner.tune import Search
+from qconv.tuner.workload import Entry, Place, Workload
+from tests.tuner.test_evaluate import CPU, Recorded
+
+# Alike in their work: the made-up device takes the first for four times as slow.
+SLOW, FAST, TINY = Conv2d(1, 8, 8, 8, 16, 3, 3, pad=1), Conv2d(1, 8, 8, 8, 16, 3, 3), Conv2d(1, 3, 3, 4, 4, 2, 2)
+NET = Workload.of("net", [Place("a", SLOW), Place("b", FAST), Place("c", SLOW), Place("d", SLOW)])
+STATION = Station.of(CPU)
+
+
+class Scaled(Recorded):
+    """Times by the problem as well; it counts what it is asked."""
+
+    toolchain = compiler_for(CPU.target).toolchain
+    asked: ClassVar[Counter[str]] = Counter()
+
+    def measure(self, candidate: Candidate, best_us: float | None = None) -> Measurement:
+        Scaled.asked["trials"] += 1
+        return self._row(candidate.problem, candidate.config, us_of(candidate.problem, candidate.config), "alone")
+
+    def race(self, candidates: Sequence[Candidate]) -> list[Measurement]:
+        Scaled.asked["races"] += 1
+        at = datetime.now(UTC)
+        return [self._row(c.problem, c.config, us_of(c.problem, c.config), "raced", at) for c in candidates]
+
+    def _row(self, problem: Problem, config: Config, us: float, phase: str, at: datetime | None = None) -> Measurement:
+        plan = generator.plan(problem, config, CPU.target)
+        return Measurement(
+            *(problem, config, CPU.name, "cpu", self.toolchain, generator.render_kernels(plan).digest, "correct"),
+            times_us=(us,),
+            median_us=us,
+            protocol={"phase": phase},
+            created_at=at or datetime.now(UTC),
+        )
+
+    def stop(self) -> None: ...
+
+
+def us_of(problem: Problem, config: Config) -> float:
+    """Between 100 and 110 us, by the config; of FAST a quarter of that."""
+    us = 100.0 + crc32(config.as_json().encode()) % 1000 / 100
+    return us / 4 if problem == FAST else us
+
+
+@pytest.fixture(autouse=True)
+def scaled(monkeypatch: pytest.MonkeyPatch) -> type[Scaled]:
+    monkeypatch.setattr(schedule, "Child", Scaled)
+    monkeypatch.setattr(ahead, "build", lambda *_: None)
+    monkeypatch.setattr(Scaled, "asked", Counter())
+    return Scaled
+
+
+def tuned(rows: Database, budget: Budget, watch: Any = lambda step: None, workload: Workload = NET) -> list[Result]:
+    with OneDevice(CPU, rows, Search(0)) as engine:
+        tune_workload(workload, engine, rows, budget, watch)
+        return results(workload, engine.station, rows)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Any:
+    with Database.open(tmp_path / "t.sqlite") as opened:
+        yield opened
+
+
+def test_trials_go_where_the_measured_time_is(rows: Database) -> None:
+    """Three times SLOW is twelve times what FAST takes: of 60 trials, it gets what FAST's first ones leave."""
+    slow, fast = tuned(rows, Budget(trials=30))
+    assert (slow.trials, fast.trials) == (60 - FIRST_TRIALS, FIRST_TRIALS)
+    assert slow.entry.count == 3
+    assert (slow.is_raced, fast.is_raced) == (True, True)
+    assert slow.tuned_us is not None
+    assert slow.default_us is not None
+    found = [row for row in rows.measurements(problem=SLOW) if row.correct]
+    assert slow.tuned_us == pytest.approx(min(us_of(SLOW, row.config) for row in found), rel=0.01)
+    assert slow.default_us == pytest.approx(us_of(SLOW, generator.default(SLOW, CPU.target).config))
+
+
+def test_a_second_run_costs_nothing_and_a_larger_budget_goes_on(rows: Database, scaled: type[Scaled]) -> None:
+    first = tuned(rows, Budget(trials=20))
+    scaled.asked.clear()
+    assert tuned(rows, Budget(trials=20)) == first
+    assert scaled.asked == {}
+    more = tuned(rows, Budget(trials=25))
+    assert scaled.asked["trials"] == 10
+    assert sum(one.trials for one in more) == 50
+
+
+class Interrupted(Exception): ...
+
+
+@pytest.mark.parametrize("after", [1, 5, 11, 23])
+def test_what_is_interrupted_goes_on(after: int, rows: Database, scaled: type[Scaled]) -> None:
+    def interrupt(step: Step) -> None:
+        if step.done == after:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        tuned(rows, Budget(trials=12), interrupt)
+    assert scaled.asked["trials"] == after == len(rows.measurements())
+    found = tuned(rows, Budget(trials=12))
+    assert scaled.asked["trials"] == 24 == sum(one.trials for one in found)
+    assert all(one.is_raced for one in found)
+
+
+def test_a_watcher_is_told_the_count_the_time_and_the_best(rows: Database) -> None:
+    steps: list[Step] = []
+    tuned(rows, Budget(trials=12), steps.append)
+    assert [step.done for step in steps if step.row.protocol == {"phase": "alone"}] == list(range(1, 25))
+    assert {step.trials for step in steps} == {24}
+    assert all(step.remaining_s is not None for step in steps)
+    assert steps[-1].remaining_s == 0.0
+    for step in steps:
+        assert step.best is not None
+        assert step.best.problem == step.row.problem == step.problem
+
+
+def test_a_small_space_is_finished_and_its_trials_go_elsewhere(rows: Database) -> None:
+    net = Workload.of("net", [Place("t", TINY), Place("s", SLOW)])
+    size = len(generator.space(TINY, CPU.target)[0])
+    tiny, slow = tuned(rows, Budget(trials=size + 10), workload=net)
+    assert (tiny.trials, slow.trials) == (min(size, FIRST_TRIALS), 2 * size + 20 - min(size, FIRST_TRIALS))
+
+
+def test_the_time_is_the_limit(rows: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time that the trials themselves take: a second each."""
+    passed = [1000.0]
+    monkeypatch.setattr(schedule.time, "time", lambda: passed[0])
+    monkeypatch.setattr(tune.time, "monotonic", lambda: passed[0])
+    honest = Scaled.measure
+
+    def slowly(self: Scaled, candidate: Candidate, best_us: float | None = None) -> Measurement:
+        passed[0] += 1.0
+        return honest(self, candidate, best_us)
+
+    monkeypatch.setattr(Scaled, "measure", slowly)
+    steps: list[Step] = []
+    monkeypatch.setattr(ahead.Ahead, "full", property(lambda self: len(self) >= 1))
+    slow, fast = tuned(rows, Budget(seconds=100.0), steps.append)
+    assert slow.trials + fast.trials == pytest.approx(100, abs=4)
+    # 84 s are left behind the first trials of both; of these SLOW gets twelve parts and FAST one.
+    assert fast.trials == pytest.approx(FIRST_TRIALS + 84 / 13, abs=3)
+    assert steps[0].trials is None
+    assert steps[0].remaining_s == pytest.approx(99.0)
+
+
+def test_parts_are_known_before_the_chain_and_not_tuned_by_it(rows: Database) -> None:
+    first, second = Conv2d(1, 4, 4, 8, 8, 3, 3, pad=1), Conv2d(1, 4, 4, 8, 8, 1, 1)
+    pair = FusedConv2d(first, second)
+    order: list[Any] = []
+    net = Workload.of("net", [Place("f", pair, "fusion"), Place("a", first), Place("b", second)])
+    found = tuned(rows, Budget(trials=6), lambda step: order.append(step.problem), net)
+    assert {one.entry.role for one in found} == {"layer", "fusion"}
+    assert set(order[: order.index(pair)]) == {first, second}
+    raced = next(one for one in found if one.entry.problem == pair)
+    assert raced.trials >= 1
+    families = {row.config.family for row in rows.measurements(problem=pair)}
+    assert "unfused" in families
+
+
+def test_a_summary_adds_what_was_raced_as_often_as_it_is_computed() -> None:
+    def result(count: int, role: Any, default: float | None, best: float | None, raced: bool = True) -> Result:
+        return Result(Entry(SLOW, count, ("a",) * count, role), 8, default, best, raced, "c")
+
+    found = [result(3, "layer", 10.0, 5.0), result(2, "layer", 4.0, 4.0), result(1, "fusion", 9.0, 1.0)]
+    assert Summary.of(found) == Summary(timed=5, layers=5, default_us=38.0, tuned_us=23.0)
+    others = [result(7, "layer", 10.0, 5.0, raced=False), result(1, "layer", None, None)]
+    assert Summary.of([*found, *others]) == Summary(timed=5, layers=13, default_us=38.0, tuned_us=23.0)
+    assert [one.speed_up for one in (*found, *others)] == [2.0, 1.0, 9.0, None, None]
+
+
+def test_rows_of_older_templates_count_for_nothing(rows: Database, scaled: type[Scaled]) -> None:
+    tuned(rows, Budget(trials=10))
+    with Database.open("sqlite://") as older:
+        for row in rows.measurements():
+            older.add(replace(row, digest="0" * 16))
+        scaled.asked.clear()
+        assert sum(one.trials for one in results(NET, STATION, older)) == 0
+        tuned(older, Budget(trials=10))
+        assert scaled.asked["trials"] == 20
+        best = best_of(row for row in older.measurements(problem=SLOW) if row.digest != "0" * 16)
+        assert results(NET, STATION, older)[0].tuned_us == (best.median_us if best else None)

@@ -1,0 +1,224 @@
+"""A whole workload, tuned: which problem is visited when, with how many trials, and what a watcher is told.
+
+Everything that is known is in the database, row by row: a run that is interrupted goes on where it stopped, and what it
+finished costs the next one nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from qconv import generator
+from qconv.device import Device
+from qconv.op import Problem
+from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import Measurement, best_of
+from qconv.tuner import allocation
+from qconv.tuner.allocation import Budget, Standing
+from qconv.tuner.child import Child
+from qconv.tuner.protocol import protocol_for
+from qconv.tuner.result import Station, holding, untuned
+from qconv.tuner.tune import Outcome, Progress, Search, are_of_one_race, tune_alone
+from qconv.tuner.workload import Entry, Workload
+
+UNBOUNDED = 10**9
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One problem, to be brought up to so many trials, in at most so many seconds, and begun before `deadline` (unix
+    time, for the visit may be paid on another host)."""
+
+    problem: Problem
+    trials: int
+    seconds: float | None = None
+    deadline: float | None = None
+
+    def search(self, how: Search) -> Search:
+        """As it is begun now."""
+        left = [one for one in (self.seconds, None if self.deadline is None else self.deadline - time.time()) if one]
+        return replace(how, trials=self.trials, until=time.monotonic() + min(left) if left else None)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a watcher is told: `done` of `trials`, the row that was just measured, and its problem's best so far."""
+
+    done: int
+    trials: int | None  # None where only the time is limited
+    problem: Problem
+    row: Measurement
+    best: Measurement | None
+    remaining_s: float | None
+
+
+Told = Callable[[Problem, Progress], None]
+
+
+class Engine(Protocol):
+    """Who measures: one device here, or many workers. `width` is how many visits are paid at a time."""
+
+    station: Station
+    width: int
+
+    def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
+        """An outcome for each visit, in whatever order they end. Visits are taken when they can begin, so that what is
+        asked of the last depends on what the first took."""
+        ...
+
+
+class OneDevice:
+    """The engine of one process and one device: a visit after the other, all by one child. A context manager."""
+
+    width = 1
+
+    def __init__(self, device: Device, database: Database, how: Search) -> None:
+        self.station = Station.of(device)
+        self._device, self._database, self._how = device, database, how
+        self._child = Child(device, protocol_for(device), how.timeout_s)
+
+    def __enter__(self) -> OneDevice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.stop()
+
+    def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
+        for visit in visits:
+            told = _Teller(visit.problem, tell)
+            search = visit.search(self._how)
+            yield tune_alone(visit.problem, self._device, self._database, self._child, search, watch=told)
+
+
+@dataclass(frozen=True)
+class _Teller:
+    problem: Problem
+    tell: Told
+
+    def __call__(self, progress: Progress) -> None:
+        self.tell(self.problem, progress)
+
+
+def tune_workload(
+    workload: Workload,
+    engine: Engine,
+    database: Database,
+    budget: Budget,
+    watch: Callable[[Step], None] = lambda step: None,
+) -> list[Outcome]:
+    """The outcomes of the visits that were paid, several of a problem among them; none of what was finished before."""
+    run = _Run(workload, engine, database, budget, watch)
+    first = list(run.phase(run.first_visits))
+    return first + list(run.phase(run.last_visits))
+
+
+@dataclass
+class _Run:
+    workload: Workload
+    engine: Engine
+    database: Database
+    budget: Budget
+    watch: Callable[[Step], None]
+    known: dict[Problem, int] = field(default_factory=dict)
+    spaces: dict[Problem, int] = field(default_factory=dict)
+    best: dict[Problem, Measurement | None] = field(default_factory=dict)
+    measured: int = 0
+
+    def __post_init__(self) -> None:
+        self.begun = time.time()
+        self._predicted: dict[Problem, float] = {}
+        for entry in self.workload.entries:
+            rows = holding(entry.problem, self.engine.station, self.database)
+            self.known[entry.problem], self.best[entry.problem] = len(rows), best_of(rows)
+            default = untuned(entry.problem, self.engine.station.target)
+            self._predicted[entry.problem] = generator.predicted_us(default)
+            raced = [row for row in (self.best[entry.problem], *_of(default.config, rows)) if row is not None]
+            if not are_of_one_race(raced):
+                # It was interrupted before its races: one more visit, which has nothing left but these.
+                self.known[entry.problem] = 0
+        self.wanted = sum(allocation.totals(self._standings(), self.budget.trials))
+
+    @property
+    def deadline(self) -> float | None:
+        return None if self.budget.seconds is None else self.begun + self.budget.seconds
+
+    def phase(self, visits: Callable[[Sequence[Entry]], Iterator[Visit]]) -> Iterator[Outcome]:
+        """What is made of others comes when they are known: the parts of a chain are raced against it."""
+        depths = sorted({_depth(entry.problem) for entry in self.workload.entries})
+        for depth in depths:
+            entries = [entry for entry in self.workload.entries if _depth(entry.problem) == depth]
+            ordered = sorted(entries, key=self._stake, reverse=True)
+            for outcome in self.engine.pay(visits(ordered), self._tell):
+                self._learn(outcome)
+                yield outcome
+
+    def first_visits(self, entries: Sequence[Entry]) -> Iterator[Visit]:
+        reached = dict(zip(self.known, allocation.first_totals(self._standings(), self.budget.trials), strict=True))
+        for entry in entries:
+            if self.known[entry.problem] < reached[entry.problem] and not self._is_over():
+                yield Visit(entry.problem, reached[entry.problem], None, self.deadline)
+
+    def last_visits(self, entries: Sequence[Entry]) -> Iterator[Visit]:
+        reached = dict(zip(self.known, allocation.totals(self._standings(), self.budget.trials), strict=True))
+        left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]
+        for at, entry in enumerate(left):
+            if not self._is_over():
+                seconds = self._seconds(
+                    [self._stake(one) for one in (left if self.engine.width > 1 else left[at:])], at
+                )
+                yield Visit(entry.problem, min(reached[entry.problem], UNBOUNDED), seconds, self.deadline)
+
+    def _seconds(self, stakes: Sequence[float], at: int) -> float | None:
+        """One after the other, each gets its share of what is left; where all begin at once, of the whole."""
+        if self.deadline is None:
+            return None
+        left = max(0.0, self.deadline - time.time())
+        if self.engine.width == 1:
+            return allocation.seconds_for(stakes, left)
+        return allocation.seconds_for([stakes[at], *stakes[:at], *stakes[at + 1 :]], left * self.engine.width)
+
+    def _is_over(self) -> bool:
+        return self.deadline is not None and time.time() >= self.deadline
+
+    def _standings(self) -> list[Standing]:
+        return [
+            Standing(self.known[one.problem], self.spaces.get(one.problem, UNBOUNDED), self._stake(one))
+            for one in self.workload.entries
+        ]
+
+    def _stake(self, entry: Entry) -> float:
+        best = self.best[entry.problem]
+        us = None if best is None else best.median_us
+        return entry.count * (self._predicted[entry.problem] if us is None else us)
+
+    def _learn(self, outcome: Outcome) -> None:
+        self.known[outcome.problem] = outcome.known + outcome.measured
+        self.spaces[outcome.problem] = outcome.space
+        self.best[outcome.problem] = outcome.best
+
+    def _tell(self, problem: Problem, progress: Progress) -> None:
+        self.measured += max(0, progress.done - self.known[problem])
+        self.known[problem] = progress.done
+        wanted = None if self.budget.trials is None else self.wanted
+        done = sum(self.known.values())
+        self.watch(Step(done, wanted, problem, progress.row, progress.best, self._remaining_s()))
+
+    def _remaining_s(self) -> float | None:
+        """By the pace of this run, and at most what the budget leaves."""
+        now = time.time()
+        ends = [] if self.deadline is None else [max(0.0, self.deadline - now)]
+        if self.budget.trials is not None and self.measured:
+            left = max(0, self.wanted - sum(self.known.values()))
+            ends.append(left * (now - self.begun) / self.measured)
+        return min(ends, default=None)
+
+
+def _of(config: generator.Config, rows: Iterable[Measurement]) -> list[Measurement]:
+    return [row for row in rows if row.config == config and row.correct]
+
+
+def _depth(problem: Problem) -> int:
+    return 1 + max(map(_depth, problem.parts)) if problem.parts else 0

@@ -1,0 +1,90 @@
+"""The problems of a network, each with how often the network computes it and where: what is tuned as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from qconv.op import Problem
+
+# Why a problem is tuned: the network computes it; it may replace some that the network computes one after the other;
+# or it is a part of a chain, which is raced against its parts.
+Role = Literal["layer", "fusion", "part"]
+_WEIGHTIEST_FIRST: tuple[Role, ...] = ("layer", "fusion", "part")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`places` are the names of the layers that ask for the problem, as the file has them."""
+
+    problem: Problem
+    count: int
+    places: tuple[str, ...]
+    role: Role = "layer"
+
+    def __str__(self) -> str:
+        more = f" and {len(self.places) - 1} more" if len(self.places) > 1 else ""
+        return f"{self.places[0]}{more}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One layer of a file: what it computes there."""
+
+    name: str
+    problem: Problem
+    role: Role = "layer"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A layer that is no problem of ours, and why."""
+
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Different problems, the parts of a chain before it."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    refused: tuple[Refused, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, places: Iterable[Place], refused: Iterable[Refused] = ()) -> Workload:
+        """Equal problems are one entry. Parts that no layer computes by itself are entries as well."""
+        found: dict[Problem, Entry] = {}
+        for place in places:
+            for part in _parts(place.problem):
+                _add(found, part, place.name, "part")
+            _add(found, place.problem, place.name, place.role)
+        refused = tuple(refused)
+        if not found:
+            why = ": give it at least one"
+            if refused:
+                why = f"; the first of {len(refused)} that are none, {refused[0].place}: {refused[0].reason}"
+            raise ValueError(f"{name} has no convolution to tune{why}")
+        return cls(name, tuple(found.values()), refused)
+
+    @property
+    def layers(self) -> tuple[Entry, ...]:
+        """What the network takes, one after the other."""
+        return tuple(entry for entry in self.entries if entry.role == "layer")
+
+
+def _parts(problem: Problem) -> list[Problem]:
+    return [one for part in problem.parts for one in (*_parts(part), part)]
+
+
+def _add(found: dict[Problem, Entry], problem: Problem, place: str, role: Role) -> None:
+    """A layer counts what the network computes: that it is a part of something as well does not add to it."""
+    known = found.get(problem)
+    if known is None:
+        found[problem] = Entry(problem, 1, (place,), role)
+    elif known.role == role:
+        found[problem] = replace(known, count=known.count + 1, places=(*known.places, place))
+    elif _WEIGHTIEST_FIRST.index(role) < _WEIGHTIEST_FIRST.index(known.role):
+        found[problem] = Entry(problem, 1, (place,), role)
