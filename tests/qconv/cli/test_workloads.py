@@ -1,0 +1,141 @@
+"""A workload at the command line, on a made-up device: the table, the document, and what Ctrl-C says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qconv.cli import main
+from qconv.tune_db.database import Database
+from qconv.tuner import ahead, schedule
+from qconv.tuner.candidate import Candidate
+from qconv.tuner.result import is_todays
+from tests.tuner.test_schedule import Scaled
+
+CSV = """model,layer,N,C,H,W,K,R,S,stride_h,stride_w,pad_h,pad_w,groups
+net,a_layer_whose_name_is_much_longer_than_a_column,1,8,8,8,16,3,3,1,1,1,1,1
+net,again,1,8,8,8,16,3,3,1,1,1,1,1
+net,small,1,4,3,3,4,2,2,1,1,0,0,1
+net,wrong,1,4,3,3,4,2,2,1,1,0,0,3
+"""
+
+
+@pytest.fixture(autouse=True)
+def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "Child", Scaled)
+    monkeypatch.setattr(ahead, "build", lambda *_: None)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    (tmp_path / "net.csv").write_text(CSV)
+    where = ["--device", "cpu", "--db", str(tmp_path / "t.sqlite")]
+    return ["tune", "--workload", str(tmp_path / "net.csv"), *where, "--trials", "9"]
+
+
+def run(*arguments: str) -> int:
+    try:
+        main(arguments)
+    except SystemExit as done:
+        assert isinstance(done.code, int)
+        return done.code
+    return 0
+
+
+def test_a_table_of_the_layers_that_fits_the_terminal(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*command) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert max(map(len, lines[:4])) <= 80
+    assert lines[0].split() == ["count", "layer", "trials", "default", "us", "tuned", "us", "speed-up"]
+    assert lines[1].startswith("    2  net/a_layer_whose_name_is_much_lo\N{HORIZONTAL ELLIPSIS}")
+    assert lines[3].split()[:4] == ["3", "all", "layers", "18"]
+    assert "not tuned: net/wrong: c=4 is not a multiple of groups=3" in err
+    assert "18/18  0:00 left" in err
+
+
+def test_a_document_of_the_same(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*command, "--json") == 0
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    first, small = said["problems"]
+    assert (first["count"], first["places"][1], first["role"]) == (2, "net/again", "layer")
+    assert first["speed_up"] == pytest.approx(first["default_us"] / first["tuned_us"])
+    assert first["trials"] + small["trials"] == 18
+    assert said["tuned_us"] == pytest.approx(2 * first["tuned_us"] + small["tuned_us"])
+    assert (said["layers"], said["timed_layers"]) == (3, 3)
+    assert [one["place"] for one in said["refused"]] == ["net/wrong"]
+
+
+def test_a_batch_replaces_that_of_the_file(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*command, "--batch", "2", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert all(":n=2:" in one["problem"] for one in said["problems"])
+
+
+def test_an_interruption_says_what_was_found_and_how_to_go_on(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, asked = Scaled.measure, []
+
+    def interrupted(self: Scaled, candidate: Candidate, best_us: float | None = None) -> Any:
+        asked.append(candidate)
+        if len(asked) == 12:
+            raise KeyboardInterrupt
+        return honest(self, candidate, best_us)
+
+    monkeypatch.setattr(Scaled, "measure", interrupted)
+    assert run(*command) == 130
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "every finished trial is in the database: the same command goes on" in err
+    assert "    2  net/a_layer" in err
+    assert run(*command) == 0
+    assert len(asked) == 18 + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["tune"], "nothing to tune: give a problem"),
+        (["tune", "--n", "1"], "--n was given without an op"),
+        (["tune", "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3", "--batch", "2"], "--batch belongs to --workload"),
+        (["tune", "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3", "--workload", "net.csv"], "a problem was given beside"),
+        (["tune", "--workload", "/no/such/file.csv"], "/no/such/file.csv is no file: give a csv"),
+        (["tune", "--workload", __file__, "--seconds", "0"], "seconds=0 must be above 0"),
+        (["tune", "--workload", __file__], ":1: the key"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_stale_winners_are_listed_and_tuned_again(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """As rows of an older template: their digests are no source's."""
+    from dataclasses import replace
+
+    assert run(*command) == 0
+    db = command[command.index("--db") + 1]
+    with Database.open(db) as rows:
+        old = [replace(row, digest="0" * 16) for row in rows.measurements()]
+    stale = str(Path(db).with_name("stale.sqlite"))
+    with Database.open(stale) as rows:
+        for row in old:
+            rows.add(row)
+    capsys.readouterr()
+    refresh = ["db", "refresh", "--db", stale, "--device", "cpu"]
+    assert run(*refresh, "--dry-run") == 0
+    assert "2 winners of older templates" in capsys.readouterr().out
+    out = str(Path(db).with_name("winners.json"))
+    assert run(*refresh, "--trials", "4", "--out", out) == 0
+    assert "2 rows to" in capsys.readouterr().err
+    with Database.open(stale) as rows:
+        assert sum(is_todays(row) for row in rows.measurements()) == 8
+    assert run(*refresh, "--dry-run", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert {row["digest"] for row in json.loads(Path(out).read_text())} & {"0" * 16} == set()
+    assert run(*refresh) == 0
+    assert "nothing to do" in capsys.readouterr().err
