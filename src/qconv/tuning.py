@@ -13,7 +13,6 @@ from qconv.tuner.allocation import Budget
 from qconv.tuner.workload import Place, Workload
 
 if TYPE_CHECKING:
-    from qconv.device import Device
     from qconv.tune_db.database import Database
     from qconv.tuner.result import Result
     from qconv.tuner.schedule import Engine, Step
@@ -29,6 +28,8 @@ def tune(
     batch: int | None = None,
     device: str | None = None,
     database: str | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
     timeout_s: float = 60.0,
     strategy: str | None = None,
     watch: Callable[[Step], None] = lambda step: None,
@@ -37,43 +38,39 @@ def tune(
     twice. `budget` is trials a problem on average, or a `qconv.Budget` with seconds.
 
     Trials go where the network's time is. The database is that of the command; what it has of an earlier run is not
-    measured again, and the next `qconv.lookup` finds the winners.
+    measured again, and the next `qconv.lookup` finds the winners. With `workers`, so many processes here measure, each
+    on a GPU of its own; with `scheduler`, the workers of Dask at that address.
     """
-    from qconv.device import open_device
     from qconv.instances.serving import default_database, forget
     from qconv.tune_db.database import Database
     from qconv.tuner import strategy as strategies
+    from qconv.tuner.result import results
+    from qconv.tuner.schedule import tune_workload
     from qconv.tuner.tune import Search
 
     workload = workload_of(problems, batch)
     limits = budget if isinstance(budget, Budget) else Budget(budget)
     how = Search(0, timeout_s, strategy=strategies.DEFAULT if strategy is None else strategy)
-    with Database.open(database or default_database()) as rows:
-        found = tuned(workload, one_device(open_device(device), rows, how), rows, limits, watch)
+    where = database or default_database()
+    with Database.open(where) as rows, engine_of(device, rows, where, how, workers, scheduler) as engine:
+        tune_workload(workload, engine, rows, limits, watch)
+        found = results(workload, engine.station, rows)
     forget()
     return found
 
 
-def one_device(device: Device, database: Database, how: Search) -> AbstractContextManager[Engine]:
+def engine_of(
+    device: str | None, rows: Database, where: str, how: Search, workers: int | None, scheduler: str | None
+) -> AbstractContextManager[Engine]:
+    """One device of this process, or a fleet, if workers or a scheduler are named."""
+    if workers is not None or scheduler is not None:
+        from qconv.tuner.fleet import Crew, Fleet
+
+        return Fleet(Crew(workers, scheduler), device, where, how)
+    from qconv.device import open_device
     from qconv.tuner.schedule import OneDevice
 
-    return OneDevice(device, database, how)
-
-
-def tuned(
-    workload: Workload,
-    engine: AbstractContextManager[Engine],
-    database: Database,
-    budget: Budget,
-    watch: Callable[[Step], None],
-) -> list[Result]:
-    """What the database knows of each problem behind the tuning."""
-    from qconv.tuner.result import results
-    from qconv.tuner.schedule import tune_workload
-
-    with engine as paying:
-        tune_workload(workload, paying, database, budget, watch)
-        return results(workload, paying.station, database)
+    return OneDevice(open_device(device), rows, how)
 
 
 def workload_of(

@@ -87,6 +87,8 @@ FACE = "qconv"
 HOMES = {
     "cupy": "qconv.device",
     "cupy_backends": "qconv.device",
+    "dask": "qconv.tuner.fleet",
+    "distributed": "qconv.tuner.fleet",
     "optuna": "qconv.tuner",
     "sqlalchemy": "qconv.tune_db",
     "jinja2": "qconv.generator",

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ("cupy", "cupy_backends", "onnx", "onnxruntime", "optuna", "sqlalchemy", "torch")
+HEAVY = ("cupy", "cupy_backends", "distributed", "onnx", "onnxruntime", "optuna", "sqlalchemy", "torch")
 TELL = f"\nimport sys\nprint('loaded:', *(name for name in {HEAVY} if name in sys.modules))\n"
 
 

@@ -154,7 +154,8 @@ def refresh(
         _show_stale(found, as_json)
         return
     if found:
-        workloads.tune_all(winners.workload_of(found), device, where, Budget(trials), {}, as_json)
+        given = workloads.Given(device, where, Budget(trials), as_json)
+        workloads.tune_all(winners.workload_of(found), given)
     else:
         click.echo(f"nothing to do: every winner of {name} has today's kernel", err=True)
     if out is not None:

@@ -58,6 +58,8 @@ TRIALS, TRIALS_EACH = 100, 24
     show_default=True,
     help="What proposes the next config to measure.",
 )
+@click.option("--workers", type=click.IntRange(1), help="Of a workload: so many at a time here, each on its own GPU.")
+@click.option("--scheduler", metavar="ADDRESS", help="Of a workload: by the workers of Dask, tcp://HOST:PORT.")
 def tune(
     problem: Problem | None, fixed: dict[str, int], workload: Path | None, batch: int | None, **options: Any
 ) -> None:
@@ -69,12 +71,16 @@ def tune(
     if workload is not None:
         if problem is not None:
             raise click.UsageError(f"a problem was given beside --workload {workload}: leave one of them out")
-        workloads.tune(workload, batch, asked.device, asked.where, asked.budget(TRIALS_EACH), asked.how, asked.as_json)
+        budget = asked.budget(TRIALS_EACH)
+        given = workloads.Given(asked.device, asked.where, budget, asked.as_json, asked.how, asked.crew)
+        workloads.tune(workload, batch, given)
         return
     if problem is None:
         raise click.UsageError("nothing to tune: give a problem (conv2d with its flags, or a key), or --workload FILE")
     if batch is not None:
         raise click.UsageError("--batch belongs to --workload: a problem has --n")
+    if any(value is not None for value in asked.crew.values()):
+        raise click.UsageError("--workers and --scheduler belong to --workload: one problem is for one worker")
     _tune_one(problem, asked)
 
 
@@ -90,6 +96,8 @@ class Asked:
     timeout: float
     seed: int
     strategy: str
+    workers: int | None
+    scheduler: str | None
 
     def __post_init__(self) -> None:
         if not 0 < self.timeout <= DAY_S:  # what is no number is not within these either
@@ -102,6 +110,10 @@ class Asked:
     @property
     def how(self) -> dict[str, Any]:
         return {"timeout_s": self.timeout, "seed": self.seed, "strategy": self.strategy}
+
+    @property
+    def crew(self) -> dict[str, Any]:
+        return {"workers": self.workers, "scheduler": self.scheduler}
 
     @property
     def where(self) -> str:

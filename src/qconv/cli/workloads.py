@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,41 +19,52 @@ if TYPE_CHECKING:
 NAME_COLUMNS = 34
 
 
-def tune(
-    path: Path, batch: int | None, device: str | None, where: str, budget: Budget, how: dict[str, Any], as_json: bool
-) -> None:
+@dataclass(frozen=True)
+class Given:
+    """The options that every workload has: `how` is what a search takes, `crew` who measures where."""
+
+    device: str | None
+    where: str
+    budget: Budget
+    as_json: bool
+    how: dict[str, Any] = field(default_factory=dict)
+    crew: dict[str, Any] = field(default_factory=lambda: {"workers": None, "scheduler": None})
+
+
+def tune(path: Path, batch: int | None, given: Given) -> None:
     from qconv import tuning
 
-    tune_all(tuning.read(path, batch), device, where, budget, how, as_json)
+    tune_all(tuning.read(path, batch), given)
 
 
-def tune_all(
-    workload: Workload, device: str | None, where: str, budget: Budget, how: dict[str, Any], as_json: bool
-) -> None:
+def tune_all(workload: Workload, given: Given) -> None:
     """Ctrl-C says what was found; the same command goes on."""
     from qconv import tuning
-    from qconv.device import open_device
     from qconv.tune_db.database import Database
-    from qconv.tuner.result import Station, results
+    from qconv.tuner.result import results
+    from qconv.tuner.schedule import tune_workload
     from qconv.tuner.tune import Search
 
     for refused in workload.refused:
         click.echo(f"not tuned: {refused.place}: {refused.reason}", err=True)
-    opened = open_device(device)
-    station = Station.of(opened)
-    with Database.open(where) as rows:
+    where, search = given.where, Search(0, **given.how)
+    with (
+        Database.open(where) as rows,
+        tuning.engine_of(given.device, rows, where, search, **given.crew) as engine,
+    ):
         try:
             with progress.on_stderr() as show:
-                engine = tuning.one_device(opened, rows, Search(0, **how))
-                found = tuning.tuned(workload, engine, rows, budget, show)
+                tune_workload(workload, engine, rows, given.budget, show)
         except KeyboardInterrupt:
-            click.echo("\n".join(table(workload, station, results(workload, station, rows), where)), err=True)
+            said = table(workload, engine.station, results(workload, engine.station, rows), where)
+            click.echo("\n".join(said), err=True)
             click.echo("every finished trial is in the database: the same command goes on", err=True)
             raise
-    if as_json:
-        print_json(document(workload, station, found, where))
+        found = results(workload, engine.station, rows)
+    if given.as_json:
+        print_json(document(workload, engine.station, found, where))
     else:
-        click.echo("\n".join(table(workload, station, found, where)))
+        click.echo("\n".join(table(workload, engine.station, found, where)))
 
 
 def document(workload: Workload, station: Station, found: list[Result], where: str) -> dict[str, Any]:

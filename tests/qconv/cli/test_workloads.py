@@ -40,8 +40,7 @@ def run(*arguments: str) -> int:
     try:
         main(arguments)
     except SystemExit as done:
-        assert isinstance(done.code, int)
-        return done.code
+        return int(str(done.code))
     return 0
 
 

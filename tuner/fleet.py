@@ -1,0 +1,219 @@
+"""Many devices at once: the problems of a workload spread over the workers of Dask, each of which has one device.
+
+A worker is told a problem and how far to tune it; its rows go straight to the database, each when it is known. So a
+worker that dies loses one trial: Dask gives its problem to another, which finds the finished rows there and goes on.
+This module alone imports `distributed`, and only when a fleet is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qconv.device import Device, gpu_specs, open_device
+from qconv.errors import DeviceError
+from qconv.keys import parse
+from qconv.tune_db.database import Database
+from qconv.tune_db.text import as_dict, from_dict
+from qconv.tuner.child import Child
+from qconv.tuner.protocol import protocol_for
+from qconv.tuner.result import Station
+from qconv.tuner.schedule import Told, Visit
+from qconv.tuner.tune import Outcome, Progress, Search, tune_alone
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+# The variable that shows a worker one GPU alone.
+VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "hip": "HIP_VISIBLE_DEVICES"}
+CONNECT_S = 30
+HERE = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who works: `scheduler` is the address of one that runs, with workers of its own; else so many `workers` are
+    started here, each on one GPU, or each a CPU device."""
+
+    workers: int | None = None
+    scheduler: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.workers is None) == (self.scheduler is None):
+            raise ValueError("a fleet is either --workers N, which are started here, or --scheduler tcp://HOST:PORT")
+        if self.workers is not None and self.workers < 1:
+            raise ValueError(f"workers={self.workers} must be at least 1")
+
+
+class Fleet:
+    """The engine of many workers. A context manager; `where` is the database, which every worker opens by itself."""
+
+    def __init__(self, crew: Crew, device: str | None, where: str, how: Search) -> None:
+        self._crew, self._how = crew, how
+        self._where = _shareable(where)
+        self._spec = device or (gpu_specs() or ["cpu"])[0] if crew.workers is not None else device
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Fleet:
+        with ExitStack() as opened:
+            self._client = opened.enter_context(_connect(self._crew, self._spec, opened))
+            self._check()
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
+        """All are handed out at once, in their order; a worker that is free takes the next."""
+        from distributed import as_completed
+        from distributed.client import FutureCancelledError
+        from distributed.scheduler import KilledWorker
+
+        given = [_Errand(str(visit.problem), visit.trials, visit.seconds, visit.deadline) for visit in visits]
+        told = {"spec": self._worker_spec, "where": self._where, "how": asdict(self._how)}
+        futures = [self._client.submit(_run, one, **told, pure=False, priority=-i) for i, one in enumerate(given)]
+        errands, failed = dict(zip(futures, given, strict=True)), list[str]()
+        for future in as_completed(futures, loop=self._client.loop):
+            try:
+                outcome = _outcome(future.result())
+            except KilledWorker:
+                failed.append(errands[future].problem)
+                continue
+            except FutureCancelledError:
+                raise DeviceError("the scheduler is gone; start it, and the same command goes on") from None
+            if outcome.best is not None:
+                done = outcome.known + outcome.measured
+                tell(outcome.problem, Progress(done, done, outcome.best, outcome.best))
+            yield outcome
+        if failed:
+            raise DeviceError(
+                f"these ended every worker that began them: {', '.join(failed)}; all others are tuned. Tune one "
+                "without a fleet to see why"
+            )
+
+    def _check(self) -> None:
+        """That all workers measure the same kind of device, one problem at a time, and can reach the database."""
+        workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        if not workers:
+            raise DeviceError("the scheduler has no workers: start some with `dask worker ADDRESS --nthreads 1`")
+        if many := {name: one["nthreads"] for name, one in workers.items() if one["nthreads"] != 1}:
+            name, threads = next(iter(many.items()))
+            raise ValueError(
+                f"the worker {name} has {threads} threads: two problems at a time on one device would disturb each "
+                "other; start it with --nthreads 1"
+            )
+        found: dict[str, dict[str, str]] = self._client.run(_about, self._worker_spec)
+        stations = {Station(one["name"], one["target"], one["toolchain"]) for one in found.values()}
+        if len(stations) > 1:
+            said = "; ".join(sorted(f"{one.name} ({one.target_name}, {one.toolchain})" for one in stations))
+            raise ValueError(f"the workers measure different things: {said}; give each kind a scheduler of its own")
+        hosts = {one["host"] for one in found.values()}
+        is_file = "://" not in self._where or self._where.startswith("sqlite:")
+        if is_file and (others := sorted(hosts - {socket.gethostname()})):
+            raise ValueError(
+                f"the database {self._where} is a file of this host, and there are workers on {', '.join(others)}: "
+                "give --db postgresql+psycopg://..."
+            )
+        (self.station,) = stations
+        self.width = len(workers)
+
+    @property
+    def _worker_spec(self) -> str | None:
+        """What a worker calls its device: where it sees one GPU alone, that is the first."""
+        kind = (self._spec or "").partition(":")[0]
+        return f"{kind}:0" if self._crew.workers is not None and kind in VISIBLE else self._spec
+
+
+def _shareable(where: str) -> str:
+    if where.startswith("sqlite:") and (where in ("sqlite://", "sqlite:///") or ":memory:" in where):
+        raise ValueError(f"the database {where} is in the memory of one process: a fleet needs a file, or PostgreSQL")
+    return where if "://" in where else str(Path(where).absolute())
+
+
+def _connect(crew: Crew, spec: str | None, opened: ExitStack) -> Client:
+    try:
+        from distributed import Client
+    except ImportError as missing:
+        remedy = "pip install 'qconv-tune[fleet]'"
+        raise DeviceError(f"a fleet needs Dask's `distributed`, which is not here ({missing}): {remedy}") from None
+    address = crew.scheduler
+    if address is None:
+        address = opened.enter_context(_local(crew.workers or 1, spec or "cpu")).scheduler_address
+    try:
+        return Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise DeviceError(f"no Dask scheduler answers at {address}: {error}; start one with `dask scheduler`") from None
+
+
+def _local(workers: int, spec: str) -> Any:
+    """Workers that a nanny starts again when they die. Each sees one GPU; on the CPU, all see the same cores."""
+    from distributed import Nanny, Scheduler, SpecCluster
+
+    kind = spec.partition(":")[0]
+    if kind in VISIBLE and workers > len(gpu_specs()):
+        raise ValueError(f"workers={workers}, but there are {len(gpu_specs())} GPUs: one worker has one of them")
+    alike = {"nthreads": 1, "memory_limit": 0, "host": HERE, "silence_logs": logging.ERROR}
+    every = {i: {"cls": Nanny, "options": alike | {"env": _sees(kind, i)}} for i in range(workers)}
+    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "host": HERE}}
+    return SpecCluster(workers=every, scheduler=scheduler, silence_logs=logging.ERROR)
+
+
+def _sees(kind: str, number: int) -> dict[str, str]:
+    """Of the GPUs that this process may see itself."""
+    if kind not in VISIBLE:
+        return {}
+    seen = os.environ.get(VISIBLE[kind])
+    return {VISIBLE[kind]: seen.split(",")[number] if seen else str(number)}
+
+
+@dataclass(frozen=True)
+class _Errand:
+    """A visit as it travels: a problem goes by its key, for the hash that it keeps is another in every process."""
+
+    problem: str
+    trials: int
+    seconds: float | None
+    deadline: float | None
+
+
+# What follows runs in the workers.
+
+
+def _about(spec: str | None) -> dict[str, str]:
+    station = Station.of(open_device(spec))
+    named = {"name": station.name, "target": station.target_name, "toolchain": station.toolchain}
+    return named | {"host": socket.gethostname()}
+
+
+@lru_cache(maxsize=1)
+def _device(spec: str | None, timeout_s: float) -> tuple[Device, Child]:
+    """The child stays for the next problem: starting it takes seconds. It ends when its worker does."""
+    device = open_device(spec)
+    return device, Child(device, protocol_for(device), timeout_s)
+
+
+def _run(errand: _Errand, spec: str | None, where: str, how: dict[str, Any]) -> dict[str, Any]:
+    visit = Visit(parse(errand.problem), errand.trials, errand.seconds, errand.deadline)
+    search = visit.search(Search(**how))
+    device, child = _device(spec, search.timeout_s)
+    with Database.open(where) as rows:
+        outcome = tune_alone(visit.problem, device, rows, child, search)
+    counts = {"space": outcome.space, "measured": outcome.measured, "known": outcome.known}
+    places = {"problem": errand.problem, "device": outcome.device, "target": outcome.target}
+    best = None if outcome.best is None else as_dict(outcome.best)
+    return counts | places | {"failures": outcome.failures, "strategy": outcome.strategy, "best": best}
+
+
+def _outcome(said: dict[str, Any]) -> Outcome:
+    """What a schedule goes on with; the rows themselves are in the database."""
+    best = None if said["best"] is None else from_dict(said["best"], "the answer of a worker")
+    named = {name: said[name] for name in ("device", "target", "space", "measured", "known", "failures", "strategy")}
+    return Outcome(problem=parse(said["problem"]), default=None, best=best, of_families={}, **named)
