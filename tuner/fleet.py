@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qconv.device import Device, gpu_specs, open_device
 from qconv.errors import DeviceError
@@ -27,9 +27,6 @@ from qconv.tuner.protocol import protocol_for
 from qconv.tuner.result import Station
 from qconv.tuner.schedule import Told, Visit
 from qconv.tuner.tune import Outcome, Progress, Search, tune_alone
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 # The variable that shows a worker one GPU alone.
 VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "hip": "HIP_VISIBLE_DEVICES"}
@@ -73,21 +70,18 @@ class Fleet:
 
     def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
         """All are handed out at once, in their order; a worker that is free takes the next."""
-        from distributed import as_completed
-        from distributed.client import FutureCancelledError
-        from distributed.scheduler import KilledWorker
-
+        dask = _dask()
         given = [_Errand(str(visit.problem), visit.trials, visit.seconds, visit.deadline) for visit in visits]
         told = {"spec": self._worker_spec, "where": self._where, "how": asdict(self._how)}
         futures = [self._client.submit(_run, one, **told, pure=False, priority=-i) for i, one in enumerate(given)]
         errands, failed = dict(zip(futures, given, strict=True)), list[str]()
-        for future in as_completed(futures, loop=self._client.loop):
+        for future in dask.as_completed(futures, loop=self._client.loop):
             try:
                 outcome = _outcome(future.result())
-            except KilledWorker:
+            except dask.KilledWorker:
                 failed.append(errands[future].problem)
                 continue
-            except FutureCancelledError:
+            except dask.client.FutureCancelledError:
                 raise DeviceError("the scheduler is gone; start it, and the same command goes on") from None
             if outcome.best is not None:
                 done = outcome.known + outcome.measured
@@ -138,32 +132,36 @@ def _shareable(where: str) -> str:
     return where if "://" in where else str(Path(where).absolute())
 
 
-def _connect(crew: Crew, spec: str | None, opened: ExitStack) -> Client:
+def _dask() -> Any:
+    """The package, which has no types of its own."""
     try:
-        from distributed import Client
+        import distributed
     except ImportError as missing:
         remedy = "pip install 'qconv-tune[fleet]'"
         raise DeviceError(f"a fleet needs Dask's `distributed`, which is not here ({missing}): {remedy}") from None
+    return distributed
+
+
+def _connect(crew: Crew, spec: str | None, opened: ExitStack) -> Any:
+    dask = _dask()
     address = crew.scheduler
     if address is None:
         address = opened.enter_context(_local(crew.workers or 1, spec or "cpu")).scheduler_address
     try:
-        return Client(address, timeout=CONNECT_S, set_as_default=False)
+        return dask.Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise DeviceError(f"no Dask scheduler answers at {address}: {error}; start one with `dask scheduler`") from None
 
 
 def _local(workers: int, spec: str) -> Any:
     """Workers that a nanny starts again when they die. Each sees one GPU; on the CPU, all see the same cores."""
-    from distributed import Nanny, Scheduler, SpecCluster
-
-    kind = spec.partition(":")[0]
+    dask, kind = _dask(), spec.partition(":")[0]
     if kind in VISIBLE and workers > len(gpu_specs()):
         raise ValueError(f"workers={workers}, but there are {len(gpu_specs())} GPUs: one worker has one of them")
     alike = {"nthreads": 1, "memory_limit": 0, "host": HERE, "silence_logs": logging.ERROR}
-    every = {i: {"cls": Nanny, "options": alike | {"env": _sees(kind, i)}} for i in range(workers)}
-    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "host": HERE}}
-    return SpecCluster(workers=every, scheduler=scheduler, silence_logs=logging.ERROR)
+    every = {i: {"cls": dask.Nanny, "options": alike | {"env": _sees(kind, i)}} for i in range(workers)}
+    scheduler = {"cls": dask.Scheduler, "options": {"dashboard": False, "host": HERE}}
+    return dask.SpecCluster(workers=every, scheduler=scheduler, silence_logs=logging.ERROR)
 
 
 def _sees(kind: str, number: int) -> dict[str, str]:

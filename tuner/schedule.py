@@ -166,19 +166,16 @@ class _Run:
         left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]
         for at, entry in enumerate(left):
             if not self._is_over():
-                seconds = self._seconds(
-                    [self._stake(one) for one in (left if self.engine.width > 1 else left[at:])], at
-                )
-                yield Visit(entry.problem, min(reached[entry.problem], UNBOUNDED), seconds, self.deadline)
+                yield Visit(entry.problem, reached[entry.problem], self._seconds(left, at), self.deadline)
 
-    def _seconds(self, stakes: Sequence[float], at: int) -> float | None:
-        """One after the other, each gets its share of what is left; where all begin at once, of the whole."""
+    def _seconds(self, entries: Sequence[Entry], at: int) -> float | None:
+        """One after the other, each gets its share of what is left to it and those behind it; where many are paid at a
+        time, its share of the whole."""
         if self.deadline is None:
             return None
-        left = max(0.0, self.deadline - time.time())
-        if self.engine.width == 1:
-            return allocation.seconds_for(stakes, left)
-        return allocation.seconds_for([stakes[at], *stakes[:at], *stakes[at + 1 :]], left * self.engine.width)
+        left_s = max(0.0, self.deadline - time.time()) * self.engine.width
+        others = entries[at + 1 :] if self.engine.width == 1 else (*entries[:at], *entries[at + 1 :])
+        return allocation.seconds_for([self._stake(one) for one in (entries[at], *others)], left_s)
 
     def _is_over(self) -> bool:
         return self.deadline is not None and time.time() >= self.deadline

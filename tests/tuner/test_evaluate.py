@@ -86,6 +86,7 @@ def test_a_race_takes_turns() -> None:
     )
     assert [(row.config, row.median_us) for row in rows] == [(candidates[0].config, 5.0), (candidates[1].config, 15.0)]
     assert all(row.protocol is not None and row.protocol["phase"] == "raced" for row in rows)
+    assert tune.are_of_one_race(rows)
 
 
 class Recorded:

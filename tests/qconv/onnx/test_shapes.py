@@ -39,7 +39,7 @@ def inverted_residual(batch: Any = "N") -> onnx.ModelProto:
         helper.make_node("Conv", ["a6", "w2"], ["d"], "filter", pads=[1, 1, 1, 1], strides=[2, 2], group=48),
         helper.make_node("Relu", ["d"], ["dr"]),
         helper.make_node("Conv", ["dr", "w3"], ["p"], "project"),
-        helper.make_node("Conv", ["p", "w4"], ["q"], "again", auto_pad="SAME_UPPER", dilations=[2, 1]),
+        helper.make_node("Conv", ["p", "w4"], ["q"], "again", auto_pad="SAME_UPPER", dilations=[1, 2]),
         helper.make_node("Add", ["p", "q"], ["y"]),
     ]
     shapes = {"w1": (48, 8, 1, 1), "w2": (48, 1, 3, 3), "w3": (16, 48, 1, 1), "w4": (16, 16, 2, 3)}
@@ -63,7 +63,7 @@ def test_a_model_that_is_not_quantized_is_read_as_it_will_be() -> None:
     )
     assert project == Conv2d(4, 7, 5, 48, 16, 1, 1, quantization=q)
     # SAME_UPPER puts the odd row of its padding below.
-    assert again == Conv2d(4, 7, 5, 16, 16, 2, 3, dilation=(2, 1), pad=(1, 1, 1, 1), quantization=q)
+    assert again == Conv2d(4, 7, 5, 16, 16, 2, 3, dilation=(1, 2), pad=(0, 2, 1, 2), quantization=q)
     assert [entry.places for entry in workload.layers] == [("expand",), ("filter",), ("project",), ("again",)]
 
 

@@ -24,6 +24,7 @@ from mutants import (
     tensors,
     tuning,
     wgmma,
+    workloads,
 )
 from mutants.mutant import Mutant
 
@@ -43,6 +44,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "planner": planner.MUTANTS,
     "digests": digests.MUTANTS,
     "tuning": tuning.MUTANTS,
+    "workloads": workloads.MUTANTS,
     "database": database.MUTANTS,
     "serving": serving.MUTANTS,
     "nouns": nouns.MUTANTS,

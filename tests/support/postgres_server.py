@@ -1,0 +1,64 @@
+"""A PostgreSQL server of the tests' own, in a folder that goes with it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ACCOUNT = "postgres"
+
+
+def programs() -> Path | None:
+    """Where initdb and pg_ctl are: Debian keeps them out of PATH, one folder a version."""
+    found = shutil.which("initdb")
+    if found is not None:
+        return Path(found).resolve().parent
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: float(folder.parent.name))
+    return folders[-1] if folders else None
+
+
+def _as_account() -> list[str]:
+    """What goes before a command: the server refuses to be root's."""
+    if os.geteuid() != 0:
+        return []
+    user = pwd.getpwnam(ACCOUNT)
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Its URL. The test is skipped where there is no server to start."""
+    folder = programs()
+    if folder is None:
+        pytest.skip("no PostgreSQL server is installed: apt-get install postgresql")
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'qconv-tune[fleet]'")
+    home = Path(tempfile.mkdtemp(prefix="qconv-postgres-"))
+    if os.geteuid() == 0:
+        shutil.chown(home, ACCOUNT, ACCOUNT)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    data, prefix = home / "data", _as_account()
+
+    def run(*command: object) -> None:
+        subprocess.run([*prefix, *map(str, command)], check=True, cwd=home, capture_output=True, timeout=120)
+
+    try:
+        run(folder / "initdb", "-D", data, "-U", ACCOUNT, "-A", "trust", "--no-sync")
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -k {home} -c fsync=off"
+        run(folder / "pg_ctl", "-D", data, "-l", home / "log", "-w", "-o", options, "start")
+        try:
+            yield f"postgresql+psycopg://{ACCOUNT}@127.0.0.1:{port}/{ACCOUNT}"
+        finally:
+            run(folder / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,186 @@
+"""Problems spread over workers: what a worker does, and that nothing is lost or doubled where one is killed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres_server import server
+
+from qconv.device import open_device
+from qconv.errors import DeviceError
+from qconv.problem import Conv2d
+from qconv.tune_db.database import Database
+from qconv.tuner import ahead, fleet
+from qconv.tuner.allocation import Budget
+from qconv.tuner.fleet import Crew, Fleet
+from qconv.tuner.result import Station, results
+from qconv.tuner.schedule import Step, tune_workload
+from qconv.tuner.tune import Search
+from qconv.tuner.workload import Place, Workload
+from tests.tuner.test_schedule import FAST, Scaled
+
+CPU = open_device("cpu")
+NET = Workload.of("net", [Place(f"c{c}", Conv2d(1, 5, 5, c, 8, 3, 3, pad=1)) for c in range(8, 16)])
+
+
+def test_a_worker_goes_on_with_what_another_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An errand and its answer travel as plain values: a problem's hash is another one in every process."""
+    monkeypatch.setattr(fleet, "Child", Scaled)
+    monkeypatch.setattr(ahead, "build", lambda *_: None)
+    fleet._device.cache_clear()
+    told: dict[str, Any] = {"spec": "cpu", "where": str(tmp_path / "t.sqlite"), "how": {"trials": 0, "seed": 3}}
+    first = pickle.loads(pickle.dumps(fleet._run(fleet._Errand(str(FAST), 5, None, None), **told)))
+    again = fleet._outcome(fleet._run(pickle.loads(pickle.dumps(fleet._Errand(str(FAST), 7, None, None))), **told))
+    fleet._device.cache_clear()
+    assert (first["known"], first["measured"], first["problem"]) == (0, 5, str(FAST))
+    assert (again.known, again.measured, again.problem, again.space) == (5, 2, FAST, first["space"])
+    with Database.open(tmp_path / "t.sqlite") as rows:
+        assert len(rows.measurements(problem=FAST)) == 7
+        assert again.best == rows.best(FAST, CPU.name, "cpu")
+
+
+def test_an_errand_whose_time_is_over_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "Child", Scaled)
+    monkeypatch.setattr(ahead, "build", lambda *_: None)
+    fleet._device.cache_clear()
+    told: dict[str, Any] = {"spec": "cpu", "where": str(tmp_path / "t.sqlite"), "how": {"trials": 0}}
+    outcome = fleet._outcome(fleet._run(fleet._Errand(str(FAST), 5, None, time.time() - 9), **told))
+    fleet._device.cache_clear()
+    assert (outcome.measured, outcome.best) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "a fleet is either --workers N"),
+        ({"workers": 2, "scheduler": "tcp://here:1"}, "a fleet is either --workers N"),
+        ({"workers": 0}, "workers=0 must be at least 1"),
+    ],
+)
+def test_a_crew_is_one_or_the_other(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Crew(**given)
+
+
+@pytest.mark.parametrize("where", ["sqlite://", "sqlite:///:memory:"])
+def test_what_is_in_one_process_is_no_database_of_many(where: str) -> None:
+    with pytest.raises(ValueError, match="is in the memory of one process"):
+        Fleet(Crew(workers=2), "cpu", where, Search(0))
+
+
+def test_each_worker_sees_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that this process sees, which need not be all."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [fleet._sees("cuda", i) for i in (0, 1)] == [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    assert fleet._sees("cuda", 1) == {"CUDA_VISIBLE_DEVICES": "6"}
+    assert fleet._sees("cpu", 1) == {}
+    assert Fleet(Crew(workers=2), "cuda:0", "t.sqlite", Search(0))._worker_spec == "cuda:0"
+    assert Fleet(Crew(scheduler="tcp://a:1"), "cuda:3", "t.sqlite", Search(0))._worker_spec == "cuda:3"
+
+
+class Told:
+    """In place of a client that is connected: workers as the test says."""
+
+    def __init__(self, threads: int = 1, host: str = "", toolchain: str = "g++ 12") -> None:
+        self.workers = {"tcp://a:1": {"nthreads": 1}, "tcp://b:2": {"nthreads": threads}}
+        here = {"name": CPU.name, "target": "cpu", "toolchain": "g++ 12", "host": fleet.socket.gethostname()}
+        self.said = {"tcp://a:1": here, "tcp://b:2": here | {"toolchain": toolchain, "host": host or here["host"]}}
+
+    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+        return {"workers": self.workers}
+
+    def run(self, *_: object) -> dict[str, Any]:
+        return self.said
+
+
+@pytest.mark.parametrize(
+    ("client", "error", "says"),
+    [
+        (Told(threads=4), ValueError, "the worker tcp://b:2 has 4 threads"),
+        (Told(toolchain="g++ 13"), ValueError, "the workers measure different things: .*g[+][+] 12.*; .*g[+][+] 13"),
+        (Told(host="elsewhere"), ValueError, "t.sqlite is a file of this host, and there are workers on elsewhere"),
+    ],
+)
+def test_workers_that_cannot_work_together(client: Any, error: type[Exception], says: str) -> None:
+    engine = Fleet(Crew(scheduler="tcp://a:1"), None, "t.sqlite", Search(0))
+    engine._client = client
+    with pytest.raises(error, match=says):
+        engine._check()
+
+
+def test_workers_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Fleet(Crew(scheduler="tcp://a:1"), None, "postgresql+psycopg://db/tune", Search(0))
+    client: Any = Told(host="elsewhere")
+    engine._client = client
+    engine._check()
+    assert (engine.width, engine.station) == (2, Station(CPU.name, "cpu", "g++ 12"))
+    client.workers = {}
+    with pytest.raises(DeviceError, match="the scheduler has no workers"):
+        engine._check()
+
+
+def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
+    monkeypatch.setattr(fleet, "CONNECT_S", 0.3)
+    with pytest.raises(DeviceError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1"):
+        Fleet(Crew(scheduler="tcp://127.0.0.1:1"), None, "t.sqlite", Search(0)).__enter__()
+
+
+class Killer(threading.Thread):
+    """Kills a worker that is at work, as soon as the database has so many rows."""
+
+    def __init__(self, engine: Fleet, where: str, after: int) -> None:
+        super().__init__(daemon=True)
+        self._engine, self._where, self._after = engine, where, after
+        self.killed: str | None = None
+        self.rows: list[Any] = []
+
+    def run(self) -> None:
+        client = self._engine._client
+        pids = client.run(os.getpid)
+        with Database.open(self._where) as rows:
+            while len(self.rows) < self._after:
+                time.sleep(0.05)
+                self.rows = rows.measurements()
+        busy = [worker for worker, tasks in client.processing().items() if tasks]
+        self.killed = busy[0]
+        os.kill(pids[self.killed], signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_four_workers_with_postgresql_of_which_one_is_killed() -> None:
+    """Its problem goes to another, it is replaced, and each config of each problem is one row."""
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
+    trials = 9
+    with server() as where, Database.open(where) as rows:
+        steps: list[Step] = []
+        with Fleet(Crew(workers=4), "cpu", where, Search(0)) as engine:
+            assert engine.width == 4
+            killer = Killer(engine, where, after=6)
+            killer.start()
+            tune_workload(NET, engine, rows, Budget(trials=trials), steps.append)
+            killer.join(timeout=60)
+            deadline = time.monotonic() + 60
+            while len(engine._client.scheduler_info(n_workers=-1)["workers"]) < 4 and time.monotonic() < deadline:
+                time.sleep(0.2)
+            there = engine._client.scheduler_info(n_workers=-1)["workers"]
+            found = results(NET, engine.station, rows)
+        assert killer.killed is not None
+        assert len(there) == 4
+        stored = rows.measurements()
+    assert killer.killed not in there
+    assert sum(one.trials for one in found) == trials * len(NET.entries) == len(stored)
+    assert all(one.is_raced for one in found)
+    assert set(Counter(row.key for row in stored).values()) == {1}
+    assert {row.key for row in killer.rows} <= {row.key for row in stored}
+    assert {row.outcome for row in stored} == {"correct"}
+    assert steps[-1].done == trials * len(NET.entries)
