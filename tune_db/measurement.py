@@ -144,10 +144,15 @@ def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
 
 def best_of_each(measurements: Iterable[Measurement]) -> list[Measurement]:
     """The best of every problem, device and target, in the order of their names."""
+    return [best for group in rivals(measurements) if (best := best_of(group)) is not None]
+
+
+def rivals(measurements: Iterable[Measurement]) -> list[list[Measurement]]:
+    """The rows of every problem, device and target, in the order of their names."""
     groups: dict[tuple[str, str, str], list[Measurement]] = {}
     for m in measurements:
         groups.setdefault((str(m.problem), m.device, m.target), []).append(m)
-    return [best for _, group in sorted(groups.items()) if (best := best_of(group)) is not None]
+    return [group for _, group in sorted(groups.items())]
 
 
 # Reading back: each takes what a database column or a JSON file holds, and refuses it with ValueError.

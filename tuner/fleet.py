@@ -133,12 +133,15 @@ def _shareable(where: str) -> str:
 
 
 def _dask() -> Any:
-    """The package, which has no types of its own."""
+    """The package, which has no types of its own. What it would log is said by our errors: it logs tracebacks."""
     try:
         import distributed
     except ImportError as missing:
         remedy = "pip install 'qconv-tune[fleet]'"
         raise DeviceError(f"a fleet needs Dask's `distributed`, which is not here ({missing}): {remedy}") from None
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     return distributed
 
 
@@ -158,14 +161,14 @@ def _local(workers: int, spec: str) -> Any:
     dask, kind = _dask(), spec.partition(":")[0]
     if kind in VISIBLE and workers > len(gpu_specs()):
         raise ValueError(f"workers={workers}, but there are {len(gpu_specs())} GPUs: one worker has one of them")
-    alike = {"nthreads": 1, "memory_limit": 0, "host": HERE, "silence_logs": logging.ERROR}
+    alike = {"nthreads": 1, "memory_limit": 0, "host": HERE, "silence_logs": logging.CRITICAL}
     every = {i: {"cls": dask.Nanny, "options": alike | {"env": _sees(kind, i)}} for i in range(workers)}
     scheduler = {"cls": dask.Scheduler, "options": {"dashboard": False, "host": HERE}}
-    return dask.SpecCluster(workers=every, scheduler=scheduler, silence_logs=logging.ERROR)
+    return dask.SpecCluster(workers=every, scheduler=scheduler, silence_logs=logging.CRITICAL)
 
 
 def _sees(kind: str, number: int) -> dict[str, str]:
-    """Of the GPUs that this process may see itself."""
+    """One of the GPUs that this process may see itself."""
     if kind not in VISIBLE:
         return {}
     seen = os.environ.get(VISIBLE[kind])

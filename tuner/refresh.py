@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qconv.tune_db.measurement import Measurement, best_of
+from qconv.tune_db.measurement import Measurement, best_of, rivals
 from qconv.tuner.result import is_todays
 from qconv.tuner.workload import Place, Workload
 
@@ -13,7 +13,7 @@ def stale(rows: Iterable[Measurement]) -> list[Measurement]:
     """The winners, by problem and device, whose source is not today's, and whose config was not measured again since.
     What it was faster with is no reason: that kernel is not made any more."""
     found = []
-    for group in _groups(rows):
+    for group in rivals(rows):
         best = best_of(group)
         if best is None or is_todays(best):
             continue
@@ -30,7 +30,7 @@ def workload_of(winners: Iterable[Measurement]) -> Workload:
 def kept(rows: Iterable[Measurement]) -> list[Measurement]:
     """The winner of each problem and device among the rows of today's sources; where there is none, the old one."""
     found = []
-    for group in _groups(rows):
+    for group in rivals(rows):
         left, first = list(group), best_of(group)
         best = first
         while best is not None and not is_todays(best):
@@ -38,10 +38,3 @@ def kept(rows: Iterable[Measurement]) -> list[Measurement]:
             best = best_of(left)
         found += [row for row in (best or first,) if row is not None]
     return found
-
-
-def _groups(rows: Iterable[Measurement]) -> list[list[Measurement]]:
-    groups: dict[tuple[str, str, str], list[Measurement]] = {}
-    for row in rows:
-        groups.setdefault((str(row.problem), row.device, row.target), []).append(row)
-    return [group for _, group in sorted(groups.items())]

@@ -25,6 +25,9 @@ from qconv.tuner.tune import Outcome, Progress, Search, are_of_one_race, tune_al
 from qconv.tuner.workload import Entry, Workload
 
 UNBOUNDED = 10**9
+# How far each is to be brought; and how long a visit may take, by all that are left and its place among them.
+Totals = Callable[[Sequence[Standing], int | None], list[int]]
+Seconds = Callable[[Sequence[Entry], int], float | None]
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,8 @@ def tune_workload(
 ) -> list[Outcome]:
     """The outcomes of the visits that were paid, several of a problem among them; none of what was finished before."""
     run = _Run(workload, engine, database, budget, watch)
-    first = list(run.phase(run.first_visits))
-    return first + list(run.phase(run.last_visits))
+    first = list(run.phase(allocation.first_totals, lambda entries, at: None))
+    return first + list(run.phase(allocation.totals, run.seconds))
 
 
 @dataclass
@@ -145,30 +148,17 @@ class _Run:
     def deadline(self) -> float | None:
         return None if self.budget.seconds is None else self.begun + self.budget.seconds
 
-    def phase(self, visits: Callable[[Sequence[Entry]], Iterator[Visit]]) -> Iterator[Outcome]:
+    def phase(self, totals: Totals, seconds: Seconds) -> Iterator[Outcome]:
         """What is made of others comes when they are known: the parts of a chain are raced against it."""
         depths = sorted({_depth(entry.problem) for entry in self.workload.entries})
         for depth in depths:
             entries = [entry for entry in self.workload.entries if _depth(entry.problem) == depth]
             ordered = sorted(entries, key=self._stake, reverse=True)
-            for outcome in self.engine.pay(visits(ordered), self._tell):
+            for outcome in self.engine.pay(self._visits(ordered, totals, seconds), self._tell):
                 self._learn(outcome)
                 yield outcome
 
-    def first_visits(self, entries: Sequence[Entry]) -> Iterator[Visit]:
-        reached = dict(zip(self.known, allocation.first_totals(self._standings(), self.budget.trials), strict=True))
-        for entry in entries:
-            if self.known[entry.problem] < reached[entry.problem] and not self._is_over():
-                yield Visit(entry.problem, reached[entry.problem], None, self.deadline)
-
-    def last_visits(self, entries: Sequence[Entry]) -> Iterator[Visit]:
-        reached = dict(zip(self.known, allocation.totals(self._standings(), self.budget.trials), strict=True))
-        left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]
-        for at, entry in enumerate(left):
-            if not self._is_over():
-                yield Visit(entry.problem, reached[entry.problem], self._seconds(left, at), self.deadline)
-
-    def _seconds(self, entries: Sequence[Entry], at: int) -> float | None:
+    def seconds(self, entries: Sequence[Entry], at: int) -> float | None:
         """One after the other, each gets its share of what is left to it and those behind it; where many are paid at a
         time, its share of the whole."""
         if self.deadline is None:
@@ -176,6 +166,13 @@ class _Run:
         left_s = max(0.0, self.deadline - time.time()) * self.engine.width
         others = entries[at + 1 :] if self.engine.width == 1 else (*entries[:at], *entries[at + 1 :])
         return allocation.seconds_for([self._stake(one) for one in (entries[at], *others)], left_s)
+
+    def _visits(self, entries: Sequence[Entry], totals: Totals, seconds: Seconds) -> Iterator[Visit]:
+        reached = dict(zip(self.known, totals(self._standings(), self.budget.trials), strict=True))
+        left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]
+        for at, entry in enumerate(left):
+            if not self._is_over():
+                yield Visit(entry.problem, reached[entry.problem], seconds(left, at), self.deadline)
 
     def _is_over(self) -> bool:
         return self.deadline is not None and time.time() >= self.deadline

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -77,7 +80,7 @@ def test_what_is_in_one_process_is_no_database_of_many(where: str) -> None:
 
 
 def test_each_worker_sees_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that this process sees, which need not be all."""
+    """One of those that this process sees, which need not be all."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert [fleet._sees("cuda", i) for i in (0, 1)] == [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
@@ -184,3 +187,45 @@ def test_four_workers_with_postgresql_of_which_one_is_killed() -> None:
     assert {row.key for row in killer.rows} <= {row.key for row in stored}
     assert {row.outcome for row in stored} == {"correct"}
     assert steps[-1].done == trials * len(NET.entries)
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_killed_is_said_and_what_was_measured_stays(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One that runs by itself, with two workers of its own."""
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    where, dask = str(tmp_path / "t.sqlite"), [sys.executable, "-m"]
+    options = ["--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--no-dashboard"]
+    commands = [[*dask, "distributed.cli.dask_scheduler", *options]]
+    commands += 2 * [[*dask, "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"]]
+    processes = [subprocess.Popen(c, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for c in commands]
+    try:
+        with Database.open(where) as rows, _with_workers(address, where, 2) as engine:
+
+            def kill() -> None:
+                while len(rows.measurements()) < 10:
+                    time.sleep(0.05)
+                processes[0].kill()
+
+            threading.Thread(target=kill, daemon=True).start()
+            with pytest.raises(DeviceError, match="the scheduler is gone; start it, and the same command goes on"):
+                tune_workload(NET, engine, rows, Budget(trials=9))
+            assert len(rows.measurements()) >= 10
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def _with_workers(address: str, where: str, count: int) -> Fleet:
+    """They take seconds to come."""
+    from distributed import Client
+
+    with Client(address, timeout=60, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=120)
+    return Fleet(Crew(scheduler=address), "cpu", where, Search(0))

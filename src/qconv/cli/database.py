@@ -165,7 +165,7 @@ def refresh(
 
 
 def _rows_of(where: str, shipped: bool, device: str | None) -> list[Measurement]:
-    """Of the database over the shipped ones, each key once."""
+    """The rows of the database over the shipped ones, each key once."""
     from qconv.instances import shipped as travelling
     from qconv.tune_db.layered import Layered
 

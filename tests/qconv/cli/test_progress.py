@@ -33,7 +33,7 @@ def test_time_in_few_columns(seconds: float, says: str) -> None:
 
 
 def test_one_problem_is_timed_from_its_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 20 trials 10 were known: two more in four seconds leave eight, of two seconds each."""
+    """10 of 20 trials were known: two more in four seconds leave eight, of two seconds each."""
     passed = [0.0]
     monkeypatch.setattr("qconv.cli.progress.time.monotonic", lambda: passed[0])
     shown: list[Step] = []

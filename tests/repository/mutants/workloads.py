@@ -109,14 +109,6 @@ MUTANTS = (
     Mutant(
         "schedule: what was finished is visited again",
         HERE + "schedule.py",
-        "            if self.known[entry.problem] < reached[entry.problem] and not self._is_over():\n",
-        "            if not self._is_over():\n",
-        "A finished problem costs nothing.",
-        (SCHEDULE + "::test_visits_are_paid_for_what_is_left_only",),
-    ),
-    Mutant(
-        "schedule: the last visits for everything",
-        HERE + "schedule.py",
         "left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]",
         "left = list(entries)",
         "A finished problem costs nothing.",
