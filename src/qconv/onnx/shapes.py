@@ -26,12 +26,19 @@ from qconv.tuner.workload import Place, Refused, Workload
 CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)}
 # What a kernel applies behind its sums. A Clip is one of these by its limits.
 ACTIVATIONS = {"Relu": "relu", "HardSwish": "hardswish", "Silu": "silu"}
-# Ops that onnx's inference does not know, of which the output has the shape of a known op of these inputs.
+# Ops that onnx's inference does not know: the output has the shape that a known op gives of these of its inputs, with
+# these of its attributes.
 STAND_INS = {
-    "QLinearAdd": ("Max", (0, 3)),
-    "QLinearMul": ("Max", (0, 3)),
-    "QLinearSigmoid": ("Identity", (0,)),
-    "QLinearLeakyRelu": ("Identity", (0,)),
+    "QLinearAdd": ("Max", slice(0, 4, 3), ()),
+    "QLinearMul": ("Max", slice(0, 4, 3), ()),
+    "QLinearSigmoid": ("Identity", slice(0, 1), ()),
+    "QLinearLeakyRelu": ("Identity", slice(0, 1), ()),
+    "QLinearConcat": ("Concat", slice(2, None, 3), ("axis",)),
+    "QLinearGlobalAveragePool": ("GlobalAveragePool", slice(0, 1), ()),
+    "QLinearAveragePool": (
+        *("AveragePool", slice(0, 1)),
+        ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"),
+    ),
 }
 
 
@@ -150,9 +157,10 @@ def _with_shapes(model: onnx.ModelProto, batch: int | None) -> onnx.ModelProto:
         del made.graph.value_info[:]
     for node in made.graph.node:
         if node.op_type in STAND_INS:
-            op, taken = STAND_INS[node.op_type]
-            inputs = [node.input[i] for i in taken]
-            node.CopyFrom(helper.make_node(op, inputs, list(node.output), name=node.name))
+            op, taken, kept = STAND_INS[node.op_type]
+            known = helper.make_node(op, list(node.input)[taken], list(node.output), name=node.name)
+            known.attribute.extend(entry for entry in node.attribute if entry.name in kept)
+            node.CopyFrom(known)
     try:
         return shape_inference.infer_shapes(made, data_prop=True)
     except (shape_inference.InferenceError, ValueError) as error:

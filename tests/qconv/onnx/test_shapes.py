@@ -172,3 +172,24 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_text("not a model")
     with pytest.raises(ValueError, match="is no ONNX model"):
         read(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "shape"),
+    [
+        ("QLinearMul", ["x", "s", "z", "x", "s", "z", "s", "z"], {}, (6, 8, 8)),
+        ("QLinearSigmoid", ["x", "s", "z", "s", "z"], {}, (6, 8, 8)),
+        ("QLinearConcat", ["s", "z", "x", "s", "z", "x", "s", "z"], {"axis": 1}, (12, 8, 8)),
+        ("QLinearGlobalAveragePool", ["x", "s", "z", "s", "z"], {"channels_last": 0}, (6, 1, 1)),
+        ("QLinearAveragePool", ["x", "s", "z", "s", "z"], {"kernel_shape": [2, 2], "strides": [2, 2]}, (6, 4, 4)),
+    ],
+)
+def test_ops_of_onnx_runtime_have_known_shapes(
+    op: str, inputs: list[str], attributes: dict[str, Any], shape: tuple[int, int, int]
+) -> None:
+    channels, height, width = shape
+    quantized = helper.make_node("QLinearConv", ["a", "s", "z", "w", "s", "z", "s", "z"], ["y"], "c")
+    nodes = [helper.make_node(op, inputs, ["a"], domain="com.microsoft", **attributes), quantized]
+    constants = [tensor("s", (), value=1), tensor("z", (), np.uint8), tensor("w", (5, channels, 1, 1), np.uint8)]
+    (found,) = problems(workload_of(model(nodes, constants, [3, 6, 8, 8], x_type=TensorProto.UINT8), "m"))
+    assert (found.n, found.c, found.h, found.w, found.k) == (3, channels, height, width, 5)
