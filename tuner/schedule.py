@@ -192,6 +192,7 @@ class _Run:
         self.known[outcome.problem] = outcome.known + outcome.measured
         self.spaces[outcome.problem] = outcome.space
         self.best[outcome.problem] = outcome.best
+        self.wanted = sum(allocation.totals(self._standings(), self.budget.trials))
 
     def _tell(self, problem: Problem, progress: Progress) -> None:
         self.measured += max(0, progress.done - self.known[problem])

@@ -158,6 +158,8 @@ def refresh(
         workloads.tune_all(winners.workload_of(found), given)
     else:
         click.echo(f"nothing to do: every winner of {name} has today's kernel", err=True)
+        if as_json:
+            print_json({"problems": []})
     if out is not None:
         kept = winners.kept(_rows_of(where, shipped, name))
         out.write_text(text.dump(kept))

@@ -109,10 +109,14 @@ def table(workload: Workload, station: Station, found: list[Result], where: str)
     ratio = f"{summary.default_us / summary.tuned_us:7.2f}x" if summary.tuned_us else ""
     sums = f"{summary.default_us:10.2f} {summary.tuned_us:10.2f} {ratio}"
     lines.append(f"{summary.timed:>5}  {whole:<{NAME_COLUMNS}} {sum(one.trials for one in found):>6} {sums}")
-    others = {"fusion": "in one kernel, instead of their layers", "part": "parts of the chains above"}
-    for role, says in others.items():
-        if rows := [_row(one) for one in found if one.entry.role == role]:
-            lines += [f"{says}:", *rows]
+    fusions = [one for one in found if one.entry.role == "fusion" and one.config is not None]
+    fused = [one for one in fusions if not str(one.config).startswith("unfused")]
+    if fused:
+        lines += ["in one kernel, instead of their layers:", *map(_row, fused)]
+    if len(fused) < len(fusions):
+        lines.append(f"not in one kernel: {len(fusions) - len(fused)} chains, which are faster unfused")
+    if parts := [one for one in found if one.entry.role == "part"]:
+        lines += ["only parts of chains:", *map(_row, parts)]
     return [*lines, f"workload  {workload.name} on {station.name} ({station.target_name})", f"database  {where}"]
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qconv.cli import main
+from qconv.cli.workloads import table
 from qconv.tune_db.database import Database
 from qconv.tuner import ahead, schedule
 from qconv.tuner.candidate import Candidate
-from qconv.tuner.result import is_todays
-from tests.tuner.test_schedule import Scaled
+from qconv.tuner.result import Result, Station, is_todays
+from qconv.tuner.workload import Entry, Place, Workload
+from tests.tuner.test_schedule import SLOW, Scaled
 
 CSV = """model,layer,N,C,H,W,K,R,S,stride_h,stride_w,pad_h,pad_w,groups
 net,a_layer_whose_name_is_much_longer_than_a_column,1,8,8,8,16,3,3,1,1,1,1,1
@@ -74,6 +77,31 @@ def test_a_batch_replaces_that_of_the_file(command: list[str], capsys: pytest.Ca
     assert all(":n=2:" in one["problem"] for one in said["problems"])
 
 
+def test_what_replaces_layers_stands_below_their_sum() -> None:
+    """And only where it is one kernel: a chain that is faster unfused replaces nothing."""
+    at: dict[str, Any] = {"trials": 9, "is_raced": True}
+
+    def result(name: str, role: Any, tuned_us: float, config: str) -> Result:
+        return Result(Entry(SLOW, 2, (name,), role), default_us=30.0, tuned_us=tuned_us, config=config, **at)
+
+    found = [
+        result("a", "layer", 20.0, "simt tile_m=8"),
+        result("a+b", "fusion", 15.0, "fused tile_h=8"),
+        result("b+c", "fusion", 10.0, "unfused (simt) (simt)"),
+        result("d", "part", 10.0, "simt tile_m=8"),
+    ]
+    net = Workload.of("net", [Place("a", SLOW)])
+    assert [line.split()[:2] for line in table(net, Station("device", "cpu", "g++"), found, "t.sqlite")[1:-2]] == [
+        ["2", "a"],
+        ["2", "all"],
+        ["in", "one"],
+        ["2", "a+b"],
+        ["not", "in"],
+        ["only", "parts"],
+        ["2", "d"],
+    ]
+
+
 def test_an_interruption_says_what_was_found_and_how_to_go_on(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,8 +142,6 @@ def test_what_is_refused(arguments: list[str], says: str, capsys: pytest.Capture
 
 def test_stale_winners_are_listed_and_tuned_again(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """As rows of an older template: their digests are no source's."""
-    from dataclasses import replace
-
     assert run(*command) == 0
     db = command[command.index("--db") + 1]
     with Database.open(db) as rows:
@@ -136,5 +162,8 @@ def test_stale_winners_are_listed_and_tuned_again(command: list[str], capsys: py
     assert run(*refresh, "--dry-run", "--json") == 0
     assert json.loads(capsys.readouterr().out) == []
     assert {row["digest"] for row in json.loads(Path(out).read_text())} & {"0" * 16} == set()
-    assert run(*refresh) == 0
-    assert "nothing to do" in capsys.readouterr().err
+    capsys.readouterr()
+    assert run(*refresh, "--json") == 0
+    done, says = capsys.readouterr()
+    assert json.loads(done) == {"problems": []}
+    assert "nothing to do" in says
