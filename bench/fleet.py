@@ -16,14 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distributed import Client, LocalCluster
+import distributed
 
 from qconv import Conv2d, generator
 from qconv.target import target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 
-PROBLEM = Conv2d(1, 8, 8, 8, 16, 3, 3, pad=1)
+PROBLEM = Conv2d(1, 8, 8, 8, 16, 3, 3, pad=(1, 1, 1, 1))
 ROWS, TASKS = 1000, 5000  # of each writer; of the scheduler
 
 
@@ -86,9 +86,10 @@ def same(value: int) -> int:
 
 def scheduler_ms() -> float:
     """Time of the process that has the scheduler and the client, for a task that does nothing."""
+    dask: Any = distributed  # it has no types of its own
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        dask.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        dask.Client(cluster) as client,
     ):
         client.gather([client.submit(same, i, pure=False) for i in range(100)])
         before = time.process_time()

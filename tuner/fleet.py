@@ -28,6 +28,8 @@ from qconv.tuner.result import Station
 from qconv.tuner.schedule import Told, Visit
 from qconv.tuner.tune import Outcome, Progress, Search, tune_alone
 
+log = logging.getLogger("qconv")
+
 # The variable that shows a worker one GPU alone.
 VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "hip": "HIP_VISIBLE_DEVICES"}
 CONNECT_S = 30
@@ -57,6 +59,7 @@ class Fleet:
         self._where = _shareable(where)
         self._spec = device or (gpu_specs() or ["cpu"])[0] if crew.workers is not None else device
         self._opened = ExitStack()
+        self._given_up: set[str] = set()
 
     def __enter__(self) -> Fleet:
         with ExitStack() as opened:
@@ -70,16 +73,18 @@ class Fleet:
 
     def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
         """All are handed out at once, in their order; a worker that is free takes the next."""
-        dask = _dask()
+        dask, told = _dask(), {"spec": self._worker_spec, "where": self._where, "how": asdict(self._how)}
         given = [_Errand(str(visit.problem), visit.trials, visit.seconds, visit.deadline) for visit in visits]
-        told = {"spec": self._worker_spec, "where": self._where, "how": asdict(self._how)}
-        futures = [self._client.submit(_run, one, **told, pure=False, priority=-i) for i, one in enumerate(given)]
-        errands, failed = dict(zip(futures, given, strict=True)), list[str]()
+        left = [one for one in given if one.problem not in self._given_up]
+        futures = [self._client.submit(_run, one, **told, pure=False, priority=-i) for i, one in enumerate(left)]
+        errands = dict(zip(futures, left, strict=True))
         for future in dask.as_completed(futures, loop=self._client.loop):
             try:
                 outcome = _outcome(future.result())
             except dask.KilledWorker:
-                failed.append(errands[future].problem)
+                problem = errands[future].problem
+                self._given_up.add(problem)
+                log.warning("%s is given up: it ended every worker that began it; tune it alone to see why", problem)
                 continue
             except dask.client.FutureCancelledError:
                 raise DeviceError("the scheduler is gone; start it, and the same command goes on") from None
@@ -87,11 +92,6 @@ class Fleet:
                 done = outcome.known + outcome.measured
                 tell(outcome.problem, Progress(done, done, outcome.best, outcome.best))
             yield outcome
-        if failed:
-            raise DeviceError(
-                f"these ended every worker that began them: {', '.join(failed)}; all others are tuned. Tune one "
-                "without a fleet to see why"
-            )
 
     def _check(self) -> None:
         """That all workers measure the same kind of device, one problem at a time, and can reach the database."""

@@ -8,7 +8,7 @@ Columns named as a field of `Quantization` say what the numbers of that layer me
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -113,7 +113,7 @@ def convolution(row: Row, quantization: Quantization, batch: int | None) -> Conv
     )
 
 
-def chain(rows: list[Row], batch: int | None) -> Chain:
+def chain(rows: Sequence[Row], batch: int | None) -> Chain:
     """As it is deployed: a scale and a bias for every channel, the network's activation between two, and around an
     inverted residual what was added to it. Each row goes on with the second convolution of the one before."""
     n, c, h, w = batch or _integer(rows[0], "N"), *(_integer(rows[0], name) for name in ("C", "H", "W"))

@@ -11,7 +11,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,13 +22,14 @@ from postgres_server import server
 
 from qconv.device import open_device
 from qconv.errors import DeviceError
+from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tuner import ahead, fleet
 from qconv.tuner.allocation import Budget
 from qconv.tuner.fleet import Crew, Fleet
 from qconv.tuner.result import Station, results
-from qconv.tuner.schedule import Step, tune_workload
+from qconv.tuner.schedule import Step, Visit, tune_workload
 from qconv.tuner.tune import Search
 from qconv.tuner.workload import Place, Workload
 from tests.tuner.test_schedule import FAST, Scaled
@@ -129,6 +133,46 @@ def test_workers_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
     client.workers = {}
     with pytest.raises(DeviceError, match="the scheduler has no workers"):
         engine._check()
+
+
+@dataclass(eq=False)
+class Answer:
+    result: Callable[[], Any]
+
+
+class Killing:
+    """In place of a client: one problem ends every worker that begins it."""
+
+    loop = None
+
+    def __init__(self, deadly: Problem) -> None:
+        self.deadly, self.begun = str(deadly), list[str]()
+
+    def submit(self, run: Any, errand: Any, **_: object) -> Any:
+        self.begun.append(errand.problem)
+        counts = {"space": 9, "measured": errand.trials, "known": 0, "failures": {}, "best": None}
+        said = counts | {"problem": errand.problem, "device": "d", "target": "cpu", "strategy": "s"}
+        return Answer(lambda: self._end() if errand.problem == self.deadly else said)
+
+    def _end(self) -> None:
+        raise MemoryError
+
+
+def test_a_problem_that_ends_its_workers_is_given_up_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is named once, and not begun again when more trials are given out."""
+    first, deadly, last = (entry.problem for entry in NET.entries[:3])
+    gone = SimpleNamespace(FutureCancelledError=OSError)
+    dask = SimpleNamespace(KilledWorker=MemoryError, client=gone, as_completed=lambda futures, loop: futures)
+    monkeypatch.setattr(fleet, "_dask", lambda: dask)
+    engine, client = Fleet(Crew(scheduler="tcp://a:1"), "cpu", "t.sqlite", Search(0)), Killing(deadly)
+    engine._client = client
+    for trials in (8, 24):
+        paid = engine.pay([Visit(one, trials) for one in (first, deadly, last)], lambda *_: None)
+        assert [(outcome.problem, outcome.measured) for outcome in paid] == [(first, trials), (last, trials)]
+    assert client.begun == [str(one) for one in (first, deadly, last, first, last)]
+    assert [record.getMessage().split()[0] for record in caplog.records] == [str(deadly)]
 
 
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:

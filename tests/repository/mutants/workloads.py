@@ -203,6 +203,14 @@ MUTANTS = (
         (FLEET,),
     ),
     Mutant(
+        "fleet: what ends workers is begun again",
+        HERE + "fleet.py",
+        "                self._given_up.add(problem)\n",
+        "                assert problem\n",
+        "Every round of visits would end four workers more.",
+        (FLEET,),
+    ),
+    Mutant(
         "fleet: every worker sees the first GPU",
         HERE + "fleet.py",
         'seen.split(",")[number] if seen else str(number)',
