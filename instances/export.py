@@ -19,6 +19,7 @@ from qconv.generator import Plan, Source
 from qconv.generator.digest import text_digest
 from qconv.generator.plan import Field
 from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
+from qconv.instances.winners import Winner
 from qconv.target import target
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ typedef struct {{ _Alignas({TENSOR_MAP_ALIGNMENT}) uint8_t bytes[{TENSOR_MAP_BYT
 
 @dataclass(frozen=True)
 class Exported:
-    row: Measurement
+    row: Winner
     plan: Plan
     source: Source
 
@@ -75,26 +76,49 @@ class Exported:
         return "\n".join(lines) + "\n\n" + self.source.text
 
 
-def export(rows: Iterable[Measurement], folder: Path) -> list[Exported]:
+@dataclass(frozen=True)
+class Served:
+    """A winner with the kernels that are launched for it, in turn."""
+
+    winner: Winner
+    plan: Plan
+    kernels: tuple[Exported, ...]
+
+
+def served(row: Winner | Measurement) -> Served:
+    """Raises ValueError where the winner's config is none any more."""
+    winner = row if isinstance(row, Winner) else Winner.of(row)
+    try:
+        plan = generator.plan(winner.problem, winner.config, target(winner.target))
+    except Infeasible as refused:
+        raise ValueError(
+            f"the winner of {winner.problem} is not feasible any more ({refused}): tune it again"
+        ) from None
+    # Each kernel of an unfused chain is a file, unless it is there as the winner of its own problem.
+    is_of_today = generator.render(plan).digest == winner.digest
+    kernels = []
+    for part in plan.kernels:
+        source = generator.render(part)
+        digest = source.digest if is_of_today else winner.digest
+        one = replace(winner, problem=part.problem, config=part.config, digest=digest) if plan.parts else winner
+        kernels.append(Exported(one, part, source))
+    return Served(winner, plan, tuple(kernels))
+
+
+def ordered(rows: Iterable[Winner | Measurement]) -> list[Served]:
+    """By device and key; those of several kernels last. Raises ValueError where there are none."""
+    found = [served(row) for row in rows]
+    if not found:
+        raise ValueError("the database has no winner to export: run qconv-tune tune first")
+    return sorted(found, key=lambda one: (bool(one.plan.parts), one.winner.device, str(one.winner.problem)))
+
+
+def export(rows: Iterable[Winner | Measurement], folder: Path) -> list[Exported]:
     """Write the winners. Raises ValueError where there is nothing to write; files of another export stay untouched."""
     kernels: dict[tuple[str, str], Exported] = {}
-    ordered = sorted(rows, key=lambda row: (row.config.family == "unfused", row.device, str(row.problem)))
-    for row in ordered:
-        try:
-            plan = generator.plan(row.problem, row.config, target(row.target))
-        except Infeasible as refused:
-            raise ValueError(
-                f"the winner of {row.problem} is not feasible any more ({refused}): tune it again"
-            ) from None
-        # Each kernel of an unfused chain is a file, unless it is there as the winner of its own problem.
-        is_of_today = generator.render(plan).digest == row.digest
-        for part in plan.kernels:
-            source = generator.render(part)
-            digest = source.digest if is_of_today else row.digest
-            one = replace(row, problem=part.problem, config=part.config, digest=digest) if plan.parts else row
-            kernels.setdefault((row.device, text_digest(source.text)), Exported(one, part, source))
-    if not kernels:
-        raise ValueError("the database has no winner to export: run qconv-tune tune first")
+    for one in ordered(rows):
+        for kernel in one.kernels:
+            kernels.setdefault((one.winner.device, text_digest(kernel.source.text)), kernel)
     found = list(kernels.values())
     folder.mkdir(parents=True, exist_ok=True)
     for kernel in found:
@@ -126,6 +150,7 @@ def _entry(kernel: Exported) -> dict[str, Any]:
         "file": kernel.file,
         "problem": str(row.problem),
         "config": row.config.as_dict(),
+        "origin": row.origin,
         "device": row.device,
         "target": row.target,
         "toolchain": row.toolchain,
@@ -229,7 +254,7 @@ def _header(kernels: list[Exported]) -> str:
         lines += [
             "",
             f"// {row.problem}",
-            f"// {row.median_us:.2f} us on {row.device} ({row.target})",
+            f"// {row}",
             "typedef struct {",
         ]
         lines += [f"    {_c_type(plan, field)} {_c_name(field)};  // {_says(plan, field)}" for field in plan.fields]

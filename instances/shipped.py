@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 from qconv.tune_db.text import TextLayer
 
@@ -16,11 +17,16 @@ def file_name(device: str) -> str:
 
 @lru_cache(maxsize=16)
 def layer(device: str) -> TextLayer:
-    path = resources.files("qconv.instances") / "shipped" / file_name(device)
+    path = _folder() / file_name(device)
     return TextLayer(path.read_text() if path.is_file() else "[]", str(path))
 
 
-def layers() -> list[TextLayer]:
+@lru_cache(maxsize=1)
+def layers() -> tuple[TextLayer, ...]:
     """Those of all devices."""
-    folder = resources.files("qconv.instances") / "shipped"
-    return [TextLayer(path.read_text(), str(path)) for path in folder.iterdir() if path.name.endswith(".json")]
+    files = sorted((path for path in _folder().iterdir() if path.name.endswith(".json")), key=lambda path: path.name)
+    return tuple(TextLayer(path.read_text(), str(path)) for path in files)
+
+
+def _folder() -> Traversable:
+    return resources.files("qconv.instances") / "shipped"

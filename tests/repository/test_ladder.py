@@ -33,6 +33,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.keys",
         "qconv.step",
         "qconv.epilogue",
+        "qconv.host_value",
         "qconv.instruction",
         "qconv.instruction_tables",
         "qconv.generation",

@@ -16,6 +16,7 @@ EVERY = [mutant for mutants in AREAS.values() for mutant in mutants]
 # What is planted in: every page and role, and what turns a problem into a stored winner.
 COVERED = (
     *("templates/**/*.j2", "generator/*.py", "tuner/**/*.py", "tune_db/*.py", "instances/*.py"),
+    *("instances/library/*.py", "instances/library/*.cpp", "instances/library/*.h"),
     *("src/qconv/*.py", "src/qconv/conversion/*.py", "src/qconv/tensor_ops/*.py", "src/qconv/device/*.py"),
     "src/qconv/network/*.py",
 )

@@ -1,36 +1,84 @@
-"""export: winners as sources to ship."""
+"""export: winners to ship, as sources or as a library with a C interface."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from qconv.cli.options import database_option, json_option, print_json, refuse_device
+from qconv.cli.options import database_option, json_option, print_json
+
+if TYPE_CHECKING:
+    from qconv.instances.winners import Wanted, Winner
 
 
 @click.command()
+@click.argument("words", nargs=-1, metavar="[KEY|PART]...")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["sources", "library"]),
+    default="sources",
+    show_default=True,
+    help="Sources with a manifest and a C header; or a library that launches them, built by CMake.",
+)
+@click.option("--target", "targets", multiple=True, metavar="sm_80|gfx90a|cpu|...", help="Only these. Default: all.")
+@click.option(
+    "--origin",
+    "origins",
+    default="user",
+    show_default=True,
+    metavar="user,shipped,default",
+    help="Whose winners: of the database, of this package, the untuned defaults. The first that has one gives it.",
+)
 @database_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--device", help="Only winners of devices whose name contains this.")
 @json_option
-def export(database: str | None, out: Path, device: str | None, as_json: bool) -> None:
-    """Write every winner as a self-contained .cu, .hip or .cpp, with a manifest and a C header."""
+def export(
+    words: tuple[str, ...],
+    form: str,
+    targets: tuple[str, ...],
+    origins: str,
+    database: str | None,
+    out: Path,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Write winners to ship: of the problems that are named by a KEY or by a part of one, or of all."""
+    from qconv.instances.winners import Wanted, find
+
+    # Wanted checks what was typed.
+    chosen = tuple(origin.strip() for origin in origins.split(","))
+    wanted: Wanted = Wanted(chosen, targets, words, device)  # type: ignore[arg-type]
+    winners = find(wanted, database)
+    if form == "library":
+        _write_library(winners, out, as_json)
+    else:
+        _write_sources(winners, out, as_json)
+
+
+def _write_sources(winners: list[Winner], out: Path, as_json: bool) -> None:
     from qconv.instances.export import HEADER, files_of
     from qconv.instances.export import export as write
-    from qconv.instances.serving import default_database
-    from qconv.tune_db.database import Database
 
-    with Database.open(database or default_database(), create=False) as rows:
-        winners = rows.best_per_problem()
-        if device is not None:
-            winners = [row for row in winners if device.lower() in row.device.lower()]
-            if not winners:
-                refuse_device(f"--device {device!r}, a part of a device name,", rows.devices())
     kernels = write(winners, out)
     if as_json:
         print_json({"folder": str(out), "files": files_of(kernels)})
         return
     for kernel in kernels:
-        click.echo(f"{out / kernel.file}  {kernel.row.median_us:.2f} us on {kernel.row.device}  {kernel.row.problem}")
+        click.echo(f"{out / kernel.file}  {kernel.row}  {kernel.row.problem}")
     click.echo(f"{out / HEADER}\n{out / 'manifest.json'}")
+
+
+def _write_library(winners: list[Winner], out: Path, as_json: bool) -> None:
+    from qconv.instances.library.write import write
+
+    library = write(winners, out)
+    if as_json:
+        print_json({"folder": str(out), "files": list(library.files)})
+        return
+    for entry in library.entries:
+        click.echo(f"{entry.problem}  {entry.served.winner}")
+    click.echo(f"build it: cmake -S {out} -B {out / 'build'} && cmake --build {out / 'build'}")

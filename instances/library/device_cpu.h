@@ -1,0 +1,77 @@
+// The CPU: kernels are functions of this library, which the CPU runtime calls with one fiber per GPU thread.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cpu_runtime.h"
+#include "qconv_parameters.h"
+#include "qconv_table.h"
+
+namespace qconv {
+
+struct Function {
+    qconv_cpu_entry_t entry;
+};
+
+class Device {
+  public:
+    explicit Device(int index) {
+        if (index != 0)
+            throw Failure{QCONV_NO_DEVICE, "there is no CPU device " + std::to_string(index) + ": its only one is 0"};
+    }
+
+    std::string name() const { return "cpu"; }
+
+    // Whether code for a target runs here: 0 where it does not; of two, the larger is the better.
+    int rank(const char* target) const { return strncmp(target, "cpu", 3) == 0 ? 1 : 0; }
+
+    std::vector<Function> load(const Kernel& kernel) {
+        std::vector<Function> functions;
+        for (const Launch& launch : kernel.launches) functions.push_back({launch.entry});
+        return functions;
+    }
+
+    void* allocate(size_t bytes) {
+        void* memory = aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+        if (memory == nullptr)
+            throw Failure{QCONV_NO_MEMORY, "no memory for " + std::to_string(bytes) + " bytes: free some"};
+        return memory;
+    }
+    void release(void* memory) { free(memory); }
+    void upload(void* to, const void* from, size_t bytes) { memcpy(to, from, bytes); }
+    void download(void* to, const void* from, size_t bytes) { memcpy(to, from, bytes); }
+    void zero(void* memory, size_t bytes) { memset(memory, 0, bytes); }
+    void synchronize() {}
+
+    // The description that the runtime reads, with the address in front.
+    void encode(const TensorMap& map, uint64_t address, unsigned char* into) {
+        memcpy(into, map.described, sizeof map.described);
+        memcpy(into, &address, sizeof address);
+    }
+
+    void launch(const Function& function, const Kernel& kernel, const Launch& launch, void* arguments,
+                qconv_stream stream) {
+        if (stream != nullptr) refuse("a stream was given, but the CPU has none: give null");
+        const qconv_cpu_grid grid = {function.entry,
+                                     arguments,
+                                     nullptr,
+                                     launch.smem_bytes,
+                                     {launch.grid[0], launch.grid[1], launch.grid[2]},
+                                     launch.threads,
+                                     launch.cluster,
+                                     kernel.warp_size,
+                                     0,
+                                     0};
+        char message[1024];
+        if (qconv_cpu_launch(&grid, message, sizeof message) != 0)
+            throw Failure{QCONV_LAUNCH_FAILED, std::string(launch.symbol) + ": " + message};
+    }
+
+  private:
+    static constexpr size_t kAlignment = 64;
+};
+
+}  // namespace qconv

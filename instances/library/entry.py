@@ -1,0 +1,107 @@
+"""A winner as the table of the library has it: the tensors of its problem, numbered, and where each kernel's arguments
+come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from qconv.dtypes import ELEMENT_TYPES
+from qconv.fused import Chain
+from qconv.instances.export import Exported, Served
+from qconv.op import Problem, Tensor
+from qconv.problem import Conv2d
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tensor with its role, as `qconv_table.h` calls it, and the alignment that every kernel which takes it needs."""
+
+    tensor: Tensor
+    role: str
+    alignment: int = 1
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.tensor.shape) * ELEMENT_TYPES[self.tensor.dtype].bytes
+
+
+@dataclass(frozen=True)
+class Entry:
+    served: Served
+
+    @property
+    def problem(self) -> Problem:
+        return self.served.winner.problem
+
+    @property
+    def kernels(self) -> tuple[Exported, ...]:
+        return self.served.kernels
+
+    @cached_property
+    def layers(self) -> tuple[tuple[str, Conv2d], ...]:
+        """The convolutions, by the names that a chain has for them."""
+        if isinstance(self.problem, Chain):
+            return tuple(self.problem.layers.items())
+        return (("", self.problem),) if isinstance(self.problem, Conv2d) else ()
+
+    def parameter_names(self, layer: str) -> dict[str, str]:
+        """What a layer calls its parameters -> what the problem calls them; empty where they are the same."""
+        return self.problem.names(layer) if isinstance(self.problem, Chain) else {}
+
+    @cached_property
+    def names_in(self) -> tuple[dict[str, str], ...]:
+        """For each kernel: what its own problem calls a tensor -> what the whole problem calls it."""
+        weights = iter(self.problem.packed)
+        found = []
+        for i, kernel in enumerate(self.kernels):
+            own = kernel.plan.problem
+            names = {tensor.name: tensor.name for tensor in (*own.inputs, *own.outputs)}
+            names |= {name: next(weights) for name in own.packed}
+            if i > 0:
+                names["x"] = _between(i - 1)
+            if i < len(self.kernels) - 1:
+                names["y"] = _between(i)
+            found.append(names)
+        return tuple(found)
+
+    @cached_property
+    def first_layers(self) -> tuple[int, ...]:
+        """For each kernel: the number of its first convolution among those of the problem."""
+        firsts, at = [], 0
+        for kernel in self.kernels:
+            firsts.append(at)
+            own = kernel.plan.problem
+            at += len(own.LAYERS) if isinstance(own, Chain) else 1
+        return tuple(firsts)
+
+    @cached_property
+    def tensors(self) -> tuple[Placed, ...]:
+        problem = self.problem
+        placed = [Placed(t, "weights" if t.name in problem.packed else "input") for t in problem.inputs]
+        placed += [Placed(tensor, "output") for tensor in problem.outputs]
+        for i, kernel in enumerate(self.kernels[:-1]):
+            (made,) = kernel.plan.problem.outputs
+            placed.append(Placed(Tensor(_between(i), made.shape, made.dtype), "between"))
+        return tuple(Placed(one.tensor, one.role, self._alignment(one.tensor.name)) for one in placed)
+
+    def _alignment(self, name: str) -> int:
+        return max(
+            (
+                kernel.plan.alignment.get(own, 1)
+                for kernel, names in zip(self.kernels, self.names_in, strict=True)
+                for own, whole in names.items()
+                if whole == name
+            ),
+            default=1,
+        )
+
+    def number_of(self, name: str) -> int:
+        """The number of a tensor, by the problem's name for it."""
+        return [one.tensor.name for one in self.tensors].index(name)
+
+
+def _between(number: int) -> str:
+    """What a kernel of several writes for the next."""
+    return f"between {number}"

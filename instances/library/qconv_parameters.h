@@ -1,0 +1,256 @@
+// The parameters of a call: read by their names, checked, and kept as the arithmetic takes them.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "qconv_kernels.h"
+#include "qconv_table.h"
+
+namespace qconv {
+
+// What a function of the interface fails with.
+struct Failure {
+    qconv_status status;
+    std::string text;
+};
+
+[[noreturn]] inline void refuse(const std::string& text) { throw Failure{QCONV_BAD_ARGUMENT, text}; }
+
+// The values of one convolution: scales as they were given, everything else in the type that the kernels compute in.
+struct Parameters {
+    double x_scale = 1, y_scale = 1, residual_scale = 1;
+    int x_zero_point = 0, y_zero_point = 0, residual_zero_point = 0;
+    std::vector<double> w_scales = {1};
+    std::vector<int> w_zero_points = {0}, integers;
+    std::vector<float> reals;
+    std::vector<float> numbers;
+    const Layer* layer = nullptr;
+
+    double w_scale(size_t k) const { return w_scales[w_scales.size() == 1 ? 0 : k]; }
+    int w_zero_point(size_t k) const { return w_zero_points[w_zero_points.size() == 1 ? 0 : k]; }
+    int integer_bias(size_t k) const { return integers[k]; }
+    float bias(size_t k) const { return reals[k]; }
+    float number(const char* name) const {
+        for (size_t i = 0; i < layer->numbers.count; ++i)
+            if (strcmp(layer->numbers[i], name) == 0) return numbers[i];
+        throw Failure{QCONV_INTERNAL, std::string("the table has no number ") + name};
+    }
+};
+
+// Rounds half to even, whatever the caller's rounding mode, and stays in the range of an int32.
+inline int rounded(double value) {
+    if (value >= 2147483647.0) return 2147483647;
+    if (value <= -2147483648.0) return -2147483647 - 1;
+    const double below = std::floor(value), rest = value - below;
+    const double whole = rest > 0.5 || (rest == 0.5 && std::fmod(below, 2.0) != 0.0) ? below + 1.0 : below;
+    return static_cast<int>(whole);
+}
+
+// Where the inverse serves for a division; 0 where it does not.
+inline float inverse_where_it_serves(double scale) {
+    const bool serves = scale >= 0x1p-40 && scale <= 0x1p40;
+    return serves ? 1.0f / static_cast<float>(scale) : 0.0f;
+}
+
+inline uint32_t bits(float value) {
+    uint32_t word;
+    memcpy(&word, &value, sizeof word);
+    return word;
+}
+
+inline uint32_t bits(int value) { return static_cast<uint32_t>(value); }
+
+// The names that a convolution's parameters have.
+inline std::vector<const char*> names_of(const Layer& layer) {
+    std::vector<const char*> names;
+    for (const char* name : {layer.x_scale, layer.w_scale, layer.y_scale, layer.x_zero_point, layer.w_zero_point,
+                             layer.y_zero_point, layer.bias, layer.residual_scale, layer.residual_zero_point})
+        if (name != nullptr) names.push_back(name);
+    for (const char* name : layer.number_names) names.push_back(name);
+    return names;
+}
+
+inline bool has_name(const Layer& layer, const char* name) {
+    for (const char* own : names_of(layer))
+        if (strcmp(own, name) == 0) return true;
+    return false;
+}
+
+// Whether there is nothing that serves where the caller gives none: scales are 1 by default, zero points 0.
+inline bool is_required(const Layer& layer, const char* name) {
+    for (const char* number : layer.number_names)
+        if (strcmp(number, name) == 0) return true;
+    return name == layer.bias || name == layer.residual_scale;
+}
+
+// The parameters that a caller gave.
+class Given {
+  public:
+    Given(const qconv_parameter* first, size_t count) : first_(first), count_(count) {}
+
+    const qconv_parameter* find(const char* name) const {
+        for (size_t i = 0; name != nullptr && i < count_; ++i)
+            if (strcmp(first_[i].name, name) == 0) return first_ + i;
+        return nullptr;
+    }
+
+    void check_each() const {
+        for (size_t i = 0; i < count_; ++i) {
+            const qconv_parameter& one = first_[i];
+            if (one.name == nullptr) refuse("parameter " + std::to_string(i) + " has no name: give one");
+            if (one.values == nullptr || one.count == 0)
+                refuse(std::string(one.name) + " has no values: give at least one, or leave it out");
+            if (one.type != QCONV_INT32 && one.type != QCONV_FLOAT32 && one.type != QCONV_FLOAT64)
+                refuse(std::string(one.name) + " has type " + std::to_string(one.type) +
+                       "; it is QCONV_INT32, QCONV_FLOAT32 or QCONV_FLOAT64");
+            if (find(one.name) != &one) refuse(std::string(one.name) + " is given twice: leave one out");
+        }
+    }
+
+    const qconv_parameter* begin() const { return first_; }
+    const qconv_parameter* end() const { return first_ + count_; }
+
+  private:
+    const qconv_parameter* first_;
+    size_t count_;
+};
+
+inline double value_of(const qconv_parameter& given, size_t i) {
+    switch (given.type) {
+        case QCONV_INT32: return static_cast<const int32_t*>(given.values)[i];
+        case QCONV_FLOAT32: return static_cast<const float*>(given.values)[i];
+        default: return static_cast<const double*>(given.values)[i];
+    }
+}
+
+inline void check_count(const qconv_parameter& given, size_t channels) {
+    if (given.count == 1 || given.count == channels) return;
+    const std::string rule = channels == 1 ? "one" : "one, or " + std::to_string(channels) + ", one per output channel";
+    refuse(std::string(given.name) + " has " + std::to_string(given.count) + " values; this problem takes " + rule);
+}
+
+inline std::vector<double> scales_of(const Given& given, const char* name, size_t channels, double otherwise) {
+    const qconv_parameter* found = given.find(name);
+    if (found == nullptr) return {otherwise};
+    check_count(*found, channels);
+    std::vector<double> scales(found->count);
+    for (size_t i = 0; i < scales.size(); ++i) {
+        scales[i] = value_of(*found, i);
+        const float single = static_cast<float>(scales[i]);
+        if (!(std::isfinite(single) && single > 0.0f))
+            refuse(std::string(name) + " holds " + std::to_string(scales[i]) +
+                   "; as float32, every scale must be finite and positive");
+    }
+    return scales;
+}
+
+inline std::vector<int> zero_points_of(const Given& given, const char* name, ZeroPoint zero, size_t channels) {
+    const qconv_parameter* found = given.find(name);
+    if (found == nullptr) return {0};
+    check_count(*found, channels);
+    if (found->type != QCONV_INT32) refuse(std::string(name) + " must be of QCONV_INT32");
+    std::vector<int> points(found->count);
+    for (size_t i = 0; i < points.size(); ++i) {
+        points[i] = static_cast<const int32_t*>(found->values)[i];
+        if (points[i] < zero.low || points[i] > zero.high)
+            refuse(std::string(name) + " holds " + std::to_string(points[i]) + "; it must be from " +
+                   std::to_string(zero.low) + " to " + std::to_string(zero.high));
+    }
+    return points;
+}
+
+inline float finite(const qconv_parameter& given, size_t i) {
+    const float single = static_cast<float>(value_of(given, i));
+    if (!std::isfinite(single)) refuse(std::string(given.name) + " must be finite as float32");
+    return single;
+}
+
+inline const qconv_parameter& required(const Given& given, const char* name) {
+    const qconv_parameter* found = given.find(name);
+    if (found == nullptr) refuse(std::string(name) + " was not given, and this problem needs it");
+    return *found;
+}
+
+inline void read_bias(const Layer& layer, const Given& given, Parameters& into) {
+    if (layer.bias_kind == Bias::none) return;
+    const qconv_parameter& bias = required(given, layer.bias);
+    if (bias.count != layer.channels)
+        refuse(std::string(bias.name) + " has " + std::to_string(bias.count) + " values; it must have " +
+               std::to_string(layer.channels) + ", one per output channel");
+    if ((bias.type == QCONV_INT32) != (layer.bias_kind == Bias::int32))
+        refuse(std::string(bias.name) + " must be of " +
+               (layer.bias_kind == Bias::int32 ? "QCONV_INT32" : "QCONV_FLOAT32 or QCONV_FLOAT64"));
+    for (size_t i = 0; i < bias.count; ++i) {
+        if (layer.bias_kind == Bias::int32) into.integers.push_back(static_cast<const int32_t*>(bias.values)[i]);
+        else into.reals.push_back(finite(bias, i));
+    }
+}
+
+// What the activation takes. A denormal is zero, because a GPU may take it for one; the sum makes a negative zero
+// positive.
+inline void read_numbers(const Layer& layer, const Given& given, Parameters& into) {
+    for (const char* name : layer.number_names) {
+        const qconv_parameter& number = required(given, name);
+        check_count(number, 1);
+        const float single = finite(number, 0);
+        const bool is_normal = std::fabs(single) >= std::numeric_limits<float>::min();
+        into.numbers.push_back((is_normal ? single : single * 0.0f) + 0.0f);
+    }
+    if (layer.numbers.count == 2 && strcmp(layer.numbers[0], "low") == 0 && into.numbers[0] > into.numbers[1])
+        refuse(std::string(layer.number_names[0]) + " is above " + layer.number_names[1] + ": swap them");
+}
+
+inline void check_inverse(const char* name, float scale) {
+    if (!std::isfinite(1.0f / scale))
+        refuse(std::string(name) + " has no finite inverse in float32, and this mode multiplies by it; scale the layer up");
+}
+
+inline void check_products(const Layer& layer, const Parameters& p) {
+    const float x_scale = static_cast<float>(p.x_scale), y_scale = static_cast<float>(p.y_scale);
+    for (double each : p.w_scales) {
+        const float product = x_scale * static_cast<float>(each), multiplier = product / y_scale;
+        if (!(std::isfinite(multiplier) && multiplier > 0.0f))
+            refuse("x_scale * w_scale / y_scale must be finite and positive in float32, or every output would be the "
+                   "same; check the three scales");
+        if (layer.inverts_product) check_inverse("x_scale * w_scale", product);
+    }
+    if (layer.inverts_x) check_inverse(layer.x_scale, x_scale);
+    if (layer.inverts_x && layer.residual_scale != nullptr)
+        check_inverse(layer.residual_scale, static_cast<float>(p.residual_scale));
+    if (layer.inverts_y) check_inverse(layer.y_scale, y_scale);
+}
+
+inline double residual_scale_of(const Layer& layer, const Given& given, double y_scale) {
+    if (layer.residual_scale == nullptr) return 1;
+    required(given, layer.residual_scale);
+    const double scale = scales_of(given, layer.residual_scale, 1, 1)[0];
+    if (std::fmax(scale, scale / y_scale) > 0x1p119)
+        refuse(std::string(layer.residual_scale) + " is above 2^119, in real units or in those of the output: its "
+               "product would be infinite");
+    return scale;
+}
+
+inline Parameters parameters_of(const Layer& layer, const Given& given) {
+    Parameters p;
+    p.layer = &layer;
+    const size_t channels = layer.per_channel ? layer.channels : 1;
+    p.x_scale = scales_of(given, layer.x_scale, 1, 1)[0];
+    p.w_scales = scales_of(given, layer.w_scale, channels, 1);
+    p.y_scale = scales_of(given, layer.y_scale, 1, 1)[0];
+    p.x_zero_point = zero_points_of(given, layer.x_zero_point, layer.x_zero, 1)[0];
+    p.w_zero_points = zero_points_of(given, layer.w_zero_point, layer.w_zero, channels);
+    p.y_zero_point = zero_points_of(given, layer.y_zero_point, layer.y_zero, 1)[0];
+    p.residual_scale = residual_scale_of(layer, given, p.y_scale);
+    p.residual_zero_point = zero_points_of(given, layer.residual_zero_point, layer.residual_zero, 1)[0];
+    read_bias(layer, given, p);
+    read_numbers(layer, given, p);
+    check_products(layer, p);
+    return p;
+}
+
+}  // namespace qconv

@@ -1,0 +1,161 @@
+// Runs every kernel of the library that this machine has a device for, and compares its outputs with the stored ones,
+// bit for bit.
+//
+//     qconv_self_test [--device N]
+//
+// The status is 0 where all of them are right, 1 where one is wrong, 3 where there is no device or none of them runs.
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "qconv_kernels.h"
+#include "self_test_vectors.h"
+
+namespace {
+
+enum class Outcome { right, wrong, skipped };
+
+std::array<uint32_t, 256> crc_table() {
+    std::array<uint32_t, 256> table;
+    for (uint32_t i = 0; i < 256; ++i) {
+        uint32_t value = i;
+        for (int bit = 0; bit < 8; ++bit) value = value & 1 ? 0xEDB88320u ^ (value >> 1) : value >> 1;
+        table[i] = value;
+    }
+    return table;
+}
+
+// The CRC of zlib.
+uint32_t crc_of(const std::vector<char>& bytes) {
+    static const std::array<uint32_t, 256> table = crc_table();
+    uint32_t crc = 0xFFFFFFFFu;
+    for (char byte : bytes) crc = table[(crc ^ static_cast<unsigned char>(byte)) & 0xFF] ^ (crc >> 8);
+    return ~crc;
+}
+
+std::vector<char> filled(const SelfTestBlock& block, size_t bytes) {
+    std::vector<char> array(bytes);
+    for (size_t at = 0; at < bytes; at += block.count)
+        memcpy(&array[at], block.bytes, block.count < bytes - at ? block.count : bytes - at);
+    return array;
+}
+
+// Memory of the device, given back at the end.
+struct Array {
+    qconv_device* device;
+    void* memory = nullptr;
+    Array(qconv_device* device, const std::vector<char>& content) : device(device) {
+        if (qconv_allocate(device, content.size(), &memory) == QCONV_OK)
+            qconv_upload(device, memory, content.data(), content.size());
+    }
+    Array(Array&& other) noexcept : device(other.device), memory(other.memory) { other.memory = nullptr; }
+    ~Array() {
+        if (memory != nullptr) qconv_free(device, memory);
+    }
+};
+
+// The number of the first stored element that differs, or -1; those between are compared by the CRC.
+long first_wrong(const SelfTestOutput& expected, const std::vector<char>& got, size_t element_bytes) {
+    for (size_t i = 0; i < expected.count; ++i)
+        if (memcmp(&got[i * expected.step * element_bytes], expected.sample + i * element_bytes, element_bytes) != 0)
+            return static_cast<long>(i * expected.step);
+    return -1;
+}
+
+struct Launched {
+    qconv_packed* packed = nullptr;
+    qconv_bound* bound = nullptr;
+    ~Launched() {
+        qconv_bound_free(bound);
+        qconv_packed_free(packed);
+    }
+};
+
+Outcome say(const qconv_kernel* kernel, const char* word, const std::string& why) {
+    printf("%-7s %-8s %s%s%s\n", word, qconv_target_of(kernel), qconv_key_of(kernel), why.empty() ? "" : ": ",
+           why.c_str());
+    return strcmp(word, "right") == 0 ? Outcome::right : strcmp(word, "WRONG") == 0 ? Outcome::wrong : Outcome::skipped;
+}
+
+Outcome compare(const qconv_kernel* kernel, qconv_device* device, const SelfTestCase& expected,
+                const std::vector<qconv_tensor>& tensors, const std::vector<Array>& arrays) {
+    size_t output = 0;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        if (tensors[i].role != QCONV_OUTPUT) continue;
+        std::vector<char> got(tensors[i].bytes);
+        if (qconv_download(device, got.data(), arrays[i].memory, got.size()) != QCONV_OK)
+            return say(kernel, "WRONG", qconv_last_error());
+        uint64_t elements = 1;
+        for (unsigned axis = 0; axis < tensors[i].rank; ++axis) elements *= tensors[i].shape[axis];
+        const SelfTestOutput& stored = expected.outputs[output++];
+        const long at = first_wrong(stored, got, got.size() / elements);
+        if (at >= 0) return say(kernel, "WRONG", std::string(tensors[i].name) + " at element " + std::to_string(at));
+        if (crc_of(got) != stored.crc)
+            return say(kernel, "WRONG", std::string(tensors[i].name) + " between the elements that are stored");
+    }
+    return say(kernel, "right", "");
+}
+
+Outcome test(const qconv_kernel* kernel, qconv_device* device, const SelfTestCase& expected) {
+    std::vector<qconv_tensor> tensors;
+    for (qconv_tensor tensor; qconv_tensor_of(kernel, tensors.size(), &tensor) == QCONV_OK;) tensors.push_back(tensor);
+    std::vector<Array> arrays;
+    std::vector<const void*> inputs, weights;
+    std::vector<void*> outputs;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        const bool is_output = tensors[i].role == QCONV_OUTPUT;
+        // A kernel that leaves an output as it was is found out.
+        arrays.emplace_back(device, is_output ? std::vector<char>(tensors[i].bytes, 0x55)
+                                              : filled(expected.arrays[i], tensors[i].bytes));
+        if (arrays.back().memory == nullptr) return say(kernel, "WRONG", qconv_last_error());
+        if (is_output) outputs.push_back(arrays.back().memory);
+        else (tensors[i].role == QCONV_INPUT ? inputs : weights).push_back(arrays.back().memory);
+    }
+    Launched made;
+    const qconv_status packed = qconv_pack(device, kernel, weights.data(), expected.parameters,
+                                           expected.parameter_count, nullptr, &made.packed);
+    if (packed == QCONV_NO_KERNEL) return say(kernel, "skipped", qconv_last_error());
+    if (packed != QCONV_OK || qconv_bind(made.packed, inputs.data(), outputs.data(), &made.bound) != QCONV_OK)
+        return say(kernel, "WRONG", qconv_last_error());
+    // Twice: the second launch finds the scratch memory as the first one left it.
+    for (int launch = 0; launch < 2; ++launch)
+        if (qconv_launch(made.bound, nullptr) != QCONV_OK || qconv_synchronize(device) != QCONV_OK)
+            return say(kernel, "WRONG", qconv_last_error());
+    return compare(kernel, device, expected, tensors, arrays);
+}
+
+const SelfTestCase* case_of(const qconv_kernel* kernel) {
+    for (size_t i = 0; i < self_test_case_count; ++i)
+        if (strcmp(self_test_cases[i].key, qconv_key_of(kernel)) == 0) return self_test_cases + i;
+    return nullptr;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    const bool is_asked = count == 3 && strcmp(words[1], "--device") == 0;
+    if (count != 1 && !is_asked) {
+        fprintf(stderr, "usage: %s [--device N]\n", words[0]);
+        return 2;
+    }
+    qconv_device* device = nullptr;
+    if (qconv_open(is_asked ? atoi(words[2]) : 0, &device) != QCONV_OK) {
+        fprintf(stderr, "%s\n", qconv_last_error());
+        return 3;
+    }
+    size_t counts[3] = {};
+    for (size_t i = 0; i < qconv_kernel_count(); ++i) {
+        const qconv_kernel* kernel = qconv_kernel_at(i);
+        const SelfTestCase* expected = case_of(kernel);
+        const Outcome outcome =
+            expected == nullptr ? say(kernel, "WRONG", "nothing is stored for it") : test(kernel, device, *expected);
+        ++counts[static_cast<size_t>(outcome)];
+    }
+    printf("%s: %zu right, %zu wrong, %zu not for this device\n", qconv_device_name(device), counts[0], counts[1],
+           counts[2]);
+    qconv_close(device);
+    return counts[1] > 0 ? 1 : counts[0] == 0 ? 3 : 0;
+}

@@ -1,0 +1,185 @@
+"""The folder of a library: sources, binaries, the launcher, its table, a self-test and an example, with their build."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qconv.device import cache, cpu_runtime
+from qconv.device.cache import Binary
+from qconv.device.compile import command_for, compile_source
+from qconv.generator import Source
+from qconv.instances.export import Exported, Served, ordered
+from qconv.instances.library.bytes_text import array_text
+from qconv.instances.library.entry import Entry
+from qconv.instances.library.example import Page, example_text
+from qconv.instances.library.table import binary_name, table_text
+from qconv.instances.library.vectors import vectors_text
+from qconv.instances.winners import Winner
+
+if TYPE_CHECKING:
+    from qconv.tune_db.measurement import Measurement
+
+FORMAT = "qconv-library-1"
+ABI_VERSION = 1
+MANIFEST = "manifest.json"
+SAME = {
+    "include/qconv_kernels.h": "qconv_kernels.h",
+    "src/qconv_launcher.cpp": "qconv_launcher.cpp",
+    "src/qconv_objects.h": "qconv_objects.h",
+    "src/qconv_parameters.h": "qconv_parameters.h",
+    "src/qconv_table.h": "qconv_table.h",
+    "test/self_test.cpp": "self_test.cpp",
+    "test/self_test_vectors.h": "self_test_vectors.h",
+}
+DEVICES = {"cpu": "device_cpu.h", "nvidia": "device_cuda.h", "amd": "device_hip.h"}
+
+
+@dataclass(frozen=True)
+class Library:
+    folder: Path
+    entries: tuple[Entry, ...]
+    files: tuple[str, ...]
+
+
+def write(rows: Iterable[Winner | Measurement], folder: Path) -> Library:
+    """Compiles what the targets have compilers for, and writes everything. A library is for one vendor."""
+    entries = tuple(Entry(one) for one in _sorted(ordered(rows)))
+    vendor = _vendor_of(entries)
+    kernels = {kernel.file: kernel for entry in entries for kernel in entry.kernels}
+    binaries = {} if vendor == "cpu" else {file: _compiled(kernel) for file, kernel in kernels.items()}
+    files = {place: _text(name) for place, name in SAME.items()}
+    files |= {"src/qconv_device.h": _text(DEVICES[vendor]), "src/qconv_table.cpp": table_text(entries)}
+    files |= {f"kernels/{file}": kernel.text for file, kernel in kernels.items()}
+    for file, binary in binaries.items():
+        files[f"src/{Path(file).stem}.cpp"] = _embedded(kernels[file], binary)
+    files["test/self_test_vectors.cpp"] = vectors_text(entries)
+    files["example/example.cpp"] = example_text(Page(_text("example.cpp.in")), entries[0])
+    if vendor == "cpu":
+        files |= {f"runtime/{name}": text for name, text in cpu_runtime.runtime_sources().items()}
+    files["CMakeLists.txt"] = _cmake(vendor, files)
+    files[MANIFEST] = json.dumps(_manifest(entries, kernels, binaries), indent=1) + "\n"
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for file, binary in binaries.items():
+        path = folder / _binary_file(file, binary)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(binary.data)
+    return Library(folder, entries, (*files, *(_binary_file(file, binary) for file, binary in binaries.items())))
+
+
+def _sorted(found: Sequence[Served]) -> list[Served]:
+    return sorted(found, key=lambda one: (str(one.winner.problem), one.winner.target, one.winner.device))
+
+
+def _vendor_of(entries: Sequence[Entry]) -> str:
+    vendors = {kernel.plan.target.vendor: entry.served.winner.target for entry in entries for kernel in entry.kernels}
+    if len(vendors) > 1:
+        raise ValueError(
+            f"one library for {' and '.join(vendors.values())}: it is launched by one driver; export each vendor's "
+            "targets to a folder of its own, with --target"
+        )
+    return next(iter(vendors))
+
+
+def _text(name: str) -> str:
+    return (resources.files("qconv.instances.library") / name).read_text(encoding="utf-8")
+
+
+def _compiled(kernel: Exported) -> Binary:
+    """The text that is exported, whose kernels have names of their own."""
+    source = Source(kernel.text, kernel.source.digest, kernel.source.suffix)
+    target = kernel.plan.target
+    symbols = tuple(kernel.symbol(launch.kernel) for launch in kernel.plan.launches)
+    return cache.find(source, target.name, kernel.row.toolchain) or compile_source(source, target, symbols)
+
+
+def _embedded(kernel: Exported, binary: Binary) -> str:
+    made = array_text(binary_name(kernel), binary.data)
+    return f"// {kernel.file}, compiled by {binary.toolchain}.\n#include <cstddef>\n\nnamespace qconv {{\n{made}}}\n"
+
+
+def _binary_file(file: str, binary: Binary) -> str:
+    return f"binaries/{Path(file).stem}{binary.path.suffix}"
+
+
+_VENDORS = {
+    "cpu": """file(GLOB QCONV_KERNELS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cpp)
+target_sources(qconv_kernels PRIVATE ${QCONV_KERNELS} runtime/cpu_runtime.cpp)
+set_source_files_properties(${QCONV_KERNELS} PROPERTIES COMPILE_OPTIONS "@FLAGS@;-Wno-unknown-pragmas")
+find_package(Threads REQUIRED)
+target_link_libraries(qconv_kernels PUBLIC Threads::Threads)""",
+    "nvidia": """# The driver is loaded when a device is opened: only its header is needed here.
+find_path(QCONV_CUDA_INCLUDE cuda.h HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES include)
+if(NOT QCONV_CUDA_INCLUDE)
+  message(FATAL_ERROR "cuda.h was not found: install the CUDA toolkit, or give -DQCONV_CUDA_INCLUDE=FOLDER")
+endif()
+target_include_directories(qconv_kernels PRIVATE ${QCONV_CUDA_INCLUDE})
+find_package(Threads REQUIRED)
+target_link_libraries(qconv_kernels PUBLIC Threads::Threads ${CMAKE_DL_LIBS})""",
+    "amd": """# The HIP runtime is loaded when a device is opened: only its header is needed here.
+find_path(QCONV_HIP_INCLUDE hip/hip_runtime_api.h HINTS ENV ROCM_PATH PATHS /opt/rocm PATH_SUFFIXES include)
+if(NOT QCONV_HIP_INCLUDE)
+  message(FATAL_ERROR "hip/hip_runtime_api.h was not found: install ROCm's HIP, or give -DQCONV_HIP_INCLUDE=FOLDER")
+endif()
+target_include_directories(qconv_kernels PRIVATE ${QCONV_HIP_INCLUDE})
+target_compile_definitions(qconv_kernels PRIVATE __HIP_PLATFORM_AMD__)
+find_package(Threads REQUIRED)
+target_link_libraries(qconv_kernels PUBLIC Threads::Threads ${CMAKE_DL_LIBS})""",
+}
+
+
+def _cmake(vendor: str, files: Iterable[str]) -> str:
+    own = ("src/qconv_launcher.cpp", "src/qconv_table.cpp")
+    sources = [name for name in files if name.startswith("src/") and name.endswith(".cpp") and name not in own]
+    lines = _VENDORS[vendor].replace("@FLAGS@", ";".join(cpu_runtime.KERNEL_FLAGS))
+    return Page(_text("CMakeLists.txt.in")).substitute(
+        VERSION=f"{ABI_VERSION}.0", SOURCES="\n".join(f"  {name}" for name in sources), VENDOR=lines
+    )
+
+
+def _manifest(entries: Sequence[Entry], kernels: dict[str, Exported], binaries: dict[str, Binary]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "abi_version": ABI_VERSION,
+        "header": "include/qconv_kernels.h",
+        "problems": [_problem(entry) for entry in entries],
+        "kernels": [_kernel(kernel, binaries.get(file)) for file, kernel in kernels.items()],
+    }
+
+
+def _problem(entry: Entry) -> dict[str, Any]:
+    winner = entry.served.winner
+    return {
+        "problem": str(winner.problem),
+        "target": winner.target,
+        "origin": winner.origin,
+        "device": winner.device or None,
+        "time_us": winner.median_us,
+        "config": winner.config.as_dict(),
+        "kernels": [f"kernels/{kernel.file}" for kernel in entry.kernels],
+    }
+
+
+def _kernel(kernel: Exported, binary: Binary | None) -> dict[str, Any]:
+    """How its source is compiled, by the programs that everybody has; and what it was compiled to here."""
+    entry: dict[str, Any] = {
+        "file": f"kernels/{kernel.file}",
+        "digest": kernel.source.digest,
+        "compile": command_for(kernel.plan.target, kernel.file),
+    }
+    if binary is not None:
+        digest = hashlib.sha256(binary.data).hexdigest()
+        entry["binary"] = {
+            "file": _binary_file(kernel.file, binary),
+            "sha256": digest,
+            "toolchain": binary.toolchain,
+        }
+    return entry

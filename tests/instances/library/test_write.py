@@ -1,0 +1,245 @@
+"""What is exported as a library builds with CMake and a C++ compiler alone, and computes what the oracle does."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, OK, Library, aligned, build
+from library_cases import CASES, CLAMPED, FILTER, PROJECT, plan_of, winner_of, winners
+
+from qconv import Conv2d, FusedConv2d, Quantization, sample
+from qconv.instances.library.vectors import vector_of
+from qconv.instances.library.write import write
+from qconv.ops import op_of
+
+LACKS = next((name for name in ("cmake", "g++") if shutil.which(name) is None), None)
+builds = pytest.mark.skipif(
+    LACKS is not None or platform.machine() != "x86_64", reason=f"no {LACKS}, or no CPU of x86_64"
+)
+SMALL = Conv2d(1, 5, 5, 8, 8, 3, 3, pad=1, quantization=CLAMPED)
+TURNED = Conv2d(1, 4, 4, 5, 6, 2, 3)
+
+
+def small(name: str = "cpu") -> Any:
+    return winner_of(plan_of("simt", name, SMALL))
+
+
+def test_a_library_of_one_problem_has_everything_that_its_build_names(tmp_path: Path) -> None:
+    library = write([small()], tmp_path)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == set(library.files)
+    named = re.findall(r"\b(?:src|test|example|include|runtime)/[\w.]+", (tmp_path / "CMakeLists.txt").read_text())
+    assert set(named) <= set(library.files)
+    assert "@" not in (tmp_path / "CMakeLists.txt").read_text()
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    (problem,) = manifest["problems"]
+    assert (problem["problem"], problem["origin"], problem["time_us"]) == (str(SMALL), "default", None)
+    (kernel,) = manifest["kernels"]
+    assert problem["kernels"] == [kernel["file"]]
+    assert "-ffp-contract=off" in kernel["compile"]
+
+
+def test_the_header_has_the_version_that_the_manifest_says(tmp_path: Path) -> None:
+    write([small()], tmp_path)
+    version = json.loads((tmp_path / "manifest.json").read_text())["abi_version"]
+    assert f"#define QCONV_ABI_VERSION {version}\n" in (tmp_path / "include/qconv_kernels.h").read_text()
+
+
+def test_one_library_is_for_one_vendor(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="export each vendor's targets to a folder of its own"):
+        write([small(), small("sm_80")], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_stored_inputs_make_outputs_of_variety() -> None:
+    vector = vector_of(CASES[0][2])
+    assert len(np.unique(vector.outputs[0])) > 16
+    assert all(np.array_equal(array.reshape(-1)[: block.size], block.reshape(-1)) for array, block in
+               zip(vector.sample.arrays, vector.blocks, strict=True))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every family in one library."""
+    made = tmp_path_factory.mktemp("library")
+    write([*winners(), winner_of(plan_of("simt", "cpu", TURNED))], made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def built(folder: Path) -> Path:
+    return build(folder, "-DBUILD_SHARED_LIBS=ON")
+
+
+@pytest.fixture(scope="module")
+def library(built: Path) -> Library:
+    return Library(built / "libqconv_kernels.so")
+
+
+@builds
+@pytest.mark.slow
+def test_every_kernel_passes_its_self_test(built: Path) -> None:
+    run = subprocess.run([built / "qconv_self_test"], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
+    assert f"cpu: {len(CASES) + 2} right, 0 wrong, 0 not for this device" in run.stdout
+    example = subprocess.run([built / "qconv_example"], capture_output=True, text=True, check=False)
+    assert example.returncode == 0, example.stderr
+    assert subprocess.run([built / "qconv_self_test", "--device", "1"], check=False).returncode == 3
+
+
+@builds
+@pytest.mark.slow
+def test_a_wrong_output_is_found_and_told(folder: Path, built: Path, tmp_path: Path) -> None:
+    """A stored input of one problem is changed: what the kernel makes of it is not what is stored."""
+    text = (folder / "test/self_test_vectors.cpp").read_text()
+    changed = re.sub(r'(array_0_0\[\] =\n    ")\\\d\d\d', r"\g<1>\\177", text, count=1)
+    assert changed != text
+    (tmp_path / "self_test_vectors.cpp").write_text(changed)
+    include = [f"-I{folder / 'include'}", f"-I{folder / 'test'}"]
+    sources = ["self_test_vectors.cpp", str(folder / "test/self_test.cpp"), str(built / "libqconv_kernels.so")]
+    subprocess.run(["g++", "-std=c++17", *include, *sources, "-o", "test"], cwd=tmp_path, check=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(built)}
+    run = subprocess.run([tmp_path / "test"], env=environment, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout.count("WRONG")) == (1, 1)
+
+
+@builds
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_problem_computes_what_the_oracle_does(library: Library, seed: int) -> None:
+    """On data that the library has not seen."""
+    for _, _, problem in CASES:
+        drawn = sample.draw(problem, seed)
+        for got, wanted in zip(library.call(problem, drawn), op_of(problem).compute(problem, drawn), strict=True):
+            assert np.array_equal(got.view(np.uint8), wanted.view(np.uint8)), str(problem)
+
+
+@builds
+@pytest.mark.slow
+def test_an_installed_library_is_found_by_its_package(folder: Path, tmp_path: Path) -> None:
+    build(folder, into=tmp_path / "static")
+    subprocess.run(
+        ["cmake", "--install", tmp_path / "static", "--prefix", tmp_path / "prefix"], check=True, capture_output=True
+    )
+    (tmp_path / "main.c").write_text(
+        '#include "qconv_kernels.h"\n#include <stdio.h>\nint main(void) { printf("%zu\\n", qconv_kernel_count()); '
+        "return qconv_abi_version() != QCONV_ABI_VERSION; }\n"
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(user LANGUAGES C CXX)\nfind_package(qconv_kernels 1 REQUIRED)\n"
+        "add_executable(user main.c)\ntarget_link_libraries(user qconv::kernels)\n"
+        "set_target_properties(user PROPERTIES LINKER_LANGUAGE CXX)\n"
+    )
+    for command in (
+        ["cmake", "-S", ".", "-B", "user", f"-DCMAKE_PREFIX_PATH={tmp_path / 'prefix'}"],
+        ["cmake", "--build", "user"],
+    ):
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    run = subprocess.run([tmp_path / "user/user"], capture_output=True, text=True, check=True)
+    assert int(run.stdout) == len(CASES) + 2
+
+
+@builds
+@pytest.mark.slow
+def test_what_is_wrong_is_refused_with_a_sentence(library: Library) -> None:
+    assert library.lookup("conv2d:n=1")[0] == NO_KERNEL
+    assert "this library has no kernel for conv2d:n=1" in library.error
+    assert library.c.qconv_open(1, ctypes.byref(ctypes.c_void_p())) == NO_DEVICE
+    problem = CASES[0][2]
+    drawn = sample.draw(problem, 3)
+    _, w = (aligned(array) for array in drawn.arrays)
+    right = library.values(problem, drawn)
+    f64 = lambda *values: np.array(values, np.float64)  # noqa: E731
+    wrong: dict[str, dict[str, Any]] = {
+        "x_scale holds -1": {"x_scale": f64(-1)},
+        "w_scale has 2 values; this problem takes one": {"w_scale": f64(1, 1)},
+        "x_zero_point holds 128": {"x_zero_point": np.array([128], np.int32)},
+        "x_zero_point must be of QCONV_INT32": {"x_zero_point": f64(1)},
+        "bias has 3 values": {"bias": np.zeros(3, np.int32)},
+        "bias must be of QCONV_INT32": {"bias": np.zeros(24)},
+        "low is above high": {"low": f64(2), "high": f64(1)},
+        "slope is no parameter of this problem": {"slope": f64(1)},
+        "must be finite and positive in float32": {"x_scale": f64(1e-30), "w_scale": f64(1e-30)},
+    }
+    for said, values in wrong.items():
+        status, _ = library.pack(str(problem), [w], right | values)
+        assert (status, said in library.error) == (BAD_ARGUMENT, True), (said, library.error)
+    without = {name: value for name, value in right.items() if name != "bias"}
+    assert library.pack(str(problem), [w], without)[0] == BAD_ARGUMENT
+    assert "bias was not given, and this problem needs it" in library.error
+
+
+@builds
+@pytest.mark.slow
+def test_weights_written_anew_are_folded_again(library: Library) -> None:
+    problem = CASES[0][2]
+    one, other = (sample.draw(problem, seed) for seed in (4, 5))
+    x, w = (aligned(array) for array in one.arrays)
+    y = aligned(np.zeros(problem.outputs[0].shape, problem.outputs[0].dtype))
+    status, packed = library.pack(str(problem), [w], library.values(problem, one))
+    assert status == OK, library.error
+    bound = library.bind(packed, [x], [y])
+    w[...] = other.arrays[1]
+    assert library.c.qconv_refold(packed, None) == OK
+    library.launch(bound)
+    changed = type(one)((one.arrays[0], other.arrays[1]), one.parameters)
+    assert np.array_equal(y, op_of(problem).compute(problem, changed)[0])
+
+
+@builds
+@pytest.mark.slow
+def test_threads_launch_what_is_theirs_at_the_same_time(library: Library) -> None:
+    problem = FusedConv2d(FILTER, PROJECT)
+    drawn = [sample.draw(problem, seed) for seed in range(4)]
+    got: dict[int, Any] = {}
+
+    def work(number: int) -> None:
+        got[number] = [library.call(problem, drawn[number])[0] for _ in range(5)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(drawn))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, one in enumerate(drawn):
+        (wanted,) = op_of(problem).compute(problem, one)
+        assert all(np.array_equal(each, wanted) for each in got[number])
+
+
+@builds
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [TURNED, CASES[1][2]], ids=["nhwc", "nchw"])
+def test_weights_in_the_other_layout_are_turned(library: Library, problem: Conv2d) -> None:
+    w = sample.draw(problem, 6).arrays[1]
+    other = np.ascontiguousarray(w.transpose((0, 3, 1, 2) if problem.layout == "nhwc" else (0, 2, 3, 1)))
+    turned = np.zeros_like(w)
+    status, kernel = library.lookup(str(problem))
+    assert status == OK
+    given, into = (ctypes.c_void_p(array.ctypes.data) for array in (other, turned))
+    assert library.c.qconv_turn_weights(kernel, ctypes.c_size_t(0), given, into) == OK, library.error
+    assert np.array_equal(turned, w)
+
+
+def test_kernels_of_a_library_share_nothing_by_name(tmp_path: Path) -> None:
+    """A function that two files define in different ways would be taken from either."""
+    if shutil.which("g++") is None or shutil.which("nm") is None:
+        pytest.skip("no g++, or no nm")
+    other = winner_of(plan_of("simt", "cpu", Conv2d(1, 4, 4, 8, 8, 1, 1, quantization=Quantization(bias="int32"))))
+    write([small(), other], tmp_path)
+    names: list[str] = []
+    for path in sorted((tmp_path / "kernels").iterdir()):
+        subprocess.run(["g++", "-std=c++17", "-O0", "-c", path, "-o", tmp_path / "one.o"], check=True)
+        command = ["nm", "--defined-only", "-g", tmp_path / "one.o"]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        names += [line.split()[-1] for line in run.stdout.splitlines()]
+    assert len(set(names)) == len(names) > 3

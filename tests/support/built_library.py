@@ -1,0 +1,129 @@
+"""A library that was exported for the CPU, built by CMake, and called through its C interface."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qconv.instances.library.vectors import given
+from qconv.op import Array, Problem, Sample
+
+OK, BAD_ARGUMENT, NO_KERNEL, NO_DEVICE = 0, 1, 2, 3
+TYPES = {np.dtype(np.int32): 1, np.dtype(np.float32): 2, np.dtype(np.float64): 3}
+
+
+def build(folder: Path, *options: str, into: Path | None = None) -> Path:
+    """The folder of what was built. A build that fails shows what the compiler said."""
+    into = into or folder / "build"
+    for command in (
+        ["cmake", "-S", str(folder), "-B", str(into), "-DCMAKE_CXX_FLAGS=-Wall -Werror", *options],
+        ["cmake", "--build", str(into), "-j2"],
+    ):
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+    return into
+
+
+class Parameter(ctypes.Structure):
+    """`qconv_parameter` of qconv_kernels.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_int),
+        ("count", ctypes.c_size_t),
+        ("values", ctypes.c_void_p),
+    )
+
+
+def parameters(values: Mapping[str, Array]) -> Any:
+    """As C takes them; the arrays have to outlive it."""
+    rows = [
+        Parameter(name.encode(), TYPES[array.dtype], array.size, array.ctypes.data) for name, array in values.items()
+    ]
+    return (Parameter * len(rows))(*rows)
+
+
+def addresses(arrays: Iterable[Array]) -> Any:
+    found = [array.ctypes.data for array in arrays]
+    return (ctypes.c_void_p * len(found))(*found)
+
+
+class Library:
+    """Shared, so that Python can call it."""
+
+    def __init__(self, path: Path) -> None:
+        self.c = ctypes.CDLL(str(path))
+        for name in ("qconv_last_error", "qconv_key_of", "qconv_parameter_of"):
+            getattr(self.c, name).restype = ctypes.c_char_p
+        self.c.qconv_kernel_at.restype = ctypes.c_void_p
+        self.c.qconv_kernel_count.restype = ctypes.c_size_t
+        self.device = ctypes.c_void_p()
+        assert self.c.qconv_open(0, ctypes.byref(self.device)) == OK, self.error
+
+    @property
+    def error(self) -> str:
+        return str(self.c.qconv_last_error().decode())
+
+    def lookup(self, key: str) -> tuple[int, ctypes.c_void_p]:
+        kernel = ctypes.c_void_p()
+        return self.c.qconv_lookup(self.device, key.encode(), ctypes.byref(kernel)), kernel
+
+    def taken(self, key: str) -> set[str]:
+        """The names of the problem's parameters."""
+        _, kernel = self.lookup(key)
+        names = (self.c.qconv_parameter_of(kernel, ctypes.c_size_t(i), None) for i in itertools.count())
+        return {name.decode() for name in itertools.takewhile(lambda name: name is not None, names)}
+
+    def values(self, problem: Problem, drawn: Sample) -> dict[str, Array]:
+        """What was drawn of the parameters that the problem has a use for."""
+        taken = self.taken(str(problem))
+        return {name: value for name, value in given(drawn).items() if name in taken}
+
+    def pack(self, key: str, weights: list[Array], values: Mapping[str, Array]) -> tuple[int, ctypes.c_void_p]:
+        status, kernel = self.lookup(key)
+        assert status == OK, self.error
+        packed = ctypes.c_void_p()
+        rows = parameters(values)
+        status = self.c.qconv_pack(
+            self.device, kernel, addresses(weights), rows, ctypes.c_size_t(len(rows)), None, ctypes.byref(packed)
+        )
+        return status, packed
+
+    def bind(self, packed: ctypes.c_void_p, inputs: list[Array], outputs: list[Array]) -> ctypes.c_void_p:
+        bound = ctypes.c_void_p()
+        status = self.c.qconv_bind(packed, addresses(inputs), addresses(outputs), ctypes.byref(bound))
+        assert status == OK, self.error
+        return bound
+
+    def launch(self, bound: ctypes.c_void_p) -> None:
+        assert self.c.qconv_launch(bound, None) == OK, self.error
+
+    def call(self, problem: Problem, drawn: Sample) -> tuple[Array, ...]:
+        """Once, from the beginning."""
+        arrays = [aligned(array) for array in drawn.arrays]
+        named = dict(zip((tensor.name for tensor in problem.inputs), arrays, strict=True))
+        weights = [named.pop(name) for name in problem.packed]
+        outputs = [aligned(np.zeros(tensor.shape, tensor.dtype)) for tensor in problem.outputs]
+        values = self.values(problem, drawn)
+        status, packed = self.pack(str(problem), weights, values)
+        assert status == OK, self.error
+        bound = self.bind(packed, list(named.values()), outputs)
+        self.launch(bound)
+        self.c.qconv_bound_free(bound)
+        self.c.qconv_packed_free(packed)
+        return tuple(outputs)
+
+
+def aligned(array: Array) -> Array:
+    """A copy at an address that every kernel takes."""
+    whole = np.empty(array.nbytes + 64, np.uint8)
+    at = -whole.ctypes.data % 64
+    made: Array = whole[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made

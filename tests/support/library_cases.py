@@ -1,0 +1,79 @@
+"""Winners to export as a library for the CPU: every family that the CPU device serves, and what else has arguments of
+its own."""
+
+from __future__ import annotations
+
+from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
+from qconv.conversion import Quantize
+from qconv.generator import Plan
+from qconv.instances.winners import Winner
+from qconv.op import Problem
+from qconv.target import target
+
+ZEROS = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
+ADDED = Quantization.of(
+    "torch-onednn",
+    x_type="uint8",
+    out_type="uint8",
+    per_channel=True,
+    x_zero_point=True,
+    y_zero_point=True,
+    bias="float32",
+    activation="relu",
+    residual="uint8",
+    residual_zero_point=True,
+)
+SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu", y_zero_point=True)
+HALF = Quantization(out_type="float16", bias="float32")
+CLAMPED = Quantization(x_zero_point=True, bias="int32", activation="clamp")
+
+EXPAND = Conv2d(1, 8, 8, 16, 32, 1, 1, quantization=Quantization(y_zero_point=True, bias="int32", per_channel=True))
+FILTER = Conv2d(
+    1, 8, 8, 32, 32, 3, 3, pad=1, groups=32,
+    quantization=Quantization(x_zero_point=True, y_zero_point=True, activation="clamp"),
+)  # fmt: skip
+PROJECT = Conv2d(1, 8, 8, 32, 16, 1, 1, quantization=Quantization(x_zero_point=True, residual="int8", bias="float32"))
+
+# The family, the target, the problem.
+CASES: tuple[tuple[str, str, Problem], ...] = (
+    ("simt", "cpu", Conv2d(1, 7, 7, 16, 24, 3, 3, pad=1, quantization=CLAMPED)),
+    ("simt", "cpu", Conv2d(2, 6, 5, 12, 10, 3, 3, pad=1, layout="nchw", quantization=ZEROS)),
+    (
+        "simt",
+        "cpu",
+        Conv2d(1, 5, 5, 6, 8, 3, 3, groups=2, quantization=HALF),
+    ),
+    ("gemv", "cpu", Conv2d(1, 1, 1, 96, 24, 1, 1, quantization=ZEROS)),
+    ("depthwise", "cpu", Conv2d(1, 9, 8, 24, 24, 3, 3, pad=1, groups=24, quantization=SLOPED)),
+    ("direct", "cpu.sm_80", Conv2d(1, 8, 8, 32, 32, 3, 3, pad=1, groups=8, quantization=ADDED)),
+    ("stem", "cpu.sm_80", Conv2d(1, 12, 12, 3, 16, 3, 3, (2, 2), pad=1, quantization=ZEROS)),
+    ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 3, 3, pad=1, quantization=ADDED)),
+    ("pointwise", "cpu.sm_80", Conv2d(1, 9, 13, 32, 16, 1, 1, quantization=ZEROS)),
+    ("wgmma", "cpu.sm_90a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=1, quantization=CLAMPED)),
+    ("fused", "cpu.sm_80", FusedConv2d(EXPAND, FILTER)),
+    ("block", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
+    ("unfused", "cpu", FusedConv2d(FILTER, PROJECT)),
+    ("unfused", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
+    ("elementwise", "cpu", Quantize(3, 1, 40)),
+)
+
+
+def plan_of(family: str, name: str, problem: Problem) -> Plan:
+    if family == "unfused":
+        return generator.unfused_plan(problem, target(name))
+    plans, _ = generator.space(problem, target(name), likely=True)
+    return next(plan for plan in plans if plan.config.family == family)
+
+
+def winner_of(plan: Plan) -> Winner:
+    return Winner(plan.problem, plan.config, plan.target.name, "default")
+
+
+def plan_with_scratch() -> Plan:
+    """Blocks that add up their sums in device memory: what they use has to be zeros before every launch."""
+    plans, _ = generator.space(Conv2d(1, 9, 9, 64, 40, 3, 3, pad=1, quantization=ADDED), target("cpu.sm_80"))
+    return next(plan for plan in plans if plan.scratch)
+
+
+def winners() -> list[Winner]:
+    return [*(winner_of(plan_of(*case)) for case in CASES), winner_of(plan_with_scratch())]
