@@ -8,13 +8,13 @@ PER_LINE = 24
 
 
 def literal(data: bytes) -> str:
-    """Three octal digits each, so that no digit behind one is taken for a part of it."""
+    """In octal digits, behind which a backslash or the end follows, and never another digit."""
     return "\n".join(_lines(data))
 
 
 def _lines(data: bytes) -> Iterator[str]:
     for at in range(0, len(data), PER_LINE):
-        yield '    "' + "".join(f"\\{byte:03o}" for byte in data[at : at + PER_LINE]) + '"'
+        yield '    "' + "".join(f"\\{byte:o}" for byte in data[at : at + PER_LINE]) + '"'
 
 
 def array_text(name: str, data: bytes) -> str:

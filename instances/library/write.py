@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from qconv.device import cache, cpu_runtime
 from qconv.device.cache import Binary
-from qconv.device.compile import command_for, compile_source
+from qconv.device.compile import command_for, compile_source, compiler_ahead
 from qconv.generator import Source
 from qconv.instances.export import Exported, Served, ordered
 from qconv.instances.library.bytes_text import array_text
@@ -98,7 +98,9 @@ def _compiled(kernel: Exported) -> Binary:
     source = Source(kernel.text, kernel.source.digest, kernel.source.suffix)
     target = kernel.plan.target
     symbols = tuple(kernel.symbol(launch.kernel) for launch in kernel.plan.launches)
-    return cache.find(source, target.name, kernel.row.toolchain) or compile_source(source, target, symbols)
+    return cache.find(source, target.name, kernel.row.toolchain) or compile_source(
+        source, target, symbols, compiler=compiler_ahead(target)
+    )
 
 
 def _embedded(kernel: Exported, binary: Binary) -> str:

@@ -85,13 +85,21 @@ class Library:
         taken = self.taken(str(problem))
         return {name: value for name, value in given(drawn).items() if name in taken}
 
-    def pack(self, key: str, weights: list[Array], values: Mapping[str, Array]) -> tuple[int, ctypes.c_void_p]:
+    def pack(
+        self, key: str, weights: list[Array], values: Mapping[str, Array], stream: int | None = None
+    ) -> tuple[int, ctypes.c_void_p]:
         status, kernel = self.lookup(key)
         assert status == OK, self.error
         packed = ctypes.c_void_p()
-        rows = parameters(values)
+        rows, on = parameters(values), ctypes.c_void_p(stream)
         status = self.c.qconv_pack(
-            self.device, kernel, addresses(weights), rows, ctypes.c_size_t(len(rows)), None, ctypes.byref(packed)
+            self.device,
+            kernel,
+            addresses(weights),
+            rows,
+            ctypes.c_size_t(len(rows)),
+            on,
+            ctypes.byref(packed),
         )
         return status, packed
 

@@ -77,3 +77,18 @@ def plan_with_scratch() -> Plan:
 
 def winners() -> list[Winner]:
     return [*(winner_of(plan_of(*case)) for case in CASES), winner_of(plan_with_scratch())]
+
+
+# What nvcc compiles as well: NVRTC alone takes constants of the source that are objects.
+PLAIN = Quantization(per_channel=True, bias="int32", activation="relu6")
+
+
+def gpu_winners(plain: str, tiled: str) -> list[Winner]:
+    """For two targets of one vendor, of which the second is the one that copies tiles, or as good as the first."""
+    large = {"block", "fused"}
+    cases = [
+        (family, tiled if family in large else plain, problem) for family, _, problem in CASES if family != "wgmma"
+    ]
+    if target(tiled).tensor_maps:
+        cases.append(("wgmma", tiled, Conv2d(1, 16, 16, 128, 128, 3, 3, pad=1, quantization=PLAIN)))
+    return [winner_of(plan_of(*case)) for case in cases]

@@ -60,8 +60,15 @@ def build(source: Source, plan: Plan, toolchain: str | None = None, limit_s: flo
     return compile_source(source, plan.target, tuple(launch.kernel for launch in plan.launches), limit_s)
 
 
-def compile_source(source: Source, target: Target, kernels: tuple[str, ...], limit_s: float | None = None) -> Binary:
-    compiler = compiler_for(target)
+def compile_source(
+    source: Source,
+    target: Target,
+    kernels: tuple[str, ...],
+    limit_s: float | None = None,
+    compiler: Compiler | None = None,
+) -> Binary:
+    """By the target's own compiler, unless another one is given."""
+    compiler = compiler or compiler_for(target)
     begin = time.perf_counter()
     data, text = compiler.run(source, limit_s)
     compile_ms = (time.perf_counter() - begin) * 1e3
@@ -90,6 +97,23 @@ def compiler_for(target: Target) -> Compiler:
     if target.vendor == "nvidia":
         return _nvrtc(target.name)
     return _hiprtc(target.name) if _cupy_is_rocm() else _clang(target.name)
+
+
+@lru_cache(maxsize=64)
+def compiler_ahead(target: Target) -> Compiler:
+    """For binaries that go to other machines: where NVRTC is missing, the toolkit's nvcc does as well."""
+    try:
+        return compiler_for(target)
+    except CompileError as missing:
+        path = shutil.which("nvcc") if target.vendor == "nvidia" else None
+        if path is None:
+            raise
+        answer = program.run([path, "--version"], limit_s=program.PROBE_S)
+        version = re.search(r"V(\d+\.\d+\.\d+)", answer.stdout)
+        if version is None:
+            raise missing from None
+        flags = ("-cubin", f"-arch={target.name}", *NVRTC_FLAGS)
+        return _program(path, f"nvcc {version.group(1)}", flags, ".cubin")
 
 
 def _host_compiler() -> Compiler:

@@ -8,6 +8,7 @@ WINNERS, VALUES, LIBRARY = (
     "tests/qconv/test_host_value.py",
     "tests/instances/library/test_write.py",
 )
+CUDA = "tests/instances/library/test_device_cuda.py"
 SELF_TEST = LIBRARY + "::test_every_kernel_passes_its_self_test"
 
 MUTANTS = (
@@ -78,11 +79,11 @@ MUTANTS = (
         slow=True,
     ),
     Mutant(
-        "bytes: as few digits as it takes",
+        "bytes: one of every line is lost",
         HERE + "bytes_text.py",
-        ':03o}" for byte',
-        ':o}" for byte',
-        "A digit behind a byte becomes a part of it.",
+        "for byte in data[at : at + PER_LINE])",
+        "for byte in data[at : at + PER_LINE - 1])",
+        "Inputs are shifted, and binaries are no binaries.",
         (SELF_TEST,),
         slow=True,
     ),
@@ -147,6 +148,15 @@ MUTANTS = (
         "        memcpy(into, &address, 0 * sizeof address);\n",
         "A kernel copies tiles from nowhere.",
         (SELF_TEST,),
+        slow=True,
+    ),
+    Mutant(
+        "device: shared memory is never asked for",
+        HERE + "device_cuda.h",
+        "if (launch.smem_bytes > 48 * 1024)",
+        "if (launch.smem_bytes > 480 * 1024)",
+        "A kernel of more than 48 KiB is refused by the driver.",
+        (CUDA + "::test_the_driver_is_asked_for_the_same",),
         slow=True,
     ),
     Mutant(

@@ -1,0 +1,115 @@
+"""A library for NVIDIA GPUs builds against CUDA's header, and asks the driver for what Python's device asks it for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from built_library import build
+from library_cases import gpu_winners
+
+from qconv.device.compile import compiler_ahead
+from qconv.errors import CompileError
+from qconv.instances.library.write import write
+from qconv.target import target
+
+SUPPORT = Path(__file__).parents[2] / "support"
+TARGETS = ("sm_80", "sm_90a")
+HEADERS = next(
+    (path for path in map(Path, ("/usr/local/cuda/include", "/usr/include")) if (path / "cuda.h").exists()), None
+)
+
+
+def lacking() -> str | None:
+    """What is missing for building: a header, a compiler of kernels."""
+    if HEADERS is None:
+        return "no cuda.h"
+    try:
+        compiler_ahead(target(TARGETS[0]))
+    except CompileError as missing:
+        return str(missing)
+    return next((f"no {name}" for name in ("cmake", "g++") if shutil.which(name) is None), None)
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(lacking() is not None, reason=lacking() or "")]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("library")
+    write(gpu_winners(*TARGETS), folder)
+    return build(folder, "-DBUILD_SHARED_LIBS=ON")
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("driver")
+    flags = ["-std=c++17", "-shared", "-fPIC", f"-I{HEADERS}", "-Wl,-soname,libcuda.so.1"]
+    subprocess.run(["g++", *flags, SUPPORT / "stub_cuda.cpp", "-o", folder / "libcuda.so.1"], check=True)
+    return folder
+
+
+def environment(stub: Path, log: Path, major: int = 9) -> dict[str, str]:
+    paths = os.pathsep.join(filter(None, (str(stub), os.environ.get("LD_LIBRARY_PATH"))))
+    known = {"LD_LIBRARY_PATH": paths, "QCONV_STUB_LOG": str(log), "QCONV_STUB_MAJOR": str(major)}
+    return {**os.environ, **known, "PYTHONPATH": str(SUPPORT)}
+
+
+@pytest.fixture(scope="module")
+def asked(built: Path, stub: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """One target after the other, each on a device that it runs on."""
+    answer: list[dict[str, Any]] = []
+    for name, major in zip(TARGETS, (8, 9), strict=True):
+        command = [sys.executable, SUPPORT / "stub_session.py", built / "libqconv_kernels.so", name, *TARGETS]
+        log = tmp_path_factory.mktemp("log") / "driver"
+        run = subprocess.run(command, env=environment(stub, log, major), capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+        answer += json.loads(run.stdout)
+    return answer
+
+
+def test_the_driver_is_asked_for_the_same(asked: list[dict[str, Any]]) -> None:
+    assert len(asked) == len(gpu_winners(*TARGETS))
+    for one in asked:
+        assert one["library"] == one["python"], one["problem"]
+        assert one["python"][-1][0] == "launch", one["problem"]
+
+
+def test_everything_that_an_argument_can_be_was_compared(asked: list[dict[str, Any]]) -> None:
+    lines = [line for one in asked for line in one["library"]]
+    launches = [line for line in lines if line[0] == "launch"]
+    assert any(line[0] == "attribute" for line in lines), "no kernel takes more than 48 KiB"
+    values = [value for line in launches for value in line[-1].values()]
+    assert any(isinstance(value, list) for value in values), "no tensor map"
+    assert {"x", "w", "w1", "w2", "w3", "residual", "y", "own"} <= {value for value in values if isinstance(value, str)}
+    assert {line[7] for line in launches} == {"0x4d"}, "some launch was on another stream"
+
+
+def test_what_does_not_run_on_the_device_is_not_chosen(built: Path, stub: Path, tmp_path: Path) -> None:
+    """On 8.0 code for 9.0 alone is left out, on 7.0 all of it."""
+    for major, skipped in ((8, 3), (7, None)):
+        run = subprocess.run(
+            [built / "qconv_self_test"],
+            env=environment(stub, tmp_path / "log", major),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found = re.search(r"NVIDIA H200: 0 right, \d+ wrong, (\d+) not for this device", run.stdout)
+        assert found is not None, run.stdout
+        assert int(found[1]) == (skipped or len(gpu_winners(*TARGETS)))
+        assert run.returncode == (1 if skipped else 3)
+
+
+def test_without_a_driver_a_sentence_says_so(built: Path) -> None:
+    run = subprocess.run([built / "qconv_self_test"], capture_output=True, text=True, check=False)
+    if run.returncode != 3:
+        pytest.skip("there is a driver")
+    assert run.stderr == "libcuda.so.1 cannot be loaded: install NVIDIA's driver\n"

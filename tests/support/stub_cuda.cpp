@@ -1,0 +1,157 @@
+// A driver without a GPU: it writes down what it is asked for, and memory of the device is memory of the process. Built as
+// libcuda.so.1, for tests/instances/library/test_device_cuda.py.
+#include <cuda.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::map<std::string, size_t>& argument_bytes = *new std::map<std::string, size_t>;
+std::vector<std::string>& functions = *new std::vector<std::string>;
+int context;
+CUcontext current;
+
+FILE* log_file() {
+    static FILE* file = fopen(getenv("QCONV_STUB_LOG"), "a");
+    return file;
+}
+
+template <typename... Values>
+void say(const char* format, Values... values) {
+    fprintf(log_file(), format, values...);
+    fputc('\n', log_file());
+    fflush(log_file());
+}
+
+std::string hexadecimal(const void* bytes, size_t count) {
+    std::string text;
+    char two[3];
+    for (size_t i = 0; i < count; ++i) {
+        snprintf(two, sizeof two, "%02x", static_cast<const unsigned char*>(bytes)[i]);
+        text += two;
+    }
+    return text;
+}
+
+// A map is its address, and a digest of everything else.
+CUresult encoded(CUtensorMap* map, void* address, const std::string& rest) {
+    memset(map, 0, sizeof *map);
+    memcpy(map, &address, sizeof address);
+    uint64_t digest = 0xCBF29CE484222325u;
+    for (unsigned char byte : rest) digest = (digest ^ byte) * 0x100000001B3u;
+    memcpy(reinterpret_cast<char*>(map) + 8, &digest, sizeof digest);
+    return CUDA_SUCCESS;
+}
+
+std::string array_text(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t* dims, const cuuint64_t* strides,
+                       const cuuint32_t* steps) {
+    return std::to_string(type) + " " + std::to_string(rank) + " " + hexadecimal(dims, 8 * rank) + " " +
+           hexadecimal(strides, 8 * (rank - 1)) + " " + hexadecimal(steps, 4 * rank);
+}
+
+}  // namespace
+
+extern "C" {
+
+void stub_arguments(const char* kernel, size_t bytes) { argument_bytes[kernel] = bytes; }
+
+CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int* version) { return *version = 13000, CUDA_SUCCESS; }
+CUresult cuGetErrorString(CUresult, const char** text) { return *text = "a stub's error", CUDA_SUCCESS; }
+CUresult cuDeviceGetCount(int* count) { return *count = 1, CUDA_SUCCESS; }
+CUresult cuDeviceGet(CUdevice* device, int index) { return *device = index, CUDA_SUCCESS; }
+CUresult cuDeviceGetName(char* name, int size, CUdevice) {
+    snprintf(name, size, "NVIDIA H200");
+    return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
+    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? atoi(getenv("QCONV_STUB_MAJOR")) : 0;
+    return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice) {
+    *made = reinterpret_cast<CUcontext>(&context);
+    return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
+CUresult cuCtxGetCurrent(CUcontext* found) { return *found = current, CUDA_SUCCESS; }
+CUresult cuCtxGetDevice(CUdevice* device) { return *device = 0, CUDA_SUCCESS; }
+CUresult cuCtxPushCurrent(CUcontext pushed) { return current = pushed, CUDA_SUCCESS; }
+CUresult cuCtxPopCurrent(CUcontext* popped) {
+    *popped = current;
+    current = nullptr;
+    return CUDA_SUCCESS;
+}
+CUresult cuCtxSynchronize(void) {
+    say("synchronize");
+    return CUDA_SUCCESS;
+}
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+    *module = reinterpret_cast<CUmodule>(&context);
+    say("load %s", hexadecimal(image, 64).c_str());
+    return CUDA_SUCCESS;
+}
+CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
+    functions.push_back(name);
+    *function = reinterpret_cast<CUfunction>(functions.size());
+    return CUDA_SUCCESS;
+}
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which, int value) {
+    say("attribute %s %d %d", functions[reinterpret_cast<size_t>(function) - 1].c_str(), which, value);
+    return CUDA_SUCCESS;
+}
+CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
+    void* memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    memset(memory, 0xA5, bytes);
+    *address = reinterpret_cast<CUdeviceptr>(memory);
+    return CUDA_SUCCESS;
+}
+CUresult cuMemFree(CUdeviceptr address) {
+    free(reinterpret_cast<void*>(address));
+    return CUDA_SUCCESS;
+}
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
+    memcpy(reinterpret_cast<void*>(to), from, bytes);
+    return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, size_t bytes) {
+    memcpy(to, reinterpret_cast<void*>(from), bytes);
+    return CUDA_SUCCESS;
+}
+CUresult cuMemsetD8(CUdeviceptr address, unsigned char byte, size_t bytes) {
+    memset(reinterpret_cast<void*>(address), byte, bytes);
+    return CUDA_SUCCESS;
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
+                        unsigned smem_bytes, CUstream stream, void** parameters, void**) {
+    const std::string name = functions[reinterpret_cast<size_t>(function) - 1];
+    say("launch %s %u %u %u %u %u %p %s", name.c_str(), x, y, z, threads, smem_bytes, static_cast<void*>(stream),
+        hexadecimal(parameters[0], argument_bytes[name]).c_str());
+    return CUDA_SUCCESS;
+}
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
+                                const cuuint32_t* steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+    return encoded(map, address, "tiled " + array_text(type, rank, dims, strides, steps) + hexadecimal(box, 4 * rank) +
+                                     " " + std::to_string(interleave) + std::to_string(swizzle) +
+                                     std::to_string(promotion) + std::to_string(fill));
+}
+CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                 const cuuint64_t* dims, const cuuint64_t* strides, const int* lower, const int* upper,
+                                 cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* steps,
+                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+    return encoded(map, address, "im2col " + array_text(type, rank, dims, strides, steps) + " " +
+                                     hexadecimal(lower, 4 * (rank - 2)) + hexadecimal(upper, 4 * (rank - 2)) + " " +
+                                     std::to_string(channels) + " " + std::to_string(pixels) + " " +
+                                     std::to_string(interleave) + std::to_string(swizzle) + std::to_string(promotion) +
+                                     std::to_string(fill));
+}
+
+}  // extern "C"
