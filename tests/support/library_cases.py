@@ -83,6 +83,10 @@ def winners() -> list[Winner]:
 PLAIN = Quantization(per_channel=True, bias="int32", activation="relu6")
 
 
+# Families whose instruction AMD has no like of.
+NVIDIA_ALONE = ("direct", "stem", "pointwise")
+
+
 def gpu_winners(plain: str, tiled: str) -> list[Winner]:
     """For two targets of one vendor, of which the second is the one that copies tiles, or as good as the first."""
     large = {"block", "fused"}
@@ -91,4 +95,8 @@ def gpu_winners(plain: str, tiled: str) -> list[Winner]:
     ]
     if target(tiled).tensor_maps:
         cases.append(("wgmma", tiled, Conv2d(1, 16, 16, 128, 128, 3, 3, pad=1, quantization=PLAIN)))
-    return [winner_of(plan_of(*case)) for case in cases]
+    if target(plain).vendor == "amd":
+        cases = [case for case in cases if case[0] not in NVIDIA_ALONE]
+    # One for each problem and target, which a lookup then gives.
+    chosen_once = {(name, problem): (family, name, problem) for family, name, problem in cases}
+    return [winner_of(plan_of(*case)) for case in chosen_once.values()]

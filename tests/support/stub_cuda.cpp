@@ -2,41 +2,12 @@
 // libcuda.so.1, for tests/instances/library/test_device_cuda.py.
 #include <cuda.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <string>
-#include <vector>
+#include "stub_log.h"
 
 namespace {
 
-std::map<std::string, size_t>& argument_bytes = *new std::map<std::string, size_t>;
-std::vector<std::string>& functions = *new std::vector<std::string>;
 int context;
 CUcontext current;
-
-FILE* log_file() {
-    static FILE* file = fopen(getenv("QCONV_STUB_LOG"), "a");
-    return file;
-}
-
-template <typename... Values>
-void say(const char* format, Values... values) {
-    fprintf(log_file(), format, values...);
-    fputc('\n', log_file());
-    fflush(log_file());
-}
-
-std::string hexadecimal(const void* bytes, size_t count) {
-    std::string text;
-    char two[3];
-    for (size_t i = 0; i < count; ++i) {
-        snprintf(two, sizeof two, "%02x", static_cast<const unsigned char*>(bytes)[i]);
-        text += two;
-    }
-    return text;
-}
 
 // A map is its address, and a digest of everything else.
 CUresult encoded(CUtensorMap* map, void* address, const std::string& rest) {
@@ -57,8 +28,6 @@ std::string array_text(CUtensorMapDataType type, cuuint32_t rank, const cuuint64
 }  // namespace
 
 extern "C" {
-
-void stub_arguments(const char* kernel, size_t bytes) { argument_bytes[kernel] = bytes; }
 
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int* version) { return *version = 13000, CUDA_SUCCESS; }
@@ -129,9 +98,7 @@ CUresult cuMemsetD8(CUdeviceptr address, unsigned char byte, size_t bytes) {
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
                         unsigned smem_bytes, CUstream stream, void** parameters, void**) {
-    const std::string name = functions[reinterpret_cast<size_t>(function) - 1];
-    say("launch %s %u %u %u %u %u %p %s", name.c_str(), x, y, z, threads, smem_bytes, static_cast<void*>(stream),
-        hexadecimal(parameters[0], argument_bytes[name]).c_str());
+    say_launch(reinterpret_cast<size_t>(function), {x, y, z, threads, smem_bytes}, stream, parameters[0]);
     return CUDA_SUCCESS;
 }
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,

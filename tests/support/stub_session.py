@@ -32,7 +32,9 @@ from qconv.instances.library.entry import Entry
 from qconv.op import Array, Sample
 
 STREAM = 77
-DRIVER = ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
+DRIVER = ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # Python's; for AMD, CuPy has the same names of HIP's
+KIND = os.environ.get("QCONV_STUB_KIND", "cuda")
+STUBS = [DRIVER] if KIND == "cuda" else [DRIVER, ctypes.CDLL("libamdhip64.so", mode=ctypes.RTLD_GLOBAL)]
 
 
 class StubModule:
@@ -166,7 +168,8 @@ def known_symbols(entry: Entry) -> dict[str, Exported]:
     """The kernels by their names; the driver is told how long their arguments are, which it writes down."""
     symbols = {kernel.symbol(one.kernel): kernel for kernel in entry.kernels for one in kernel.plan.launches}
     for name, kernel in symbols.items():
-        DRIVER.stub_arguments(name.encode(), ctypes.c_size_t(kernel.plan.argument_bytes))
+        for stub in STUBS:
+            stub.stub_arguments(name.encode(), ctypes.c_size_t(kernel.plan.argument_bytes))
     return symbols
 
 
@@ -186,7 +189,7 @@ def compared(library: Library, entry: Entry, log: Any) -> dict[str, Any]:
 
 def main(path: str, served_target: str, targets: list[str]) -> None:
     library = Library(Path(path))
-    gpu.Module = StubModule
+    gpu.Module, gpu.KIND = StubModule, KIND
     loading.build = lambda *_: Binary(b"\0" * 64, Path("kernel.cubin"), "any", 0.0, {})  # type: ignore[assignment]
     with open(os.environ["QCONV_STUB_LOG"], "a+") as log:
         chosen = [winner for winner in gpu_winners(*targets) if winner.target == served_target]

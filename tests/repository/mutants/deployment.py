@@ -9,6 +9,7 @@ WINNERS, VALUES, LIBRARY = (
     "tests/instances/library/test_write.py",
 )
 CUDA = "tests/instances/library/test_device_cuda.py"
+HIP = "tests/instances/library/test_device_hip.py"
 SELF_TEST = LIBRARY + "::test_every_kernel_passes_its_self_test"
 
 MUTANTS = (
@@ -157,6 +158,15 @@ MUTANTS = (
         "if (launch.smem_bytes > 480 * 1024)",
         "A kernel of more than 48 KiB is refused by the driver.",
         (CUDA + "::test_the_driver_is_asked_for_the_same",),
+        slow=True,
+    ),
+    Mutant(
+        "device: HIP is asked for dynamic shared memory",
+        HERE + "device_hip.h",
+        "launch.threads, 1, 1, 0, static_cast<hipStream_t>(stream), parameters,",
+        "launch.threads, 1, 1, launch.smem_bytes, static_cast<hipStream_t>(stream), parameters,",
+        "A block takes twice the shared memory that it needs, and may not fit.",
+        (HIP + "::test_the_runtime_is_asked_for_the_same",),
         slow=True,
     ),
     Mutant(

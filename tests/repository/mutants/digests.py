@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "export: parts of an older pair are of today",
         "instances/export.py",
-        "digest = source.digest if is_of_today else row.digest",
+        "digest = source.digest if is_of_today else winner.digest",
         "digest = source.digest",
         "A time of an older template is not this source's.",
         (EXPORT,),

@@ -107,8 +107,8 @@ MUTANTS = (
     Mutant(
         "export: one of the devices of a target",
         HERE + "export.py",
-        "kernels.setdefault((row.device, text_digest(source.text)), Exported",
-        "kernels.setdefault((row.target, text_digest(source.text)), Exported",
+        "kernels.setdefault((one.winner.device, text_digest(kernel.source.text)), kernel)",
+        "kernels.setdefault((one.winner.target, text_digest(kernel.source.text)), kernel)",
         "Every device has its winners in the manifest.",
         (EXPORT, MEMORY),
     ),

@@ -1,0 +1,175 @@
+// An AMD GPU by the HIP runtime, which is loaded when a device is opened: a program that links this library starts on a
+// machine without it as well, and is told what is missing.
+#pragma once
+
+#include <dlfcn.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "qconv_parameters.h"
+#include "qconv_table.h"
+
+namespace qconv {
+
+// The header renames functions to their versions: the second macro sees the name as it is exported.
+#define QCONV_TEXT(name) #name
+#define QCONV_EXPORTED(name) QCONV_TEXT(name)
+#define QCONV_RUNTIME(FUNCTION)                                                                        \
+    FUNCTION(hipInit) FUNCTION(hipGetErrorString) FUNCTION(hipGetDeviceCount) FUNCTION(hipGetDevice)   \
+    FUNCTION(hipSetDevice) FUNCTION(hipGetDeviceProperties) FUNCTION(hipDeviceSynchronize)             \
+    FUNCTION(hipModuleLoadData) FUNCTION(hipModuleUnload) FUNCTION(hipModuleGetFunction)               \
+    FUNCTION(hipMalloc) FUNCTION(hipFree) FUNCTION(hipMemcpy) FUNCTION(hipMemset) FUNCTION(hipModuleLaunchKernel)
+
+struct Runtime {
+#define QCONV_MEMBER(name) decltype(&::name) name##_ = nullptr;
+    QCONV_RUNTIME(QCONV_MEMBER)
+#undef QCONV_MEMBER
+
+    Runtime() {
+        void* library = nullptr;
+        for (const char* name : {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"})
+            if (library == nullptr) library = dlopen(name, RTLD_NOW);
+        if (library == nullptr)
+            throw Failure{QCONV_NO_DEVICE, "libamdhip64.so cannot be loaded: install ROCm's HIP runtime"};
+#define QCONV_LOAD(name) load(library, QCONV_EXPORTED(name), name##_);
+        QCONV_RUNTIME(QCONV_LOAD)
+#undef QCONV_LOAD
+        check(hipInit_(0), QCONV_NO_DEVICE, "hipInit");
+    }
+
+    void check(hipError_t result, qconv_status status, const char* what) const {
+        if (result == hipSuccess) return;
+        throw Failure{result == hipErrorOutOfMemory ? QCONV_NO_MEMORY : status,
+                      std::string(what) + ": HIP error " + std::to_string(result) + ", " + hipGetErrorString_(result)};
+    }
+
+  private:
+    template <typename Function>
+    static void load(void* library, const char* name, Function& function) {
+        function = reinterpret_cast<Function>(dlsym(library, name));
+        if (function == nullptr)
+            throw Failure{QCONV_NO_DEVICE, std::string("the HIP runtime has no ") + name + ": install a newer one"};
+    }
+};
+
+// Loaded once; a failure is tried again by the next call.
+inline const Runtime& runtime() {
+    static const Runtime only;
+    return only;
+}
+
+struct Function {
+    hipFunction_t handle;
+};
+
+class Device {
+  public:
+    explicit Device(int index) : index_(index) {
+        int count = 0;
+        check(runtime().hipGetDeviceCount_(&count), QCONV_NO_DEVICE, "hipGetDeviceCount");
+        if (index < 0 || index >= count)
+            throw Failure{QCONV_NO_DEVICE, "there is no HIP device " + std::to_string(index) + ": the runtime has " +
+                                               std::to_string(count)};
+        hipDeviceProp_t properties;
+        check(runtime().hipGetDeviceProperties_(&properties, index), QCONV_NO_DEVICE, "hipGetDeviceProperties");
+        name_ = properties.name;
+        // "gfx90a:sramecc+:xnack-": code that names no features runs with all of them.
+        architecture_ = properties.gcnArchName;
+        architecture_ = architecture_.substr(0, architecture_.find(':'));
+    }
+    Device(const Device&) = delete;
+    ~Device() {
+        const Current current(index_);
+        for (hipModule_t each : modules_) (void)runtime().hipModuleUnload_(each);
+    }
+
+    std::string name() const { return name_; }
+
+    // Whether code for a target runs here: 0 where it does not.
+    int rank(const char* target) const { return architecture_ == target ? 1 : 0; }
+
+    std::vector<Function> load(const Kernel& kernel) {
+        const Current current(index_);
+        hipModule_t module;
+        check(runtime().hipModuleLoadData_(&module, kernel.binary.first), QCONV_LAUNCH_FAILED,
+              "the binary cannot be loaded; export it anew for this device");
+        modules_.push_back(module);
+        std::vector<Function> functions;
+        for (const Launch& launch : kernel.launches) {
+            hipFunction_t handle;
+            check(runtime().hipModuleGetFunction_(&handle, module, launch.symbol), QCONV_LAUNCH_FAILED, launch.symbol);
+            functions.push_back({handle});
+        }
+        return functions;
+    }
+
+    void* allocate(size_t bytes) {
+        const Current current(index_);
+        void* memory = nullptr;
+        check(runtime().hipMalloc_(&memory, bytes > 0 ? bytes : 1), QCONV_NO_MEMORY, "hipMalloc");
+        return memory;
+    }
+    void release(void* memory) {
+        const Current current(index_);
+        (void)runtime().hipFree_(memory);
+    }
+    void upload(void* to, const void* from, size_t bytes) { copy(to, from, bytes, hipMemcpyHostToDevice); }
+    void download(void* to, const void* from, size_t bytes) { copy(to, from, bytes, hipMemcpyDeviceToHost); }
+    void zero(void* memory, size_t bytes) {
+        const Current current(index_);
+        check(runtime().hipMemset_(memory, 0, bytes), QCONV_LAUNCH_FAILED, "hipMemset");
+    }
+    void synchronize() {
+        const Current current(index_);
+        check(runtime().hipDeviceSynchronize_(), QCONV_LAUNCH_FAILED, "a kernel failed");
+    }
+
+    void encode(const TensorMap&, uint64_t, unsigned char*) {
+        throw Failure{QCONV_INTERNAL, "AMD GPUs copy nothing by tensor maps, and the table has one"};
+    }
+
+    // Kernels hold their shared memory statically.
+    void launch(const Function& function, const Kernel&, const Launch& launch, void* arguments, qconv_stream stream) {
+        const Current current(index_);
+        void* parameters[] = {arguments};
+        check(runtime().hipModuleLaunchKernel_(function.handle, launch.grid[0], launch.grid[1], launch.grid[2],
+                                               launch.threads, 1, 1, 0, static_cast<hipStream_t>(stream), parameters,
+                                               nullptr),
+              QCONV_LAUNCH_FAILED, launch.symbol);
+    }
+
+  private:
+    // The device of this thread, while it lasts.
+    class Current {
+      public:
+        explicit Current(int index) {
+            if (runtime().hipGetDevice_(&before_) != hipSuccess || before_ == index) return;
+            (void)runtime().hipSetDevice_(index);
+            is_set_ = true;
+        }
+        ~Current() {
+            if (is_set_) (void)runtime().hipSetDevice_(before_);
+        }
+
+      private:
+        int before_ = 0;
+        bool is_set_ = false;
+    };
+
+    void check(hipError_t result, qconv_status status, const char* what) const {
+        runtime().check(result, status, what);
+    }
+    void copy(void* to, const void* from, size_t bytes, hipMemcpyKind kind) {
+        const Current current(index_);
+        check(runtime().hipMemcpy_(to, from, bytes, kind), QCONV_LAUNCH_FAILED, "hipMemcpy");
+    }
+
+    int index_;
+    std::string name_, architecture_;
+    std::vector<hipModule_t> modules_;
+};
+
+}  // namespace qconv

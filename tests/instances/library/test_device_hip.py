@@ -1,0 +1,92 @@
+"""A library for AMD GPUs builds without ROCm against the declarations that it uses, and asks the HIP runtime for what
+Python's device asks it for. The kernels are compiled where there is a clang."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from built_library import build
+from library_cases import gpu_winners
+
+from qconv.device.cache import Binary
+from qconv.device.compile import compiler_ahead
+from qconv.errors import CompileError
+from qconv.instances.library import write as writing
+from qconv.target import target
+
+SUPPORT = Path(__file__).parents[2] / "support"
+TARGETS = ("gfx1100", "gfx1100")
+LACKS = next((name for name in ("cmake", "g++") if shutil.which(name) is None), None)
+CUDA = next(
+    (path for path in (Path("/usr/local/cuda/include"), Path("/usr/include")) if (path / "cuda.h").exists()), None
+)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(LACKS is not None, reason=f"no {LACKS}"),
+    pytest.mark.skipif(CUDA is None, reason="no cuda.h, which the stub of CuPy's driver is built with"),
+]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("library")
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            compiler_ahead(target(TARGETS[0]))
+        except CompileError:
+            # What the binaries hold, no stub looks at.
+            patch.setattr(writing, "_compiled", lambda _: Binary(b"none", Path("kernel.co"), "no compiler", 0.0, {}))
+        writing.write(gpu_winners(*TARGETS), folder)
+    return build(folder, "-DBUILD_SHARED_LIBS=ON", f"-DQCONV_HIP_INCLUDE={SUPPORT / 'stub_hip'}")
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runtime")
+    for source, include, name in (
+        ("stub_cuda.cpp", CUDA, "libcuda.so.1"),
+        ("stub_hip.cpp", SUPPORT / "stub_hip", "libamdhip64.so"),
+    ):
+        flags = ["-std=c++17", "-shared", "-fPIC", f"-I{include}", f"-Wl,-soname,{name}"]
+        subprocess.run(["g++", *flags, SUPPORT / source, "-o", folder / name], check=True)
+    return folder
+
+
+def environment(stubs: Path, log: Path, architecture: str) -> dict[str, str]:
+    paths = os.pathsep.join(filter(None, (str(stubs), os.environ.get("LD_LIBRARY_PATH"))))
+    known = {"QCONV_STUB_LOG": str(log), "QCONV_STUB_KIND": "hip", "QCONV_STUB_ARCH": architecture}
+    return {**os.environ, **known, "LD_LIBRARY_PATH": paths, "PYTHONPATH": str(SUPPORT)}
+
+
+def test_the_runtime_is_asked_for_the_same(built: Path, stubs: Path, tmp_path: Path) -> None:
+    command = [sys.executable, SUPPORT / "stub_session.py", built / "libqconv_kernels.so", TARGETS[0], *TARGETS]
+    known = environment(stubs, tmp_path / "log", TARGETS[0])
+    run = subprocess.run(command, env=known, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    asked: list[dict[str, Any]] = json.loads(run.stdout)
+    assert len(asked) == len(gpu_winners(*TARGETS))
+    for one in asked:
+        assert one["library"] == one["python"], one["problem"]
+    launches = [line for one in asked for line in one["library"] if line[0] == "launch"]
+    assert {line[6] for line in launches} == {"0"}, "shared memory is static there"
+
+
+def test_what_does_not_run_on_the_device_is_not_chosen(built: Path, stubs: Path, tmp_path: Path) -> None:
+    known = environment(stubs, tmp_path / "log", "gfx90a")
+    run = subprocess.run([built / "qconv_self_test"], env=known, capture_output=True, text=True, check=False)
+    assert run.returncode == 3
+    assert f"AMD Radeon RX 7900 XTX: 0 right, 0 wrong, {len(gpu_winners(*TARGETS))} not for this device" in run.stdout
+
+
+def test_without_a_runtime_a_sentence_says_so(built: Path) -> None:
+    run = subprocess.run([built / "qconv_self_test"], capture_output=True, text=True, check=False)
+    if "cannot be loaded" not in run.stderr:
+        pytest.skip("there is a HIP runtime")
+    assert (run.returncode, run.stderr) == (3, "libamdhip64.so cannot be loaded: install ROCm's HIP runtime\n")

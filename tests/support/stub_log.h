@@ -1,0 +1,45 @@
+// What the stubs of drivers share: they write down, in one form, what they are asked for.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::map<std::string, size_t>& argument_bytes = *new std::map<std::string, size_t>;
+std::vector<std::string>& functions = *new std::vector<std::string>;
+FILE* log_file() {
+    static FILE* file = fopen(getenv("QCONV_STUB_LOG"), "a");
+    return file;
+}
+
+template <typename... Values>
+void say(const char* format, Values... values) {
+    fprintf(log_file(), format, values...);
+    fputc('\n', log_file());
+    fflush(log_file());
+}
+
+std::string hexadecimal(const void* bytes, size_t count) {
+    std::string text;
+    char two[3];
+    for (size_t i = 0; i < count; ++i) {
+        snprintf(two, sizeof two, "%02x", static_cast<const unsigned char*>(bytes)[i]);
+        text += two;
+    }
+    return text;
+}
+
+void say_launch(size_t function, const unsigned (&numbers)[5], void* stream, const void* arguments) {
+    const std::string name = functions[function - 1];
+    say("launch %s %u %u %u %u %u %p %s", name.c_str(), numbers[0], numbers[1], numbers[2], numbers[3], numbers[4],
+        stream, hexadecimal(arguments, argument_bytes[name]).c_str());
+}
+
+}  // namespace
+
+extern "C" void stub_arguments(const char* kernel, size_t bytes) { argument_bytes[kernel] = bytes; }
