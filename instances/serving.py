@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qconv.device import Device, folders, open_device
+from qconv.errors import CacheError
 from qconv.instances.instance import Instance
 from qconv.instances.loading import load
 from qconv.instances.lookup import Place, choose
 from qconv.op import Problem
 
 if TYPE_CHECKING:
-    from qconv.tune_db.layered import Layered
+    from qconv.tune_db.layered import Layered, Source
 
 log = logging.getLogger("qconv")
 
@@ -38,7 +39,7 @@ def forget() -> None:
 
 
 def default_database() -> str:
-    return os.environ.get("QCONV_DB") or str(folders.cache_root() / "tune.sqlite")
+    return os.environ.get("QCONV_DB") or str(folders.cache_root() / folders.DATABASE)
 
 
 def _cold(problem: Problem, device: Device, database: str | None) -> Instance:
@@ -50,15 +51,26 @@ def _cold(problem: Problem, device: Device, database: str | None) -> Instance:
 
 @contextmanager
 def open_layers(database: str | None, device: Place) -> Iterator[Layered]:
-    """The user's database, if there is one, over the shipped winners. One that was named must exist."""
+    """The user's database, if there is one, over those of the layers in QCONV_PATH, over the shipped winners. One that
+    was named must exist."""
     from qconv.instances import shipped
     from qconv.tune_db.database import Database
     from qconv.tune_db.layered import Layered
 
-    over = shipped.layer(device.name)
-    chosen = database or default_database()
-    if database is None and "://" not in chosen and not Path(chosen).exists():
-        yield Layered([over])
-        return
-    with Database.open(chosen, create=False) as rows:
-        yield Layered([rows, over])
+    with ExitStack() as opened:
+        found: list[Source] = []
+        if database is not None or has_database():
+            found.append(opened.enter_context(Database.open(database or default_database(), create=False)))
+        for layer in folders.layers():
+            if not layer.is_user and layer.database.exists():
+                found.append(opened.enter_context(Database.open(layer.database, create=False, read_only=True)))
+        yield Layered([*found, shipped.layer(device.name)])
+
+
+def has_database() -> bool:
+    """Whether the user has one: it need not be there, nor a place for it."""
+    try:
+        chosen = default_database()
+    except CacheError:
+        return False
+    return "://" in chosen or Path(chosen).exists()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from qconv import generator
 from qconv.errors import Infeasible
 from qconv.generator import Config
 from qconv.instances import shipped
-from qconv.instances.serving import default_database
+from qconv.instances.serving import default_database, has_database
 from qconv.keys import parse
 from qconv.op import Problem, check_choice
 from qconv.target import target
@@ -113,10 +112,9 @@ def _rows(origin: Origin, database: str | None) -> list[Measurement]:
         return best_of_each([row for layer in shipped.layers() for row in layer.measurements() if row.correct])
     from qconv.tune_db.database import Database
 
-    chosen = database or default_database()
-    if database is None and "://" not in chosen and not Path(chosen).exists():
+    if database is None and not has_database():
         return []
-    with Database.open(chosen, create=False) as rows:
+    with Database.open(database or default_database(), create=False) as rows:
         return rows.best_per_problem()
 
 

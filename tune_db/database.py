@@ -56,9 +56,10 @@ class Database:
         self.where = where
 
     @classmethod
-    def open(cls, url_or_path: str | os.PathLike[str], *, create: bool = True) -> Self:
-        """A plain path is an SQLite file; `sqlite://` is one in memory; `postgresql+psycopg://...` for many hosts."""
-        return cls(*open_engine(url_or_path, create=create))
+    def open(cls, url_or_path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> Self:
+        """A plain path is an SQLite file; `sqlite://` is one in memory; `postgresql+psycopg://...` for many hosts. One
+        that is read only is not written to, nor is anything beside it, even where it could be."""
+        return cls(*open_engine(url_or_path, create=create, read_only=read_only))
 
     def close(self) -> None:
         with self._lock:

@@ -87,7 +87,7 @@ class Opened(NamedTuple):
     where: str  # for messages
 
 
-def open_engine(url_or_path: str | os.PathLike[str], *, create: bool) -> Opened:
+def open_engine(url_or_path: str | os.PathLike[str], *, create: bool, read_only: bool = False) -> Opened:
     """Raises DatabaseError unless what is there is, or becomes, a database of this schema version: one of an older
     version is upgraded, or read from a copy in memory where it cannot be written; with `create` one is made."""
     url = _url(url_or_path)
@@ -98,7 +98,8 @@ def open_engine(url_or_path: str | os.PathLike[str], *, create: bool) -> Opened:
             raise DatabaseError(f"{where}: there is no such file; tune first, or give the path of an existing database")
         _make_folder(file.parent, where)
     try:
-        engine = _engine(url, None if create or file is None or _is_writable(file) else file)
+        is_written = create or file is None or (_is_writable(file) and not read_only)
+        engine = _engine(url, None if is_written else file)
     except ImportError as error:
         raise DatabaseError(
             f"{where}: its driver is not installed ({error}); for PostgreSQL: pip install 'psycopg[binary]', and a URL "

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import click
 
-from qconv.cli import database, export, look, measure, tuning
+from qconv.cli import build, database, export, look, measure, tuning
 from qconv.errors import (
     CacheError,
     CompileError,
@@ -45,6 +45,7 @@ for command in (
     look.space,
     look.source,
     look.devices,
+    build.build,
     export.export,
     database.db,
 ):

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from qconv.device import folders
 from qconv.device.binary import Resources
-from qconv.device.folders import cache_root
+from qconv.device.folders import Layer, cache_root
 from qconv.generator import Source
 from qconv.generator.digest import text_digest
 from qconv.target import TARGETS
@@ -54,16 +54,17 @@ def _slug(toolchain: str, flags: tuple[str, ...]) -> str:
 
 
 def find(source: Source, target: str, toolchain: str | None = None) -> Binary | None:
-    """A cached build of this source: by the toolchain named, or else by any."""
-    folder = cache_root().joinpath(*_parts(source, target))
-    try:
-        entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-    except OSError:
-        return None
-    for entry in reversed(entries):
-        binary = _read(entry)
-        if binary is not None and toolchain in (None, binary.toolchain):
-            return binary
+    """A cached build of this source, in the first layer that has one: by the toolchain named, or else by any."""
+    for layer in folders.layers():
+        folder = layer.root.joinpath(*_parts(source, target))
+        try:
+            entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+        except OSError:
+            continue
+        for entry in reversed(entries):
+            binary = _read(entry, layer)
+            if binary is not None and toolchain in (None, binary.toolchain):
+                return binary
     return None
 
 
@@ -78,6 +79,7 @@ def publish(
     resources: dict[str, Resources],
 ) -> Binary:
     folder = folders.make(*_parts(source, target))
+    user = Layer(cache_root(), is_user=True)
     final = folder / _slug(toolchain, flags)
     build = {
         "toolchain": toolchain,
@@ -99,27 +101,28 @@ def publish(
         temporary.rename(final)
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)
-        published = _read(final)
+        published = _read(final, user)
         if published is None:
             raise
         return published
     return Binary(data, final / f"kernel{suffix}", toolchain, compile_ms, resources)
 
 
-def _read(entry: Path) -> Binary | None:
-    """A damaged entry (a full disk, a killed copy) is removed, so that it is built again; one that others could have
-    written is refused."""
+def _read(entry: Path, layer: Layer) -> Binary | None:
+    """A damaged entry (a full disk, a killed copy) is removed from the user's layer, so that it is built again, and
+    passed over in others; one that others could have written is refused."""
     try:
-        folders.check_all(entry / "build.json")
+        layer.check_all(entry / "build.json")
         build = json.loads((entry / "build.json").read_text())
         path = entry / Path(build["binary"]).name
-        folders.check_all(path)
+        layer.check_all(path)
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != build["sha256"]:
             raise ValueError("the binary's digest is not the recorded one")
         resources = {str(kernel): Resources(**needs) for kernel, needs in build["resources"].items()}
         return Binary(data, path, str(build["toolchain"]), float(build["compile_ms"]), resources)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warning("the cached kernel %s is damaged (%s): it will be built again", entry, error)
-        shutil.rmtree(entry, ignore_errors=True)
+        log.warning("the cached kernel %s is damaged (%s): it is not used", entry, error)
+        if layer.is_user:
+            shutil.rmtree(entry, ignore_errors=True)
         return None

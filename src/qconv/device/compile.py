@@ -50,12 +50,14 @@ def build(source: Source, plan: Plan, toolchain: str | None = None, limit_s: flo
     found = cache.find(source, plan.target.name, toolchain) or cache.find(source, plan.target.name)
     if found is not None:
         return found
-    if os.environ.get("QCONV_NO_COMPILE", "0") not in ("", "0"):
+    if program.is_forbidden():
         device = plan.target.name if plan.target.vendor == "cpu" else "cuda"
         raise KernelMissing(
-            f"no binary of this kernel for {plan.target.name} is in {folders.cache_root()}, and QCONV_NO_COMPILE "
+            f"no binary of this kernel for {plan.target.name} is in {folders.described()}, and QCONV_NO_COMPILE "
             f"forbids compiling one; run beforehand, without QCONV_NO_COMPILE:\n"
-            f"  qconv-tune lookup '{plan.problem}' --device {device}"
+            f"  qconv-tune lookup '{plan.problem}' --device {device}\n"
+            f"or, where the device is not:\n"
+            f"  qconv-tune build --target {plan.target.name} --device NAME '{plan.problem}'"
         )
     return compile_source(source, plan.target, tuple(launch.kernel for launch in plan.launches), limit_s)
 

@@ -29,7 +29,7 @@ def runtime_cache() -> Path:
 
 class CpuKernel:
     def __init__(self, plan: Plan, binary: Binary, seed: int = 0) -> None:
-        cpu_runtime.runtime_library(runtime_cache())
+        cpu_runtime.runtime_library()
         library = ctypes.CDLL(str(binary.path))
         self._entries = {
             launch.kernel: ctypes.cast(getattr(library, f"{launch.kernel}_entry"), ctypes.c_void_p).value or 0

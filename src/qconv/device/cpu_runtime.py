@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from qconv.device import folders, program
-from qconv.errors import CompileError, LaunchError
+from qconv.errors import CompileError, KernelMissing, LaunchError
 
 Sanitizer: TypeAlias = Literal["address", "thread"]
 Grid: TypeAlias = tuple[int, int, int]
@@ -205,16 +205,35 @@ _runtime: ctypes.CDLL | None = None
 _runtime_lock = threading.Lock()
 
 
-def runtime_library(cache: Path) -> ctypes.CDLL:
-    """The runtime, built on first use. There is one per process, to which kernels loaded later are bound."""
+def build_runtime(cache: Path) -> Path:
+    """Its name does not depend on the compiler: a machine that has it needs none."""
+    files, flags = runtime_sources(), [*RUNTIME_FLAGS, "-shared"]
+    path = cache / f"runtime-{_digest(flags, files)}.so"
+    if not folders.is_whole(path):
+        _compile(find_compiler(), files, flags, path)
+    return path
+
+
+def find_runtime() -> Path | None:
+    """As it was built before, in the first layer that has it."""
+    name = f"runtime-{_digest([*RUNTIME_FLAGS, '-shared'], runtime_sources())}.so"
+    found = ((layer, layer.root / "cpu" / name) for layer in folders.layers())
+    return next((path for layer, path in found if folders.is_whole(path, layer)), None)
+
+
+def runtime_library(cache: Path | None = None) -> ctypes.CDLL:
+    """The runtime, built on first use, in the user's cache unless another folder is named. There is one per process, to
+    which kernels loaded later are bound."""
     global _runtime
     with _runtime_lock:
         if _runtime is None:
-            # Its name does not depend on the compiler: a machine that has the cache needs none.
-            files, flags = runtime_sources(), [*RUNTIME_FLAGS, "-shared"]
-            path = cache / f"runtime-{_digest(flags, files)}.so"
-            if not folders.is_whole(path):
-                _compile(find_compiler(), files, flags, path)
+            path = find_runtime() if cache is None else None
+            if path is None and program.is_forbidden():
+                raise KernelMissing(
+                    f"the CPU device's runtime is not in {folders.described()}, and QCONV_NO_COMPILE forbids compiling "
+                    "it; run beforehand, without QCONV_NO_COMPILE: qconv-tune build --target cpu"
+                )
+            path = path or build_runtime(cache or folders.make("cpu"))
             library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
             library.qconv_cpu_launch.argtypes = [ctypes.POINTER(LaunchedGrid), ctypes.c_char_p, ctypes.c_ulong]
             library.qconv_cpu_launch.restype = ctypes.c_int

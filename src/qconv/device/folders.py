@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import stat
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,14 +20,58 @@ from qconv.errors import CacheError
 log = logging.getLogger("qconv")
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
+# What a layer has of measurements.
+DATABASE = "tune.sqlite"
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
+@dataclass(frozen=True)
+class Layer:
+    """A folder of kernels, and perhaps of measurements: the user's own, or one that QCONV_PATH names, which is only
+    read. Who names a layer trusts its owner."""
+
+    root: Path
+    is_user: bool = False
+
+    @property
+    def database(self) -> Path:
+        return self.root / DATABASE
+
+    def check_all(self, path: Path) -> None:
+        """The path and the folders that it lies in, from the layer's root down."""
+        owner = None if self.is_user else os.stat(self.root).st_uid
+        if not check(self.root, owner) & OTHERS:
+            return  # nobody else comes to what lies in it
+        for each in (path, *path.parents[: path.parents.index(self.root)]):
+            check(each, owner)
+
+
 def cache_root() -> Path:
+    """The user's layer. Raises CacheError where there is no home to have it in."""
     if chosen := os.environ.get("QCONV_CACHE"):
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "qconv"
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "qconv"
+    try:
+        return Path.home() / ".cache" / "qconv"
+    except RuntimeError:
+        raise CacheError(
+            "this user has no home folder to keep kernels and measurements in: set QCONV_CACHE to a folder of your own"
+        ) from None
+
+
+def layers() -> tuple[Layer, ...]:
+    """Those that are looked into, one after the other: the user's, if there can be one, and those of QCONV_PATH."""
+    named = tuple(Layer(Path(path)) for path in os.environ.get("QCONV_PATH", "").split(os.pathsep) if path)
+    try:
+        return (Layer(cache_root(), is_user=True), *named)
+    except CacheError:
+        return named
+
+
+def described() -> str:
+    """The layers, for a message."""
+    return ", ".join(str(layer.root) for layer in layers()) or "any folder: QCONV_PATH and QCONV_CACHE name none"
 
 
 @lru_cache(maxsize=1)
@@ -39,31 +84,28 @@ def machine() -> str:
 
 
 def make(*parts: str) -> Path:
-    """The folder of the cache, made where it is missing; CacheError where others could write into it."""
+    """The folder of the cache, made where it is missing. CacheError where it cannot be, or others may write into it."""
     folder = cache_root()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for each in (folder, *(folder.joinpath(*parts[: i + 1]) for i in range(len(parts)))):
-        # Only what is taken from a mode depends on the umask.
-        each.mkdir(FOLDER_MODE, exist_ok=True)
-        check(each)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for each in (folder, *(folder.joinpath(*parts[: i + 1]) for i in range(len(parts)))):
+            # Only what is taken from a mode depends on the umask.
+            each.mkdir(FOLDER_MODE, exist_ok=True)
+            check(each)
+    except OSError as error:
+        raise CacheError(
+            f"the cache cannot be made ({error}): set QCONV_CACHE to a folder that can be written, or fill one "
+            "elsewhere (qconv-tune build --out) and name it in QCONV_PATH"
+        ) from None
     return folder.joinpath(*parts)
 
 
-def check_all(path: Path) -> None:
-    """The path and the folders that it lies in, from the cache's root down."""
-    root = cache_root()
-    if not check(root) & OTHERS:
-        return  # nobody else comes to what lies in it
-    for each in (path, *path.parents[: path.parents.index(root)]):
-        check(each)
-
-
-def check(path: Path) -> int:
+def check(path: Path, trusted: int | None = None) -> int:
     """Its mode. Raises CacheError where others than its owner may write it, or where the owner is neither this user nor
-    root, who can do anything anyway; OSError where it is not there."""
+    root, who can do anything anyway, nor the one who is trusted; OSError where it is not there."""
     about = os.stat(path)
     us = os.geteuid()
-    if about.st_uid not in (us, 0):
+    if about.st_uid not in (us, 0, trusted):
         rule = f"belongs to user {about.st_uid}, and this is user {us}"
         remedy = "set QCONV_CACHE to a folder of your own"
     elif about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -83,15 +125,15 @@ def digest_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def is_whole(built: Path) -> bool:
+def is_whole(built: Path, layer: Layer | None = None) -> bool:
     """Whether it is there as it was built: loading half of a library ends the process. Refused with CacheError where
     others could have written it."""
     try:
         for path in (built.parent, built, record_of(built)):
-            check(path)
+            check(path) if layer is None else layer.check_all(path)
         if record_of(built).read_text() == digest_of(built):
             return True
     except FileNotFoundError:
         return False
-    log.warning("%s is damaged: it will be built again", built)
+    log.warning("%s is damaged: it is not used", built)
     return False

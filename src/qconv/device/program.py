@@ -15,6 +15,11 @@ from qconv.errors import CompileError, CompileTimeout
 PROBE_S = 30.0
 
 
+def is_forbidden() -> bool:
+    """Whether this process is to compile nothing."""
+    return os.environ.get("QCONV_NO_COMPILE", "0") not in ("", "0")
+
+
 def run(
     command: Sequence[str], folder: Path | None = None, limit_s: float | None = None
 ) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,7 @@ WINNERS, VALUES, LIBRARY = (
 )
 CUDA = "tests/instances/library/test_device_cuda.py"
 HIP = "tests/instances/library/test_device_hip.py"
+BUILDING = "tests/instances/test_building.py"
 SELF_TEST = LIBRARY + "::test_every_kernel_passes_its_self_test"
 
 MUTANTS = (
@@ -168,6 +169,54 @@ MUTANTS = (
         "A block takes twice the shared memory that it needs, and may not fit.",
         (HIP + "::test_the_runtime_is_asked_for_the_same",),
         slow=True,
+    ),
+    Mutant(
+        "layers: the user's alone",
+        "src/qconv/device/folders.py",
+        "        return (Layer(cache_root(), is_user=True), *named)\n",
+        "        return (Layer(cache_root(), is_user=True),)\n",
+        "What the system has is built again, or missing.",
+        (BUILDING,),
+    ),
+    Mutant(
+        "layers: what is damaged is deleted everywhere",
+        "src/qconv/device/cache.py",
+        "        if layer.is_user:\n",
+        "        if True:\n",
+        "A layer that all use loses an entry.",
+        (BUILDING,),
+    ),
+    Mutant(
+        "layers: their measurements are left out",
+        "instances/serving.py",
+        "if not layer.is_user and layer.database.exists():",
+        "if layer.is_user and layer.database.exists():",
+        "What was tuned for all is not used.",
+        (BUILDING,),
+    ),
+    Mutant(
+        "layers: a database is opened to be written",
+        "instances/serving.py",
+        "create=False, read_only=True)",
+        "create=False)",
+        "A reader who may write leaves a log and a lock beside it.",
+        (BUILDING,),
+    ),
+    Mutant(
+        "building: what is there is built again",
+        "instances/building.py",
+        "                if found is None:\n",
+        "                if True:\n",
+        "A layer is filled anew each time.",
+        (BUILDING,),
+    ),
+    Mutant(
+        "building: readable for its owner alone",
+        "instances/building.py",
+        "FOLDER_MODE, FILE_MODE = 0o755, 0o644",
+        "FOLDER_MODE, FILE_MODE = 0o700, 0o600",
+        "Nobody else can use the layer.",
+        (BUILDING,),
     ),
     Mutant(
         "self-test: a wrong element is right",

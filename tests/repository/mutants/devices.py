@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "compile: compiles where it is forbidden",
-        HERE + "compile.py",
+        HERE + "program.py",
         'os.environ.get("QCONV_NO_COMPILE", "0") not in ("", "0")',
         'os.environ.get("QCONV_NO_COMPILE", "0") not in ("", "0", "1")',
         "Who forbids compiling wants no compiler to run.",
@@ -193,7 +193,7 @@ MUTANTS = (
     Mutant(
         "folders: anyone's are taken",
         HERE + "folders.py",
-        "if about.st_uid not in (us, 0):",
+        "if about.st_uid not in (us, 0, trusted):",
         "if about.st_uid in ():",
         "Whoever owns the cache can make us run anything.",
         (CACHE + "::test_what_another_user_owns_is_refused_and_what_root_owns_is_not",),
@@ -201,7 +201,7 @@ MUTANTS = (
     Mutant(
         "folders: those that it lies in are not looked at",
         HERE + "folders.py",
-        "for each in (path, *path.parents[: path.parents.index(root)]):",
+        "for each in (path, *path.parents[: path.parents.index(self.root)]):",
         "for each in (path,):",
         "Who can write a folder can replace what lies in it.",
         (CACHE + "::test_what_others_could_have_written_is_refused[the target]",),

@@ -1,0 +1,184 @@
+"""Kernels that are compiled ahead are what a lookup finds, on a machine where nothing can be compiled or written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import qconv
+from qconv import Conv2d
+from qconv.device import cache, cpu, open_device
+from qconv.errors import CacheError, KernelMissing
+from qconv.instances import building, serving
+from qconv.target import target
+from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import Measurement
+
+PROBLEM = Conv2d(1, 4, 4, 5, 6, 3, 3, pad=1)
+CPU = target("cpu")
+HERE = open_device("cpu").name
+
+
+@pytest.fixture(scope="module")
+def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built by somebody who has a compiler: one kernel, the runtime, and a measurement of that problem."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    folder = tmp_path_factory.mktemp("layer") / "built"
+    own = folder.parent / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QCONV_CACHE", str(own))
+        patch.delenv("QCONV_PATH", raising=False)
+        (built,) = building.build([str(PROBLEM)], building.Place(HERE, CPU))
+        assert building.copy_to(folder, built.binaries, building.runtime_for(CPU)) == 5
+        with pytest.raises(ValueError, match="is the cache itself"):
+            building.copy_to(own, built.binaries, [])
+        with Database.open(folder / "tune.sqlite") as rows:
+            rows.add(
+                Measurement(
+                    problem=PROBLEM,
+                    config=built.choice.plan.config,
+                    device=HERE,
+                    target="cpu",
+                    toolchain=built.binaries[0].toolchain,
+                    digest=built.choice.sources[0].digest if built.choice.sources else "0" * 32,
+                    outcome="correct",
+                    times_us=(12.5,),
+                    median_us=12.5,
+                )
+            )
+    return folder
+
+
+@pytest.fixture
+def elsewhere(layer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another user's session, with that layer, and nothing that compiles."""
+    monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "own"))
+    monkeypatch.setenv("QCONV_PATH", os.pathsep.join(("/nowhere", str(layer))))
+    monkeypatch.setenv("QCONV_NO_COMPILE", "1")
+    monkeypatch.delenv("QCONV_DB", raising=False)
+    serving.forget()
+    yield layer
+    serving.forget()
+
+
+def test_a_layer_is_readable_for_all_and_writable_for_its_owner(layer: Path) -> None:
+    for path in (layer, *layer.rglob("*")):
+        if path.suffix != ".sqlite":
+            assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
+
+
+def test_a_lookup_finds_the_kernel_and_the_measurement_of_a_layer(elsewhere: Path, tmp_path: Path) -> None:
+    instance = qconv.lookup(PROBLEM, "cpu")
+    assert instance.origin == "exact"
+    assert "12.50 us" in instance.reason
+    assert instance.binary.path.is_relative_to(elsewhere)
+    assert not (tmp_path / "own").exists(), "something was written"
+    assert not list(elsewhere.glob("tune.sqlite-*")), "a file beside the database"
+
+
+def test_what_is_damaged_in_a_layer_is_passed_over_and_left(
+    elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(elsewhere, copy)
+    (binary,) = copy.rglob("kernel.so")
+    binary.write_bytes(binary.read_bytes()[:-1] + b"!")
+    monkeypatch.setenv("QCONV_PATH", str(copy))
+    with pytest.raises(KernelMissing, match=r"is in .*own, .*copy, and QCONV_NO_COMPILE"):
+        qconv.lookup(PROBLEM, "cpu")
+    assert binary.exists()
+
+
+def test_a_layer_that_others_can_write_is_refused(
+    elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(elsewhere, copy)
+    next(copy.rglob("kernel.so")).parent.chmod(0o777)
+    monkeypatch.setenv("QCONV_PATH", str(copy))
+    with pytest.raises(CacheError, match="others than its owner may write there"):
+        qconv.lookup(PROBLEM, "cpu")
+
+
+def test_what_is_compiled_is_what_such_a_device_would_look_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the shipped winners, on a GPU that is not here; nothing is compiled twice."""
+    monkeypatch.setenv("QCONV_CACHE", str(tmp_path))
+    compiled: list[str] = []
+
+    def compile_source(source: object, to: object, kernels: tuple[str, ...], compiler: object) -> cache.Binary:
+        compiled.append(kernels[-1])
+        return cache.Binary(b"", tmp_path / "kernel.cubin", "nvrtc", 1.0, {})
+
+    monkeypatch.setattr(building, "compile_source", compile_source)
+    monkeypatch.setattr(building, "compiler_ahead", lambda _: None)
+    (place,) = building.places(target("sm_90a"), None)
+    assert place.name == "NVIDIA H200"
+    assert building.places(target("gfx90a"), None) == [building.Place("", target("gfx90a"))]
+    found = list(building.build(["n=1:h=56"], place))
+    assert len(found) > 2
+    assert {one.choice.origin for one in found} == {"exact"}
+    assert len(compiled) == sum(one.compiled for one in found) == sum(len(one.binaries) for one in found)
+
+
+SESSION = """
+import json, sys
+import numpy as np
+import qconv
+x = np.ones((1, 4, 4, 5), np.int8)
+w = np.ones((6, 3, 3, 5), np.int8)
+instance = qconv.lookup(qconv.parse(sys.argv[1]), "cpu")
+y = qconv.conv2d(x, w, pad=1, device="cpu")
+print(json.dumps([instance.origin, int(y[0, 1, 1, 0]), str(instance.binary.path)]))
+"""
+
+
+@pytest.mark.slow
+def test_in_a_container_that_nobody_can_write(elsewhere: Path, tmp_path: Path) -> None:
+    """Everything is mounted read-only; no compiler is on PATH, there is no HOME, and the user is another one."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None:
+        pytest.skip("only root can mount, with unshare and setpriv")
+    user = (
+        "setpriv --reuid 65533 --regid 65533 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search"
+    )
+    inside = f'mount --make-rprivate / && mount -o remount,ro,bind / && exec {user} env -i "$@"'
+    if subprocess.run(["unshare", "-m", "sh", "-c", inside, "sh", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mounts of its own here")
+    known = [f"QCONV_PATH={elsewhere}", "QCONV_NO_COMPILE=1", "PATH=/nonexistent", "PYTHONDONTWRITEBYTECODE=1"]
+    prefix = ["unshare", "-m", "sh", "-c", inside, "sh", *known, sys.executable]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*prefix, *words], capture_output=True, text=True, check=False, cwd="/")
+
+    session = run("-c", SESSION, str(PROBLEM))
+    assert session.returncode == 0, session.stderr
+    origin, first, path = json.loads(session.stdout)
+    assert (origin, first) == ("exact", 45)
+    assert Path(path).is_relative_to(elsewhere)
+    verified = run("-m", "qconv.cli", "run", str(PROBLEM), "--device", "cpu", "--verify", "--json")
+    assert verified.returncode == 0, verified.stderr
+    assert json.loads(verified.stdout)["verified"] is True
+    other = run("-m", "qconv.cli", "lookup", str(Conv2d(1, 3, 3, 4, 4, 1, 1)), "--device", "cpu")
+    assert (other.returncode, "Traceback" in other.stderr) == (3, False)
+    assert "qconv-tune build --target cpu --device NAME" in other.stderr
+    tuned = run("-m", "qconv.cli", "tune", str(PROBLEM), "--device", "cpu")
+    assert (tuned.returncode, "Traceback" in tuned.stderr) == (3, False)
+    assert "set QCONV_CACHE to a folder of your own" in tuned.stderr
+
+
+def test_what_was_compiled_is_not_compiled_again(elsewhere: Path) -> None:
+    (built,) = building.build([str(PROBLEM)], building.Place(HERE, CPU))
+    assert (built.compiled, built.choice.origin) == (0, "exact")
+
+
+def test_the_runtime_is_of_a_layer_as_well(elsewhere: Path) -> None:
+    found = cpu.cpu_runtime.find_runtime()
+    assert found is not None
+    assert found.is_relative_to(elsewhere)
