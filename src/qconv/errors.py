@@ -38,3 +38,8 @@ class DatabaseError(Exception):
 
 class DeviceError(Exception):
     """The device asked for does not exist here, or what it needs is not installed."""
+
+
+def first_line(error: Exception) -> str:
+    """What an error of somebody else's says, where ours quotes it."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

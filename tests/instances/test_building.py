@@ -84,6 +84,12 @@ def test_a_lookup_finds_the_kernel_and_the_measurement_of_a_layer(elsewhere: Pat
     assert not list(elsewhere.glob("tune.sqlite-*")), "a file beside the database"
 
 
+def test_nothing_is_written_beside_a_layer_s_database_while_it_is_read(elsewhere: Path) -> None:
+    with serving.open_layers(None, open_device("cpu")) as layers:
+        assert layers.best(PROBLEM, HERE, "cpu") is not None
+        assert not list(elsewhere.glob("tune.sqlite-*"))
+
+
 def test_what_is_damaged_in_a_layer_is_passed_over_and_left(
     elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,3 +46,13 @@ def test_rows_in_the_log_of_a_writer_are_not_missed(path: Path) -> None:
         assert path.with_name("tune.sqlite-wal").stat().st_size > 0
         with read_only(path), Database.open(path, create=False) as reader:
             assert reader.measurements() == [make_measurement(0)]
+
+
+def test_one_that_is_only_to_be_read_is_not_written_to_where_it_could_be(path: Path) -> None:
+    with Database.open(path) as database:
+        database.add(make_measurement(0))
+    with Database.open(path, create=False, read_only=True) as reader:
+        assert reader.measurements() == [make_measurement(0)]
+        assert [each.name for each in path.parent.iterdir()] == [path.name]
+        with pytest.raises(DatabaseError, match="readonly"):
+            reader.add(make_measurement(1))

@@ -11,16 +11,8 @@ from collections.abc import Sequence
 
 import click
 
-from qconv.cli import build, database, export, look, measure, tuning
-from qconv.errors import (
-    CacheError,
-    CompileError,
-    DatabaseError,
-    DeviceError,
-    Infeasible,
-    KernelMissing,
-    LaunchError,
-)
+from qconv.cli import build, database, doctor, export, look, measure, tuning
+from qconv.cli.failures import asks_for_json, failure_of
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -45,22 +37,12 @@ for command in (
     look.space,
     look.source,
     look.devices,
+    doctor.doctor,
     build.build,
     export.export,
     database.db,
 ):
     commands.add_command(command)
-
-EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
-    (ValueError, 2),
-    (Infeasible, 2),
-    (DeviceError, 3),
-    (CompileError, 3),
-    (CacheError, 3),
-    (KernelMissing, 3),
-    (LaunchError, 1),
-    (DatabaseError, 4),
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -70,9 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         commands.main(arguments, standalone_mode=False)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
-    except click.ClickException as refused:
-        refused.show()
-        sys.exit(refused.exit_code)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(130)
@@ -80,12 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of our output has left, as `head` does.
         sys.stderr.close()
         sys.exit(0)
-    except tuple(kind for kind, _ in EXIT_CODES) as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind)))
-    except MemoryError as error:
-        click.echo(f"Error: this machine has too little memory for the problem: {error}; make n smaller", err=True)
-        sys.exit(3)
-    except OSError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(3)
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
+        failure.show(asks_for_json(sys.argv[1:] if arguments is None else arguments))
+        sys.exit(failure.exit_code)

@@ -6,17 +6,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Protocol
 
 from qconv.device.cache import Binary
-from qconv.errors import DeviceError
+from qconv.device.presence import seen_gpus
+from qconv.errors import DeviceError, first_line
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
 from qconv.generator.tensor_map import TensorMap
 from qconv.target import TARGETS, Target
+
+log = logging.getLogger("qconv")
 
 
 class Kernel(Protocol):
@@ -84,26 +89,50 @@ def _open(spec: str) -> Device:
     kind, _, index = spec.partition(":")
     if kind not in ("cuda", "hip") or not (index.isascii() and index.isdigit()):
         raise DeviceError(f"the device {spec!r} is not known; use {', '.join(cpus)}, cuda, cuda:N, hip or hip:N")
-    try:
-        from qconv.device.gpu import GpuDevice
-    except (ImportError, OSError) as error:
+    if (missing := why_no_cupy()) is not None:
         extra = "cuda" if kind == "cuda" else "rocm"
         raise DeviceError(
-            f"the device {spec} needs CuPy, which cannot be imported ({error}); install it (pip install "
+            f"the device {spec} needs CuPy, which cannot be imported ({missing}); install it (pip install "
             f"'qconv-tune[{extra}]') or use --device cpu"
-        ) from None
+        )
+    from qconv.device.gpu import GpuDevice
+
     return GpuDevice(kind, int(index))
 
 
 @lru_cache(maxsize=1)
 def default_spec() -> str:
-    """The first GPU, else `cpu`."""
-    return next(iter(gpu_specs()), "cpu")
+    """The first GPU, else `cpu`; a GPU that is seen, but cannot be used, is told."""
+    found = gpu_specs()
+    if not found and (why := why_unused()) is not None:
+        log.warning("%s; using the CPU device, which is slow (--device cpu says that it is meant)", why)
+    return found[0] if found else "cpu"
 
 
 def gpu_specs() -> list[str]:
-    try:
-        from qconv.device import gpu
-    except (ImportError, OSError):
+    if why_no_cupy() is not None:
         return []
+    from qconv.device import gpu
+
     return gpu.specs()
+
+
+def why_no_cupy() -> str | None:
+    """What an import of it says, in one line. Half of an installation may raise anything."""
+    try:
+        import_module("qconv.device.gpu")
+    except Exception as error:
+        return first_line(error)
+    return None
+
+
+def why_unused() -> str | None:
+    """One sentence for a GPU that is here while no device is: what it lacks, and where that comes from."""
+    for seen in seen_gpus():
+        if (missing := why_no_cupy()) is not None:
+            return f"{seen}, but CuPy cannot be imported ({missing}): to use it, pip install 'qconv-tune[{seen.extra}]'"
+        from qconv.device import gpu
+
+        if (failure := gpu.failure()) is not None:
+            return f"{seen}, but its driver gives no device ({failure}): install or update the {seen.vendor} driver"
+    return None

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from qconv.device import cache, cpu_runtime, folders, program
 from qconv.device.binary import Resources, resources
 from qconv.device.cache import Binary
-from qconv.errors import CompileError, KernelMissing
+from qconv.errors import CompileError, KernelMissing, first_line
 from qconv.generator import Plan, Source
 from qconv.target import Target
 
@@ -130,7 +130,8 @@ def _nvrtc(arch: str) -> Compiler:
         nvrtc.getVersion()
     except (ImportError, RuntimeError, OSError) as error:
         raise CompileError(
-            f"compiling for {arch} needs CuPy and NVRTC ({error}); install them: pip install 'qconv-tune[cuda]'"
+            f"compiling for {arch} needs CuPy and NVRTC ({first_line(error)}); install them: pip install "
+            "'qconv-tune[cuda]'"
         ) from None
     return _runtime_compiler("nvrtc", (f"-arch={arch}", *NVRTC_FLAGS), ".cubin", nvrtc.getCUBIN)
 

@@ -33,6 +33,14 @@ def specs() -> list[str]:
         return []
 
 
+def failure() -> str | None:
+    """Why there is no device, in the runtime's words."""
+    try:
+        return None if runtime.getDeviceCount() else "it knows none"
+    except runtime.CUDARuntimeError as error:
+        return str(error)
+
+
 COMPARED = 256  # threads of a block of the kernel below
 
 
@@ -138,9 +146,12 @@ class GpuDevice:
 
     @cached_property
     def target(self) -> Target:
-        if KIND == "hip":
-            return target_of_gcn_arch(self._properties["gcnArchName"].decode())
-        return target_of_compute_capability(self._properties["major"], self._properties["minor"])
+        try:
+            if KIND == "hip":
+                return target_of_gcn_arch(self._properties["gcnArchName"].decode())
+            return target_of_compute_capability(self._properties["major"], self._properties["minor"])
+        except ValueError as unknown:
+            raise DeviceError(f"{self.spec}, {self.name}: {unknown}; or use --device cpu") from None
 
     def facts(self) -> dict[str, Any]:
         return {

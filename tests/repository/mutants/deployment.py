@@ -11,6 +11,8 @@ WINNERS, VALUES, LIBRARY = (
 CUDA = "tests/instances/library/test_device_cuda.py"
 HIP = "tests/instances/library/test_device_hip.py"
 BUILDING = "tests/instances/test_building.py"
+PRESENCE = "tests/qconv/device/test_presence.py"
+FAILURES, DOCTOR = "tests/qconv/cli/test_failures.py", "tests/qconv/cli/test_doctor.py"
 SELF_TEST = LIBRARY + "::test_every_kernel_passes_its_self_test"
 
 MUTANTS = (
@@ -217,6 +219,62 @@ MUTANTS = (
         "FOLDER_MODE, FILE_MODE = 0o700, 0o600",
         "Nobody else can use the layer.",
         (BUILDING,),
+    ),
+    Mutant(
+        "engine: what is only to be read is opened to be written",
+        "tune_db/engine.py",
+        "(_is_writable(file) and not read_only)",
+        "_is_writable(file)",
+        "A reader who may write leaves a log and a lock beside the file.",
+        ("tests/tune_db/test_read_only.py",),
+    ),
+    Mutant(
+        "presence: another vendor's display",
+        "src/qconv/device/presence.py",
+        'if _read(device / "vendor") == _NVIDIA_ON_PCI and',
+        "if",
+        "A laptop without a GPU that computes is told to install packages.",
+        (PRESENCE,),
+    ),
+    Mutant(
+        "device: a fallback in silence",
+        "src/qconv/device/__init__.py",
+        "    if not found and (why := why_unused()) is not None:\n",
+        "    if found and (why := why_unused()) is not None:\n",
+        "Who has a GPU tunes the CPU for hours.",
+        (PRESENCE,),
+    ),
+    Mutant(
+        "device: errors of an import other than ImportError",
+        "src/qconv/device/__init__.py",
+        "    except Exception as error:\n",
+        "    except ImportError as error:\n",
+        "Half an installation of CuPy is a traceback.",
+        (PRESENCE,),
+    ),
+    Mutant(
+        "failures: CuPy's errors are bugs",
+        "src/qconv/cli/failures.py",
+        'in ("cupy", "cupy_backends")',
+        'in ("cupy",)',
+        "A driver that fails is a traceback.",
+        (FAILURES,),
+    ),
+    Mutant(
+        "failures: no document",
+        "src/qconv/cli/failures.py",
+        'return "--json" in arguments',
+        'return "--jason" in arguments',
+        "A program that reads JSON gets nothing.",
+        (FAILURES,),
+    ),
+    Mutant(
+        "doctor: all is well",
+        "src/qconv/cli/doctor.py",
+        '    if any(finding.state == "wrong" for finding in findings):\n',
+        '    if all(finding.state == "wrong" for finding in findings):\n',
+        "A machine that runs no kernel passes.",
+        (DOCTOR,),
     ),
     Mutant(
         "self-test: a wrong element is right",

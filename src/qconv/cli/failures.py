@@ -1,0 +1,93 @@
+"""What a command fails with: one sentence with a remedy, an exit code, and under --json one document."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from qconv.errors import (
+    CacheError,
+    CompileError,
+    DatabaseError,
+    DeviceError,
+    Infeasible,
+    KernelMissing,
+    LaunchError,
+)
+
+# The format of an error under --json: fields are added without a new one, and none is changed or taken away.
+SCHEMA = "qconv-error-1"
+REQUEST, MACHINE = 2, 3
+
+EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (ValueError, REQUEST),
+    (Infeasible, REQUEST),
+    (DeviceError, MACHINE),
+    (CompileError, MACHINE),
+    (CacheError, MACHINE),
+    (KernelMissing, MACHINE),
+    (LaunchError, 1),
+    (DatabaseError, 4),
+)
+# Where a package comes from that is imported when a command needs it.
+PACKAGES = {
+    "cupy": "pip install 'qconv-tune[cuda]' for NVIDIA, 'qconv-tune[rocm]' for AMD",
+    "onnx": "pip install 'qconv-tune[onnx]'",
+    "psycopg": "pip install 'psycopg[binary]'",
+}
+_REMEDIES = {
+    errno.EACCES: "give a place that you may use, or change its permissions",
+    errno.EPERM: "give a place that you may use, or change its permissions",
+    errno.EROFS: "give a place that can be written; QCONV_CACHE moves the cache, --db the database",
+    errno.ENOSPC: "make room on the disk, or give another place",
+    errno.ENOENT: "check the path",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    kind: str  # the name of the exception
+    message: str
+    exit_code: int
+
+    def show(self, as_json: bool) -> None:
+        """The sentence on stderr; with --json the document on stdout, where its reader expects one."""
+        click.echo(f"Error: {self.message}", err=True)
+        if as_json:
+            document = {"kind": self.kind, "message": self.message, "exit_code": self.exit_code}
+            click.echo(json.dumps({"schema": SCHEMA, "error": document}, indent=1))
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """None for what is a bug of ours, which shows its traceback."""
+    kind = type(error).__name__
+    if isinstance(error, click.ClickException):
+        return Failure(kind, error.format_message(), error.exit_code)
+    for expected, code in EXIT_CODES:
+        if isinstance(error, expected):
+            return Failure(kind, str(error), code)
+    if isinstance(error, MemoryError):
+        return Failure(kind, f"this machine has too little memory for the problem: {error}; make n smaller", MACHINE)
+    if isinstance(error, ModuleNotFoundError):
+        missing = (error.name or "").partition(".")[0]
+        remedy = PACKAGES.get(missing, f"pip install {missing}" if missing else "install what is missing")
+        return Failure(kind, f"{error}, which this command needs: {remedy}", MACHINE)
+    if isinstance(error, OSError):
+        remedy = _REMEDIES.get(error.errno or 0, "qconv-tune doctor says what works here")
+        return Failure(kind, f"{error}: {remedy}", MACHINE)
+    if is_of_the_gpu(error):
+        return Failure(kind, f"the GPU failed: {error}; qconv-tune doctor says what works here", MACHINE)
+    return None
+
+
+def is_of_the_gpu(error: Exception) -> bool:
+    """Raised by CuPy, of the driver, the runtime or NVRTC: it is not imported to be asked."""
+    return type(error).__module__.partition(".")[0] in ("cupy", "cupy_backends")
+
+
+def asks_for_json(arguments: Sequence[str]) -> bool:
+    return "--json" in arguments

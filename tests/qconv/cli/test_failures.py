@@ -1,0 +1,93 @@
+"""Whatever a machine lacks is one sentence with a remedy and an exit code; under --json one document as well."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+
+import click
+import pytest
+
+from qconv.cli import commands, main
+from qconv.cli.failures import SCHEMA, failure_of
+from qconv.errors import CacheError, DatabaseError, KernelMissing
+
+
+class Gpu(RuntimeError):
+    """As CuPy raises it."""
+
+
+Gpu.__module__ = "cupy_backends.cuda.api.runtime"
+
+FAILURES: dict[str, tuple[Exception, int, str]] = {
+    "a package": (ModuleNotFoundError("No module named 'onnx'", name="onnx"), 3, "pip install 'qconv-tune[onnx]'"),
+    "another package": (
+        ModuleNotFoundError("No module named 'x.y'", name="x.y"),
+        3,
+        "this command needs: pip install x",
+    ),
+    "permission": (PermissionError(errno.EACCES, "Permission denied", "/o"), 3, "'/o': give a place that you may use"),
+    "read-only": (OSError(errno.EROFS, "Read-only file system", "/o"), 3, "QCONV_CACHE moves the cache"),
+    "full": (OSError(errno.ENOSPC, "No space left"), 3, "make room on the disk"),
+    "any other of the system": (OSError(errno.EIO, "Input/output error"), 3, "qconv-tune doctor"),
+    "the GPU": (Gpu("cudaErrorNoDevice: no CUDA-capable device"), 3, "the GPU failed: cudaErrorNoDevice"),
+    "memory": (MemoryError("8 GiB"), 3, "make n smaller"),
+    "the cache": (CacheError("no home: set QCONV_CACHE"), 3, "no home: set QCONV_CACHE"),
+    "a kernel": (KernelMissing("not there: build it"), 3, "build it"),
+    "the database": (DatabaseError("damaged: tune again"), 4, "tune again"),
+    "the request": (ValueError("n=0 must be at least 1"), 2, "n=0"),
+    "usage": (click.UsageError("give one"), 2, "give one"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_it_is_a_sentence_with_an_exit_code(name: str) -> None:
+    error, code, said = FAILURES[name]
+    failure = failure_of(error)
+    assert failure is not None
+    assert (failure.exit_code, failure.kind) == (code, type(error).__name__)
+    assert said in failure.message
+    assert "\n" not in failure.message
+
+
+def test_a_bug_is_none() -> None:
+    assert failure_of(RuntimeError("ours")) is None
+    assert failure_of(KeyError("ours")) is None
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    def run(error: Exception, *arguments: str) -> tuple[int, str, str]:
+        def fail() -> None:
+            raise error
+
+        monkeypatch.setitem(commands.commands, "fails", click.Command("fails", callback=lambda as_json: fail(), params=[
+            click.Option(["--json", "as_json"], is_flag=True)
+        ]))  # fmt: skip
+        with pytest.raises(SystemExit) as done:
+            main(["fails", *arguments])
+        assert isinstance(done.value.code, int)
+        return done.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_json_is_one_document_beside_the_sentence(run: Callable[..., tuple[int, str, str]]) -> None:
+    error = CacheError("no home: set QCONV_CACHE")
+    assert run(error) == (3, "", "Error: no home: set QCONV_CACHE\n")
+    code, out, err = run(error, "--json")
+    assert (code, err) == (3, "Error: no home: set QCONV_CACHE\n")
+    assert json.loads(out) == {
+        "schema": SCHEMA,
+        "error": {"kind": "CacheError", "message": "no home: set QCONV_CACHE", "exit_code": 3},
+    }
+
+
+def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setitem(commands.commands, "fails", click.Command("fails", callback=fail))
+    with pytest.raises(KeyError):
+        main(["fails"])
