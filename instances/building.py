@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qconv import generator
-from qconv.device import cache, cpu_runtime, folders
+from qconv.device import cache, cpu, folders
 from qconv.device.cache import Binary
 from qconv.device.compile import compile_source, compiler_ahead
 from qconv.instances import shipped
@@ -83,7 +83,7 @@ def runtime_for(target: Target) -> list[Path]:
     """What a kernel of the CPU device is linked with when it is loaded."""
     if target.vendor != "cpu":
         return []
-    return [cpu_runtime.find_runtime() or cpu_runtime.build_runtime(folders.make("cpu"))]
+    return [cpu.found_runtime()]
 
 
 def copy_to(layer: Path, binaries: Iterable[Binary], runtimes: Iterable[Path]) -> int:

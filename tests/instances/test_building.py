@@ -14,7 +14,7 @@ import pytest
 
 import qconv
 from qconv import Conv2d
-from qconv.device import cache, cpu, open_device
+from qconv.device import cache, cpu, folders, open_device
 from qconv.errors import CacheError, KernelMissing
 from qconv.instances import building, serving
 from qconv.target import target
@@ -32,14 +32,12 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     folder = tmp_path_factory.mktemp("layer") / "built"
-    own = folder.parent / "cache"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("QCONV_CACHE", str(own))
         patch.delenv("QCONV_PATH", raising=False)
         (built,) = building.build([str(PROBLEM)], building.Place(HERE, CPU))
         assert building.copy_to(folder, built.binaries, building.runtime_for(CPU)) == 5
         with pytest.raises(ValueError, match="is the cache itself"):
-            building.copy_to(own, built.binaries, [])
+            building.copy_to(folders.cache_root(), built.binaries, [])
         with Database.open(folder / "tune.sqlite") as rows:
             rows.add(
                 Measurement(
@@ -115,7 +113,7 @@ def test_a_layer_that_others_can_write_is_refused(
 
 
 def test_what_is_compiled_is_what_such_a_device_would_look_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of the shipped winners, on a GPU that is not here; nothing is compiled twice."""
+    """They are the shipped winners, of a GPU that is not here; nothing is compiled twice."""
     monkeypatch.setenv("QCONV_CACHE", str(tmp_path))
     compiled: list[str] = []
 
@@ -185,6 +183,28 @@ def test_what_was_compiled_is_not_compiled_again(elsewhere: Path) -> None:
 
 
 def test_the_runtime_is_of_a_layer_as_well(elsewhere: Path) -> None:
-    found = cpu.cpu_runtime.find_runtime()
+    found = cpu.find_runtime()
     assert found is not None
     assert found.is_relative_to(elsewhere)
+
+
+def test_a_runtime_that_is_missing_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "own"))
+    monkeypatch.setenv("QCONV_NO_COMPILE", "1")
+    monkeypatch.delenv("QCONV_PATH", raising=False)
+    with pytest.raises(KernelMissing, match=r"runtime is not in .*own, and .*: qconv-tune build --target cpu"):
+        cpu.found_runtime()
+    assert not (tmp_path / "own").exists()
+
+
+def test_without_a_home_a_cache_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("QCONV_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", none)
+    with pytest.raises(CacheError, match=r"no home folder .*: set QCONV_CACHE to a folder of your own"):
+        folders.cache_root()
+    monkeypatch.setenv("QCONV_PATH", str(tmp_path))
+    assert [layer.root for layer in folders.layers()] == [tmp_path]

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from qconv.device import cpu_runtime, folders, tensor_maps
+from qconv.device import cpu_runtime, folders, program, tensor_maps
 from qconv.device.cache import Binary
+from qconv.errors import KernelMissing
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
 from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TensorMap
@@ -27,9 +28,26 @@ def runtime_cache() -> Path:
     return folders.make("cpu")
 
 
+def find_runtime() -> Path | None:
+    """As it was built before, in the first layer that has it."""
+    found = ((layer, layer.root / "cpu" / cpu_runtime.runtime_name()) for layer in folders.layers())
+    return next((path for layer, path in found if folders.is_whole(path, layer)), None)
+
+
+def found_runtime() -> Path:
+    """Built now, where no layer has it and nothing forbids that."""
+    found = find_runtime()
+    if found is None and program.is_forbidden():
+        raise KernelMissing(
+            f"the CPU device's runtime is not in {folders.described()}, and QCONV_NO_COMPILE forbids compiling it; run "
+            "beforehand, without QCONV_NO_COMPILE: qconv-tune build --target cpu"
+        )
+    return found or cpu_runtime.build_runtime(runtime_cache())
+
+
 class CpuKernel:
     def __init__(self, plan: Plan, binary: Binary, seed: int = 0) -> None:
-        cpu_runtime.runtime_library()
+        cpu_runtime.load_runtime(found_runtime)
         library = ctypes.CDLL(str(binary.path))
         self._entries = {
             launch.kernel: ctypes.cast(getattr(library, f"{launch.kernel}_entry"), ctypes.c_void_p).value or 0

@@ -20,13 +20,13 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from qconv.device import folders, program
-from qconv.errors import CompileError, KernelMissing, LaunchError
+from qconv.errors import CompileError, LaunchError
 
 Sanitizer: TypeAlias = Literal["address", "thread"]
 Grid: TypeAlias = tuple[int, int, int]
@@ -57,18 +57,8 @@ _JOB_EXIT_CODE = 2  # of the harness when the job is wrong
 _RUNTIME_EXIT_CODE = 3  # of the harness when the runtime reports an error
 
 _HERE = Path(__file__).parent
-_HEADERS = (
-    "cpu_runtime.h",
-    "cpu_context.h",
-    "cpu_launch.h",
-    "cpu_arena.h",
-    "cpu_engines.h",
-    "cpu_tensor.h",
-    "cpu_stores.h",
-    "cpu_thread.h",
-    "cpu_worker.h",
-    "cpu_cluster.h",
-)
+_PARTS = ("runtime", "context", "launch", "arena", "engines", "tensor", "stores", "thread", "worker", "cluster")
+_HEADERS = tuple(f"cpu_{part}.h" for part in _PARTS)
 
 
 @dataclass(frozen=True)
@@ -205,36 +195,28 @@ _runtime: ctypes.CDLL | None = None
 _runtime_lock = threading.Lock()
 
 
+def runtime_name() -> str:
+    """It does not depend on the compiler: a machine that has the file needs none."""
+    return f"runtime-{_digest([*RUNTIME_FLAGS, '-shared'], runtime_sources())}.so"
+
+
 def build_runtime(cache: Path) -> Path:
-    """Its name does not depend on the compiler: a machine that has it needs none."""
-    files, flags = runtime_sources(), [*RUNTIME_FLAGS, "-shared"]
-    path = cache / f"runtime-{_digest(flags, files)}.so"
+    path = cache / runtime_name()
     if not folders.is_whole(path):
-        _compile(find_compiler(), files, flags, path)
+        _compile(find_compiler(), runtime_sources(), [*RUNTIME_FLAGS, "-shared"], path)
     return path
 
 
-def find_runtime() -> Path | None:
-    """As it was built before, in the first layer that has it."""
-    name = f"runtime-{_digest([*RUNTIME_FLAGS, '-shared'], runtime_sources())}.so"
-    found = ((layer, layer.root / "cpu" / name) for layer in folders.layers())
-    return next((path for layer, path in found if folders.is_whole(path, layer)), None)
+def runtime_library(cache: Path) -> ctypes.CDLL:
+    return load_runtime(lambda: build_runtime(cache))
 
 
-def runtime_library(cache: Path | None = None) -> ctypes.CDLL:
-    """The runtime, built on first use, in the user's cache unless another folder is named. There is one per process, to
-    which kernels loaded later are bound."""
+def load_runtime(find: Callable[[], Path]) -> ctypes.CDLL:
+    """The runtime, found on first use. There is one per process, to which kernels loaded later are bound."""
     global _runtime
     with _runtime_lock:
         if _runtime is None:
-            path = find_runtime() if cache is None else None
-            if path is None and program.is_forbidden():
-                raise KernelMissing(
-                    f"the CPU device's runtime is not in {folders.described()}, and QCONV_NO_COMPILE forbids compiling "
-                    "it; run beforehand, without QCONV_NO_COMPILE: qconv-tune build --target cpu"
-                )
-            path = path or build_runtime(cache or folders.make("cpu"))
-            library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+            library = ctypes.CDLL(str(find()), mode=ctypes.RTLD_GLOBAL)
             library.qconv_cpu_launch.argtypes = [ctypes.POINTER(LaunchedGrid), ctypes.c_char_p, ctypes.c_ulong]
             library.qconv_cpu_launch.restype = ctypes.c_int
             _runtime = library

@@ -34,7 +34,7 @@ def seen_gpus(root: Path = Path("/")) -> tuple[SeenGpu, ...]:
 
 
 def _seen(root: Path) -> Iterator[SeenGpu]:
-    # Of AMD's, those that compute: every laptop may have another one.
+    # An AMD GPU counts where it computes: any laptop may have one that does not.
     for vendor, name in (("NVIDIA", "dev/nvidia0"), ("NVIDIA", "proc/driver/nvidia/version"), ("AMD", "dev/kfd")):
         if (root / name).exists():
             yield SeenGpu(vendor, str(root / name))

@@ -1,0 +1,80 @@
+"""export and build, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qconv.cli import main
+
+KEY = "conv2d:n=1:h=5:w=5:c=4:k=6:r=3:s=3:x_type=int8:w_type=int8:out_type=int8"
+Answer = tuple[int, str, str]
+
+
+@pytest.fixture
+def command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., Answer]:
+    """Runs the command in an empty folder, without a database."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QCONV_DB", str(tmp_path / "none.sqlite"))
+
+    def run(*arguments: str) -> Answer:
+        code: Any = 0
+        try:
+            main(arguments)
+        except SystemExit as done:
+            code = done.code
+        return int(code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_a_library_of_a_default_needs_no_database(command: Callable[..., Answer], tmp_path: Path) -> None:
+    words = ("export", "--format", "library", "--target", "cpu", "--origin", "user,default", "--out", "kernels", KEY)
+    code, out, err = command(*words)
+    assert (code, err) == (0, "")
+    assert f"{KEY}  the untuned default for cpu\n" in out
+    assert "build it: cmake -S kernels -B kernels/build" in out
+    code, out, _ = command(*words, "--json")
+    assert code == 0
+    assert {
+        str(path.relative_to(tmp_path / "kernels")) for path in (tmp_path / "kernels").rglob("*") if path.is_file()
+    } == set(json.loads(out)["files"])
+
+
+def test_sources_of_a_default_say_so(command: Callable[..., Answer], tmp_path: Path) -> None:
+    code, out, _ = command("export", "--target", "sm_80", "--origin", "default", "--out", "kernels", KEY)
+    assert code == 0
+    assert "the untuned default for sm_80" in out
+    manifest = json.loads((tmp_path / "kernels/manifest.json").read_text())
+    (kernel,) = manifest["kernels"]
+    assert (kernel["origin"], kernel["time_us"], kernel["measured_on_this_source"]) == ("default", None, False)
+    assert "// the untuned default for sm_80\n" in (tmp_path / "kernels/qconv_kernels.h").read_text()
+
+
+def test_an_origin_that_is_none_is_refused(command: Callable[..., Answer]) -> None:
+    code, out, err = command("export", "--origin", "mine", "--out", "kernels")
+    assert (code, out) == (2, "")
+    assert "origin='mine' is not one of user, shipped, default" in err
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_a_layer_is_built_and_counted(command: Callable[..., Answer], tmp_path: Path) -> None:
+    code, out, err = command("build", "--target", "cpu", "--out", "layer", "--json", KEY)
+    assert code == 0
+    assert KEY in err
+    document = json.loads(out)
+    assert (document["problems"], document["kernels"], document["folder"]) == (1, 1, "layer")
+    assert document["files"] == sum(path.is_file() for path in (tmp_path / "layer").rglob("*"))
+
+
+def test_a_build_that_matches_nothing_is_refused(command: Callable[..., Answer]) -> None:
+    code, out, err = command("build", "--target", "gfx90a", "k=77777")
+    assert (code, out) == (2, "")
+    assert "no tuned problem of gfx90a matches: name problems by keys, or the device by --device" in err
