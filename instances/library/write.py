@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qconv.device import cache, cpu_runtime
+from qconv.device import cache, cpu, cpu_runtime
 from qconv.device.cache import Binary
 from qconv.device.compile import command_for, compile_source, compiler_ahead
 from qconv.generator import Source
@@ -52,11 +53,11 @@ def write(rows: Iterable[Winner | Measurement], folder: Path) -> Library:
     entries = tuple(Entry(one) for one in _sorted(ordered(rows)))
     vendor = _vendor_of(entries)
     kernels = {kernel.file: kernel for entry in entries for kernel in entry.kernels}
-    binaries = {} if vendor == "cpu" else {file: _compiled(kernel) for file, kernel in kernels.items()}
+    binaries = {file: _compiled(kernel) for file, kernel in kernels.items()}
     files = {place: _text(name) for place, name in SAME.items()}
     files |= {"src/qconv_device.h": _text(DEVICES[vendor]), "src/qconv_table.cpp": table_text(entries)}
     files |= {f"kernels/{file}": kernel.text for file, kernel in kernels.items()}
-    for file, binary in binaries.items():
+    for file, binary in binaries.items() if vendor != "cpu" else ():
         files[f"src/{Path(file).stem}.cpp"] = _embedded(kernels[file], binary)
     files["test/self_test_vectors.cpp"] = vectors_text(entries)
     files["example/example.cpp"] = example_text(Page(_text("example.cpp.in")), entries[0])
@@ -97,10 +98,21 @@ def _compiled(kernel: Exported) -> Binary:
     """The text that is exported, whose kernels have names of their own."""
     source = Source(kernel.text, kernel.source.digest, kernel.source.suffix)
     target = kernel.plan.target
+    if target.vendor == "cpu":
+        return _object(kernel)
     symbols = tuple(kernel.symbol(launch.kernel) for launch in kernel.plan.launches)
     return cache.find(source, target.name, kernel.row.toolchain) or compile_source(
         source, target, symbols, compiler=compiler_ahead(target)
     )
+
+
+def _object(kernel: Exported) -> Binary:
+    """On the CPU kernels are linked, not loaded."""
+    begin = time.perf_counter()
+    flags = (*cpu_runtime.KERNEL_FLAGS, "-c")
+    path = cpu_runtime.build({kernel.file: kernel.text}, flags, ".o", cpu.runtime_cache())
+    name = cpu_runtime.find_compiler().name
+    return Binary(path.read_bytes(), path, name, (time.perf_counter() - begin) * 1e3, {})
 
 
 def _embedded(kernel: Exported, binary: Binary) -> str:
@@ -113,9 +125,15 @@ def _binary_file(file: str, binary: Binary) -> str:
 
 
 _VENDORS = {
-    "cpu": """file(GLOB QCONV_KERNELS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cpp)
+    "cpu": """option(QCONV_PREBUILT "Link the objects in binaries/ instead of compiling the sources" OFF)
+if(QCONV_PREBUILT)
+  file(GLOB QCONV_KERNELS ${CMAKE_CURRENT_SOURCE_DIR}/binaries/*.o)
+  set_source_files_properties(${QCONV_KERNELS} PROPERTIES EXTERNAL_OBJECT ON)
+else()
+  file(GLOB QCONV_KERNELS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cpp)
+  set_source_files_properties(${QCONV_KERNELS} PROPERTIES COMPILE_OPTIONS "@FLAGS@;-Wno-unknown-pragmas")
+endif()
 target_sources(qconv_kernels PRIVATE ${QCONV_KERNELS} runtime/cpu_runtime.cpp)
-set_source_files_properties(${QCONV_KERNELS} PROPERTIES COMPILE_OPTIONS "@FLAGS@;-Wno-unknown-pragmas")
 find_package(Threads REQUIRED)
 target_link_libraries(qconv_kernels PUBLIC Threads::Threads)""",
     "nvidia": """# The driver is loaded when a device is opened: only its header is needed here.

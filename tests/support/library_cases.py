@@ -10,6 +10,7 @@ from qconv.instances.winners import Winner
 from qconv.op import Problem
 from qconv.target import target
 
+SAME = (1, 1, 1, 1)
 ZEROS = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 ADDED = Quantization.of(
     "torch-onednn",
@@ -29,27 +30,27 @@ CLAMPED = Quantization(x_zero_point=True, bias="int32", activation="clamp")
 
 EXPAND = Conv2d(1, 8, 8, 16, 32, 1, 1, quantization=Quantization(y_zero_point=True, bias="int32", per_channel=True))
 FILTER = Conv2d(
-    1, 8, 8, 32, 32, 3, 3, pad=1, groups=32,
+    1, 8, 8, 32, 32, 3, 3, pad=SAME, groups=32,
     quantization=Quantization(x_zero_point=True, y_zero_point=True, activation="clamp"),
 )  # fmt: skip
 PROJECT = Conv2d(1, 8, 8, 32, 16, 1, 1, quantization=Quantization(x_zero_point=True, residual="int8", bias="float32"))
 
 # The family, the target, the problem.
 CASES: tuple[tuple[str, str, Problem], ...] = (
-    ("simt", "cpu", Conv2d(1, 7, 7, 16, 24, 3, 3, pad=1, quantization=CLAMPED)),
-    ("simt", "cpu", Conv2d(2, 6, 5, 12, 10, 3, 3, pad=1, layout="nchw", quantization=ZEROS)),
+    ("simt", "cpu", Conv2d(1, 7, 7, 16, 24, 3, 3, pad=SAME, quantization=CLAMPED)),
+    ("simt", "cpu", Conv2d(2, 6, 5, 12, 10, 3, 3, pad=SAME, layout="nchw", quantization=ZEROS)),
     (
         "simt",
         "cpu",
         Conv2d(1, 5, 5, 6, 8, 3, 3, groups=2, quantization=HALF),
     ),
     ("gemv", "cpu", Conv2d(1, 1, 1, 96, 24, 1, 1, quantization=ZEROS)),
-    ("depthwise", "cpu", Conv2d(1, 9, 8, 24, 24, 3, 3, pad=1, groups=24, quantization=SLOPED)),
-    ("direct", "cpu.sm_80", Conv2d(1, 8, 8, 32, 32, 3, 3, pad=1, groups=8, quantization=ADDED)),
-    ("stem", "cpu.sm_80", Conv2d(1, 12, 12, 3, 16, 3, 3, (2, 2), pad=1, quantization=ZEROS)),
-    ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 3, 3, pad=1, quantization=ADDED)),
+    ("depthwise", "cpu", Conv2d(1, 9, 8, 24, 24, 3, 3, pad=SAME, groups=24, quantization=SLOPED)),
+    ("direct", "cpu.sm_80", Conv2d(1, 8, 8, 32, 32, 3, 3, pad=SAME, groups=8, quantization=ADDED)),
+    ("stem", "cpu.sm_80", Conv2d(1, 12, 12, 3, 16, 3, 3, (2, 2), pad=SAME, quantization=ZEROS)),
+    ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 3, 3, pad=SAME, quantization=ADDED)),
     ("pointwise", "cpu.sm_80", Conv2d(1, 9, 13, 32, 16, 1, 1, quantization=ZEROS)),
-    ("wgmma", "cpu.sm_90a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=1, quantization=CLAMPED)),
+    ("wgmma", "cpu.sm_90a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=SAME, quantization=CLAMPED)),
     ("fused", "cpu.sm_80", FusedConv2d(EXPAND, FILTER)),
     ("block", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
     ("unfused", "cpu", FusedConv2d(FILTER, PROJECT)),
@@ -71,7 +72,7 @@ def winner_of(plan: Plan) -> Winner:
 
 def plan_with_scratch() -> Plan:
     """Blocks that add up their sums in device memory: what they use has to be zeros before every launch."""
-    plans, _ = generator.space(Conv2d(1, 9, 9, 64, 40, 3, 3, pad=1, quantization=ADDED), target("cpu.sm_80"))
+    plans, _ = generator.space(Conv2d(1, 9, 9, 64, 40, 3, 3, pad=SAME, quantization=ADDED), target("cpu.sm_80"))
     return next(plan for plan in plans if plan.scratch)
 
 
@@ -94,7 +95,7 @@ def gpu_winners(plain: str, tiled: str) -> list[Winner]:
         (family, tiled if family in large else plain, problem) for family, _, problem in CASES if family != "wgmma"
     ]
     if target(tiled).tensor_maps:
-        cases.append(("wgmma", tiled, Conv2d(1, 16, 16, 128, 128, 3, 3, pad=1, quantization=PLAIN)))
+        cases.append(("wgmma", tiled, Conv2d(1, 16, 16, 128, 128, 3, 3, pad=SAME, quantization=PLAIN)))
     if target(plain).vendor == "amd":
         cases = [case for case in cases if case[0] not in NVIDIA_ALONE]
     # One for each problem and target, which a lookup then gives.

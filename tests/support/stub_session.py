@@ -189,8 +189,13 @@ def compared(library: Library, entry: Entry, log: Any) -> dict[str, Any]:
 
 def main(path: str, served_target: str, targets: list[str]) -> None:
     library = Library(Path(path))
-    gpu.Module, gpu.KIND = StubModule, KIND
-    loading.build = lambda *_: Binary(b"\0" * 64, Path("kernel.cubin"), "any", 0.0, {})  # type: ignore[assignment]
+    binary = Binary(b"\0" * 64, Path("kernel.cubin"), "any", 0.0, {})
+    for module, name, value in (
+        (gpu, "Module", StubModule),
+        (gpu, "KIND", KIND),
+        (loading, "build", lambda *_: binary),
+    ):
+        setattr(module, name, value)
     with open(os.environ["QCONV_STUB_LOG"], "a+") as log:
         chosen = [winner for winner in gpu_winners(*targets) if winner.target == served_target]
         answer = [compared(library, Entry(served(winner)), log) for winner in chosen]
