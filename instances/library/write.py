@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -48,12 +50,20 @@ class Library:
     files: tuple[str, ...]
 
 
-def write(rows: Iterable[Winner | Measurement], folder: Path) -> Library:
-    """Compiles what the targets have compilers for, and writes everything. A library is for one vendor."""
+def write(
+    rows: Iterable[Winner | Measurement], folder: Path, watch: Callable[[int, int], None] = lambda done, total: None
+) -> Library:
+    """Compiles the kernels, and writes everything. A library is for one vendor. `watch` is told how many of them are
+    compiled, and of how many."""
     entries = tuple(Entry(one) for one in _sorted(ordered(rows)))
     vendor = _vendor_of(entries)
     kernels = {kernel.file: kernel for entry in entries for kernel in entry.kernels}
-    binaries = {file: _compiled(kernel) for file, kernel in kernels.items()}
+    binaries: dict[str, Binary] = {}
+    # A compiler is a program of its own, or gives other threads their turn.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for file, binary in zip(kernels, pool.map(_compiled, kernels.values()), strict=True):
+            binaries[file] = binary
+            watch(len(binaries), len(kernels))
     files = {place: _text(name) for place, name in SAME.items()}
     files |= {"src/qconv_device.h": _text(DEVICES[vendor]), "src/qconv_table.cpp": table_text(entries)}
     files |= {f"kernels/{file}": kernel.text for file, kernel in kernels.items()}

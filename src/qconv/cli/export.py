@@ -75,7 +75,12 @@ def _write_sources(winners: list[Winner], out: Path, as_json: bool) -> None:
 def _write_library(winners: list[Winner], out: Path, as_json: bool) -> None:
     from qconv.instances.library.write import write
 
-    library = write(winners, out)
+    def watch(done: int, total: int) -> None:
+        # Ten lines at most.
+        if done == total or 10 * done // total > 10 * (done - 1) // total:
+            click.echo(f"{done} of {total} kernels compiled", err=True)
+
+    library = write(winners, out, watch)
     if as_json:
         print_json({"folder": str(out), "files": list(library.files)})
         return

@@ -71,6 +71,12 @@ def test_stored_inputs_make_outputs_of_variety() -> None:
                zip(vector.sample.arrays, vector.blocks, strict=True))  # fmt: skip
 
 
+def test_the_one_who_waits_is_told_how_far_it_is(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    write([small(), winner_of(plan_of("simt", "cpu", TURNED))], tmp_path, lambda *counts: told.append(counts))
+    assert told == [(1, 2), (2, 2)]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every family in one library."""
