@@ -22,7 +22,7 @@ from qconv.generator.plan import (
 from qconv.step import Step
 from qconv.target import Target
 from qconv.tensor_ops import Binary
-from qconv.tensor_ops.arithmetic import SAYS, steps
+from qconv.tensor_ops.arithmetic import says, steps
 
 FEW_ELEMENTS = 512
 # What it costs, in units of `order`, to find each element of b by itself: more than narrower vectors do.
@@ -104,7 +104,7 @@ class BinaryPlan(Plan):
     def context(self) -> BinaryContext:
         chosen = steps(self.problem)
         return BinaryContext(
-            says=[SAYS[self.problem.op]],
+            says=[says(self.problem)],
             wants=frozenset(want for step in chosen for want in step.wants),
             problem=self.problem,
             steps=chosen,

@@ -6,6 +6,7 @@ Every scale and zero point is one number on the host, for the whole tensor. The 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -185,11 +186,16 @@ def _binary(
     a_shape, b_shape = shape_of("a", a), shape_of("b", b)
     place = place_of(a, device)
     out_type = out_type or type_of(a)
-    if (prod(b_shape), len(b_shape)) > (prod(a_shape), len(a_shape)):
+    turned = (prod(b_shape), len(b_shape)) > (prod(a_shape), len(a_shape))
+    if turned:
         a, b, a_shape, b_shape = b, a, b_shape, a_shape
         swapped = {"a": "b", "b": "a", "y": "y"}
         numbers = {f"{swapped[name[0]]}{name[1:]}": value for name, value in numbers.items()}
-    problem = kind.of(a_shape, b_shape, a_type=type_of(a), b_type=type_of(b), out_type=out_type, activation=activation)
+    types = {"a_type": type_of(a), "b_type": type_of(b), "out_type": out_type}
+    problem = kind.of(a_shape, b_shape, activation=activation, **types)
+    if turned and isinstance(problem, Add) and problem.inner > 1:
+        # ONNX Runtime turns them only where one of them is a single number along the last axis.
+        problem = replace(problem, added_first="a")
     with place.on(stream):
         (a_like, b_like), (y_like,) = problem.inputs, problem.outputs
         given = [in_shape(place, "a", a, a_shape, a_like.shape), in_shape(place, "b", b, b_shape, b_like.shape)]

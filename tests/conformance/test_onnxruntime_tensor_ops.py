@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from random_tensor_ops import TELLING, TELLING_SIGMOID, global_pools, pools
 
+import qconv
 from qconv import reference
 from qconv.dtypes import RANGES
 from qconv.sample import Sample
@@ -98,6 +99,21 @@ def test_a_number_for_all_of_the_other(kind: type[Binary], swapped: bool) -> Non
         want = run(NAMES[kind], {"a": a, "b": b}, numbers_of("int8", given), order)
         (got,) = reference.compute(problem, Sample((a.reshape(1, 256, 1), b.reshape(1, 1)), given))
         assert np.array_equal(got.reshape(-1), want), given
+
+
+def test_a_row_for_all_of_the_second() -> None:
+    """The call itself is compared: it sees which tensor is the smaller."""
+    every = np.arange(256, dtype=np.uint8)
+    row, whole = every, np.tile(every[:, np.newaxis], 256)
+    for given in TELLING:
+        for a, b in (
+            (row, whole),
+            (row[:, np.newaxis], whole[..., np.newaxis]),
+            (whole, row),
+            (whole[:, :1].copy(), np.tile(row, (256, 1))),
+        ):
+            want = run("QLinearAdd", {"a": a, "b": b}, numbers_of("uint8", given), BINARY)
+            assert np.array_equal(qconv.add(a, b, **given), want), given
 
 
 @pytest.mark.parametrize("kind", NAMES)

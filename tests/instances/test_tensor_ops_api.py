@@ -35,7 +35,8 @@ def test_the_larger_may_be_either_of_them() -> None:
     a, b = whole((2, 5, 3, 16), 1), whole((16,), 2)
     want = oracle(Add, a, b, activation="relu")
     assert np.array_equal(qconv.add(a, b, activation="relu", **NUMBERS), want)
-    assert np.array_equal(qconv.add(b, a, activation="relu", **SWAPPED), want)
+    turned = oracle(Add, a, b, activation="relu", added_first="a")
+    assert np.array_equal(qconv.add(b, a, activation="relu", **SWAPPED), turned)
 
 
 def test_the_output_is_written_where_it_is_asked_for() -> None:

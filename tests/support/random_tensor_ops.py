@@ -45,7 +45,8 @@ def _binary(rng: random.Random, kind: type[Binary]) -> Binary:
     if rng.random() < 0.3:
         outer, repeat, inner = 1, 1, rng.choice(LONG)
     types = [rng.choice(BYTES) for _ in range(3)]
-    return kind(min(outer, 8), repeat, inner, *types, activation=rng.choice(ACTIVATIONS))
+    more: dict[str, Any] = {"added_first": rng.choice("ab")} if kind is Add else {}
+    return kind(min(outer, 8), repeat, inner, *types, activation=rng.choice(ACTIVATIONS), **more)
 
 
 def pools(seed: int, count: int) -> list[Pool]:

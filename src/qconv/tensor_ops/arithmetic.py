@@ -18,7 +18,7 @@ from qconv.op import Array, Sample
 from qconv.step import Argument, Step, Values
 from qconv.tensor_ops.binary import Add, Binary, BinaryParameters
 
-Value = Callable[[Binary, BinaryParameters], Any]
+Value = Callable[[Any, BinaryParameters], Any]
 
 
 def _real(name: str, says: str, value: Value) -> Argument:
@@ -29,11 +29,13 @@ def _whole(name: str, says: str, value: Value) -> Argument:
     return Argument(name, "int", False, says, value)
 
 
-def _offset(problem: Binary, p: BinaryParameters) -> Any:
-    """y_zero_point - (a_ratio * a_zero_point + b_ratio * b_zero_point), the first product within the sum."""
-    a_ratio, b_ratio = p.a_scale / p.y_scale, p.b_scale / p.y_scale
-    zeros = fma(a_ratio, np.float32(p.a_zero_point), b_ratio * np.float32(p.b_zero_point))
-    return np.float32(p.y_zero_point) - zeros
+def _offset(problem: Add, p: BinaryParameters) -> Any:
+    """y_zero_point - (a_ratio * a_zero_point + b_ratio * b_zero_point), the product of the tensor that is added last
+    within the sum."""
+    of_a = p.a_scale / p.y_scale, np.float32(p.a_zero_point)
+    of_b = p.b_scale / p.y_scale, np.float32(p.b_zero_point)
+    first, last = (of_b, of_a) if problem.added_first == "b" else (of_a, of_b)
+    return np.float32(p.y_zero_point) - fma(*last, first[0] * first[1])
 
 
 def _least(problem: Binary, p: BinaryParameters) -> Any:
@@ -58,23 +60,31 @@ ROUND = Step(
     lambda value, v: np.rint(np.clip(value, v["low"], v["high"])),
     (LOW, HIGH),
 )
-ADD = (
-    Step(
-        "b",
-        "float value = tile::fma(static_cast<float>(b), args.b_ratio, args.offset);",
-        lambda value, v: fma(v["b"].astype(np.float32), v["b_ratio"], v["offset"]),
-        (B_RATIO, OFFSET),
-        ("fma",),
-    ),
-    Step(
-        "a",
-        "value = tile::fma(static_cast<float>(a), args.a_ratio, value);",
-        lambda value, v: fma(v["a"].astype(np.float32), v["a_ratio"], value),
-        (A_RATIO,),
-        ("fma",),
-    ),
-    ROUND,
-)
+
+
+def _add(added_first: str) -> tuple[Step, ...]:
+    last = "a" if added_first == "b" else "b"
+    ratios = {"a": A_RATIO, "b": B_RATIO}
+    return (
+        Step(
+            added_first,
+            f"float value = tile::fma(static_cast<float>({added_first}), args.{added_first}_ratio, args.offset);",
+            lambda value, v: fma(v[added_first].astype(np.float32), v[f"{added_first}_ratio"], v["offset"]),
+            (ratios[added_first], OFFSET),
+            ("fma",),
+        ),
+        Step(
+            last,
+            f"value = tile::fma(static_cast<float>({last}), args.{last}_ratio, value);",
+            lambda value, v: fma(v[last].astype(np.float32), v[f"{last}_ratio"], value),
+            (ratios[last],),
+            ("fma",),
+        ),
+        ROUND,
+    )
+
+
+ADD = {added_first: _add(added_first) for added_first in ("a", "b")}
 MUL = (
     Step(
         "product",
@@ -90,14 +100,19 @@ MUL = (
     ),
     ROUND,
 )
-SAYS = {
-    "add": "  y = clamp(round_half_to_even(fma(a, a_ratio, fma(b, b_ratio, offset))), low, high)",
-    "mul": "  y = clamp(round_half_to_even((a - a_zero) * (b - b_zero) * ratio + y_zero), low, high)",
-}
 
 
 def steps(problem: Binary) -> tuple[Step, ...]:
-    return ADD if isinstance(problem, Add) else MUL
+    return ADD[problem.added_first] if isinstance(problem, Add) else MUL
+
+
+def says(problem: Binary) -> str:
+    """What the steps compute, in words."""
+    if not isinstance(problem, Add):
+        return "  y = clamp(round_half_to_even((a - a_zero) * (b - b_zero) * ratio + y_zero), low, high)"
+    first, last = problem.added_first, "a" if problem.added_first == "b" else "b"
+    value = f"fma({last}, {last}_ratio, fma({first}, {first}_ratio, offset))"
+    return f"  y = clamp(round_half_to_even({value}), low, high)"
 
 
 def compute(problem: Binary, drawn: Sample) -> tuple[Array, ...]:

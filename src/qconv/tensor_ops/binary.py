@@ -128,7 +128,20 @@ class Binary(TensorOp):
 
 @dataclass(frozen=True, eq=False)
 class Add(Binary):
+    """`added_first` names the tensor whose product is added to the offset first, which decides some last bits. ONNX
+    Runtime begins with its second input, or with the one that is a single number along the last axis."""
+
     op: ClassVar[str] = "add"
+
+    added_first: str = "b"
+
+    def __post_init__(self) -> None:
+        check_choice("added_first", self.added_first, ("b", "a"))
+        super().__post_init__()
+
+    @property
+    def kinds(self) -> tuple[object, ...]:
+        return (*super().kinds, self.added_first)
 
     def checked(self, parameters: dict[str, Any]) -> BinaryParameters:
         numbers = self._numbers(parameters)

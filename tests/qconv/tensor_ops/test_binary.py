@@ -61,6 +61,7 @@ def test_how_it_is_broadcast(a: tuple[int, ...], b: tuple[int, ...], view: View)
         (lambda: Add.of((2, 3, 4, 5), (1, 3, 1, 1)), "put the channels last"),
         (lambda: Add(1, 1, 9, a_type="int16"), "a_type='int16' is not one of int8, uint8"),
         (lambda: Add(1, 1, 9, activation="gelu"), "activation='gelu' is not one of none, relu"),
+        (lambda: Add(1, 1, 9, added_first="y"), "added_first='y' is not one of b, a"),
         (lambda: Add(0, 1, 9), "outer=0 must be between 1"),
         (lambda: Add(2**16, 2**10, 2**10), "split outer"),
         (lambda: parse("add:outer=1:repeat=1"), "has no inner"),
