@@ -108,12 +108,15 @@ def source(
 @json_option
 def devices(as_json: bool) -> None:
     """The devices of this machine, and the targets that can be compiled for without one."""
-    from qconv.device import gpu_specs, open_device
+    from qconv.device import gpu_specs, open_device, why_unused
     from qconv.device.compile import compiler_for
     from qconv.errors import CompileError
     from qconv.target import TARGETS
 
-    found = [{"device": spec} | open_device(spec).facts() for spec in [*gpu_specs(), "cpu"]]
+    gpus = gpu_specs()
+    if not gpus and (why := why_unused()) is not None:
+        click.echo(why, err=True)
+    found = [{"device": spec} | open_device(spec).facts() for spec in [*gpus, "cpu"]]
     targets: dict[str, str] = {}
     for name, target in TARGETS.items():
         try:

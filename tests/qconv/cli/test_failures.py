@@ -9,6 +9,7 @@ from collections.abc import Callable
 import click
 import pytest
 
+from qconv import device
 from qconv.cli import commands, main
 from qconv.cli.failures import SCHEMA, failure_of
 from qconv.errors import CacheError, DatabaseError, KernelMissing
@@ -91,3 +92,14 @@ def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(commands.commands, "fails", click.Command("fails", callback=fail))
     with pytest.raises(KeyError):
         main(["fails"])
+
+
+def test_devices_tells_of_a_gpu_that_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(device, "gpu_specs", list)
+    monkeypatch.setattr(device, "why_unused", lambda: "an NVIDIA GPU is here, but no driver: install it")
+    main(["devices", "--json"])
+    out, err = capsys.readouterr()
+    assert err == "an NVIDIA GPU is here, but no driver: install it\n"
+    assert [one["device"] for one in json.loads(out)["devices"]] == ["cpu"]
