@@ -136,6 +136,8 @@ def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
     timed = [(m.median_us, m) for m in order if m.median_us is not None and m.screened == order[0].screened]
     if not timed:
         return None
+    if len(timed) == 1:
+        return timed[0][1]
     limit = min(median for median, _ in timed) * (1 + NOISE)
     tied = [(complexity(m.config), median, m.key, m) for median, m in timed if median <= limit]
     # The key is there so that the same rows give the same answer in whatever order they are stored.

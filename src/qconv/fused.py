@@ -4,6 +4,7 @@ as the producer's specification says, and need not exist in memory."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -63,7 +64,7 @@ class Chain(Problem):
                 "them unfused"
             )
 
-    @property
+    @cached_property
     def layers(self) -> dict[str, Conv2d]:
         return {name: getattr(self, name) for name in self.LAYERS}
 
@@ -100,7 +101,7 @@ class Chain(Problem):
     def operations(self) -> int:
         return sum(one.operations for one in self.layers.values())
 
-    @property
+    @cached_property
     def io_bytes(self) -> int:
         return sum(one.io_bytes for one in self.layers.values()) - 2 * self.mid_bytes
 

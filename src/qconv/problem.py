@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, SupportsIndex
 
 from qconv.mode import Mode
@@ -137,12 +137,12 @@ class Conv2d(Problem):
         the last one, and its dilation may be too large for that."""
         return self.dilation[0] if self.r > 1 else 1, self.dilation[1] if self.s > 1 else 1
 
-    @property
+    @cached_property
     def oh(self) -> int:
         span = (self.r - 1) * self.dilation[0] + 1
         return (self.h + self.pad[0] + self.pad[2] - span) // self.stride[0] + 1
 
-    @property
+    @cached_property
     def ow(self) -> int:
         span = (self.s - 1) * self.dilation[1] + 1
         return (self.w + self.pad[1] + self.pad[3] - span) // self.stride[1] + 1
@@ -155,12 +155,12 @@ class Conv2d(Problem):
     def k_group(self) -> int:
         return self.k // self.groups
 
-    @property
+    @cached_property
     def reduction(self) -> int:
         """Products in one output element."""
         return self.r * self.s * self.c_group
 
-    @property
+    @cached_property
     def pixels(self) -> int:
         return self.n * self.oh * self.ow
 
@@ -195,7 +195,7 @@ class Conv2d(Problem):
     def operations(self) -> int:
         return 2 * self.pixels * self.k * self.reduction
 
-    @property
+    @cached_property
     def io_bytes(self) -> int:
         t = self.quantization.types
         of_output = t.y.bytes + (t.residual.bytes if t.residual else 0)

@@ -132,3 +132,9 @@ def test_the_package_gives_the_database_when_asked() -> None:
     assert qconv.tune_db.Database is Database
     with pytest.raises(AttributeError, match="no attribute 'database_'"):
         _ = qconv.tune_db.database_
+
+
+@pytest.mark.parametrize("name", ["device", "target", "toolchain", "digest"])
+def test_each_part_makes_another_key(make: Callable[..., Measurement], name: str) -> None:
+    assert make(0).key != make(0, **{name: "another"}).key
+    assert make(0).key == make(0, median_us=20.0).key

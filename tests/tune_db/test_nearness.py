@@ -10,7 +10,7 @@ from math import log2
 
 import pytest
 
-from qconv.conversion import Quantize
+from qconv.conversion import Dequantize, Quantize
 from qconv.fused import chain_of
 from qconv.op import Problem
 from qconv.problem import Conv2d
@@ -50,6 +50,7 @@ def test_extents_count_in_doublings() -> None:
     assert far(PROBLEM, replace(PROBLEM, k=32)) == 1
     assert far(replace(PROBLEM, n=8), replace(PROBLEM, k=32)) == 4
     assert shape_of(PROBLEM).group != shape_of(Quantize(1, 8, 8)).group
+    assert shape_of(Quantize(1, 8, 8)).group != shape_of(Dequantize(1, 8, 8)).group
 
 
 @pytest.mark.parametrize("text", [None, 7, "8", "[]x", '["8"]', "[true]", "[0]", "[-1]", "[1.5]"])

@@ -50,11 +50,13 @@ def list_rows(database: str | None, as_json: bool, best: bool, device: str | Non
     if as_json:
         print_json([as_dict(row) for row in found])
         return
+    lines = []
     for row in found:
         time = f"{row.median_us:10.2f} us" if row.median_us is not None else f"{row.outcome:>13}"
         reason = f"  {row.reason}" if row.reason else ""
-        click.echo(f"{time}  {row.config}  {row.problem}  {row.device}{reason}")
-    click.echo(f"{len(found)} rows")
+        lines.append(f"{time}  {row.config}  {row.problem}  {row.device}{reason}")
+    # At once: a terminal or a pipe would be flushed after each of thousands of rows.
+    click.echo("\n".join([*lines, f"{len(found)} rows"]))
 
 
 @db.command()

@@ -209,18 +209,14 @@ def _truncated(path: Path) -> None:
 
 def _evil_config(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as rows:
-        table = rows.execute(
-            "select name from sqlite_master where type = 'table' and name = 'qconv_measurement'"
-        ).fetchone()[0]
-        rows.execute(f'update {table} set config = \'__import__("os").system("touch pwned")\'')
+        rows.execute("delete from qconv_config where id > 1")
+        rows.execute('update qconv_config set json = \'__import__("os").system("touch pwned")\'')
+        rows.execute("update or ignore qconv_measurement set config_id = 1")
 
 
 def _negative_time(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as rows:
-        table = rows.execute(
-            "select name from sqlite_master where type = 'table' and name = 'qconv_measurement'"
-        ).fetchone()[0]
-        rows.execute(f"update {table} set median_us = -1")
+        rows.execute("update qconv_measurement set median_us = -1")
 
 
 @pytest.mark.parametrize(
