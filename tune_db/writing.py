@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from qconv.tune_db.measurement import Measurement
 from qconv.tune_db.models import KEY, MeasurementRow, to_row
@@ -14,7 +14,7 @@ from qconv.tune_db.stored_once import StoredOnce
 
 # Rows of one transaction: few enough that another writer is not kept waiting.
 BATCH = 2_000
-# How many keys one statement asks for: each is five parameters.
+# How many problems one statement asks for.
 CHUNK = 200
 
 _COLUMNS = MeasurementRow.__table__.columns
@@ -86,14 +86,13 @@ def batched(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
 
 
 def _known(connection: Connection, rows: list[Row]) -> dict[tuple[Any, ...], tuple[int, int]]:
-    """Number and time of the rows with these keys."""
-    key, every = [_COLUMNS[name] for name in KEY], sorted(map(_key, rows))
+    """Number and time of the rows of the same problems, by key. Databases find a list of problems by an index; for a
+    list of whole keys SQLite reads the table, and PostgreSQL plans for longer than it takes to read these."""
+    key, problems = [_COLUMNS[name] for name in KEY], sorted({row["problem_id"] for row in rows})
     known: dict[tuple[Any, ...], tuple[int, int]] = {}
-    for begin in range(0, len(every), CHUNK):
-        keys = every[begin : begin + CHUNK]
-        # SQLite looks for no list of keys by an index; for a list of problems, which are the first of a key, it does.
-        of_problems = _COLUMNS["problem_id"].in_(sorted({key[0] for key in keys}))
-        asked = select(*key, _COLUMNS["id"], _COLUMNS["created_at"]).where(of_problems, tuple_(*key).in_(keys))
+    for begin in range(0, len(problems), CHUNK):
+        of_problems = _COLUMNS["problem_id"].in_(problems[begin : begin + CHUNK])
+        asked = select(*key, _COLUMNS["id"], _COLUMNS["created_at"]).where(of_problems)
         known |= {tuple(found[: len(KEY)]): (found[-2], found[-1]) for found in connection.execute(asked)}
     return known
 
