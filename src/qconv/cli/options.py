@@ -90,7 +90,8 @@ def _with_problem(command: Command, required: bool) -> Command:
     made: Command = functools.wraps(command)(wrapped)
     for option in reversed(OPTIONS):
         made = _clicked(option)(made)
-    return click.argument("op", metavar="OP|KEY", required=required)(made)
+    metavar = "OP|KEY" if required else "[OP|KEY]"
+    return click.argument("op", metavar=metavar, required=required)(made)
 
 
 def _clicked(option: Option) -> Callable[[Command], Command]:
