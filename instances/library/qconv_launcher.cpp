@@ -331,18 +331,29 @@ qconv_status qconv_allocate(qconv_device* device, size_t bytes, void** memory) {
     });
 }
 
-void qconv_free(qconv_device* device, void* memory) { device->device.release(memory); }
+void qconv_free(qconv_device* device, void* memory) {
+    if (device != nullptr && memory != nullptr) device->device.release(memory);
+}
 
 qconv_status qconv_upload(qconv_device* device, void* to, const void* from_host, size_t bytes) {
-    return guarded([&] { device->device.upload(to, from_host, bytes); });
+    return guarded([&] {
+        require(device, "device");
+        device->device.upload(to, from_host, bytes);
+    });
 }
 
 qconv_status qconv_download(qconv_device* device, void* to_host, const void* from, size_t bytes) {
-    return guarded([&] { device->device.download(to_host, from, bytes); });
+    return guarded([&] {
+        require(device, "device");
+        device->device.download(to_host, from, bytes);
+    });
 }
 
 qconv_status qconv_synchronize(qconv_device* device) {
-    return guarded([&] { device->device.synchronize(); });
+    return guarded([&] {
+        require(device, "device");
+        device->device.synchronize();
+    });
 }
 
 }  // extern "C"

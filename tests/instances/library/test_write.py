@@ -166,6 +166,9 @@ def test_what_is_wrong_is_refused_with_a_sentence(library: Library) -> None:
     assert library.lookup("conv2d:n=1")[0] == NO_KERNEL
     assert "this library has no kernel for conv2d:n=1" in library.error
     assert library.c.qconv_open(1, ctypes.byref(ctypes.c_void_p())) == NO_DEVICE
+    for name, count in (("synchronize", 1), ("upload", 4), ("pack", 7), ("bind", 4), ("launch", 2), ("lookup", 3)):
+        assert getattr(library.c, f"qconv_{name}")(*[None] * count) == BAD_ARGUMENT
+        assert "is null: give one" in library.error
     problem = CASES[0][2]
     drawn = sample.draw(problem, 3)
     _, w = (aligned(array) for array in drawn.arrays)
