@@ -32,7 +32,7 @@ from qconv.tune_db.measurement import Measurement
 
 LOOKUPS = 7
 # Looks up problems in turn. The cost model's own proposal, which does not depend on the database, is timed apart.
-LOOK_UP = """
+LOOK_UP = '''
 import json, sys, time
 import qconv, qconv.instances.lookup, qconv.instances.serving, qconv.tune_db.database, qconv.tune_db.layered
 from qconv import generator
@@ -47,20 +47,39 @@ def timed_default(*given):
     spent += time.perf_counter() - begin
     return made
 generator.default = timed_default
+class Timed:
+    """Layers, and how long they took to answer."""
+    def __init__(self, layers):
+        self.layers, self.spent = layers, 0.0
+    def __getattr__(self, name):
+        return lambda *given, **named: self.timed(lambda: getattr(self.layers, name)(*given, **named))
+    def timed(self, ask):
+        begin = time.perf_counter()
+        answer = ask()
+        self.spent += time.perf_counter() - begin
+        return self.each(answer) if hasattr(answer, "__next__") else answer
+    def each(self, answers):
+        while (answer := self.timed(lambda: next(answers, None))) is not None:
+            yield answer
 first = qconv.parse(sys.argv[4])
 generator.render_kernels(qconv.instances.lookup.choose(first, Place(), qconv.tune_db.layered.Layered([])).plan)
 begin = time.perf_counter()
 with qconv.tune_db.database.Database.open(sys.argv[3], create=False) as rows:
     rows.best(first, sys.argv[1], sys.argv[2])
-answers = [{"origin": "best", "ms": (time.perf_counter() - begin) * 1e3, "model_ms": 0.0}]
+answers = [{"origin": "best", "ms": (time.perf_counter() - begin) * 1e3}]
 for problem in map(qconv.parse, sys.argv[4:]):
     spent, begin = 0.0, time.perf_counter()
     with qconv.instances.serving.open_layers(sys.argv[3], Place()) as layers:
-        choice = qconv.instances.lookup.choose(problem, Place(), layers)
+        timed = Timed(layers)
+        timed.spent += time.perf_counter() - begin
+        choice = qconv.instances.lookup.choose(problem, Place(), timed)
     took = time.perf_counter() - begin
-    answers.append({"origin": choice.origin, "ms": (took - spent) * 1e3, "model_ms": spent * 1e3})
+    database_ms = timed.spent * 1e3
+    answers.append(
+        {"origin": choice.origin, "ms": (took - spent) * 1e3, "database_ms": database_ms, "model_ms": spent * 1e3}
+    )
 print(json.dumps(answers))
-"""
+'''
 
 
 class Batch(Layered):
@@ -101,12 +120,14 @@ def looked_up(url: str, asked: list[Conv2d]) -> list[dict[str, Any]]:
 
 
 def lookups(url: str, known: list[Conv2d], unknown: list[Conv2d]) -> dict[str, Any]:
-    """Medians: of the first lookup of a process, and of one that follows there."""
+    """Medians: of opening and asking for the best, of the first choice of a process, of one that follows there, and of
+    the part of the first that the database took, opening it included. The rest renders sources."""
     figures: dict[str, Any] = {}
     for name, asked in (("exact", known), ("unknown", unknown)):
         runs = [looked_up(url, [asked[2 * i], asked[2 * i + 1]]) for i in range(LOOKUPS)]
         for at, when in enumerate(("open_best", "cold", "again")):
             figures[f"{name}_{when}_ms"] = statistics.median(run[at]["ms"] for run in runs)
+        figures[f"{name}_database_ms"] = statistics.median(run[1]["database_ms"] for run in runs)
         figures[f"{name}_origins"] = sorted({answer["origin"] for run in runs for answer in run[1:]})
     figures["model_ms"] = statistics.median(answer["model_ms"] for run in runs for answer in run[1:])
     return figures
