@@ -220,7 +220,8 @@ def stored(path: Path, *devices: str) -> Path:
 def test_a_row_whose_config_has_no_parts_is_named(action: str, command: Callable[..., Answer], tmp_path: Path) -> None:
     bad = stored(tmp_path / "bad.sqlite", "any")
     with contextlib.closing(sqlite3.connect(bad, isolation_level=None)) as rows:
-        rows.execute("update qconv_measurement set device = ?, config = ?", (device_name(), '{"family": "unfused"}'))
+        rows.execute("update qconv_place set device = ?", (device_name(),))
+        rows.execute("update qconv_config set json = ?", ('{"family": "unfused"}',))
     words = [{"KEY": KEY, "BAD": bad}.get(word, word) for word in action.split()]
     code, out, err = command(*words, *([] if "merge" in action else ["--db", bad]))
     assert (code, out) == (4, ""), err
