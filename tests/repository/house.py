@@ -14,16 +14,15 @@ import argparse
 import ast
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from io import StringIO
-from itertools import combinations
 from pathlib import Path
 from token import COMMENT as COMMENT_TOKEN
 from token import NAME
-from tokenize import generate_tokens
+from tokenize import TokenInfo, generate_tokens
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("src", "generator", "instances", "templates", "tune_db", "tuner", "bench", "examples")
@@ -127,9 +126,19 @@ def definitions(root: Path) -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunct
     return tuple(
         (path, node)
         for path, text in files(root, ".py").items()
-        for node in statements(ast.parse(text))
+        for node in statements(parsed(text))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@cache
+def names_and_comments(text: str) -> tuple[TokenInfo, ...]:
+    return tuple(one for one in generate_tokens(StringIO(text).readline) if one.type in (NAME, COMMENT_TOKEN))
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
@@ -189,12 +198,17 @@ def duplicated_functions(root: Path) -> Iterator[Found]:
     """Pairs, of Python or of what templates mark for a device; those of tests are not counted."""
     numbers: dict[tuple[str, ...], int] = {}
     known = [(one, one.runs(numbers)) for one in functions(root) if len(one.tokens) >= LEAST_TOKENS]
-    for (one, runs), (other, others) in combinations(known, 2):
-        common = len(runs & others)
-        share = common / min(len(runs), len(others))
-        if (share >= DUPLICATE_SHARE or common >= DUPLICATE_RUNS) and not one.overlaps(other):
-            where = f"{other.name} of {other.path}:{other.first}"
-            yield Found(one.path, one.first, f"{one.name} has {share:.0%} of the shorter in common with {where}")
+    having: dict[int, list[int]] = defaultdict(list)  # by run of tokens, the functions so far that have it
+    for at, (other, others) in enumerate(known):
+        shared = Counter(before for run in others for before in having[run])
+        for before, common in sorted(shared.items()):
+            one, runs = known[before]
+            share = common / min(len(runs), len(others))
+            if (share >= DUPLICATE_SHARE or common >= DUPLICATE_RUNS) and not one.overlaps(other):
+                where = f"{other.name} of {other.path}:{other.first}"
+                yield Found(one.path, one.first, f"{one.name} has {share:.0%} of the shorter in common with {where}")
+        for run in others:
+            having[run].append(at)
 
 
 def functions(root: Path) -> Iterator[Function]:
@@ -235,7 +249,7 @@ def foreign_words(root: Path) -> Iterator[Found]:
 
 def identifiers(root: Path) -> Iterator[tuple[str, int, str]]:
     for path, text in files(root, ".py").items():
-        for token in generate_tokens(StringIO(text).readline):
+        for token in names_and_comments(text):
             if token.type == NAME:
                 yield path, token.start[0], token.string
     for path, text in files(root, ".j2", ".h", ".cpp").items():
@@ -254,14 +268,14 @@ def dangling_comments(root: Path) -> Iterator[Found]:
 def python_sentences(root: Path) -> Iterator[tuple[str, int, str]]:
     """First lines of docstrings and of comments."""
     for path, text in files(root, ".py").items():
-        tree = ast.parse(text)
+        tree = parsed(text)
         for node in (tree, *statements(tree)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
                 said := ast.get_docstring(node)
             ):
                 yield path, node.body[0].lineno, said.splitlines()[0]
         goes_on = 0  # the line in which a comment would go on
-        for token in generate_tokens(StringIO(text).readline):
+        for token in names_and_comments(text):
             if token.type == COMMENT_TOKEN:
                 alone = token.line.strip() == token.string
                 if not (alone and token.start[0] == goes_on):
