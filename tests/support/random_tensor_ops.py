@@ -44,9 +44,9 @@ def _binary(rng: random.Random, kind: type[Binary]) -> Binary:
     outer, repeat, inner = (rng.choice(SIZES) for _ in range(3))
     if rng.random() < 0.3:
         outer, repeat, inner = 1, 1, rng.choice(LONG)
-    types = [rng.choice(BYTES) for _ in range(3)]
+    a_type, b_type, out_type = (rng.choice(BYTES) for _ in range(3))
     more: dict[str, Any] = {"added_first": rng.choice("ab")} if kind is Add else {}
-    return kind(min(outer, 8), repeat, inner, *types, activation=rng.choice(ACTIVATIONS), **more)
+    return kind(min(outer, 8), repeat, inner, a_type, b_type, out_type, activation=rng.choice(ACTIVATIONS), **more)
 
 
 def pools(seed: int, count: int) -> list[Pool]:
