@@ -631,27 +631,27 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
 // The copy engine pads with zeros, where x_zero stands for a real zero: what x_zero adds to an output depends
 // on which of its taps lie in the image. Rows whose windows cross no border are of one class, the others of a
 // class each; columns alike.
+template <int BEFORE, int BEHIND, int SIZE>
 struct Borders {
-    int before, behind, size;
-
     // The number of the class of a row or of a column.
-    __device__ __forceinline__ int class_of(int place) const {
-        const int behind_last = place - (size - behind);
-        return place < before ? place : behind_last < 0 ? before : before + 1 + behind_last;
+    static __device__ __forceinline__ int class_of(int place) {
+        const int behind_last = place - (SIZE - BEHIND);
+        return place < BEFORE ? place : behind_last < 0 ? BEFORE : BEFORE + 1 + behind_last;
     }
     // A row or a column of a class.
-    __device__ __forceinline__ int place_of(int number) const {
-        return number <= before ? number : number - before - 1 + size - behind;
+    static __device__ __forceinline__ int place_of(int number) {
+        return number <= BEFORE ? number : number - BEFORE - 1 + SIZE - BEHIND;
     }
 };
-constexpr Borders ROWS = {ROWS_BEFORE, ROWS_BEHIND, OUT_H}, COLUMNS = {COLUMNS_BEFORE, COLUMNS_BEHIND, OUT_W};
+using Rows = Borders<ROWS_BEFORE, ROWS_BEHIND, OUT_H>;
+using Columns = Borders<COLUMNS_BEFORE, COLUMNS_BEHIND, OUT_W>;
 
 // The class of a pixel, or -1 where no tap lies outside of the image.
 __device__ __forceinline__ int border_of(int pixel) {
     const int row = pixel / OUT_W % OUT_H, column = pixel % OUT_W;
     const bool inside = row >= ROWS_BEFORE && row < OUT_H - ROWS_BEHIND && column >= COLUMNS_BEFORE &&
                         column < OUT_W - COLUMNS_BEHIND;
-    return inside ? -1 : ROWS.class_of(row) * COLUMN_CLASSES + COLUMNS.class_of(column);
+    return inside ? -1 : Rows::class_of(row) * COLUMN_CLASSES + Columns::class_of(column);
 }
 
 // The parameters of channel `k` for a pixel of this class.
@@ -848,8 +848,8 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold_borders(c
     const int index = tile::block_x() * FOLD_THREADS + tile::thread();
     if (index >= ROW_CLASSES * COLUMN_CLASSES * K) return;
     const int k = index % K, number = index / K;
-    const int first_row = ROWS.place_of(number / COLUMN_CLASSES) * STRIDE_H - PAD_TOP;
-    const int first_column = COLUMNS.place_of(number % COLUMN_CLASSES) * STRIDE_W - PAD_LEFT;
+    const int first_row = Rows::place_of(number / COLUMN_CLASSES) * STRIDE_H - PAD_TOP;
+    const int first_column = Columns::place_of(number % COLUMN_CLASSES) * STRIDE_W - PAD_LEFT;
     Sum sum = 0;
     for (int tap = 0; tap < R * S; ++tap) {
         const int row = first_row + tap / S * DILATION_H, column = first_column + tap % S * DILATION_W;
