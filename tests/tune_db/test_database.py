@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from database_contract import DatabaseContract
-from sqlalchemy import create_engine, make_url
+from postgres_server import server
+from sqlalchemy import URL, create_engine, make_url
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from qconv.tune_db.database import Database
@@ -29,20 +30,26 @@ class TestSqliteInMemory(DatabaseContract):
             yield opened
 
 
-@pytest.mark.skipif(
-    "QCONV_TEST_POSTGRES" not in os.environ,
-    reason="no PostgreSQL: set QCONV_TEST_POSTGRES=postgresql+psycopg://user:password@host/name",
-)
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[URL]:
+    """A server that is named, or one that the tests start."""
+    if "QCONV_TEST_POSTGRES" in os.environ:
+        yield make_url(os.environ["QCONV_TEST_POSTGRES"])
+        return
+    with server() as url:
+        yield make_url(url)
+
+
+@pytest.mark.slow
 class TestPostgres(DatabaseContract):
     @pytest.fixture
-    def database(self) -> Iterator[Database]:
+    def database(self, postgres: URL) -> Iterator[Database]:
         """In a schema of its own, which goes when the test is over."""
-        url = make_url(os.environ["QCONV_TEST_POSTGRES"])
         schema = f"qconv_test_{uuid.uuid4().hex}"
-        engine = create_engine(url)
+        engine = create_engine(postgres)
         with engine.begin() as connection:
             connection.execute(CreateSchema(schema))
-        inside = url.update_query_dict({"options": f"-csearch_path={schema}"})
+        inside = postgres.update_query_dict({"options": f"-csearch_path={schema}"})
         with Database.open(inside.render_as_string(hide_password=False)) as opened:
             yield opened
         with engine.begin() as connection:
