@@ -58,12 +58,15 @@ def test_the_python_of_readme_runs() -> None:
     assert names["instance"].reason
 
 
-def test_the_onnx_python_of_usage_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/usage.md"])
+def test_the_onnx_python_of_a_page_runs(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """On the CPU device; the model is one that `strict` takes."""
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    blocks = re.findall(r"^```python onnx\n(.*?)^```$", (ROOT / "docs/usage.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
+    blocks = re.findall(r"^```python onnx\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
     node = onnx.helper.make_node("ConvInteger", ["x", "w"], ["y"])
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, ["N", 3, 4, 4])
     y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, ["N", 2, 4, 4])
@@ -74,6 +77,6 @@ def test_the_onnx_python_of_usage_runs(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     code = "".join(blocks).replace('Session("model.onnx"', 'Session("model.onnx", device="cpu"')
     names: dict[str, Any] = {"x": np.full((2, 3, 4, 4), 7, np.uint8)}
-    exec(compile(code, "docs/usage.md", "exec"), names)
+    exec(compile(code, page, "exec"), names)
     assert (names["y"] == 21).all()
     assert "1 of 1 layers run on qconv's kernels" in capsys.readouterr().out
