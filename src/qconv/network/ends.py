@@ -17,7 +17,7 @@ from qconv.conversion.view import view_of
 from qconv.device import Device
 from qconv.instances.serving import lookup
 from qconv.network.graph import Layer, Network
-from qconv.network.integer import BYTES
+from qconv.network.reading import BYTES
 from qconv.network.served import Prepared, Served
 from qconv.network.value import Value
 

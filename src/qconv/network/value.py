@@ -43,6 +43,11 @@ class Value:
         return self._turned(self.on_device, (0, *range(2, rank), 1))
 
     @property
+    def is_channels_last(self) -> bool:
+        """Whether it was made in that order."""
+        return self._channels_last is not None
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """With the channels behind N, where no axis has moved."""
         if self._channels_last is not None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from qconv.device import Device
 from qconv.instances.api import conv2d
-from qconv.network.integer import one_where_same
+from qconv.network.reading import one_where_same
 from qconv.network.window import check_auto_pad, sides
 from qconv.onnx.node import BYTES, Inputs, Node
 from qconv.onnx.tensor import Held, Known, Unsupported

@@ -7,6 +7,7 @@ ENDS, FOLD, PARTITION, INTEGER, VALUE, REPORT, RUNNER = (
     f"tests/qconv/network/test_{name}.py"
     for name in ("ends", "fold", "partition", "integer", "value", "report", "runner")
 )
+ELEMENTWISE = "tests/qconv/network/test_elementwise.py"
 UNUSUAL = "tests/qconv/onnx/test_session_unusual.py"
 SESSION = "tests/qconv/onnx/test_session.py"
 
@@ -93,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "network: constants that are not all the same are one number",
-        HERE + "integer.py",
+        HERE + "reading.py",
         "array.size and (array == array.flat[0]).all()",
         "array.size",
         "Scales per channel become the first of them.",
@@ -250,5 +251,61 @@ MUTANTS = (
         'if tensor.dtype == "nothing":',
         "What ONNX Runtime refuses is computed of other bytes.",
         (SESSION,),
+    ),
+    Mutant(
+        "network: a sum always begins with the smaller tensor",
+        HERE + "elementwise.py",
+        "turned != begins_with_first(shapes)",
+        "False",
+        "Last bits of a sum depend on which product ONNX Runtime adds first.",
+        (ELEMENTWISE,),
+    ),
+    Mutant(
+        "network: the scales stay where they are as the inputs are turned",
+        HERE + "elementwise.py",
+        "_turned(layer.parameters) if self._turned else",
+        "",
+        "Each tensor has the scale of the other.",
+        (ELEMENTWISE,),
+    ),
+    Mutant(
+        "network: the kernel takes the smaller tensor first",
+        HERE + "elementwise.py",
+        "reversed(inputs) if self._turned else inputs",
+        "inputs",
+        "A tensor is seen in the shape of the other.",
+        (ELEMENTWISE,),
+    ),
+    Mutant(
+        "network: equal shapes are always turned back",
+        HERE + "elementwise.py",
+        "self._last or (self._equal and (a.is_channels_last or b.is_channels_last))",
+        "self._last",
+        "A residual addition between two convolutions copies three tensors.",
+        (ELEMENTWISE,),
+    ),
+    Mutant(
+        "network: the sum of tensors that lie in different orders",
+        HERE + "elementwise.py",
+        "each.channels_last if last else each.on_device",
+        "each.channels_last if each.is_channels_last else each.on_device",
+        "Elements meet others than their own.",
+        (ELEMENTWISE,),
+    ),
+    Mutant(
+        "network: a scale that no sum has is noticed in the first run only",
+        HERE + "elementwise.py",
+        "kind(1, 1, 1, **types).checked(dict(parameters))",
+        "pass",
+        "strict=True takes a model that it cannot run.",
+        (ELEMENTWISE,),
+    ),
+    Mutant(
+        "network: any input that is computed is the first one",
+        HERE + "reading.py",
+        "name = self.name(number)\n        tensor",
+        "name = self.name(0)\n        tensor",
+        "A sum doubles its first input.",
+        (ELEMENTWISE,),
     ),
 )

@@ -1,0 +1,104 @@
+"""Sums and products of quantized tensors in a session, bit for bit those of ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+from one_node import drawn, model_of, runs_on
+
+from qconv.device import open_device
+from qconv.network import Layer, Network, Tensor, Unserved, Value, read_layer
+from qconv.network.elementwise import begins_with_first
+
+FULL = (3, 5, 4, 6)
+# Equal ones; numbers; one a channel, an image's channel, a pixel, a column; of fewer dimensions; with extents of 1.
+SHAPES = [
+    (FULL, FULL), (FULL, (1,)), ((), FULL), (FULL, (1, 5, 1, 1)), ((1, 5, 1, 1), FULL), (FULL, (3, 5, 1, 1)),
+    ((3, 5, 1, 1), FULL), ((1, 5, 4, 6), (1, 1, 4, 6)), ((4, 6), FULL), (FULL, (6,)), ((6,), FULL), ((7,), (7,)),
+    ((3, 5, 4, 1), (3, 1, 1, 1)), ((3, 1, 1, 1), (3, 5, 4, 1)), ((1, 1), (1, 1)), ((2, 9), (2, 1)), ((2, 1), (2, 9)),
+    ((2, 3, 8), (2, 3, 8)), ((), ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_two_shapes(op: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    rng = np.random.default_rng(len(SHAPES))
+    for dtype in ("int8", "uint8"):
+        operands = [drawn(rng, dtype, shape) for shape in shapes]
+        row = runs_on(*model_of(op, operands, drawn(rng, dtype, ())), f"{dtype} {shapes}")
+        assert row.runs_on == "qconv", row.why
+
+
+@pytest.mark.parametrize("shapes", [((3, 1), (1, 4)), (FULL, (1, 5, 4, 1))])
+def test_what_is_repeated_in_more_than_one_way_runs_elsewhere(shapes: tuple[tuple[int, ...], ...]) -> None:
+    rng = np.random.default_rng(7)
+    operands = [drawn(rng, "uint8", shape) for shape in shapes]
+    row = runs_on(*model_of("QLinearAdd", operands, drawn(rng, "uint8", ())), str(shapes))
+    assert row.runs_on == "fallback"
+    assert f"for inputs of shape {shapes[0]}, {shapes[1]}: b" in row.why
+    assert "broadcast" in row.why or "neighbours" in row.why
+
+
+@pytest.mark.parametrize(
+    ("shapes", "first"),
+    [
+        ((FULL, FULL), False), ((FULL, (1, 5, 1, 1)), False), (((1, 5, 1, 1), FULL), True), (((6,), FULL), False),
+        (((3, 1, 1, 1), (3, 5, 4, 1)), True), (((1,), (1,)), True), (((), (4,)), True), (((4,), ()), False),
+    ],
+)  # fmt: skip
+def test_which_input_a_sum_begins_with(shapes: tuple[tuple[int, ...], ...], first: bool) -> None:
+    assert begins_with_first(shapes) is first
+
+
+def layer_of(**changed: Any) -> Any:
+    """The reading of a sum of tensors `a` and `b`, with some of its inputs changed."""
+    held = {"a_s": np.float32(0.1), "a_z": np.uint8(3), "b_s": np.float32(0.1), "b_z": np.uint8(3)}
+    held |= {"y_s": np.float32(0.1), "y_z": np.uint8(4)}
+    held = {name: value for name, value in (held | changed).items() if value is not ...}
+    names = ("a", "a_s", "a_z", "b", "b_s", "b_z", "y_s", "y_z")
+    layer = Layer("layer", "com.microsoft.QLinearAdd", names, ("y",))
+    tensors = {name: Tensor(name, "uint8") for name in ("a", "b")}
+    return read_layer(layer, Network(("a", "b"), ("y",), (layer,), tensors, held))
+
+
+@pytest.mark.parametrize(
+    ("why", "changed"),
+    [
+        ("constant a_scale: 'a_s' is computed", {"a_s": ...}),
+        ("its input 'b' is a constant", {"b": np.uint8([1])}),
+        ("a scale must be finite and positive", {"y_s": np.float32(0)}),
+        ("b_scale has 2 values", {"b_s": np.float32([1, 2])}),
+        ("a_scale / y_scale", {"y_s": np.float32(1e-30)}),
+    ],
+)
+def test_what_is_not_served_says_why(why: str, changed: dict[str, Any]) -> None:
+    with pytest.raises(Unserved, match=why.replace("(", r"\(")):
+        layer_of(**changed)
+
+
+def test_equal_shapes_stay_in_the_order_in_which_they_lie() -> None:
+    device = open_device("cpu")
+    x = device.upload(np.arange(24, dtype=np.uint8).reshape(1, 2, 3, 4))  # one image, 2 by 3 pixels, 4 channels
+    last, there = Value(device, channels_last=x), Value(device, there=x)
+    for a, b, kept in ((last, last, True), (there, there, False)):
+        y = layer_of().prepare((a.shape, b.shape), device)(a, b)
+        assert y.is_channels_last is kept
+    turned = Value(device, there=device.upload(np.ascontiguousarray(np.asarray(x).transpose(0, 3, 1, 2))))
+    both = layer_of().prepare((last.shape, turned.shape), device)(turned, last)
+    assert both.is_channels_last
+    alike = layer_of().prepare((last.shape, last.shape), device)(last, last)
+    np.testing.assert_array_equal(both.on_host, alike.on_host)
+
+
+def test_the_kernel_begins_with_the_input_with_which_onnxruntime_begins() -> None:
+    """The kernel's first is the larger one: here it is the layer's second."""
+    for shapes, first in (((FULL, (6,)), "b"), (((6,), FULL), "a"), (((1, 5, 1, 1), FULL), "b")):
+        problem, _, _ = layer_of().problem(shapes)
+        assert problem.added_first == first
