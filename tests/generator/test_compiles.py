@@ -41,6 +41,11 @@ ADDED = Quantization.of("torch-onednn", y_zero_point=True, bias="float32", resid
 CURVED = Quantization(out_type="bfloat16", per_channel=True, bias="float32", activation="gelu")
 
 GPUS = {name: target for name, target in TARGETS.items() if target.vendor != "cpu"}
+# A target of each kind of matrix instruction, for which the fast suite compiles; the long tests compile for every one.
+SOME = ("sm_75", "sm_90a", "gfx942", "gfx1201")
+EVERY_GPU = [
+    pytest.param(target, id=name, marks=() if name in SOME else pytest.mark.slow) for name, target in GPUS.items()
+]
 TYPICAL = {
     "3x3, everything": Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1, quantization=EVERYTHING),
     "stem, bytes": Conv2d(1, 224, 224, 3, 64, 7, 7, stride=2, pad=3, quantization=HALF),
@@ -163,7 +168,7 @@ def complaint(plan: Plan, most_spilled: int = 0, reads_code: bool = False) -> st
     return None
 
 
-@pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)
+@pytest.mark.parametrize("target", EVERY_GPU)
 @pytest.mark.parametrize("problem", TYPICAL.values(), ids=TYPICAL)
 def test_the_default_compiles(problem: Conv2d, target: Target) -> None:
     if reason := why_not(target):
@@ -174,7 +179,7 @@ def test_the_default_compiles(problem: Conv2d, target: Target) -> None:
     assert complaint(plan, accepted, reads_code=True) is None, f"{problem} {plan.config}"
 
 
-@pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)
+@pytest.mark.parametrize("target", EVERY_GPU)
 def test_the_first_of_simt_compiles(target: Target) -> None:
     """What is used where matrix instructions are left alone."""
     if reason := why_not(target):
@@ -186,7 +191,7 @@ def test_the_first_of_simt_compiles(target: Target) -> None:
     assert complaint(plan, accepted, reads_code=True) is None, f"{problem} {plan.config}"
 
 
-@pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)
+@pytest.mark.parametrize("target", EVERY_GPU)
 def test_the_default_of_a_conversion_or_tensor_op_compiles(target: Target) -> None:
     if reason := why_not(target):
         pytest.skip(reason)

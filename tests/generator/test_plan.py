@@ -35,11 +35,16 @@ PROBLEMS = {
     ),
     "one output": Conv2d(1, 1, 1, 1, 1, 1, 1, quantization=Quantization(out_type="float16")),
 }
+# The limits of an emulated architecture are those of its GPU, whose spaces the fast suite goes through.
+EVERY_TARGET = [
+    pytest.param(target, id=name, marks=pytest.mark.slow if name.startswith("cpu.") else ())
+    for name, target in TARGETS.items()
+]
 WARP_SUMS = 128  # of a lane, at most
 OUT_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("target", EVERY_TARGET)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_every_feasible_config_keeps_the_limits(problem: Conv2d, target: Target) -> None:
     plans, rejected = generator.space(problem, target)
@@ -236,7 +241,7 @@ def test_too_many_groups_for_the_grid_say_so() -> None:
         generator.default(problem, TARGETS["gfx906"])
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("target", EVERY_TARGET)
 def test_there_is_always_a_default(target: Target) -> None:
     # Each problem on several targets, each target with another share of them.
     for problem in problems(seed=4, count=200)[list(TARGETS).index(target.name) % 6 :: 6]:
