@@ -14,21 +14,13 @@ from workload import Layer
 from qconv import Conv2d, Quantization
 from qconv.generator import Config, config_from_json
 from qconv.instances import shipped
+from qconv.instances.building import Place
 from qconv.instances.lookup import choose
 from qconv.op import Problem
-from qconv.target import Target
 from qconv.tune_db.layered import Layered, Source
 from qconv.tune_db.measurement import Measurement
 
 HIDE = ("network", "own", "nothing")
-
-
-@dataclass(frozen=True)
-class Place:
-    """All that choosing asks of a device."""
-
-    name: str
-    target: Target
 
 
 @dataclass(frozen=True)

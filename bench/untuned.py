@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import peers
-from choices import HIDE, Choice, Place, choice_without, hidden_with, read_choices, write_choices
+from choices import HIDE, Choice, choice_without, hidden_with, read_choices, write_choices
 from report import Report, head
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release
@@ -43,6 +43,7 @@ from qconv.device.compile import build
 from qconv.errors import LaunchError
 from qconv.generator import Config
 from qconv.instances import shipped
+from qconv.instances.building import Place
 from qconv.instances.loading import load
 from qconv.step import Array
 from qconv.target import target as target_of
