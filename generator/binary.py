@@ -71,7 +71,7 @@ class BinaryPlan(Plan):
             Field("a", "const A*", "a", "one tensor"),
             Field("b", "const B*", "b", "the other"),
             Field("y", "Output*", "y", "the output; it may be a"),
-            *(Field(value.name, value.ctype, "value", value.says, value) for value in values),
+            *map(Field.of_value, values),
         )
 
     @cached_property

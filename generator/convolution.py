@@ -154,9 +154,9 @@ def _pointers_and_scalars(problem: Conv2d) -> tuple[tuple[Field, ...], tuple[Fie
             says = f"per channel: {argument.says}"
             pointers.append(Field(argument.name, f"const {argument.ctype}*", "value", says, argument, problem.k))
         else:
-            scalars.append(Field(argument.name, argument.ctype, "value", argument.says, argument))
+            scalars.append(Field.of_value(argument))
     if quantization.x_zero_point:
-        scalars.append(Field("x_zero", "int", "value", "the input zero point", X_ZERO))
+        scalars.append(Field.of_value(X_ZERO))
     return tuple(pointers), tuple(scalars)
 
 

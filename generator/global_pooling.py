@@ -10,7 +10,6 @@ from qconv.errors import Infeasible
 from qconv.generator.binary import constants_of
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan, at_most, ceil_div, check_choices
-from qconv.generator.pooling import value_field
 from qconv.step import Step
 from qconv.target import Target
 from qconv.tensor_ops import GlobalAveragePool
@@ -60,7 +59,7 @@ class GlobalPoolingPlan(Plan):
         return (
             Field("x", "const X*", "x", "the images, by pixel and channel"),
             Field("y", "Output*", "y", "an average for each image and channel"),
-            *map(value_field, arguments(self.problem)),
+            *map(Field.of_value, arguments(self.problem)),
         )
 
     @cached_property

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -75,6 +75,11 @@ class Field:
     elements: int = 1  # of four bytes each: what a pointer that is not the caller's points at
     layer: str = ""  # of a problem that has several: whose value it is
     tensor_map: TensorMap | None = None
+
+    @classmethod
+    def of_value(cls, argument: Argument) -> Self:
+        """One number that the parameters give."""
+        return cls(argument.name, argument.ctype, "value", argument.says, argument)
 
     @property
     def path(self) -> str:

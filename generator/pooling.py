@@ -22,7 +22,7 @@ from qconv.generator.plan import (
     ceil_div,
     check_choices,
 )
-from qconv.step import Argument, Step
+from qconv.step import Step
 from qconv.target import Target
 from qconv.tensor_ops import AveragePool, MaxPool
 from qconv.tensor_ops.averages import OF_WINDOW, REAL, arguments
@@ -71,7 +71,7 @@ class PoolingPlan(Plan):
         return (
             Field("x", "const X*", "x", "the images, NHWC"),
             Field("y", "Output*", "y", "the output"),
-            *map(value_field, values),
+            *map(Field.of_value, values),
         )
 
     @cached_property
@@ -127,10 +127,6 @@ class PoolingPlan(Plan):
 
 
 AVERAGE = "  y = clamp(round_half_to_even(sum(x_scale * (x - x_zero)) / taps / y_scale + y_zero), low, high)"
-
-
-def value_field(value: Argument) -> Field:
-    return Field(value.name, value.ctype, "value", value.says, value)
 
 
 def plan(problem: MaxPool | AveragePool, config: Pooling, target: Target) -> PoolingPlan:
