@@ -17,6 +17,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 
 from qconv.fused import chain_of
+from qconv.network.window import check_auto_pad, sides
 from qconv.onnx.tensor import type_name
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
@@ -174,20 +175,14 @@ def _problem(graph: _Graph, node: NodeProto) -> Conv2d:
     if len(x) not in (3, 4) or len(w) != len(x):
         raise ValueError(f"its input has {len(x)} dimensions and its weights {len(w)}: kernels have 4 each, or 3")
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+    check_auto_pad(attributes)
     lift = 4 - len(x)  # what has one axis has it along w
-    h, width = (1,) * lift + x[2:]
-    r, s = (1,) * lift + w[2:]
-    stride, dilation = (
-        (1,) * lift + tuple(attributes.get(name) or (1,) * (2 - lift)) for name in ("strides", "dilations")
-    )
-    pads = _pads(attributes, (h, width), (r, s), (stride, dilation), lift)
+    h, width, r, s = (*(1,) * lift, *x[2:], *(1,) * lift, *w[2:])
     return Conv2d(
         *(x[0], h, width, x[1], w[0], r, s),
-        stride=stride,
-        dilation=dilation,
-        pad=pads,
         groups=int(attributes.get("group", 1)),
         quantization=_quantization(graph, node),
+        **sides(attributes, x[2:], w[2:]),
     )
 
 
@@ -195,24 +190,6 @@ def _weights(graph: _Graph, node: NodeProto, at: int) -> str:
     """By their constant, where they are dequantized: its shape is known in any case."""
     linear = graph.before(node.input[at], "DequantizeLinear")
     return str(node.input[at] if linear is None else linear.input[0])
-
-
-def _pads(
-    attributes: dict[str, Any], sizes: Any, filters: Any, steps: tuple[Any, Any], lift: int
-) -> tuple[int, int, int, int]:
-    auto = attributes.get("auto_pad", b"NOTSET").decode()
-    if auto in ("NOTSET", "VALID"):
-        given = tuple(attributes.get("pads") or (0,) * (4 - 2 * lift)) if auto == "NOTSET" else (0,) * (4 - 2 * lift)
-        half = len(given) // 2
-        top, left, bottom, right = (0,) * lift + given[:half] + (0,) * lift + given[half:]
-        return top, left, bottom, right
-    less, more = [], []
-    for size, extent, stride, dilation in zip(sizes, filters, *steps, strict=True):
-        total = max((-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1 - size, 0)
-        less.append(total // 2)
-        more.append(total - total // 2)
-    begins, ends = (less, more) if auto == "SAME_UPPER" else (more, less)
-    return begins[0], begins[1], ends[0], ends[1]
 
 
 def _quantization(graph: _Graph, node: NodeProto) -> Quantization:

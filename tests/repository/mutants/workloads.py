@@ -59,11 +59,11 @@ MUTANTS = (
         (SHAPES,),
     ),
     Mutant(
-        "shapes: an odd pixel of padding on the other side",
+        "shapes: strides, dilations and pads are left out",
         MODEL,
-        'begins, ends = (less, more) if auto == "SAME_UPPER" else (more, less)',
-        'begins, ends = (less, more) if auto == "SAME_LOWER" else (more, less)',
-        "SAME_UPPER puts the odd pixel at the end.",
+        "**sides(attributes, x[2:], w[2:])",
+        "**sides({}, x[2:], w[2:])",
+        "They decide the shape of the output, and which kernels serve.",
         (SHAPES,),
     ),
     Mutant(
