@@ -3,6 +3,8 @@ its own."""
 
 from __future__ import annotations
 
+from golden_cases import ADDED, EVERYTHING
+
 from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
 from qconv.conversion import Quantize
 from qconv.generator import Plan
@@ -11,19 +13,6 @@ from qconv.op import Problem
 from qconv.target import target
 
 SAME = (1, 1, 1, 1)
-ZEROS = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
-ADDED = Quantization.of(
-    "torch-onednn",
-    x_type="uint8",
-    out_type="uint8",
-    per_channel=True,
-    x_zero_point=True,
-    y_zero_point=True,
-    bias="float32",
-    activation="relu",
-    residual="uint8",
-    residual_zero_point=True,
-)
 SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu", y_zero_point=True)
 HALF = Quantization(out_type="float16", bias="float32")
 CLAMPED = Quantization(x_zero_point=True, bias="int32", activation="clamp")
@@ -38,18 +27,18 @@ PROJECT = Conv2d(1, 8, 8, 32, 16, 1, 1, quantization=Quantization(x_zero_point=T
 # The family, the target, the problem.
 CASES: tuple[tuple[str, str, Problem], ...] = (
     ("simt", "cpu", Conv2d(1, 7, 7, 16, 24, 3, 3, pad=SAME, quantization=CLAMPED)),
-    ("simt", "cpu", Conv2d(2, 6, 5, 12, 10, 3, 3, pad=SAME, layout="nchw", quantization=ZEROS)),
+    ("simt", "cpu", Conv2d(2, 6, 5, 12, 10, 3, 3, pad=SAME, layout="nchw", quantization=EVERYTHING)),
     (
         "simt",
         "cpu",
         Conv2d(1, 5, 5, 6, 8, 3, 3, groups=2, quantization=HALF),
     ),
-    ("gemv", "cpu", Conv2d(1, 1, 1, 96, 24, 1, 1, quantization=ZEROS)),
+    ("gemv", "cpu", Conv2d(1, 1, 1, 96, 24, 1, 1, quantization=EVERYTHING)),
     ("depthwise", "cpu", Conv2d(1, 9, 8, 24, 24, 3, 3, pad=SAME, groups=24, quantization=SLOPED)),
     ("direct", "cpu.sm_80", Conv2d(1, 8, 8, 32, 32, 3, 3, pad=SAME, groups=8, quantization=ADDED)),
-    ("stem", "cpu.sm_80", Conv2d(1, 12, 12, 3, 16, 3, 3, (2, 2), pad=SAME, quantization=ZEROS)),
+    ("stem", "cpu.sm_80", Conv2d(1, 12, 12, 3, 16, 3, 3, (2, 2), pad=SAME, quantization=EVERYTHING)),
     ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 3, 3, pad=SAME, quantization=ADDED)),
-    ("pointwise", "cpu.sm_80", Conv2d(1, 9, 13, 32, 16, 1, 1, quantization=ZEROS)),
+    ("pointwise", "cpu.sm_80", Conv2d(1, 9, 13, 32, 16, 1, 1, quantization=EVERYTHING)),
     ("wgmma", "cpu.sm_90a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=SAME, quantization=CLAMPED)),
     ("fused", "cpu.sm_80", FusedConv2d(EXPAND, FILTER)),
     ("block", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
