@@ -6,7 +6,6 @@ Every scale and zero point is one number on the host, for the whole tensor. The 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from qconv.instances.arguments import in_shape, place_of, shape_of, type_of
 from qconv.instances.serving import lookup
 from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops.binary import begins_with_first, turned
 from qconv.tensor_ops.functions import Function, named, table_of
 from qconv.tensor_ops.pooling import window_of
 
@@ -186,16 +186,12 @@ def _binary(
     a_shape, b_shape = shape_of("a", a), shape_of("b", b)
     place = place_of(a, device)
     out_type = out_type or type_of(a)
-    turned = (prod(b_shape), len(b_shape)) > (prod(a_shape), len(a_shape))
-    if turned:
-        a, b, a_shape, b_shape = b, a, b_shape, a_shape
-        swapped = {"a": "b", "b": "a", "y": "y"}
-        numbers = {f"{swapped[name[0]]}{name[1:]}": value for name, value in numbers.items()}
+    is_turned = (prod(b_shape), len(b_shape)) > (prod(a_shape), len(a_shape))
+    order = {"added_first": "a"} if kind is Add and is_turned != begins_with_first(a_shape, b_shape) else {}
+    if is_turned:
+        a, b, a_shape, b_shape, numbers = b, a, b_shape, a_shape, turned(numbers)
     types = {"a_type": type_of(a), "b_type": type_of(b), "out_type": out_type}
-    problem = kind.of(a_shape, b_shape, activation=activation, **types)
-    if turned and isinstance(problem, Add) and problem.inner > 1:
-        # ONNX Runtime turns them only where one of them is a single number along the last axis.
-        problem = replace(problem, added_first="a")
+    problem = kind.of(a_shape, b_shape, activation=activation, **types, **order)
     with place.on(stream):
         (a_like, b_like), (y_like,) = problem.inputs, problem.outputs
         given = [in_shape(place, "a", a, a_shape, a_like.shape), in_shape(place, "b", b, b_shape, b_like.shape)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from qconv import reference
 from qconv.dtypes import RANGES
 from qconv.sample import Sample
 from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, Mul
+from qconv.tensor_ops.binary import begins_with_first
 from qconv.tensor_ops.functions import named, table_of
 
 ort = pytest.importorskip("onnxruntime", reason="the oracle is compared with onnxruntime")
@@ -114,6 +117,42 @@ def test_a_row_for_all_of_the_second() -> None:
         ):
             want = run("QLinearAdd", {"a": a, "b": b}, numbers_of("uint8", given), BINARY)
             assert np.array_equal(qconv.add(a, b, **given), want), given
+
+
+@lru_cache(maxsize=1)
+def orders() -> list[tuple[dict[str, Any], Array, Array, dict[bool, Array]]]:
+    """For each set of numbers, pairs of bytes whose sum depends on which tensor is begun with, and both sums."""
+    a, b = all_pairs("uint8")
+    found = []
+    for given in TELLING:
+        made = {}
+        for first in ("a", "b"):
+            problem = Add(1, 1, len(a), "uint8", "uint8", "uint8", added_first=first)
+            (made[first],) = reference.compute(problem, Sample((a.reshape(1, 1, -1), b.reshape(1, -1)), given))
+        at = np.flatnonzero(made["a"] != made["b"])[:3]
+        sums = {first == "a": y.reshape(-1)[at] for first, y in made.items()}
+        found.append((given, a[at], b[at], sums))
+    return found
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        *(((1,), (1,)), ((1, 1), (1,)), ((4,), (1,)), ((1,), (4,)), ((17,), (1, 17)), ((4,), (2, 4)), ((2, 4), (4,))),
+        *(((2, 4), (1, 4)), ((1, 4), (2, 4)), ((2, 4), (2, 1)), ((2, 1), (2, 4)), ((2, 1), (2, 1)), ((3, 1), (1, 1))),
+        *(((1, 1), (3, 1)), ((1, 64), (1, 1)), ((1, 1), (2, 1, 1)), ((1, 3, 1, 1), (2, 3, 1, 1))),
+        *(((1, 3, 1, 1), (2, 3, 4, 4)), ((2, 3, 4, 4), (1, 3, 1, 1)), ((1, 1), (4,)), ((3, 1), (2, 3, 4))),
+    ],
+    ids=str,
+)
+def test_a_sum_begins_with_the_tensor_that_onnxruntime_begins_with(shapes: tuple[tuple[int, ...], ...]) -> None:
+    for given, each_a, each_b, sums in orders():
+        for at in range(len(each_a)):
+            a, b = np.full(shapes[0], each_a[at]), np.full(shapes[1], each_b[at])
+            want = run("QLinearAdd", {"a": a, "b": b}, numbers_of("uint8", given), BINARY)
+            assert (want == sums[begins_with_first(*shapes)][at]).all(), given
+            with contextlib.suppress(ValueError):  # what is repeated along axes that are no neighbours
+                assert np.array_equal(qconv.add(a, b, **given), want), given
 
 
 @pytest.mark.parametrize("kind", NAMES)

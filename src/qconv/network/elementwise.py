@@ -13,11 +13,11 @@ from qconv.network.reading import Reading
 from qconv.network.served import Prepared, Unserved
 from qconv.network.value import Value
 from qconv.tensor_ops import Add, Binary, Mul
+from qconv.tensor_ops.binary import begins_with_first, turned
 
 Shape = tuple[int, ...]
 # Where QLinearAdd and QLinearMul have their scales and zero points.
 NUMBERS = {"a_scale": 1, "a_zero_point": 2, "b_scale": 4, "b_zero_point": 5, "y_scale": 6, "y_zero_point": 7}
-TURNED = {"a": "b", "b": "a", "y": "y"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,27 +40,20 @@ class QuantizedBinary:
         types = {"a_type": self.dtype, "b_type": self.dtype, "out_type": self.dtype}
         rank = max(len(a), len(b))
         wide_a, wide_b = ((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)
-        turned = any(ours < theirs for ours, theirs in zip(wide_a, wide_b, strict=True)) or len(a) < len(b)
-        if turned:
+        is_turned = any(ours < theirs for ours, theirs in zip(wide_a, wide_b, strict=True)) or len(a) < len(b)
+        if is_turned:
             a, b = b, a
-        if self.kind is Add and turned != begins_with_first(shapes):
+        # By the shapes of the model, which are those that ONNX Runtime sees.
+        if self.kind is Add and is_turned != begins_with_first(*shapes):
             types["added_first"] = "a"
         # With the channels last, a number for each channel is repeated along neighbours; a number for each pixel is
         # where they are not.
         if a != b and len(a) == len(b) > 2:
             try:
-                return self.kind.of(_channels_last(a), _channels_last(b), **types), turned, True
+                return self.kind.of(_channels_last(a), _channels_last(b), **types), is_turned, True
             except ValueError:
                 pass  # the next line says what is wrong, if something is
-        return self.kind.of(a, b, **types), turned, False
-
-
-def begins_with_first(shapes: Sequence[Shape]) -> bool:
-    """Whether ONNX Runtime, which holds NCHW, begins a sum with the first input: it does if that is one number along
-    the last axis on which not both have an extent of 1, and begins with the second otherwise."""
-    pairs = list(zip(*(reversed(shape) for shape in shapes), strict=False))
-    first = next((pair for pair in pairs if pair != (1, 1)), (1, 1))
-    return first[0] == 1 if pairs else not shapes[0]
+        return self.kind.of(a, b, **types), is_turned, False
 
 
 class _Paired:
@@ -71,7 +64,7 @@ class _Paired:
         problem, self._turned, self._last = layer.problem(shapes)
         self._equal = shapes[0] == shapes[1] and len(shapes[0]) > 2
         self._given = [tensor.shape for tensor in problem.inputs]
-        self._numbers = _turned(layer.parameters) if self._turned else dict(layer.parameters)
+        self._numbers = turned(layer.parameters) if self._turned else dict(layer.parameters)
         problem.checked(dict(self._numbers))
         instance = lookup(problem, device.spec)
         self._instance = instance
@@ -86,10 +79,6 @@ class _Paired:
         ]
         y = self._instance(*given, **self._numbers).reshape(arrays[0].shape)
         return Value(self._device, channels_last=y) if last else Value(self._device, there=y)
-
-
-def _turned(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{TURNED[name[0]]}{name[1:]}": value for name, value in parameters.items()}
 
 
 def _channels_last(shape: Shape) -> Shape:

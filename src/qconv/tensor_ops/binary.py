@@ -7,7 +7,7 @@ outer=1, and one a channel and image (squeeze-and-excite) outer=n.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -62,6 +62,23 @@ def view_of(a_shape: Sequence[int], b_shape: Sequence[int]) -> View:
         return View(1, 1, runs[0][1] if runs else 1)
     (at,) = repeated
     return View(runs[0][1] if at else 1, runs[at][1], runs[-1][1] if at < len(runs) - 1 else 1)
+
+
+# What the name of a tensor's number begins with when the two change places.
+TURNED = {"a": "b", "b": "a", "y": "y"}
+
+
+def turned(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The scales and zero points of two tensors that change places."""
+    return {f"{TURNED[name[0]]}{name[1:]}": value for name, value in numbers.items()}
+
+
+def begins_with_first(a_shape: Sequence[int], b_shape: Sequence[int]) -> bool:
+    """Whether ONNX Runtime begins the sum of tensors of these shapes with the first: it does if that is one number
+    along the last axis on which not both have an extent of 1, and begins with the second otherwise."""
+    pairs = list(zip(reversed(a_shape), reversed(b_shape), strict=False))
+    first = next((pair for pair in pairs if pair != (1, 1)), (1, 1))
+    return first[0] == 1 if pairs else not a_shape
 
 
 @dataclass(frozen=True, eq=False)

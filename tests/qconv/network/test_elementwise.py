@@ -14,7 +14,6 @@ from one_node import drawn, model_of, runs_on
 
 from qconv.device import open_device
 from qconv.network import Layer, Network, Tensor, Unserved, Value, read_layer
-from qconv.network.elementwise import begins_with_first
 
 FULL = (3, 5, 4, 6)
 # Equal ones; numbers; one a channel, an image's channel, a pixel, a column; of fewer dimensions; with extents of 1.
@@ -44,17 +43,6 @@ def test_what_is_repeated_in_more_than_one_way_runs_elsewhere(shapes: tuple[tupl
     assert row.runs_on == "fallback"
     assert f"for inputs of shape {shapes[0]}, {shapes[1]}: b" in row.why
     assert "broadcast" in row.why or "neighbours" in row.why
-
-
-@pytest.mark.parametrize(
-    ("shapes", "first"),
-    [
-        ((FULL, FULL), False), ((FULL, (1, 5, 1, 1)), False), (((1, 5, 1, 1), FULL), True), (((6,), FULL), False),
-        (((3, 1, 1, 1), (3, 5, 4, 1)), True), (((1,), (1,)), True), (((), (4,)), True), (((4,), ()), False),
-    ],
-)  # fmt: skip
-def test_which_input_a_sum_begins_with(shapes: tuple[tuple[int, ...], ...], first: bool) -> None:
-    assert begins_with_first(shapes) is first
 
 
 def layer_of(**changed: Any) -> Any:

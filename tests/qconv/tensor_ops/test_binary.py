@@ -10,8 +10,10 @@ from random_tensor_ops import binary_problems
 
 from qconv import parse, reference, sample
 from qconv.tensor_ops import Add, Mul
-from qconv.tensor_ops.binary import View, view_of
+from qconv.tensor_ops.binary import View, begins_with_first, view_of
 from qconv.variety import Variety
+
+FULL = (3, 5, 4, 6)
 
 
 def test_the_key_says_sizes_and_types_and_what_differs() -> None:
@@ -109,3 +111,14 @@ def test_a_relu_is_a_clamp_at_the_zero_point() -> None:
     (y,), (clamped,) = reference.compute(problem, drawn), reference.compute(relu, drawn)
     assert np.array_equal(clamped, np.maximum(y, drawn.parameters["y_zero_point"]))
     assert not np.array_equal(clamped, y)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "first"),
+    [
+        ((FULL, FULL), False), ((FULL, (1, 5, 1, 1)), False), (((1, 5, 1, 1), FULL), True), (((6,), FULL), False),
+        (((3, 1, 1, 1), (3, 5, 4, 1)), True), (((1,), (1,)), True), (((), (4,)), True), (((4,), ()), False),
+    ],
+)  # fmt: skip
+def test_which_input_a_sum_begins_with(shapes: tuple[tuple[int, ...], ...], first: bool) -> None:
+    assert begins_with_first(*shapes) is first

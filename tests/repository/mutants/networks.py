@@ -255,7 +255,7 @@ MUTANTS = (
     Mutant(
         "network: a sum always begins with the smaller tensor",
         HERE + "elementwise.py",
-        "turned != begins_with_first(shapes)",
+        "is_turned != begins_with_first(*shapes)",
         "False",
         "Last bits of a sum depend on which product ONNX Runtime adds first.",
         (ELEMENTWISE,),
@@ -263,7 +263,7 @@ MUTANTS = (
     Mutant(
         "network: the scales stay where they are as the inputs are turned",
         HERE + "elementwise.py",
-        "_turned(layer.parameters) if self._turned else",
+        "turned(layer.parameters) if self._turned else",
         "",
         "Each tensor has the scale of the other.",
         (ELEMENTWISE,),
