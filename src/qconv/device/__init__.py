@@ -59,6 +59,7 @@ class Device(Protocol):
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Any: ...
     def fill(self, array: Any, byte: int) -> None: ...
     def copy(self, array: Any, to: Any) -> None: ...  # between two of the same size
+    def write(self, array: Any, to: Any) -> None: ...  # the same, from one of NumPy
     def rolled(self, array: Any, by: int) -> Any: ...  # a copy, its elements so many places further on
     def same(self, one: Any, other: Any) -> bool: ...  # bit for bit
     def on(self, stream: Any) -> AbstractContextManager[Any]: ...  # allocations and copies in this stream's order
@@ -68,6 +69,12 @@ class Device(Protocol):
         ...
 
     def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]: ...
+    def record(self, work: Callable[[], Sequence[Any]]) -> tuple[list[Any], Callable[[], None]]:
+        """The arrays that the work makes, and what does the work again, on the current stream: it writes these arrays.
+
+        The work only launches, copies and allocates. It must have been done once before, so that everything is loaded;
+        and the arrays that it reads must stay where they are."""
+        ...
 
 
 def open_device(spec: str | None = None) -> Device:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -130,6 +130,20 @@ class _Address:
         return 0, self._address
 
 
+@contextmanager
+def _captured(stream: Any) -> Iterator[list[Any]]:
+    """The graph of what is launched on the stream meanwhile; a stream is closed where the work fails, too."""
+    graphs: list[Any] = []
+    stream.begin_capture()
+    try:
+        yield graphs
+    except BaseException:
+        with suppress(runtime.CUDARuntimeError):
+            stream.end_capture()
+        raise
+    graphs.append(stream.end_capture())
+
+
 class GpuDevice:
     def __init__(self, kind: str, index: int) -> None:
         available = specs()
@@ -236,6 +250,10 @@ class GpuDevice:
         with self.current:
             to.data.copy_from_device_async(array.data, to.nbytes)
 
+    def write(self, array: Any, to: Any) -> None:
+        with self.current:
+            to.set(array)
+
     def rolled(self, array: Any, by: int) -> Any:
         """By copies of memory alone: CuPy's own kernels need the CUDA headers, which need not be there."""
         with self.current:
@@ -275,10 +293,10 @@ class GpuDevice:
         with self.current:
             stream = cupy.cuda.Stream(non_blocking=True)
             with stream:
-                stream.begin_capture()
-                for launch in launches:
-                    launch(stream.ptr)
-                graph = stream.end_capture()
+                with _captured(stream) as captured:
+                    for launch in launches:
+                        launch(stream.ptr)
+                (graph,) = captured
                 graph.upload(stream)
             begin, end = cupy.cuda.Event(), cupy.cuda.Event()
 
@@ -298,3 +316,22 @@ class GpuDevice:
         again = self.replay(launches)
         again()
         return tuple(again() for _ in range(repeats))
+
+    def record(self, work: Callable[[], Sequence[Any]]) -> tuple[list[Any], Callable[[], None]]:
+        """In one graph, with a pool of memory of its own: what the work frees, its next launches use again."""
+        with self.current:
+            pool, stream = cupy.cuda.MemoryPool(), cupy.cuda.Stream(non_blocking=True)
+            # What was uploaded and packed on other streams is there for this one.
+            runtime.deviceSynchronize()
+            with stream, cupy.cuda.using_allocator(pool.malloc), _captured(stream) as captured:
+                arrays = list(work())
+            (graph,) = captured
+            graph.upload(stream)
+            stream.synchronize()
+
+        def again() -> None:
+            with self.current:
+                graph.launch(cupy.cuda.get_current_stream())
+
+        again.kept = (pool, arrays)  # type: ignore[attr-defined] # the graph writes there
+        return arrays, again

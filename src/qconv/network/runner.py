@@ -6,11 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any, Protocol
 
 from qconv.device import Device
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.partition import Segment, partition
+from qconv.network.recorded import Form, Recorded, forms_of
 from qconv.network.report import ELSEWHERE, HERE, Explanation, LayerTime, Profile, explained
 from qconv.network.served import Prepared, Served
 from qconv.network.value import Value
@@ -22,8 +24,12 @@ Subgraph = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Shapes = tuple[tuple[int, ...], ...]
 # For which a layer is kept ready; beyond, the oldest is forgotten, and prepared anew should it come back.
 MOST_SHAPES = 16
-# One segment, or one layer that runs here.
-Step = tuple[Segment, Served | None]
+# For all segments together. Each holds the memory of its intermediate tensors; the one unused for longest is dropped.
+MOST_RECORDINGS = 16
+# A segment by what it makes, and the forms of what it is given.
+Recording = tuple[tuple[str, ...], tuple[Form, ...]]
+# Makes the outputs of a segment.
+Run = Callable[[Segment, Mapping[str, Value]], dict[str, Value]]
 
 
 class Elsewhere(Protocol):
@@ -35,7 +41,8 @@ class Elsewhere(Protocol):
 
 
 class Runner:
-    """Kernels are looked up, and weights packed, once for each layer and shape of its input."""
+    """Kernels are looked up, and weights packed, once for each layer and shape of its input. Where inputs of the same
+    forms come again, the launches of a segment are recorded, and replayed from then on."""
 
     def __init__(self, network: Network, served: Mapping[str, Served], device: Device, elsewhere: Elsewhere) -> None:
         self.network = network
@@ -46,9 +53,10 @@ class Runner:
         self._chosen: dict[str, tuple[str, str]] = {}  # where a layer runs that could run here, and why
         self._seen: dict[str, Tensor] = {}
         self._subgraphs: dict[tuple[str, ...], Subgraph] = {}
+        self._recordings: dict[Recording, Recorded | None] = {}  # None: run once
+        self._alone = Lock()  # a recording has one set of arrays
         self.segments = partition(network, served)
-        self._steps = list(_steps(self.segments, self._served))
-        self._last_use = {name: at for at, (segment, _) in enumerate(self._steps) for name in segment.inputs}
+        self._last_use = {name: at for at, segment in enumerate(self.segments) for name in segment.inputs}
         for segment in self.segments:
             if not segment.served:
                 self._subgraph(segment)
@@ -56,23 +64,37 @@ class Runner:
             self._prepare_known(layer)
 
     def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
-        """The tensors that are wanted, which may be any of the network's that lie between two segments."""
-        return self._run(feeds, wanted, lambda step, begin: None)
+        """The tensors that are wanted: any that a layer here makes, or that lie between two segments."""
+        made = {served.y for served in self._served.values()}
+        with self._alone:
+            values = self._run(feeds, wanted, self._replayed, self._elsewhere_run)
+            # What a recording makes, its next run writes over.
+            return {name: value.copied() if name in made else value for name, value in values.items()}
 
     def profile(self, feeds: Mapping[str, Value]) -> Profile:
         """One run, each step of it waited for."""
         rows: list[LayerTime] = []
 
-        def note(step: Step, begin: float) -> None:
+        def timed(segment: Segment, values: Mapping[str, Value], run: Run) -> dict[str, Value]:
+            begin = time.perf_counter()
+            made = run(segment, values)
             self._device.synchronize()
-            segment, served = step
             names = [layer.name for layer in segment.layers]
             op = segment.layers[0].op if len(names) == 1 else f"{len(names)} layers"
             name = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
-            where = ELSEWHERE if served is None else HERE
+            where = HERE if segment.served else ELSEWHERE
             rows.append(LayerTime(name, op, where, (time.perf_counter() - begin) * 1e6))
+            return made
 
-        self._run(feeds, self.network.outputs, note)
+        def layer(segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
+            return timed(segment, values, self._layer)
+
+        self._run(
+            feeds,
+            self.network.outputs,
+            lambda segment, values: self._in_turn(segment, values, layer),
+            lambda segment, values: timed(segment, values, self._elsewhere_run),
+        )
         return Profile(tuple(rows))
 
     def explain(self, why_not: Mapping[str, str]) -> Explanation:
@@ -86,32 +108,62 @@ class Runner:
         order = [layer for segment in self.segments for layer in segment.layers]
         return explained(self.network, order, reasons, self._seen)
 
-    def _run(
-        self, feeds: Mapping[str, Value], wanted: Sequence[str], note: Callable[[Step, float], None]
-    ) -> dict[str, Value]:
+    def _run(self, feeds: Mapping[str, Value], wanted: Sequence[str], here: Run, elsewhere: Run) -> dict[str, Value]:
         values = dict(feeds)
         for name in wanted:
             if name in self.network.constants:
                 values[name] = Value(self._device, host=self.network.constants[name])
-        for at, step in enumerate(self._steps):
-            begin = time.perf_counter()
-            segment, served = step
-            values |= self._elsewhere_run(segment, values) if served is None else self._here(served, values)
-            note(step, begin)
+        for at, segment in enumerate(self.segments):
+            values |= here(_with(segment, wanted), values) if segment.served else elsewhere(segment, values)
             for name in segment.inputs:
                 if self._last_use[name] == at and name not in wanted:
                     values.pop(name, None)
         return {name: values[name] for name in wanted}
 
-    def _here(self, served: Served, values: Mapping[str, Value]) -> dict[str, Value]:
+    def _replayed(self, segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Layer after layer the first time; recorded the second, if all of it ran here."""
+        given = {name: values[name] for name in segment.inputs if name in values}
+        key = segment.outputs, forms_of(given)
+        if key not in self._recordings:
+            made = self._in_turn(segment, given, self._layer)
+            if all(self._runs_here(layer.name) for layer in segment.layers):
+                self._recordings[key] = None
+            return made
+        recorded = self._recordings.pop(key)
+        if recorded is None:
+            recorded = Recorded(self._device, given, lambda values: self._in_turn(segment, values, self._layer))
+        self._recordings[key] = recorded  # behind all others, of which the first goes
+        if len(self._recordings) > MOST_RECORDINGS:
+            del self._recordings[next(iter(self._recordings))]
+        return recorded(given)
+
+    def _in_turn(self, segment: Segment, values: Mapping[str, Value], run: Run) -> dict[str, Value]:
+        """Layer after layer; a tensor goes with its last reader."""
+        held = {name: values[name] for name in segment.inputs if name in values}
+        last_use = {name: at for at, layer in enumerate(segment.layers) for name in layer.reads}
+        for at, layer in enumerate(segment.layers):
+            held |= run(_alone(self._served[layer.name]), held)
+            for name in layer.reads:
+                if last_use[name] == at and name not in segment.outputs:
+                    held.pop(name, None)
+        return {name: held[name] for name in segment.outputs}
+
+    def _layer(self, alone: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
+        """One that runs here, unless no kernel serves these shapes."""
+        served = self._served[alone.layers[0].name]
         inputs = [values[name] for name in served.inputs]
         prepared = self._prepare(served, tuple(value.shape for value in inputs))
         if prepared is None:
-            return self._elsewhere_run(_alone(served), values)
+            return self._elsewhere_run(alone, values)
         y = prepared(*inputs)
         for name, value in zip((*served.inputs, served.y), (*inputs, y), strict=True):
             self._seen[name] = replace(self.network.tensor(name), shape=value.shape)
         return {served.y: y}
+
+    def _runs_here(self, name: str) -> bool:
+        """Whether the layer ran here for the shapes that it saw last."""
+        shapes = tuple(self._seen[one].extents if one in self._seen else None for one in self._served[name].inputs)
+        return self._prepared[name].get(shapes) is not None  # type: ignore[arg-type] # what was not seen has no entry
 
     def _prepare_known(self, served: Served) -> None:
         """Where the shapes are known before the first run, what it needs is made now."""
@@ -149,14 +201,11 @@ class Runner:
         return self._subgraphs[key]
 
 
-def _steps(segments: Sequence[Segment], served: Mapping[str, Served]) -> Sequence[Step]:
-    found: list[Step] = []
-    for segment in segments:
-        if segment.served:
-            found += [(_alone(served[layer.name]), served[layer.name]) for layer in segment.layers]
-        else:
-            found.append((segment, None))
-    return found
+def _with(segment: Segment, wanted: Sequence[str]) -> Segment:
+    """What it makes includes what is wanted of its layers' outputs."""
+    made = {name for layer in segment.layers for name in layer.outputs}
+    asked = (name for name in wanted if name in made)
+    return replace(segment, outputs=tuple(dict.fromkeys((*segment.outputs, *asked))))
 
 
 def _alone(served: Served) -> Segment:

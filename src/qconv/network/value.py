@@ -43,6 +43,38 @@ class Value:
         return self._turned(self.on_device, (0, *range(2, rank), 1))
 
     @property
+    def array(self) -> Any:
+        """On the device, in the order of axes in which it was made."""
+        return self.on_device if self._channels_last is None else self._channels_last
+
+    @property
+    def dtype(self) -> str:
+        return str(self._known.dtype)
+
+    def with_array(self, array: Any) -> Value:
+        """Another tensor of the same order of axes."""
+        if self.is_channels_last:
+            return Value(self._device, channels_last=array)
+        return Value(self._device, there=array)
+
+    def copied(self) -> Value:
+        """The same in an array of its own on the device."""
+        made = self.with_array(self._device.empty(tuple(self._known.shape), self.dtype))
+        self.copy_into(made.array)
+        return made
+
+    def copy_into(self, array: Any) -> None:
+        """Into one on the device that has its shape, type and order of axes."""
+        if self._host is not None:
+            self._device.write(np.asarray(self._host, order="C"), array)
+        else:
+            self._device.copy(self._device.contiguous(self.array), array)
+
+    @property
+    def _known(self) -> Any:
+        return next(held for held in (self._host, self._there, self._channels_last) if held is not None)
+
+    @property
     def is_channels_last(self) -> bool:
         """Whether it was made in that order."""
         return self._channels_last is not None
@@ -53,8 +85,7 @@ class Value:
         if self._channels_last is not None:
             n, *rest, channels = self._channels_last.shape
             return (int(n), int(channels), *map(int, rest))
-        known = self._host if self._there is None else self._there
-        return tuple(int(extent) for extent in known.shape)
+        return tuple(int(extent) for extent in self._known.shape)
 
     def _turned(self, array: Any, axes: tuple[int, ...]) -> Any:
         return array if len(axes) < 3 else self._device.contiguous(array.transpose(axes))

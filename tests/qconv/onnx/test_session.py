@@ -17,6 +17,7 @@ import onnx
 import quantized_networks as networks
 from session_comparison import assert_equal, compare
 
+from qconv.device import Device
 from qconv.onnx import Session, Unsupported
 
 # As quantize_static makes them, with the settings under which ONNX Runtime folds int8 on every processor, and without.
@@ -54,6 +55,14 @@ def test_a_network(network: str, form: str, types: str) -> None:
     session, count = compare(model, {}, {"x": networks.images(2, 9)})
     assert count >= 9
     assert not {"Conv", "QLinearConv"} & set(session.explain().fallen_back)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", networks.FORMATS)
+@pytest.mark.parametrize("network", list(networks.NETWORKS))
+def test_a_network_on_a_gpu(network: str, form: str, gpu: Device) -> None:
+    model = networks.quantized(networks.NETWORKS[network](), form, "u8s8", per_channel=True)
+    compare(model, {}, {"x": networks.images(3, 9)}, gpu.spec)
 
 
 @pytest.fixture(scope="module")

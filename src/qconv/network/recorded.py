@@ -1,0 +1,40 @@
+"""A segment of layers that run here, for inputs of certain shapes, as one graph of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from qconv.device import Device
+from qconv.network.value import Value
+
+Values = Mapping[str, Value]
+# A tensor's shape and type, and whether its channels are last: what a recording is bound to.
+Form = tuple[tuple[int, ...], str, bool]
+
+
+def forms_of(values: Values) -> tuple[Form, ...]:
+    return tuple((value.shape, value.dtype, value.is_channels_last) for value in values.values())
+
+
+class Recorded:
+    """Every run reads and writes the same arrays: what is given is copied into them, and what it gives lies in them
+    until the next run."""
+
+    def __init__(self, device: Device, given: Values, run: Callable[[Values], Values]) -> None:
+        self._device = device
+        self._given = {name: value.copied() for name, value in given.items()}
+        made: dict[str, Value] = {}
+
+        def work() -> list[object]:
+            # Values of their own: one that has been turned keeps what came of it.
+            made.update(run({name: value.with_array(value.array) for name, value in self._given.items()}))
+            return [value.array for value in made.values()]
+
+        arrays, self._replay = device.record(work)
+        self._made = {name: value.with_array(array) for (name, value), array in zip(made.items(), arrays, strict=True)}
+
+    def __call__(self, given: Values) -> dict[str, Value]:
+        for name, value in given.items():
+            value.copy_into(self._given[name].array)
+        self._replay()
+        return {name: value.with_array(value.array) for name, value in self._made.items()}
