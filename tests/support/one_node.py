@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,30 +26,39 @@ def drawn(rng: Any, dtype: str, shape: tuple[int, ...]) -> Operand:
 
 def model_of(op: str, operands: list[Operand], y: Operand, **attributes: Any) -> tuple[Any, dict[str, Any]]:
     """The model of one op of com.microsoft, and what it is to be fed. Of `y` the array is not looked at."""
-    names, held, feeds, shown = [], {}, {}, []
+    arrays: dict[str, Any] = {}
     for number, (x, scale, zero) in enumerate([*operands, y]):
-        is_input = number < len(operands)
-        if is_input:
-            feeds[f"x{number}"] = x
-            kind = helper.np_dtype_to_tensor_dtype(x.dtype)
-            shown.append(helper.make_tensor_value_info(f"x{number}", kind, x.shape))
-        held[f"s{number}"] = scale
-        if zero is not None:
-            held[f"z{number}"] = zero
-        names += [f"x{number}"] * is_input + [f"s{number}", "" if zero is None else f"z{number}"]
-    node = helper.make_node(op, names, ["y"], domain="com.microsoft", **attributes)
+        arrays |= {f"x{number}": x} if number < len(operands) else {}
+        arrays |= {f"s{number}": scale, f"z{number}": zero}
+    fed = [f"x{number}" for number in range(len(operands))]
+    return node_of(op, arrays, fed, domain="com.microsoft", **attributes)
+
+
+def node_of(
+    op: str, arrays: dict[str, Any], fed: Sequence[str] = ("x",), domain: str = "", outputs: int = 1, **attributes: Any
+) -> tuple[Any, dict[str, Any]]:
+    """The model of one op, and what it is to be fed. `arrays` are its inputs in their order, of which all that are not
+    `fed` are constants; None for one that is not there."""
+    names = ["" if array is None else name for name, array in arrays.items()]
+    made = ["y", *(f"y{number}" for number in range(1, outputs))]
+    node = helper.make_node(op, names, made, domain=domain, **attributes)
+    feeds = {name: arrays[name] for name in fed}
+    shown = [helper.make_tensor_value_info(name, _kind(array), array.shape) for name, array in feeds.items()]
+    held = {name: array for name, array in arrays.items() if array is not None and name not in feeds}
     constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
-    kind = helper.np_dtype_to_tensor_dtype(operands[0][0].dtype)
-    output = helper.make_tensor_value_info("y", kind, None)
-    graph = helper.make_graph([node], "one", shown, [output], constants)
+    results = [helper.make_tensor_value_info(name, _kind(feeds[fed[0]]), None) for name in made]
+    graph = helper.make_graph([node], "one", shown, results, constants)
     domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=domains, ir_version=9), feeds
+
+
+def _kind(array: Any) -> int:
+    return int(helper.np_dtype_to_tensor_dtype(array.dtype))
 
 
 def runs_on(model: Any, feeds: dict[str, Any], what: str) -> Any:
     """The row that says where the one layer ran, once its bits were those of ONNX Runtime."""
     session = Session(model, "cpu")
-    (got,) = session.run(None, feeds)
-    assert_equal(got, networks.by_ort(model, feeds)[0], what)
-    (row,) = session.explain().rows
-    return row
+    for got, wanted in zip(session.run(None, feeds), networks.by_ort(model, feeds), strict=True):
+        assert_equal(got, wanted, what)
+    return session.explain().rows[0]

@@ -1,6 +1,7 @@
 """The planted bugs of tests/repository/mutate.py, by area."""
 
 from mutants import (
+    between,
     buffers,
     clusters,
     convert,
@@ -53,6 +54,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "nouns": nouns.MUTANTS,
     "networks": networks.MUTANTS,
     "runs": runs.MUTANTS,
+    "between": between.MUTANTS,
     "samples": samples.MUTANTS,
     "devices": devices.MUTANTS,
     "house": house.MUTANTS,
