@@ -9,6 +9,7 @@ from qconv.network.ends import serve_ends
 from qconv.network.fold import fold_clamps
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.integer import IntegerConvolution, read_layer
+from qconv.network.moving import serve_moving
 from qconv.network.partition import Segment, partition
 from qconv.network.report import Explanation, LayerReport, LayerTime, Profile
 from qconv.network.runner import Runner
@@ -33,4 +34,5 @@ __all__ = [
     "partition",
     "read_layer",
     "serve_ends",
+    "serve_moving",
 ]

@@ -13,6 +13,7 @@ from qconv.instances.api import conv2d_problem
 from qconv.instances.serving import lookup
 from qconv.network.elementwise import qlinear_add, qlinear_mul
 from qconv.network.graph import Layer, Network
+from qconv.network.moving import flatten, identity, reshape, squeeze, transpose, unsqueeze
 from qconv.network.pooling import average_pool, global_average_pool, max_pool
 from qconv.network.reading import Array, Reading
 from qconv.network.served import Prepared, Served, Unserved
@@ -210,4 +211,10 @@ READERS: Mapping[str, Callable[[Reading], Served]] = {
     "com.microsoft.QLinearAveragePool": average_pool,
     "com.microsoft.QLinearGlobalAveragePool": global_average_pool,
     "MaxPool": max_pool,
+    "Flatten": flatten,
+    "Identity": identity,
+    "Reshape": reshape,
+    "Squeeze": squeeze,
+    "Transpose": transpose,
+    "Unsqueeze": unsqueeze,
 }

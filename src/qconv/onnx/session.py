@@ -23,6 +23,7 @@ from qconv.network import (
     fold_clamps,
     read_layer,
     serve_ends,
+    serve_moving,
 )
 from qconv.network.runner import Elsewhere, Subgraph
 from qconv.onnx.fallback import Fallback
@@ -57,6 +58,8 @@ class Session:
         network = self._model.network
         served, self._why_not = _sorted_out(self._model)
         network, served = fold_clamps(network, served)
+        served, left = serve_moving(network, served)
+        self._why_not |= left
         served = serve_ends(network, served)
         here = {part.name for one in served.values() for part in one.layer.unfolded}
         self._why_not = {name: why for name, why in self._why_not.items() if name not in here}

@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 HERE = "src/qconv/network/"
-POOLING = "tests/qconv/network/test_pooling.py"
+POOLING, MOVING = (f"tests/qconv/network/test_{name}.py" for name in ("pooling", "moving"))
 
 MUTANTS = (
     Mutant(
@@ -69,5 +69,69 @@ MUTANTS = (
         "if False:",
         "Whoever reads them finds nothing.",
         (POOLING,),
+    ),
+    Mutant(
+        "between: bytes keep the order in which they lie",
+        HERE + "moving.py",
+        "(made[1] == 1 or prod(made[2:]) == 1)",
+        "True",
+        "Channels are taken for pixels.",
+        (MOVING,),
+    ),
+    Mutant(
+        "between: channels go in front as the axes behind them change",
+        HERE + "moving.py",
+        "self._keeps and x.is_channels_last",
+        "False",
+        "Two copies stand between two layers that both have the channels last.",
+        (MOVING,),
+    ),
+    Mutant(
+        "between: the axes of the input are those of the array",
+        HERE + "moving.py",
+        "[lies.index(axis) for axis in self._axes]",
+        "self._axes",
+        "A tensor whose channels are last is turned as if they were not.",
+        (MOVING,),
+    ),
+    Mutant(
+        "between: a turned tensor never has its channels last",
+        HERE + "moving.py",
+        "if last.flags.c_contiguous:",
+        "if False:",
+        "It is copied twice.",
+        (MOVING,),
+    ),
+    Mutant(
+        "between: a zero of a shape is a zero",
+        HERE + "moving.py",
+        "() if keeps_zeros else shape",
+        "()",
+        "It is the extent of the input.",
+        (MOVING,),
+    ),
+    Mutant(
+        "between: what comes from elsewhere is moved here",
+        HERE + "moving.py",
+        "is_made_here or (one.layer.name in wanted and of_caller)",
+        "True",
+        "Bytes go to the device and come back.",
+        (MOVING,),
+    ),
+    Mutant(
+        "between: what the caller sees is wanted here",
+        HERE + "moving.py",
+        "readers and one.y not in network.outputs and all(",
+        "readers and all(",
+        "What the caller brings goes to the device, and comes back for him.",
+        (MOVING,),
+    ),
+    Mutant(
+        "between: whoever makes a tensor, the caller brings it",
+        HERE + "moving.py",
+        'maker is None or (maker.op == "QuantizeLinear" and maker.inputs[0] in network.inputs)',
+        "True",
+        "Layers that move bytes from elsewhere for layers that run here are taken for the first of the network.",
+        (MOVING,),
     ),
 )
