@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 from qconv.device import cache, cpu_runtime, folders, program
@@ -123,11 +124,16 @@ def _host_compiler() -> Compiler:
     return _program(host.path, host.name, (*cpu_runtime.KERNEL_FLAGS, "-shared"), ".so")
 
 
+# The first call loads NVRTC, and behind it what NVRTC opens by its name: a second thread would compile in between.
+_loading = Lock()
+
+
 def _nvrtc(arch: str) -> Compiler:
     try:
-        from cupy.cuda import nvrtc
+        with _loading:
+            from cupy.cuda import nvrtc
 
-        nvrtc.getVersion()
+            nvrtc.getVersion()
     except (ImportError, RuntimeError, OSError) as error:
         raise CompileError(
             f"compiling for {arch} needs CuPy and NVRTC ({first_line(error)}); install them: pip install "

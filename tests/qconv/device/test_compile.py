@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from qconv.device.compile import command_for
-from qconv.target import TARGETS
+from qconv.device.compile import command_for, compiler_for
+from qconv.errors import CompileError
+from qconv.target import TARGETS, target
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CUDA = {path.name: path for path in sorted(GOLDEN.glob("*.cu"))}
@@ -28,3 +30,30 @@ def test_nvcc_takes_what_nvrtc_does(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert "warning" not in done.stderr, done.stderr[-2000:]
     assert (tmp_path / command[-1]).stat().st_size > 0
+
+
+# Threads that all come to the compiler first: as an export's, on a machine whose GPU nobody has asked for.
+THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from qconv import Conv2d, generator
+from qconv.device.compile import compiler_for
+from qconv.generator.source import render
+from qconv.target import target
+source = render(generator.default(Conv2d(1, 4, 4, 8, 8, 1, 1), target("sm_80")))
+together = Barrier(8)
+def compile(number):
+    together.wait()
+    return len(compiler_for(target("sm_80")).run(source)[0])
+with ThreadPoolExecutor(8) as pool:
+    print(set(map(type, pool.map(compile, range(8)))))
+"""
+
+
+def test_threads_may_compile_at_once_from_the_first_call_on() -> None:
+    try:
+        compiler_for(target("sm_80"))
+    except CompileError as missing:
+        pytest.skip(str(missing))
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "{<class 'int'>}\n", done.stderr[-2000:]

@@ -13,6 +13,14 @@ CONVERTED, CONVERTED_REFERENCE = "tests/qconv/conversion/test_problem.py", "test
 
 MUTANTS = (
     Mutant(
+        "compile: NVRTC is loaded by whichever thread comes",
+        HERE + "compile.py",
+        "        with _loading:\n",
+        "        if True:\n",
+        "A second thread compiles before the library of NVRTC's built-in functions is there.",
+        ("tests/qconv/device/test_compile.py::test_threads_may_compile_at_once_from_the_first_call_on",),
+    ),
+    Mutant(
         "cache: a damaged binary is loaded",
         HERE + "cache.py",
         'if hashlib.sha256(data).hexdigest() != build["sha256"]:',
