@@ -14,6 +14,7 @@ from qconv.network.partition import Segment, partition
 from qconv.network.report import Explanation, LayerReport, LayerTime, Profile
 from qconv.network.runner import Runner
 from qconv.network.served import Served, Unserved
+from qconv.network.tabulate import fold_tables
 from qconv.network.value import Value
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Unserved",
     "Value",
     "fold_clamps",
+    "fold_tables",
     "partition",
     "read_layer",
     "serve_ends",

@@ -17,6 +17,7 @@ from qconv.network.moving import flatten, identity, reshape, squeeze, transpose,
 from qconv.network.pooling import average_pool, global_average_pool, max_pool
 from qconv.network.reading import Array, Reading
 from qconv.network.served import Prepared, Served, Unserved
+from qconv.network.table import clip, leaky_relu, relu, sigmoid
 from qconv.network.value import Value
 from qconv.network.window import check_auto_pad, sides
 from qconv.problem import Conv2d
@@ -210,7 +211,11 @@ READERS: Mapping[str, Callable[[Reading], Served]] = {
     "com.microsoft.QLinearMul": qlinear_mul,
     "com.microsoft.QLinearAveragePool": average_pool,
     "com.microsoft.QLinearGlobalAveragePool": global_average_pool,
+    "com.microsoft.QLinearLeakyRelu": leaky_relu,
+    "com.microsoft.QLinearSigmoid": sigmoid,
     "MaxPool": max_pool,
+    "Clip": clip,
+    "Relu": relu,
     "Flatten": flatten,
     "Identity": identity,
     "Reshape": reshape,

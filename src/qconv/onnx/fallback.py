@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,17 @@ class Fallback:
         self._initializers = {tensor.name: tensor for tensor in model.proto.graph.initializer}
 
     def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
-        proto = self._extracted(layers, outputs)
+        return self._ready(layers, self._extracted(layers, outputs))
+
+    def function(self, layers: Sequence[Layer], x: str, y: str) -> Callable[[Any], Any]:
+        """The layers as a function of arrays of any shape: what is known of the shapes of their tensors is left out."""
+        proto = self._extracted(layers, [y])
+        for value in (*proto.graph.input, *proto.graph.output):
+            value.type.tensor_type.ClearField("shape")
+        run = self._ready(layers, proto)
+        return lambda array: run({x: array})[y]
+
+    def _ready(self, layers: Sequence[Layer], proto: onnx.ModelProto) -> Subgraph:
         try:
             session = onnxruntime.InferenceSession(
                 proto.SerializeToString(), session_options(self._config), providers=self._providers

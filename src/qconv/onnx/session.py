@@ -21,6 +21,7 @@ from qconv.network import (
     Unserved,
     Value,
     fold_clamps,
+    fold_tables,
     read_layer,
     serve_ends,
     serve_moving,
@@ -58,15 +59,16 @@ class Session:
         network = self._model.network
         served, self._why_not = _sorted_out(self._model)
         network, served = fold_clamps(network, served)
+        providers = providers or _providers(self._device.spec)
+        fallback = Fallback(self._model, config, providers)
+        network, served = fold_tables(network, served, fallback.function)
         served, left = serve_moving(network, served)
-        self._why_not |= left
         served = serve_ends(network, served)
-        here = {part.name for one in served.values() for part in one.layer.unfolded}
-        self._why_not = {name: why for name, why in self._why_not.items() if name not in here}
+        elsewhere_run = {layer.name for layer in network.layers if layer.name not in served}
+        self._why_not = {name: why for name, why in (self._why_not | left).items() if name in elsewhere_run}
         if strict and self._why_not:
             raise Unsupported(_refusal(self._model, self._why_not))
-        providers = providers or _providers(self._device.spec)
-        elsewhere: Elsewhere = Nowhere() if strict else Fallback(self._model, config, providers)
+        elsewhere: Elsewhere = Nowhere() if strict else fallback
         self._runner = Runner(network, served, self._device, elsewhere)
         graph = self._model.proto.graph
         self._inputs = network.inputs

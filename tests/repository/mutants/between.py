@@ -3,7 +3,9 @@
 from mutants.mutant import Mutant
 
 HERE = "src/qconv/network/"
-POOLING, MOVING = (f"tests/qconv/network/test_{name}.py" for name in ("pooling", "moving"))
+POOLING, MOVING, TABLE, TABULATE = (
+    f"tests/qconv/network/test_{name}.py" for name in ("pooling", "moving", "table", "tabulate")
+)
 
 MUTANTS = (
     Mutant(
@@ -133,5 +135,85 @@ MUTANTS = (
         "True",
         "Layers that move bytes from elsewhere for layers that run here are taken for the first of the network.",
         (MOVING,),
+    ),
+    Mutant(
+        "between: a LeakyRelu that gives no alpha has none",
+        HERE + "table.py",
+        "ALPHA = 0.01",
+        "ALPHA = 0.0",
+        "ONNX has 0.01.",
+        (TABLE,),
+    ),
+    Mutant(
+        "between: the upper limit comes first",
+        HERE + "table.py",
+        '(("min", np.maximum), ("max", np.minimum))',
+        '(("max", np.minimum), ("min", np.maximum))',
+        "The first input behind x is the lower limit, and the upper one wins.",
+        (TABLE,),
+    ),
+    Mutant(
+        "between: a table turns its tensor",
+        HERE + "table.py",
+        "array = x.channels_last if x.is_channels_last else x.on_device",
+        "array = x.on_device",
+        "What has its channels last is taken for what has not.",
+        (TABLE,),
+    ),
+    Mutant(
+        "between: a table has two inputs",
+        HERE + "tabulate.py",
+        "if len(sources) != 1 or",
+        "if len(sources) == 0 or",
+        "A sum of two tensors becomes a function of one of them.",
+        (TABULATE,),
+    ),
+    Mutant(
+        "between: constants of a table may be many",
+        HERE + "tabulate.py",
+        "number.size != 1 or ",
+        "",
+        "Channels have numbers of their own.",
+        (TABULATE,),
+    ),
+    Mutant(
+        "between: constants of a table may have more axes than its tensor",
+        HERE + "tabulate.py",
+        " or number.ndim > rank",
+        "",
+        "The output has more axes than the table gives it.",
+        (TABULATE,),
+    ),
+    Mutant(
+        "between: a table is not asked for each number alone",
+        HERE + "tabulate.py",
+        "not np.array_equal(table, alone) or ",
+        "",
+        "A number's bits may depend on its place.",
+        (TABULATE,),
+    ),
+    Mutant(
+        "between: a table is not asked for the end of an array",
+        HERE + "tabulate.py",
+        " or not np.array_equal(np.roll(table, 5)[:-3], rolled)",
+        "",
+        "A number's bits may depend on its place.",
+        (TABULATE,),
+    ),
+    Mutant(
+        "between: real numbers of layers that run elsewhere come here",
+        HERE + "tabulate.py",
+        "island.x not in made and not any(reader.name in folded for reader in readers)",
+        "False",
+        "Bytes go to the device and come back.",
+        (TABULATE,),
+    ),
+    Mutant(
+        "between: what is folded is gone for others",
+        HERE + "tabulate.py",
+        "            read |= set(kept[-1].reads)\n",
+        "",
+        "A layer that others read needs those in front of it.",
+        (TABULATE,),
     ),
 )
