@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from qconv.device import Device
 from qconv.instances.serving import lookup
 from qconv.network.graph import Layer
-from qconv.network.reading import Reading
+from qconv.network.reading import Array, Reading
 from qconv.network.served import Prepared, Unserved
 from qconv.network.value import Value
 from qconv.tensor_ops import Add, Binary, Mul
@@ -22,24 +25,40 @@ NUMBERS = {"a_scale": 1, "a_zero_point": 2, "b_scale": 4, "b_zero_point": 5, "y_
 
 @dataclass(frozen=True, eq=False)
 class QuantizedBinary:
-    """`inputs` stand as in the layer; the kernel takes the larger first."""
+    """`operands` stand as in the layer: the name of a tensor, or a constant. The kernel takes the larger first."""
 
     layer: Layer
-    inputs: tuple[str, ...]
+    operands: tuple[str | Array, str | Array]
     y: str
     kind: type[Binary]
     dtype: str
     parameters: Mapping[str, Any]
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(operand for operand in self.operands if isinstance(operand, str))
+
     def prepare(self, shapes: Sequence[Shape], device: Device) -> Prepared:
         return _Paired(self, shapes, device)
 
+    def shapes(self, given: Sequence[Shape]) -> list[Shape]:
+        """Both as in the model, where those of the inputs are given."""
+        left = iter(given)
+        return [next(left) if isinstance(operand, str) else operand.shape for operand in self.operands]
+
+    def widened(self, shapes: Sequence[Shape]) -> list[Shape]:
+        """A constant may as well have an extent of 1 along the axes that it lacks."""
+        rank = max(map(len, shapes))
+        wide = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+        pairs = zip(self.operands, shapes, wide, strict=True)
+        return [shape if isinstance(operand, str) else longer for operand, shape, longer in pairs]
+
     def problem(self, shapes: Sequence[Shape]) -> tuple[Binary, bool, bool]:
         """The problem, whether the second input is the kernel's first, and whether the channels have to be last."""
-        a, b = shapes
+        a, b = self.widened(shapes)
         types = {"a_type": self.dtype, "b_type": self.dtype, "out_type": self.dtype}
         rank = max(len(a), len(b))
-        wide_a, wide_b = ((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)
+        wide_a, wide_b = ((1,) * (rank - len(shape)) + tuple(shape) for shape in (a, b))
         is_turned = any(ours < theirs for ours, theirs in zip(wide_a, wide_b, strict=True)) or len(a) < len(b)
         if is_turned:
             a, b = b, a
@@ -48,7 +67,7 @@ class QuantizedBinary:
             types["added_first"] = "a"
         # With the channels last, a number for each channel is repeated along neighbours; a number for each pixel is
         # where they are not.
-        if a != b and len(a) == len(b) > 2:
+        if a != b and len(a) == len(b) > 2 and prod(b) > 1:
             try:
                 return self.kind.of(_channels_last(a), _channels_last(b), **types), is_turned, True
             except ValueError:
@@ -57,28 +76,39 @@ class QuantizedBinary:
 
 
 class _Paired:
-    """One sum or product for two shapes. Tensors of equal shapes may lie in any order that is the same for both."""
+    """One sum or product for two shapes. Tensors of equal shapes may lie in any order that is the same for both, and
+    beside a number a tensor may lie in any order."""
 
-    def __init__(self, layer: QuantizedBinary, shapes: Sequence[Shape], device: Device) -> None:
+    def __init__(self, layer: QuantizedBinary, given: Sequence[Shape], device: Device) -> None:
         self._device = device
+        shapes = layer.shapes(given)
         problem, self._turned, self._last = layer.problem(shapes)
-        self._equal = shapes[0] == shapes[1] and len(shapes[0]) > 2
+        wide = layer.widened(shapes)
+        self._equal = wide[0] == wide[1]
+        self._in_any_order = self._equal or 1 in map(prod, wide)
         self._given = [tensor.shape for tensor in problem.inputs]
-        self._numbers = turned(layer.parameters) if self._turned else dict(layer.parameters)
-        problem.checked(dict(self._numbers))
         instance = lookup(problem, device.spec)
-        self._instance = instance
+        self._packed = instance.pack(**(turned(layer.parameters) if self._turned else layer.parameters))
+        pairs = zip(layer.operands, wide, strict=True)
+        self._held = [None if isinstance(one, str) else self._uploaded(one.reshape(shape)) for one, shape in pairs]
         self.why = f"{instance.plan.config.family}, {instance.reason}"
 
     def __call__(self, *inputs: Value) -> Value:
-        a, b = reversed(inputs) if self._turned else inputs
-        last = self._last or (self._equal and (a.is_channels_last or b.is_channels_last))
+        left = iter(inputs)
+        operands = [next(left) if held is None else held for held in self._held]
+        a, b = reversed(operands) if self._turned else operands
+        last = self._last or (self._in_any_order and (a.is_channels_last or (self._equal and b.is_channels_last)))
         arrays = [each.channels_last if last else each.on_device for each in (a, b)]
-        given = [
-            self._device.contiguous(array).reshape(shape) for array, shape in zip(arrays, self._given, strict=True)
-        ]
-        y = self._instance(*given, **self._numbers).reshape(arrays[0].shape)
+        pairs = zip(arrays, self._given, strict=True)
+        y = self._packed(*(self._device.contiguous(array).reshape(shape) for array, shape in pairs))
+        y = y.reshape(arrays[0].shape)
         return Value(self._device, channels_last=y) if last else Value(self._device, there=y)
+
+    def _uploaded(self, constant: Array) -> Value:
+        """In both of the orders that a call may ask for: it keeps what it was turned into."""
+        value = Value(self._device, there=self._device.upload(np.asarray(constant, order="C")))
+        _ = value.channels_last
+        return value
 
 
 def _channels_last(shape: Shape) -> Shape:
@@ -94,7 +124,12 @@ def qlinear_mul(reading: Reading) -> QuantizedBinary:
 
 
 def _binary(reading: Reading, kind: type[Binary]) -> QuantizedBinary:
-    (a, dtype), (b, _) = reading.x(0), reading.x(3)
+    dtype = reading.dtype(0)
+    a, b = (reading.name(number) for number in (0, 3))
+    held = reading.network.constants
+    if a in held and b in held:
+        raise Unserved(f"both of its inputs, {a!r} and {b!r}, are constants")
+    reading.dtype(3)
     parameters = reading.scales(NUMBERS, 1)
     types = dict.fromkeys(("a_type", "b_type", "out_type"), dtype)
     try:
@@ -102,4 +137,5 @@ def _binary(reading: Reading, kind: type[Binary]) -> QuantizedBinary:
     except ValueError as error:
         raise Unserved(str(error)) from None
     (y,) = reading.layer.outputs
-    return QuantizedBinary(reading.layer, (a, b), y, kind, dtype, parameters)
+    operands = (held.get(a, a), held.get(b, b))
+    return QuantizedBinary(reading.layer, operands, y, kind, dtype, parameters)

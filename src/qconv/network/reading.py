@@ -39,12 +39,18 @@ class Reading:
     def x(self, number: int = 0) -> tuple[str, str]:
         """Name and type of an input that is computed."""
         name = self.name(number)
-        tensor = self.network.tensor(name)
         if name in self.network.constants:
             raise Unserved(f"its input {name!r} is a constant")
-        if tensor.dtype not in BYTES:
-            raise Unserved(f"its input {name!r} is {tensor.dtype}; the kernels read {' and '.join(BYTES)}")
-        return name, tensor.dtype
+        return name, self.dtype(number)
+
+    def dtype(self, number: int) -> str:
+        """The type of an input that may be a constant as well."""
+        name = self.name(number)
+        array, tensor = self.network.constant(name), self.network.tensor(name)
+        dtype = tensor.dtype if array is None else str(array.dtype)
+        if dtype not in BYTES:
+            raise Unserved(f"its input {name!r} is {dtype}; the kernels read {' and '.join(BYTES)}")
+        return dtype
 
     def weights(self, number: int, ranks: tuple[int, ...]) -> Array:
         w = self.constant(number, "w")

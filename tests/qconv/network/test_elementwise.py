@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from one_node import drawn, model_of, runs_on
+from one_node import drawn, model_of, node_of, runs_on
 
 from qconv.device import open_device
 from qconv.network import Layer, Network, Tensor, Unserved, Value, read_layer
@@ -45,6 +45,31 @@ def test_what_is_repeated_in_more_than_one_way_runs_elsewhere(shapes: tuple[tupl
     assert "broadcast" in row.why or "neighbours" in row.why
 
 
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("shapes", [*SHAPES, ((1, 1), (4, 6)), ((4,), (2, 4))])
+def test_one_of_the_two_is_constant(op: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    rng = np.random.default_rng(len(SHAPES))
+    for kept in "ab":
+        arrays: dict[str, Any] = {}
+        for name, shape in zip("aby", (*shapes, ()), strict=True):
+            x, scale, zero = drawn(rng, "uint8", shape)
+            arrays |= {name: x, f"{name}_s": scale, f"{name}_z": zero}
+        del arrays["y"]
+        row = runs_on(*node_of(op, arrays, kept, domain="com.microsoft"), f"{kept} of {shapes}")
+        assert row.runs_on == "qconv", row.why
+
+
+@pytest.mark.parametrize("shapes", [(FULL, (5, 1, 1)), ((5, 1, 1), FULL), (FULL, (4, 6))])
+def test_a_constant_with_fewer_axes(shapes: tuple[tuple[int, ...], ...]) -> None:
+    rng = np.random.default_rng(5)
+    x = [drawn(rng, "int8", shape) for shape in shapes]
+    kept = "ab"[shapes.index(FULL)]
+    arrays = dict(zip(("a", "a_s", "a_z", "b", "b_s", "b_z"), (*x[0], *x[1]), strict=True))
+    model = node_of("QLinearMul", arrays | {"y_s": np.float32(0.3), "y_z": np.int8(7)}, kept, domain="com.microsoft")
+    row = runs_on(*model, str(shapes))
+    assert row.runs_on == "qconv", row.why
+
+
 def layer_of(**changed: Any) -> Any:
     """The reading of a sum of tensors `a` and `b`, with some of its inputs changed."""
     held = {"a_s": np.float32(0.1), "a_z": np.uint8(3), "b_s": np.float32(0.1), "b_z": np.uint8(3)}
@@ -60,7 +85,8 @@ def layer_of(**changed: Any) -> Any:
     ("why", "changed"),
     [
         ("constant a_scale: 'a_s' is computed", {"a_s": ...}),
-        ("its input 'b' is a constant", {"b": np.uint8([1])}),
+        ("both of its inputs, 'a' and 'b', are constants", {"a": np.uint8([1]), "b": np.uint8([1])}),
+        ("its input 'b' is int32", {"b": np.int32([1])}),
         ("a scale must be finite and positive", {"y_s": np.float32(0)}),
         ("b_scale has 2 values", {"b_s": np.float32([1, 2])}),
         ("a_scale / y_scale", {"y_s": np.float32(1e-30)}),
@@ -90,3 +116,20 @@ def test_the_kernel_begins_with_the_input_with_which_onnxruntime_begins() -> Non
     for shapes, first in (((FULL, (6,)), "b"), (((6,), FULL), "a"), (((1, 5, 1, 1), FULL), "b")):
         problem, _, _ = layer_of().problem(shapes)
         assert problem.added_first == first
+    # By the shape that the constant has in the model.
+    problem, _, _ = layer_of(b=np.full((1, 1), 9, np.uint8)).problem(((2, 3, 1, 1), (1, 1)))
+    assert problem.added_first == "a"
+
+
+@pytest.mark.parametrize("constant", [np.uint8(9), np.uint8([[[[9]]]]), np.arange(4, dtype=np.uint8).reshape(4, 1, 1)])
+def test_a_constant_turns_no_tensor_whose_channels_are_last(constant: Any) -> None:
+    device = open_device("cpu")
+    x = np.arange(24, dtype=np.uint8).reshape(1, 4, 2, 3)
+    last = Value(device, channels_last=device.upload(np.ascontiguousarray(x.transpose(0, 2, 3, 1))))
+    for operand in "ab":
+        layer = layer_of(**{operand: constant})
+        assert layer.inputs == ({"a": "b", "b": "a"}[operand],)
+        one = layer.prepare((x.shape,), device)
+        y = one(last)
+        assert y.is_channels_last
+        np.testing.assert_array_equal(y.on_host, one(Value(device, host=x)).on_host)

@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 HERE = "src/qconv/network/"
+ELEMENTWISE = "tests/qconv/network/test_elementwise.py"
 POOLING, MOVING, TABLE, TABULATE = (
     f"tests/qconv/network/test_{name}.py" for name in ("pooling", "moving", "table", "tabulate")
 )
@@ -215,5 +216,29 @@ MUTANTS = (
         "",
         "A layer that others read needs those in front of it.",
         (TABULATE,),
+    ),
+    Mutant(
+        "between: a number turns the tensor beside it",
+        HERE + "elementwise.py",
+        "self._equal or 1 in map(prod, wide)",
+        "self._equal",
+        "Two copies stand between two layers that both have the channels last.",
+        (ELEMENTWISE,),
+    ),
+    Mutant(
+        "between: a constant has no axes but its own",
+        HERE + "elementwise.py",
+        "shape if isinstance(operand, str) else longer",
+        "shape",
+        "A number for each channel turns the tensor beside it.",
+        (ELEMENTWISE,),
+    ),
+    Mutant(
+        "between: a sum begins as with the shape that a constant was given",
+        HERE + "elementwise.py",
+        "is_turned != begins_with_first(*shapes)",
+        "is_turned != begins_with_first(*self.widened(shapes))",
+        "ONNX Runtime sees the shapes of the model.",
+        (ELEMENTWISE,),
     ),
 )
