@@ -62,7 +62,8 @@ class Explanation:
 
 @dataclass(frozen=True)
 class LayerTime:
-    """`time_us` has what it took to bring inputs to its side and into its layout."""
+    """`time_us` of a layer here is that of its kernels, one after the other with what turns its inputs into their
+    layout; of others it has what it took to bring inputs to their side."""
 
     name: str
     op: str
