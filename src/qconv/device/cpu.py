@@ -162,6 +162,9 @@ class CpuDevice:
     def contiguous(self, array: Any) -> Any:
         return np.ascontiguousarray(array)
 
+    def exchanged(self, array: Any) -> Any:
+        return np.ascontiguousarray(array.transpose(0, 2, 1))
+
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         return np.empty(shape, dtype)
 

@@ -13,7 +13,7 @@ import numpy as np
 from cupy.cuda.function import Module
 from cupy_backends.cuda.api import driver, runtime
 
-from qconv.device import extended, tensor_maps
+from qconv.device import exchange, extended, tensor_maps
 from qconv.device.cache import Binary
 from qconv.errors import DeviceError, LaunchError
 from qconv.generator import Plan
@@ -56,6 +56,11 @@ extern "C" __global__ void differ(const unsigned char* a, const unsigned char* b
 }
 """
     return cupy.RawKernel(text, "differ")
+
+
+@lru_cache(maxsize=len(exchange.ELEMENTS))
+def _exchange(item_bytes: int) -> Any:
+    return cupy.RawKernel(exchange.text_of(item_bytes), "exchange", options=("-std=c++17",))
 
 
 class GpuKernel:
@@ -233,6 +238,15 @@ class GpuDevice:
     def contiguous(self, array: Any) -> Any:
         with self.current:
             return cupy.ascontiguousarray(array)
+
+    def exchanged(self, array: Any) -> Any:
+        outers, rows, columns = array.shape
+        with self.current:
+            x, y = cupy.ascontiguousarray(array), cupy.empty((outers, columns, rows), array.dtype)
+            if x.size:
+                grid, numbers = exchange.launch_of(array.shape, x.itemsize, x.data.ptr)
+                _exchange(x.itemsize)(grid, (exchange.THREADS,), (x, y, *map(np.uint32, numbers)))
+        return y
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         with self.current:

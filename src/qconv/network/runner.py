@@ -104,7 +104,7 @@ class Runner:
         return Profile(tuple(rows))
 
     def _recorded_us(self, segment: Segment, values: Mapping[str, Value], run: Run) -> float:
-        """Of one run of the segment among several."""
+        """The time of one run of the segment among several."""
         given = {name: values[name] for name in segment.inputs if name in values}
 
         def work() -> list[Any]:

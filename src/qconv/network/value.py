@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,11 @@ class Value:
         if self._there is not None:
             return self._there
         if self._channels_last is not None:
-            rank = len(self._channels_last.shape)
-            return self._turned(self._channels_last, (0, rank - 1, *range(1, rank - 1)))
+            n, *rest, channels = self._channels_last.shape
+            if not rest:
+                return self._channels_last
+            pixels = self._channels_last.reshape((n, prod(rest), channels))
+            return self._device.exchanged(pixels).reshape((n, channels, *rest))
         # A copy even on the CPU device: the caller's array may lie at any address and in any order.
         return self._device.upload(np.asarray(self._host, order="C"))
 
@@ -39,8 +43,12 @@ class Value:
         """On the device: N, then what is not the channels, then the channels."""
         if self._channels_last is not None:
             return self._channels_last
-        rank = len(self.on_device.shape)
-        return self._turned(self.on_device, (0, *range(2, rank), 1))
+        n, *behind = self.on_device.shape
+        if len(behind) < 2:
+            return self.on_device
+        channels, *rest = behind
+        planes = self._device.contiguous(self.on_device).reshape((n, channels, prod(rest)))
+        return self._device.exchanged(planes).reshape((n, *rest, channels))
 
     @property
     def array(self) -> Any:
@@ -86,6 +94,3 @@ class Value:
             n, *rest, channels = self._channels_last.shape
             return (int(n), int(channels), *map(int, rest))
         return tuple(int(extent) for extent in self._known.shape)
-
-    def _turned(self, array: Any, axes: tuple[int, ...]) -> Any:
-        return array if len(axes) < 3 else self._device.contiguous(array.transpose(axes))

@@ -11,7 +11,65 @@ CACHE, BINARY, EXTENDED = (
 )
 CONVERTED, CONVERTED_REFERENCE = "tests/qconv/conversion/test_problem.py", "tests/qconv/conversion/test_reference.py"
 
+EXCHANGE = "tests/qconv/device/test_exchange.py"
+
 MUTANTS = (
+    Mutant(
+        "exchange: a block takes one outer index",
+        HERE + "exchange.py",
+        "outer += gridDim.y",
+        "outer += outers",
+        "A batch has more images than a grid has blocks along that axis.",
+        (EXCHANGE,),
+    ),
+    Mutant(
+        "exchange: the next tile is loaded over the one being written",
+        HERE + "exchange.py",
+        "        }\n        __syncthreads();\n    }\n}",
+        "        }\n    }\n}",
+        "A fast warp loads the next image while others still write this one.",
+        (EXCHANGE,),
+    ),
+    Mutant(
+        "exchange: a tile is written before all of it is there",
+        HERE + "exchange.py",
+        "            __syncthreads();\n            unsigned* const run",
+        "            unsigned* const run",
+        "A thread writes what others have not loaded yet.",
+        (EXCHANGE,),
+    ),
+    Mutant(
+        "exchange: words are read wherever bytes lie",
+        HERE + "exchange.py",
+        " and address % 4 == 0",
+        "",
+        "A GPU refuses a word at an odd address.",
+        (f"{EXCHANGE}::test_words_are_read_where_words_lie",),
+    ),
+    Mutant(
+        "exchange: words are read of rows that are no whole words",
+        HERE + "exchange.py",
+        " and columns % 4 == 0",
+        "",
+        "The second row begins in the middle of a word.",
+        (EXCHANGE,),
+    ),
+    Mutant(
+        "exchange: the last tile is as wide as the others",
+        HERE + "exchange.py",
+        "min(tile_columns, columns - first_column)",
+        "tile_columns",
+        "Columns that are not there are read.",
+        (EXCHANGE,),
+    ),
+    Mutant(
+        "exchange: bytes of a word the other way round",
+        HERE + "exchange.py",
+        "(Element)(four >> 8 * j)",
+        "(Element)(four >> 8 * (3 - j))",
+        "The first of four columns is the lowest byte.",
+        (EXCHANGE,),
+    ),
     Mutant(
         "compile: NVRTC is loaded by whichever thread comes",
         HERE + "compile.py",
