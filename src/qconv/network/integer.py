@@ -93,16 +93,16 @@ class _Packed:
     def __init__(self, convolution: IntegerConvolution, shape: tuple[int, ...], device: Device) -> None:
         self._device = device
         self._matrix = not convolution.axes
-        self._problem = convolution.problem(shape)
-        self._y_shape = convolution.y_shape(shape, self._problem)
-        instance = lookup(self._problem, device.spec)
+        self.problem = convolution.problem(shape)
+        self._y_shape = convolution.y_shape(shape, self.problem)
+        instance = lookup(self.problem, device.spec)
         self._packed = instance.pack(convolution.weights_on(device), **convolution.parameters)
         self.why = f"{instance.plan.config.family}, {instance.reason}"
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs
         array = x.on_device if self._matrix else x.channels_last
-        y = self._packed(array.reshape(self._problem.x_shape)).reshape(self._y_shape)
+        y = self._packed(array.reshape(self.problem.x_shape)).reshape(self._y_shape)
         return Value(self._device, there=y) if self._matrix else Value(self._device, channels_last=y)
 
 

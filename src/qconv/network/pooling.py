@@ -80,7 +80,7 @@ class QuantizedPool:
 
 class _Pooled:
     def __init__(self, pool: QuantizedPool, shape: tuple[int, ...], device: Device) -> None:
-        problem = pool.problem(shape)
+        self.problem = problem = pool.problem(shape)
         instance = lookup(problem, device.spec)
         self._device = device
         self._seen = problem.inputs[0].shape

@@ -17,6 +17,7 @@ from qconv.network.recorded import Form, Recorded, forms_of
 from qconv.network.report import ELSEWHERE, HERE, Explanation, LayerTime, Profile, explained
 from qconv.network.served import Prepared, Served
 from qconv.network.value import Value
+from qconv.op import Problem
 
 log = logging.getLogger("qconv")
 
@@ -122,6 +123,12 @@ class Runner:
             self._device.synchronize()
             times.append((time.perf_counter() - begin) * 1e6 / runs)
         return statistics.median(times)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What the kernels compute: one for each layer here and each shape that it was prepared for."""
+        ready = (one for layer in self.network.layers for one in self._prepared.get(layer.name, {}).values())
+        return tuple(one.problem for one in ready if one is not None and one.problem is not None)
 
     def explain(self, why_not: Mapping[str, str]) -> Explanation:
         """`why_not`: for each layer that runs elsewhere, by its name."""

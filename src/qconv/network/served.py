@@ -8,6 +8,7 @@ from typing import Protocol
 from qconv.device import Device
 from qconv.network.graph import Layer
 from qconv.network.value import Value
+from qconv.op import Problem
 
 
 class Unserved(ValueError):
@@ -20,6 +21,11 @@ class Prepared(Protocol):
     @property
     def why(self) -> str:
         """Which kernel it is, and where it comes from."""
+        ...
+
+    @property
+    def problem(self) -> Problem | None:
+        """What the kernel computes, to be tuned; None where none is needed."""
         ...
 
     def __call__(self, *inputs: Value) -> Value: ...

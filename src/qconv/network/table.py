@@ -48,7 +48,7 @@ class _LookedUp:
 
     def __init__(self, layer: Tabulated, shape: tuple[int, ...], device: Device) -> None:
         self._device = device
-        problem = Table(prod(shape), x_type=layer.dtype, out_type=str(layer.table.dtype))
+        self.problem = problem = Table(prod(shape), x_type=layer.dtype, out_type=str(layer.table.dtype))
         instance = lookup(problem, device.spec)
         self._packed = instance.pack(device.upload(layer.table))
         self._seen = problem.inputs[0].shape

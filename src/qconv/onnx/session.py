@@ -30,6 +30,7 @@ from qconv.network.runner import Elsewhere, Subgraph
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.model import ReadModel, read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
+from qconv.op import Problem
 
 # What to do where ONNX Runtime computes a convolution of quantized tensors in floats.
 INT8_ALLOWED = "session.qdqisint8allowed"
@@ -92,6 +93,11 @@ class Session:
     def run_on_device(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """As `run`, but what it gives are arrays of the device."""
         return [value.on_device for value in self._values(output_names, feeds)]
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What its kernels compute, for `qconv.tune`: one for each layer, and each shape that was known or has run."""
+        return self._runner.problems
 
     def explain(self) -> Explanation:
         """Layer by layer: what runs where, why, and how many bytes cross. `print` shows it as a table."""

@@ -17,6 +17,7 @@ import onnx
 import quantized_networks as networks
 from session_comparison import assert_equal, compare
 
+import qconv
 from qconv.device import Device
 from qconv.onnx import Session, Unsupported
 
@@ -84,6 +85,24 @@ def test_any_batch_in_turn(model: Any, session: Session) -> None:
     for count in (1, 2, 1):
         feeds = {"x": networks.images(count, count)}
         assert_equal(session.run(["gemm17"], feeds)[0], networks.by_ort(model, feeds)[0], f"{count} images")
+
+
+def test_what_a_session_runs_can_be_tuned(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its kernels, for the shapes that have run; then a new session has the winners."""
+    monkeypatch.setenv("QCONV_DB", str(tmp_path / "tune.sqlite"))
+    x = networks.images(2, 5)
+    session = Session(model, "cpu")
+    session.run(None, {"x": x})
+    ops = Counter(problem.op for problem in session.problems)
+    here = [row for row in session.explain().rows if row.runs_on == "qconv"]
+    assert sum(ops.values()) == sum("no kernel" not in row.why for row in here)
+    assert ops["conv2d"] == sum(row.op in ("QLinearConv", "com.microsoft.QGemm") for row in here)
+    qconv.tune(session.problems, 3, device="cpu")
+    tuned = Session(model, "cpu")
+    assert_equal(tuned.run(None, {"x": x})[0], session.run(None, {"x": x})[0], "tuned")
+    reasons = [row.why for row in tuned.explain().rows if row.op == "QLinearConv"]
+    assert reasons
+    assert all("tuned" in why for why in reasons), reasons
 
 
 def test_a_clamp_that_onnxruntime_leaves_is_folded() -> None:

@@ -1,0 +1,218 @@
+"""Whole quantized networks in a session, beside the same networks in fp16 by PyTorch's Inductor, in the same run.
+
+    python bench/networks.py resnet50.onnx ... --seconds 60 --db networks.sqlite --out bench/results/nvidia-h200
+
+A model has one input, N x 3 x H x W of float32; `quantize_network.py` makes such models of
+torchvision's networks. The
+session's outputs are compared with those of ONNX Runtime on the CPU before anything is timed. With --seconds, what the
+session runs is tuned for so long, for each model and batch. A peer is torchvision's network of the file's name.
+
+Of each run of a session, the time has the copy of the input from another array of the device, and the copy of the
+output; runs follow each other without waiting, and the inputs change from run to run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from report import Report
+from timing import release
+
+import qconv
+from qconv.device import Device, open_device
+from qconv.onnx import Session
+
+Row = dict[str, Any]
+
+RUNS, ROUNDS = 20, 7
+# Images that ONNX Runtime computes as well, of each input; and inputs, of which the third replays what was recorded.
+COMPARED, INPUTS = 4, 4
+SIZE = 224
+
+
+def images(batch: int) -> list[Any]:
+    rng = np.random.default_rng(batch)
+    return [rng.standard_normal((batch, 3, SIZE, SIZE)).astype(np.float32) for _ in range(INPUTS)]
+
+
+def by_ort(path: Path, x: Any) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    (y,) = session.run(None, {session.get_inputs()[0].name: x})
+    return y
+
+
+def differing(session: Session, path: Path, inputs: list[Any]) -> int:
+    """Outputs that are not ONNX Runtime's; of every input, in turn, so that later runs replay the first."""
+    name, few = session.input_names[0], COMPARED
+    given = [session.run(None, {name: x})[0][:few] for x in inputs]
+    wanted = by_ort(path, np.concatenate([x[:few] for x in inputs]))
+    return int((np.concatenate(given) != wanted).sum())
+
+
+# Begins to measure; what it gives ends that, and says the milliseconds.
+Stopwatch = Callable[[], Callable[[], float]]
+
+
+def timed_ms(run: Callable[[int], Any], synchronize: Callable[[], None], begin: Stopwatch) -> float:
+    """The median of several rounds of runs that follow each other."""
+    for number in range(INPUTS):
+        run(number)
+    synchronize()
+    times: list[float] = []
+    for _ in range(ROUNDS):
+        stop = begin()
+        for number in range(RUNS):
+            run(number % INPUTS)
+        times.append(stop() / RUNS)
+    return statistics.median(times)
+
+
+def by_the_wall() -> Callable[[], float]:
+    begin = time.perf_counter()
+    return lambda: (time.perf_counter() - begin) * 1e3
+
+
+def by_events() -> Callable[[], float]:
+    import cupy
+
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    begin.record()
+
+    def stop() -> float:
+        end.record()
+        end.synchronize()
+        return float(cupy.cuda.get_elapsed_time(begin, end))
+
+    return stop
+
+
+def inductor_ms(name: str, inputs: list[Any]) -> float:
+    """fp16, channels last, weights frozen, one CUDA graph."""
+    import torch
+    import torch._inductor.config
+    import torchvision
+
+    torch._inductor.config.freezing = True
+    torch.backends.cudnn.benchmark = True
+    torch._dynamo.reset()
+    model = getattr(torchvision.models, name)().eval().cuda().half().to(memory_format=torch.channels_last)
+    given = [torch.from_numpy(x).cuda().half().to(memory_format=torch.channels_last) for x in inputs]
+    held, stream = given[0].clone(), torch.cuda.Stream()
+    with torch.no_grad():
+        compiled = torch.compile(model)
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                compiled(held)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            compiled(held)
+
+    def run(number: int) -> None:
+        held.copy_(given[number])
+        graph.replay()
+
+    def elapsed() -> Callable[[], float]:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+
+        def stop() -> float:
+            end.record()
+            end.synchronize()
+            return float(begin.elapsed_time(end))
+
+        return stop
+
+    return timed_ms(run, torch.cuda.synchronize, elapsed)
+
+
+def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str | None) -> Row:
+    session = Session(path, device.spec)
+    name = session.input_names[0]
+    session.run_on_device(None, {name: inputs[0]})
+    if seconds:
+        qconv.tune(session.problems, qconv.Budget(seconds=seconds), device=device.spec, database=db)
+        session = Session(path, device.spec)
+    wrong = differing(session, path, inputs)
+    there = [device.upload(x) for x in inputs]
+    stopwatch = by_the_wall if device.target.vendor == "cpu" else by_events
+    ms = timed_ms(lambda number: session.run_on_device(None, {name: there[number]}), device.synchronize, stopwatch)
+    profile = session.profile({name: there[0]})
+    by_op: dict[str, float] = {}
+    for row in profile.rows:
+        by_op[row.op] = by_op.get(row.op, 0.0) + row.time_us
+    return {
+        "ms": ms,
+        "images_per_s": len(inputs[0]) / ms * 1e3,
+        "verified": not wrong,
+        "fallen_back": dict(session.explain().fallen_back),
+        "profile_us": {op: round(time_us, 1) for op, time_us in sorted(by_op.items(), key=lambda item: -item[1])},
+        "layers_us": [[row.name, row.op, round(row.time_us, 2)] for row in profile.rows],
+    }
+
+
+def measured(path: Path, batch: int, device: Device, seconds: float, db: str | None, peer: bool) -> Row:
+    inputs = images(batch)
+    made: Row = {"name": path.stem, "batch": batch, **ours(path, device, inputs, seconds, db)}
+    release(device)
+    if peer:
+        try:
+            made["inductor_fp16_ms"] = inductor_ms(path.stem, inputs)
+            made["over_inductor_fp16"] = made["inductor_fp16_ms"] / made["ms"]
+        except Exception as error:  # other people's code: whatever it raises is the reason
+            made["missing"] = {"inductor_fp16": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+        release(device)
+    return made
+
+
+def summary(rows: list[Row]) -> Row:
+    found: Row = {"rows": len(rows), "verified": sum(row["verified"] for row in rows)}
+    for batch in sorted({row["batch"] for row in rows}):
+        ratios = [row["over_inductor_fp16"] for row in rows if row["batch"] == batch and "over_inductor_fp16" in row]
+        if ratios:
+            found[f"over_inductor_fp16_n{batch}"] = statistics.geometric_mean(ratios)
+    return found
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("--batch", default="1,32,128", help="default: %(default)s")
+    parser.add_argument("--seconds", type=float, default=0.0, help="of tuning, for each model and batch; default: none")
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--suite", default="networks")
+    parser.add_argument("--device")
+    parser.add_argument("--db", help="what tuning writes and sessions read; default: QCONV_DB, or the cache")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    options = parser.parse_args(arguments)
+    if options.db is not None:
+        os.environ["QCONV_DB"] = options.db  # where sessions look
+    device = open_device(options.device)
+    order = {"runs": RUNS, "rounds": ROUNDS, "inputs": INPUTS, "statistic": "median", "seconds": options.seconds}
+    report = Report(options.out, options.suite, device, order, options.commit)
+    rows: list[Row] = []
+    for path in options.models:
+        for batch in map(int, options.batch.split(",")):
+            rows.append(measured(path, batch, device, options.seconds, options.db, not options.no_peer))
+            report.write(rows, summary(rows))
+            row = rows[-1]
+            peer = f"{row['over_inductor_fp16']:.2f} x Inductor fp16" if "over_inductor_fp16" in row else ""
+            print(f"{row['name']:<24} N={batch:<4}{row['ms']:9.4f} ms {peer}", file=sys.stderr, flush=True)
+    if wrong := [f"{row['name']} N={row['batch']}" for row in rows if not row["verified"]]:
+        sys.exit(f"these differ from ONNX Runtime: {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main()

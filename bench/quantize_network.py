@@ -1,0 +1,87 @@
+"""Makes quantized models of torchvision's networks, as a user would: exported, then ONNX Runtime's `quantize_static`.
+
+    python bench/quantize_network.py resnet50 mobilenet_v2 --out models
+
+Weights are drawn by a seed, since trained ones are not to be had from a package: BatchNormalization has the statistics
+of random images, and biases are not zero, so that none is shared. QDQ, uint8 activations, int8 weights of 7 bits by
+channel, so that processors without VNNI compute the same. Needs torch, torchvision, onnx and onnxruntime.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+SEED, CALIBRATION, SIZE, OPSET = 0, 4, 224, 17
+
+
+class Images(CalibrationDataReader):  # type: ignore[misc] # onnxruntime has no types
+    def __init__(self, batches: list[Any]) -> None:
+        self._left: Iterator[Any] = iter(batches)
+
+    def get_next(self) -> dict[str, Any] | None:
+        x = next(self._left, None)
+        return None if x is None else {"x": x}
+
+
+def seeded(name: str) -> Any:
+    import torch
+    import torchvision
+
+    torch.manual_seed(SEED)
+    model = getattr(torchvision.models, name)()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.momentum = None  # the statistics are those of what follows
+    with torch.no_grad():
+        model.train()(torch.randn(2 * CALIBRATION, 3, SIZE, SIZE))
+        for parameter, values in model.named_parameters():
+            if parameter.endswith("bias"):
+                values.add_(0.02 * torch.randn_like(values))
+    return model.eval()
+
+
+def quantized(name: str, folder: Path) -> Path:
+    import torch
+
+    model, made = seeded(name), folder / f"{name}.onnx"
+    images = [torch.randn(1, 3, SIZE, SIZE) for _ in range(CALIBRATION)]
+    named: dict[str, Any] = {
+        "input_names": ["x"],
+        "output_names": ["y"],
+        "dynamic_axes": {"x": {0: "N"}, "y": {0: "N"}},
+    }
+    with tempfile.TemporaryDirectory() as there, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that another exporter is newer
+        path = Path(there, "real.onnx")
+        torch.onnx.export(model, (images[0],), str(path), opset_version=OPSET, dynamo=False, **named)
+        logging.disable(logging.WARNING)  # a preparation is recommended that only shortens the model
+        quantize_static(
+            path, made, Images([image.numpy() for image in images]), quant_format=QuantFormat.QDQ, per_channel=True,
+            reduce_range=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+        )  # fmt: skip
+        logging.disable(logging.NOTSET)
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="+", help="as torchvision.models calls them")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in options.networks:
+        print(quantized(name, options.out))
+
+
+if __name__ == "__main__":
+    main()
