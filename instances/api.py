@@ -8,6 +8,7 @@ from typing import Any
 from qconv.device import Device
 from qconv.instances.arguments import as_array, in_mode, is_array, is_nonzero, place_of, shape_of, type_of
 from qconv.instances.serving import lookup
+from qconv.mode import Mode
 from qconv.op import Problem, check_choice
 from qconv.problem import LAYOUTS, W_LAYOUTS, Conv2d
 from qconv.quantization import Quantization
@@ -42,7 +43,7 @@ def conv2d(
     residual_scale: Any = None,
     residual_zero_point: Any = 0,
     out_type: str = "int8",
-    mode: str | None = None,
+    mode: str | Mode | None = None,
     out: Any = None,
     stream: Any = None,
     device: str | None = None,
@@ -53,7 +54,7 @@ def conv2d(
     where they are. Weights in the other layout (`w_layout` krsc or kcrs) are copied at every call; `pack` them once
     instead. Scales given per output channel, and zero points other than 0, choose the kernel. leaky_relu needs
     `slope`, clamp `low` and `high`, in real units. A `residual` of the output's shape is added before the activation.
-    `mode` names the system whose arithmetic it shall have; by default ONNX Runtime's.
+    `mode` names the system whose arithmetic it shall have, by default ONNX Runtime's, or is a `qconv.Mode`.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]
@@ -95,7 +96,7 @@ def conv2d_problem(
     residual: Any = None,
     residual_zero_point: Any = 0,
     out_type: str = "int8",
-    mode: str | None = None,
+    mode: str | Mode | None = None,
 ) -> Conv2d:
     """What a call of conv2d asks for, by the shapes and types of its arrays and the kinds of its parameters."""
     check_choice("w_layout", w_layout, W_LAYOUTS)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from qconv.device import Device, open_device
+from qconv.mode import Mode
 
 
 class InMode(Protocol):
@@ -21,7 +22,10 @@ class InMode(Protocol):
 Kind = TypeVar("Kind", bound=InMode)
 
 
-def in_mode(kind: type[Kind], mode: str | None, spec: Mapping[str, Any]) -> Kind:
+def in_mode(kind: type[Kind], mode: str | Mode | None, spec: Mapping[str, Any]) -> Kind:
+    """In the arithmetic of a system by its name, or in that of a convolution's flags."""
+    if isinstance(mode, Mode):
+        return kind(mode=mode, **spec)
     return kind(**spec) if mode is None else kind.of(mode, **spec)
 
 

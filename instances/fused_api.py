@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qconv.fused import MIDS, OF_EACH, WORDS, chain_of
+from qconv.fused import MIDS, OF_EACH, WORDS, Chain, chain_of
 from qconv.instances.api import conv2d_problem, run
 from qconv.problem import Conv2d
 
@@ -57,20 +57,28 @@ def conv2d_conv2d(
     if w3 is not None:
         values["mid2_scale"] = 1.0 if mid2_scale is None else mid2_scale
         values["mid2_zero_point"] = 0 if mid2_zero_point is None else mid2_zero_point
+    problem, values = chain_call(x, weights, of, values, residual)
+    return run(problem, (x, *weights, residual), device, out=out, stream=stream, **values)
+
+
+def chain_call(
+    x: Any, weights: Sequence[Any], of: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any], residual: Any
+) -> tuple[Chain, dict[str, Any]]:
+    """What a call asks for, by shapes and types of its arrays, and all its parameters by their names in the chain.
+    `of` says what each convolution has of its own, `values` the rest."""
     problems: list[Conv2d] = []
-    taken, zero_point = x, x_zero_point
+    taken, zero_point = x, values["x_zero_point"]
     for own, w, gives in zip(of.values(), weights, (*MIDS[: len(of) - 1], "y"), strict=True):
-        added = {"residual": residual, "residual_zero_point": residual_zero_point} if gives == "y" else {}
+        added = {"residual": residual, "residual_zero_point": values["residual_zero_point"]} if gives == "y" else {}
         given_zero_point = values[f"{gives}_zero_point"]
         made = conv2d_problem(
             taken, w, x_zero_point=zero_point, y_zero_point=given_zero_point, **added, **_of_problem(own)
         )
         problems.append(made)
-        taken, zero_point = _Shaped(made.y_shape, made.quantization.out_type), given_zero_point
+        taken, zero_point = Shaped(made.y_shape, made.quantization.out_type), given_zero_point
     problem = chain_of(problems)
-    for layer, own in of.items():
-        values |= {problem.names(layer)[name]: own[name] for name in OF_EACH if name in own}
-    return run(problem, (x, *weights, residual), device, out=out, stream=stream, **values)
+    own_values = {problem.names(layer)[name]: own[name] for layer, own in of.items() for name in OF_EACH if name in own}
+    return problem, {**values, **own_values}
 
 
 def _checked(given: Mapping[str, Mapping[str, Any] | None], count: int) -> dict[str, Mapping[str, Any]]:
@@ -89,8 +97,8 @@ def _of_problem(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in ("slope", "low", "high")}
 
 
-class _Shaped:
-    """An intermediate tensor, of which only the shape and the type are given."""
+class Shaped:
+    """A tensor of which only the shape and the type are given, as of an intermediate one."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
         self.shape = shape

@@ -95,3 +95,11 @@ def test_a_wrong_argument_is_refused(x: Any, w: Any, given: dict[str, Any], says
         qconv.conv2d(x, w, device="cpu", **given)
     for part in says:
         assert part in str(refused.value)
+
+
+def test_flags_of_the_arithmetic_in_the_place_of_a_name() -> None:
+    mode = qconv.Mode(order="multiply_reciprocal", bias_scaling="real")
+    problem = Conv2d(1, 4, 4, 8, 4, 2, 2, quantization=Quantization(bias="float32", mode=mode))
+    drawn = sample.draw(problem, 1)
+    y = qconv.conv2d(*drawn.arrays, mode=mode, device="cpu", **drawn.parameters)
+    assert np.array_equal(y, expected(problem, drawn))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -123,6 +123,14 @@ def stream_address(stream: Any) -> int:
         if value is not None:
             return int(getattr(value, "value", value) or 0)
     raise ValueError(f"stream={stream!r} is not a stream: give a CuPy or PyTorch stream, or its address as an int")
+
+
+def allocating_by(allocate: Callable[[int, int], int], free: Callable[[int, int], None]) -> AbstractContextManager[Any]:
+    """Within it, this thread's memory comes from another allocator: bytes and device to address, and back."""
+    made: AbstractContextManager[Any] = cupy.cuda.using_allocator(
+        cupy.cuda.PythonFunctionAllocator(allocate, free).malloc
+    )
+    return made
 
 
 class _Address:
