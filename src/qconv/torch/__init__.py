@@ -1,0 +1,15 @@
+"""The PyTorch face: importing it defines `torch.ops.qconv`. The only package that imports torch.
+
+Images are tensors as PyTorch has them, NCHW; in memory they are best channels_last, which is the NHWC of the kernels:
+contiguous ones are copied. Outputs are channels_last. CPU tensors run on the CPU device, CUDA tensors on their GPU, on
+PyTorch's current stream. Weights are packed once: `packing` says when, and when again.
+"""
+
+from __future__ import annotations
+
+from qconv.torch.library import define
+from qconv.torch.packing import forget
+
+__all__ = ["forget"]
+
+define()

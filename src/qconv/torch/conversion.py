@@ -1,0 +1,90 @@
+"""quantize and dequantize, by the arguments of their schemas. A tensor stays contiguous or channels_last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from qconv.conversion import CONVERSIONS, Conversion, Dequantize, Quantize
+from qconv.instances import conversion_api
+from qconv.instances.arguments import in_mode
+from qconv.quantization import check_zero_point
+from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, name_of, stream_of
+
+Given = Mapping[str, Any]
+WIDEST = 16
+
+
+def fake_quantized(given: Given) -> Any:
+    return _like(given["x"], given["out_dtype"] or torch.int8)
+
+
+def fake_real(given: Given) -> Any:
+    return _like(given["x"], given["out_dtype"] or torch.float32)
+
+
+def _like(x: Any, dtype: Any) -> Any:
+    layout = torch.channels_last if _is_image(x) else torch.contiguous_format
+    return torch.empty(tuple(x.shape), dtype=dtype, device=x.device, memory_format=layout)
+
+
+def _is_image(x: Any) -> bool:
+    """Whether it lies as NHWC, and not as NCHW as well."""
+    return bool(x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last))
+
+
+def quantize(given: Given) -> Any:
+    y = fake_quantized(given)
+    limits = {name: given[name] for name in ("low", "high")}
+    return _convert(given, conversion_api.quantize, Quantize, y, name_of(y.dtype), **limits)
+
+
+def dequantize(given: Given) -> Any:
+    return _convert(given, conversion_api.dequantize, Dequantize, fake_real(given), name_of(given["x"].dtype))
+
+
+def _convert(
+    given: Given, function: Callable[..., Any], kind: type[Conversion], y: Any, integers: str, **limits: Any
+) -> Any:
+    x, axis, mode = given["x"], given["axis"], given["mode"]
+    if not y.numel():
+        return y
+    out, taken = y, aligned(x if _is_image(x) else x.contiguous(), WIDEST)
+    if _is_image(x):
+        out, taken = y.permute(NHWC), taken.permute(NHWC)
+        axis = None if axis is None else NHWC.index(axis % 4)
+    scale, zero_point = given["scale"], given["zero_point"]
+    of_channels = isinstance(scale, torch.Tensor) and scale.numel() > 1
+    wanted = _scale_type(kind.op, mode, of_channels, name_of(x.dtype), name_of(y.dtype))
+    with allocating_on(x.device):
+        function(
+            array_of(taken), _filled(scale, wanted, x), _zero(zero_point, integers, x), axis=axis, mode=mode,
+            out_type=name_of(y.dtype), out=array_of(out), stream=stream_of(x.device), **limits,
+        )  # fmt: skip
+    return y
+
+
+@lru_cache(maxsize=256)
+def _scale_type(op: str, mode: str | None, of_channels: bool, x_type: str, out_type: str) -> Any:
+    """In which type the scales of a call are."""
+    sizes = {"outer": 1, "channels": 2 if of_channels else 1, "inner": 1}
+    problem = in_mode(CONVERSIONS[op], mode, {**sizes, "x_type": x_type, "out_type": out_type})
+    return getattr(torch, problem.inputs[1].dtype)
+
+
+def _zero(value: Any, integers: str, x: Any) -> Any:
+    """None where it is known to be zero, which is a cheaper kernel and the same numbers."""
+    if value is None or isinstance(value, torch.Tensor):
+        return None if value is None else _filled(value, torch.int32, x)
+    check_zero_point("zero_point", value, integers)
+    return _filled(value, torch.int32, x) if value else None
+
+
+def _filled(value: Any, dtype: Any, x: Any) -> Any:
+    """On the device of x. A number is written there by a kernel, so that nothing waits, and a graph can hold it."""
+    if isinstance(value, torch.Tensor):
+        return array_of(value.to(device=x.device, dtype=dtype))
+    return array_of(torch.full((1,), value, dtype=dtype, device=x.device))

@@ -1,0 +1,236 @@
+"""conv2d, linear, conv2d_conv2d and conv2d_block: one, two or three convolutions, by the arguments of their schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from qconv.instances.api import conv2d_problem
+from qconv.instances.fused_api import Shaped, chain_call
+from qconv.instances.serving import lookup
+from qconv.mode import Mode
+from qconv.op import Problem
+from qconv.torch.arrays import (
+    NHWC,
+    aligned,
+    allocating_on,
+    array_of,
+    channels_last,
+    device_of,
+    empty,
+    is_capturing,
+    name_of,
+    on_host,
+    stream_of,
+)
+from qconv.torch.packing import identity_of, packing_of
+
+Given = Mapping[str, Any]
+# What each convolution has of its own.
+OWN = ("w_scale", "bias", "w_zero_point", "stride", "dilation", "groups", "activation", "slope", "low", "high")
+NUMBERS = tuple(f"{name}_{what}" for name in ("x", "mid", "mid2", "y", "residual") for what in ("scale", "zero_point"))
+_INPUTS = ("x", "residual")
+LAYERS = {1: ("",), 2: ("first_", "second_"), 3: ("first_", "second_", "third_")}
+TYPES = ("mid_dtype", "mid2_dtype")
+
+
+def weights_of(given: Given) -> tuple[Any, ...]:
+    return tuple(given[name] for name in ("w", "w1", "w2", "w3") if name in given)
+
+
+def pads(padding: Sequence[int]) -> tuple[int, int, int, int]:
+    """Top, left, bottom, right."""
+    if len(padding) not in (1, 2, 4):
+        raise ValueError(
+            f"padding={list(padding)} must be one integer, two (vertical, horizontal) or four (top, left, bottom, "
+            "right)"
+        )
+    top, left, bottom, right = (*padding, *padding, *padding, *padding)[:4]
+    return top, left, bottom, right
+
+
+def types_of(given: Given, count: int) -> list[Any]:
+    """What each convolution gives: the type of x, unless given."""
+    asked = [given[name] for name in TYPES[: count - 1]] + [given["out_dtype"]]
+    return [given["x"].dtype if dtype is None else dtype for dtype in asked]
+
+
+def images_shape(given: Given) -> tuple[tuple[Any, ...], Any]:
+    """The shape and the type of the output."""
+    x, weights = given["x"], weights_of(given)
+    _check_operand("x", x, 4)
+    n, c, h, w = x.shape
+    for layer, weight, name in zip(LAYERS[len(weights)], weights, ("w1", "w2", "w3"), strict=False):
+        name = name if layer else "w"
+        _check_operand(name, weight, 4)
+        groups = given[f"{layer}groups"]
+        if weight.shape[1] * groups != c:
+            raise ValueError(
+                f"{name} has {weight.shape[1]} channels a group in groups={groups}, but what it convolves has {c} "
+                f"channels: KCRS weights have c/groups of them"
+            )
+        top, left, bottom, right = pads(given[f"{layer}padding"])
+        h, w = (
+            (size + padded - (extent - 1) * dilation - 1) // stride + 1
+            for size, padded, extent, dilation, stride in zip(
+                (h, w),
+                (top + bottom, left + right),
+                weight.shape[2:],
+                _pair(given[f"{layer}dilation"]),
+                _pair(given[f"{layer}stride"]),
+                strict=True,
+            )
+        )
+        c = weight.shape[0]
+    if given["residual"] is not None:
+        _check_operand("residual", given["residual"], 4)
+    return (n, c, h, w), types_of(given, len(weights))[-1]
+
+
+def rows_shape(given: Given) -> tuple[tuple[Any, ...], Any]:
+    x, w = given["x"], given["w"]
+    _check_operand("x", x, None)
+    _check_operand("w", w, 2)
+    if x.shape[-1] != w.shape[1]:
+        raise ValueError(
+            f"w has shape {tuple(w.shape)}, but the last axis of x has {x.shape[-1]} elements: w is (out, in)"
+        )
+    return (*x.shape[:-1], w.shape[0]), types_of(given, 1)[-1]
+
+
+def fake_images(given: Given) -> Any:
+    return empty(*images_shape(given), given["x"])
+
+
+def fake_rows(given: Given) -> Any:
+    shape, dtype = rows_shape(given)
+    return torch.empty(shape, dtype=dtype, device=given["x"].device)
+
+
+def convolve(given: Given) -> Any:
+    """Images, which are NHWC in memory from here on."""
+    y = fake_images(given)
+    inputs = [given[name] for name in _INPUTS if given[name] is not None]
+    _launch(given, [channels_last(image).permute(NHWC) for image in inputs], y.permute(NHWC))
+    return y
+
+
+def multiply(given: Given) -> Any:
+    """Rows, each of which is an image of one pixel."""
+    y = fake_rows(given)
+    inputs = [given[name] for name in _INPUTS if given[name] is not None]
+    window = {"stride": (1,), "padding": (0,), "dilation": (1,), "groups": 1}
+    pixels = [rows.reshape(-1, 1, 1, rows.shape[-1]).contiguous() for rows in inputs]
+    _launch({**given, **window}, pixels, y.view(-1, 1, 1, y.shape[-1]))
+    return y
+
+
+def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
+    """`inputs` and `y` are NHWC. On the caller's stream, and without waiting for it where the weights are packed."""
+    place = given["x"].device
+    device, stream = device_of(place), stream_of(place)
+    if not y.numel():
+        return
+    names = [name for name, value in given.items() if isinstance(value, torch.Tensor) and name not in _INPUTS]
+    tensors = [given[name] for name in names]
+    shapes = tuple((tuple(image.shape), image.dtype) for image in inputs)
+    with allocating_on(place), device.on(stream):
+        packing = packing_of(
+            (_key(given), shapes, place), tensors, place, lambda: _packed(given, inputs, device, stream)
+        )
+        packed, alignment = packing.packed
+        taken = [aligned(image, alignment[name]) for image, name in zip(inputs, _INPUTS, strict=False)]
+        bound = packed.prepare([array_of(image) for image in taken], array_of(y))
+        bound(stream)
+        if is_capturing(place):
+            packing.captured.append((bound, taken))
+
+
+def _key(given: Given) -> Hashable:
+    """All that is given, with the weights by their memory. The inputs are not known by theirs."""
+    return tuple(
+        identity_of(value)
+        if isinstance(value, torch.Tensor)
+        else tuple(value)
+        if isinstance(value, (list, tuple))
+        else value
+        for name, value in given.items()
+        if name not in _INPUTS
+    )
+
+
+def _packed(given: Given, inputs: Sequence[Any], device: Any, stream: Any) -> tuple[Any, Mapping[str, int]]:
+    """The kernel with a copy of the weights, and the alignment that it needs of its inputs. This waits for the GPU:
+    scales and biases are checked on the host, and calls on other streams find what was packed."""
+    weights = [_as_krsc(weight) for weight in weights_of(given)]
+    problem, values = _problem(given, inputs, weights)
+    instance = lookup(problem, device.spec)
+    packed = instance.pack(*(array_of(weight) for weight in weights), stream=stream, **values)
+    device.synchronize()
+    return packed, instance.plan.alignment
+
+
+def _problem(given: Given, inputs: Sequence[Any], weights: Sequence[Any]) -> tuple[Problem, dict[str, Any]]:
+    """What is asked for, and the parameters of the call by the names that it has for them."""
+    x, *residuals = [Shaped(tuple(image.shape), name_of(image.dtype)) for image in inputs]
+    residual = residuals[0] if residuals else None
+    filters = [Shaped(tuple(weight.shape), name_of(weight.dtype)) for weight in weights]
+    types, mode = types_of(given, len(weights)), mode_of(given["mode"])
+    values = {name: given[name] for name in NUMBERS if name in given}
+    of = {
+        layer.rstrip("_"): _own(given, layer) | {"out_type": name_of(dtype), "mode": mode}
+        for layer, dtype in zip(LAYERS[len(weights)], types, strict=True)
+    }
+    if len(weights) > 1:
+        return chain_call(x, filters, of, values, residual)
+    own = of[""]
+    zeros = {name: value for name, value in values.items() if name.endswith("zero_point")}
+    named: dict[str, Any] = {name: own.pop(name) for name in ("slope", "low", "high") if name in own}
+    problem = conv2d_problem(x, filters[0], residual=residual, **zeros, **own)
+    named |= {name: own[name] for name in ("w_scale", "w_zero_point", "bias") if name in own}
+    return problem, {**values, **named}
+
+
+def _own(given: Given, layer: str) -> dict[str, Any]:
+    named = {name: on_host(value) for name in OWN if (value := given[f"{layer}{name}"]) is not None}
+    # What is one number for all channels serves any number of them.
+    single = [name for name in ("w_scale", "w_zero_point") if np.size(named.get(name, ())) == 1]
+    numbers = {name: np.asarray(named[name]).item() for name in single}
+    window = {name: _pair(named[name]) for name in ("stride", "dilation")} | {"pad": pads(given[f"{layer}padding"])}
+    return {**named, **numbers, **window}
+
+
+def _as_krsc(weight: Any) -> Any:
+    """A copy of KCRS weights in the order of the kernels. A matrix is of 1x1 filters."""
+    if weight.dim() == 2:
+        return weight.detach().clone(memory_format=torch.contiguous_format)[:, None, None, :]
+    return weight.detach().clone(memory_format=torch.channels_last).permute(NHWC)
+
+
+def mode_of(text: str | None) -> str | Mode | None:
+    """The name of a system, or the flags of a `qconv.Mode` as a problem's key has them."""
+    if text is None or "=" not in text:
+        return text
+    try:
+        return Mode(**dict(flag.split("=", 1) for flag in text.split(":")))
+    except TypeError as error:
+        raise ValueError(f"mode={text!r}: {error}; flags are {', '.join(Mode.__dataclass_fields__)}") from None
+
+
+def _pair(values: Sequence[int]) -> tuple[int, int]:
+    first, second = (*values, *values)[:2]
+    return first, second
+
+
+def _check_operand(name: str, tensor: Any, axes: int | None) -> None:
+    if axes is not None and tensor.dim() != axes:
+        what = "two axes, (out, in)" if axes == 2 else f"four axes, {'NCHW' if name in _INPUTS else 'KCRS'}"
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have {what}")
+    if tensor.dtype not in (torch.int8, torch.uint8):
+        raise ValueError(
+            f"{name} has type {tensor.dtype}; it must be torch.int8 or torch.uint8: quantize it, as by "
+            "torch.ops.qconv.quantize"
+        )

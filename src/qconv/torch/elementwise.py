@@ -1,0 +1,122 @@
+"""add, mul and the pools, by the arguments of their schemas: images are NHWC in memory, anything else is contiguous."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from qconv.instances import tensor_ops_api
+from qconv.torch.arrays import (
+    NHWC,
+    aligned,
+    allocating_on,
+    array_of,
+    channels_last,
+    empty,
+    name_of,
+    stream_of,
+)
+from qconv.torch.convolution import pads
+
+Given = Mapping[str, Any]
+# Bytes that the widest vectors of these kernels take at once.
+WIDEST = 16
+
+
+def fake_sum(given: Given) -> Any:
+    a, b = given["a"], given["b"]
+    shape = torch.broadcast_shapes(a.shape, b.shape)
+    return empty(shape, given["out_dtype"] or a.dtype, a)
+
+
+def combine(function: Callable[..., Any]) -> Callable[[Given], Any]:
+    """`add` or `mul` of the arrays."""
+
+    def compute(given: Given) -> Any:
+        y = fake_sum(given)
+        images = y.dim() == 4
+        if y.numel():
+            taken = [_as_image(given[name], y.dim()) if images else given[name].contiguous() for name in ("a", "b")]
+            numbers = {name: value for name, value in given.items() if name not in ("a", "b", "out_dtype")}
+            out = y.permute(NHWC) if images else y
+            _run(function, taken, out, out_type=name_of(y.dtype), **numbers)
+        return y
+
+    return compute
+
+
+def _as_image(tensor: Any, axes: int) -> Any:
+    """NHWC. As PyTorch broadcasts it: missing axes are the first."""
+    return channels_last(tensor[(None,) * (axes - tensor.dim())]).permute(NHWC)
+
+
+def _run(function: Callable[..., Any], tensors: Sequence[Any], y: Any, *others: Any, **named: Any) -> None:
+    """On the caller's stream, into `y`."""
+    taken = [aligned(tensor, WIDEST) for tensor in tensors]
+    with allocating_on(y.device):
+        function(*map(array_of, taken), *others, out=array_of(y), stream=stream_of(y.device), **named)
+
+
+def fake_pool(given: Given) -> Any:
+    x, kernel, stride, pad, dilation = _window(given)
+    sizes = []
+    for axis in (0, 1):
+        size, span = x.shape[2 + axis], (kernel[axis] - 1) * dilation[axis] + 1
+        room = size + pad[axis] + pad[axis + 2] - span
+        count = room // stride[axis] + 1
+        # A window that is not whole counts where it begins before the padding behind the input.
+        further = given["ceil_mode"] and room % stride[axis] > 0 and count * stride[axis] < size + pad[axis]
+        sizes.append(count + int(further))
+    return empty((*x.shape[:2], *sizes), given.get("out_dtype") or x.dtype, x)
+
+
+def _window(given: Given) -> tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    x = _image("x", given["x"])
+    kernel = _pair(given["kernel_size"])
+    return x, kernel, _pair(given["stride"] or kernel), pads(given["padding"]), _pair(given.get("dilation") or (1,))
+
+
+def _pair(values: Sequence[int]) -> tuple[int, ...]:
+    return (*values, *values)[:2]
+
+
+def _image(name: str, tensor: Any) -> Any:
+    if tensor.dim() != 4:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have four axes, NCHW")
+    return tensor
+
+
+def max_pool(given: Given) -> Any:
+    return _pool(tensor_ops_api.max_pool, given, dilation=_window(given)[-1])
+
+
+def average_pool(given: Given) -> Any:
+    out_type = name_of(given["out_dtype"] or given["x"].dtype)
+    named = {"count_include_pad": given["count_include_pad"], **_numbers(given), "out_type": out_type}
+    return _pool(tensor_ops_api.average_pool, given, **named)
+
+
+def _pool(function: Callable[..., Any], given: Given, **named: Any) -> Any:
+    x, kernel, stride, pad, _ = _window(given)
+    y = fake_pool(given)
+    window = {"stride": stride, "pad": pad, "ceil_mode": given["ceil_mode"]}
+    _run(function, [channels_last(x).permute(NHWC)], y.permute(NHWC), kernel, **window, **named)
+    return y
+
+
+def fake_global(given: Given) -> Any:
+    x = _image("x", given["x"])
+    return empty((*x.shape[:2], 1, 1), given["out_dtype"] or x.dtype, x)
+
+
+def global_average(given: Given) -> Any:
+    y = fake_global(given)
+    named = {**_numbers(given), "out_type": name_of(y.dtype)}
+    _run(tensor_ops_api.global_average_pool, [channels_last(given["x"]).permute(NHWC)], y.permute(NHWC), **named)
+    return y
+
+
+def _numbers(given: Given) -> dict[str, Any]:
+    return {name: given[name] for name in ("x_scale", "y_scale", "x_zero_point", "y_zero_point")}

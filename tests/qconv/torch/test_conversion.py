@@ -1,0 +1,78 @@
+"""quantize and dequantize of `torch.ops.qconv` give the bits of the one-liners, however the tensor lies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
+
+import qconv.torch  # noqa: E402
+
+ops = torch.ops.qconv
+X = (np.random.default_rng(2).standard_normal((2, 6, 5, 4)) * 3).astype(np.float32)
+SCALES, ZEROS = np.linspace(0.01, 0.09, 6), np.arange(6) * 9
+
+
+def layouts(x: Any) -> list[Any]:
+    contiguous = torch.from_numpy(x)
+    strided = torch.empty(2, 6, 5, 8)[..., ::2].copy_(contiguous)
+    return [contiguous, contiguous.contiguous(memory_format=torch.channels_last), strided]
+
+
+@pytest.mark.parametrize("mode", [None, "decomposed", "torch-fbgemm", "torch-cudnn"])
+def test_one_scale(mode: str | None) -> None:
+    zero = 0 if mode == "torch-cudnn" else 5
+    want = qconv.quantize(X, 0.037, zero, mode=mode)
+    for x in layouts(X):
+        q = ops.quantize(x, 0.037, zero, mode=mode)
+        assert q.is_contiguous(memory_format=torch.channels_last) == x.is_contiguous(memory_format=torch.channels_last)
+        assert np.array_equal(q.numpy(), want)
+        scale = torch.tensor(0.037, dtype=torch.float64)
+        assert np.array_equal(ops.quantize(x, scale, torch.tensor(zero), mode=mode).numpy(), want)
+        back = ops.dequantize(q, 0.037, zero)
+        assert np.array_equal(back.numpy(), qconv.dequantize(want, 0.037, zero))
+
+
+@pytest.mark.parametrize("axis", [1, -3])
+def test_a_scale_for_each_channel(axis: int) -> None:
+    want = qconv.quantize(X, SCALES, ZEROS, axis=1, out_type="uint8", low=0, high=127)
+    want_back = qconv.dequantize(want, SCALES, ZEROS, axis=1, out_type="float16")
+    scale, zero = torch.from_numpy(SCALES), torch.from_numpy(ZEROS)
+    for x in layouts(X):
+        q = ops.quantize(x, scale, zero, axis=axis, out_dtype=torch.uint8, low=0, high=127)
+        assert np.array_equal(q.numpy(), want)
+        back = ops.dequantize(q, scale.float(), zero, axis=axis, out_dtype=torch.float16)
+        assert np.array_equal(back.numpy(), want_back)
+
+
+def test_bfloat16() -> None:
+    x = torch.from_numpy(X).to(torch.bfloat16)
+    assert torch.equal(ops.quantize(x, 0.05), ops.quantize(x.float(), 0.05))
+    assert ops.dequantize(ops.quantize(x, 0.05), 0.05, out_dtype=torch.bfloat16).dtype == torch.bfloat16
+
+
+def test_decomposed_is_pytorchs_own() -> None:
+    pytest.importorskip("torch.ao.quantization.fx._decomposed", reason="this PyTorch has no quantized_decomposed")
+    x = torch.from_numpy(X)
+    want = torch.ops.quantized_decomposed.quantize_per_tensor(x, 0.0371, 3, -128, 127, torch.int8)
+    assert torch.equal(ops.quantize(x, 0.0371, 3, mode="decomposed"), want)
+
+
+def test_nothing_gives_nothing() -> None:
+    assert ops.quantize(torch.zeros(0, 4), 1.0).shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ({"zero_point": 200}, "zero_point=200 must be integers from -128 to 127"),
+        ({"scale": torch.ones(3), "axis": 1}, r"scale has shape \(3,\); x of shape .* with axis=1"),
+        ({"mode": "decomposd"}, "did you mean 'decomposed'"),
+    ],
+)
+def test_wrong_values_are_refused(named: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ops.quantize(torch.from_numpy(X), **{"scale": 1.0, **named})

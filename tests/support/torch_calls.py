@@ -1,0 +1,60 @@
+"""Problems and their random data as calls of `torch.ops.qconv`: NCHW tensors, and what the ops give as NHWC arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from qconv.fused import Chain
+from qconv.op import Problem
+from qconv.problem import Conv2d
+from qconv.sample import Sample
+
+# Axes of NHWC in the order of NCHW.
+NCHW = (0, 3, 1, 2)
+
+
+def images(array: Any) -> Any:
+    """NHWC, or KRSC, as a channels_last tensor of the same memory."""
+    return torch.from_numpy(np.ascontiguousarray(array)).permute(NCHW)
+
+
+def nhwc(y: Any) -> Any:
+    """The output as an array. It has to be channels_last."""
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    y = y.permute(0, 2, 3, 1)
+    return y.view(torch.int16).numpy() if y.dtype == torch.bfloat16 else y.numpy()
+
+
+def bits(array: Any) -> Any:
+    return array.view(np.int16) if array.dtype.name == "bfloat16" else array
+
+
+def arguments(problem: Problem, drawn: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the overload `default` of a chain takes; of a single convolution all that is named."""
+    convolutions = problem.layers if isinstance(problem, Chain) else {"": problem}
+    named: dict[str, Any] = {}
+    parameters = {**drawn.parameters}
+    for layer, one in convolutions.items():
+        assert isinstance(one, Conv2d)
+        before = f"{layer}_" if layer else ""
+        named |= {f"{before}{name}": getattr(one, name) for name in ("stride", "dilation", "groups")}
+        named |= {f"{before}padding": one.pad, f"{before}activation": one.quantization.activation}
+        for name in ("w_scale", "bias", "w_zero_point"):
+            if (value := parameters.pop(f"{before}{name}", None)) is not None:
+                named[f"{before}{name}"] = torch.from_numpy(np.array(value))
+        named.setdefault(f"{before}w_scale", torch.tensor(1.0, dtype=torch.float64))
+    named |= {name: np.asarray(value).item() for name, value in parameters.items() if value is not None}
+    for name, one in zip(("mid_dtype", "mid2_dtype"), list(convolutions.values())[:-1], strict=False):
+        named[name] = getattr(torch, one.quantization.out_type)
+    (y,) = problem.outputs
+    named["out_dtype"] = getattr(torch, y.dtype)
+    return tuple(images(array) for array in drawn.arrays), named
+
+
+def conv2d_call(problem: Conv2d, drawn: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    (x, w, *residual), named = arguments(problem, drawn)
+    taken = (named.pop("w_scale"), named.pop("bias", None))
+    return (x, w, *taken, *residual), named
