@@ -34,11 +34,10 @@ def bits(array: Any) -> Any:
 
 def arguments(problem: Problem, drawn: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What the overload `default` of a chain takes; of a single convolution all that is named."""
-    convolutions = problem.layers if isinstance(problem, Chain) else {"": problem}
+    convolutions: dict[str, Any] = problem.layers if isinstance(problem, Chain) else {"": problem}
     named: dict[str, Any] = {}
     parameters = {**drawn.parameters}
     for layer, one in convolutions.items():
-        assert isinstance(one, Conv2d)
         before = f"{layer}_" if layer else ""
         named |= {f"{before}{name}": getattr(one, name) for name in ("stride", "dilation", "groups")}
         named |= {f"{before}padding": one.pad, f"{before}activation": one.quantization.activation}

@@ -8,8 +8,9 @@ PyTorch's current stream. Weights are packed once: `packing` says when, and when
 from __future__ import annotations
 
 from qconv.torch.library import define
+from qconv.torch.lowering import explain, lower
 from qconv.torch.packing import forget
 
-__all__ = ["forget"]
-
 define()
+
+__all__ = ["explain", "forget", "lower"]

@@ -35,6 +35,8 @@ NUMBERS = tuple(f"{name}_{what}" for name in ("x", "mid", "mid2", "y", "residual
 _INPUTS = ("x", "residual")
 LAYERS = {1: ("",), 2: ("first_", "second_"), 3: ("first_", "second_", "third_")}
 TYPES = ("mid_dtype", "mid2_dtype")
+# The window of a matrix.
+ONE_PIXEL: Given = {"stride": (1,), "padding": (0,), "dilation": (1,), "groups": 1}
 
 
 def weights_of(given: Given) -> tuple[Any, ...]:
@@ -122,9 +124,8 @@ def multiply(given: Given) -> Any:
     """Rows, each of which is an image of one pixel."""
     y = fake_rows(given)
     inputs = [given[name] for name in _INPUTS if given[name] is not None]
-    window = {"stride": (1,), "padding": (0,), "dilation": (1,), "groups": 1}
     pixels = [rows.reshape(-1, 1, 1, rows.shape[-1]).contiguous() for rows in inputs]
-    _launch({**given, **window}, pixels, y.view(-1, 1, 1, y.shape[-1]))
+    _launch({**given, **ONE_PIXEL}, pixels, y.view(-1, 1, 1, y.shape[-1]))
     return y
 
 
@@ -171,6 +172,20 @@ def _packed(given: Given, inputs: Sequence[Any], device: Any, stream: Any) -> tu
     packed = instance.pack(*(array_of(weight) for weight in weights), stream=stream, **values)
     device.synchronize()
     return packed, instance.plan.alignment
+
+
+def check_smallest(given: Given) -> None:
+    """ValueError where no kernel computes it, by an image of the smallest size; `x` is of no size here."""
+    (w,) = weights_of(given)
+    filters = tuple(w.shape[2:]) or (1, 1)
+    spans = [(size - 1) * step + 1 for size, step in zip(filters, _pair(given.get("dilation", (1,))), strict=True)]
+    channels = w.shape[1] * given.get("groups", 1)
+    x = torch.empty((1, *spans, channels), dtype=given["x"].dtype, device="meta")
+    krsc = torch.empty((w.shape[0], *filters, w.shape[1]), dtype=w.dtype, device="meta")
+    # Its type is all that is asked of a residual.
+    inputs = [x] if given["residual"] is None else [x, given["residual"]]
+    problem, values = _problem({**ONE_PIXEL, **given}, inputs, [krsc])
+    problem.checked(values)
 
 
 def _problem(given: Given, inputs: Sequence[Any], weights: Sequence[Any]) -> tuple[Problem, dict[str, Any]]:

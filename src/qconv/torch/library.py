@@ -5,7 +5,8 @@ They are defined by `torch.library.Library`, not by `custom_op`, which has no ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,34 +36,51 @@ LIBRARY = torch.library.Library("qconv", "DEF")
 
 
 def define() -> None:
-    of_op: dict[str, list[Overload]] = {}
-    for overload in overloads():
+    every = overloads()
+    for overload in every:
         LIBRARY.define(overload.schema, tags=(torch.Tag.pt2_compliant_tag,))
-        of_op.setdefault(overload.op, []).append(overload)
-    for op, every in of_op.items():
-        packet = getattr(torch.ops.qconv, op)
-        defaults = {each.name: each.default_value for each in packet.default._schema.arguments}
-        numbers = {each.name for each in packet.default._schema.arguments if str(each.real_type).startswith(NUMBERS)}
-        compute, fake = OPS[op]
-        for overload in every:
-            names = [each.name for each in getattr(packet, overload.name or "default")._schema.arguments]
-            known = names, defaults, numbers if overload.name == "tensor" else set[str]()
-            for key in ("CPU", "CUDA"):
-                LIBRARY.impl(overload.qualified, partial(_called, compute, *known), key)
-            without = partial(_called, fake, *known[:2], set[str]())
-            torch.library.register_fake(f"qconv::{overload.qualified}", without, lib=LIBRARY)
+    for overload in every:
+        compute, fake = OPS[overload.op]
+        arguments = _arguments(overload)
+        for key in ("CPU", "CUDA"):
+            LIBRARY.impl(overload.qualified, partial(_compute, compute, arguments), key)
+        torch.library.register_fake(f"qconv::{overload.qualified}", partial(_fake, fake, arguments), lib=LIBRARY)
 
 
-NUMBERS = ("float", "int", "Optional[float]", "Optional[int]")
+@dataclass(frozen=True)
+class Arguments:
+    """The names of an overload in their order, and what the overload `default` has for those that are not given: its
+    numbers may come as tensors."""
+
+    names: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    numbers: frozenset[str]
+
+    def given(self, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """All arguments by name. None is as if it was not given."""
+        supplied = {**dict(zip(self.names, values, strict=False)), **named}
+        return {**self.defaults, **{name: value for name, value in supplied.items() if value is not None}}
 
 
-def _called(
-    function: Function, names: list[str], defaults: Mapping[str, Any], numbers: set[str], *values: Any, **named: Any
-) -> Any:
-    """By the names of the schema; None is as if it was not given."""
-    supplied = {**dict(zip(names, values, strict=False)), **named}
-    given = dict(defaults)
-    for name, value in supplied.items():
-        if value is not None:
-            given[name] = number_of(name, value) if name in numbers else value
-    return function(given)
+def _arguments(overload: Overload) -> Arguments:
+    packet = getattr(torch.ops.qconv, overload.op)
+    schema = packet.default._schema.arguments
+    names = tuple(each.name for each in getattr(packet, overload.name or "default")._schema.arguments)
+    numbers = [text.split(" ", 1)[1].split("=")[0] for text in overload.named if text.startswith("Tensor?")]
+    real = {each.name for each in schema if "Tensor" not in str(each.real_type)}
+    return Arguments(names, {each.name: each.default_value for each in schema}, frozenset(numbers) & real)
+
+
+def given_of(overload: Any, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """What a kernel would be given."""
+    op, _, name = overload.name().removeprefix("qconv::").partition(".")
+    return _arguments(next(each for each in overloads() if (each.op, each.name) == (op, name))).given(values, named)
+
+
+def _compute(function: Function, arguments: Arguments, *values: Any, **named: Any) -> Any:
+    given = arguments.given(values, named)
+    return function(given | {name: number_of(name, given[name]) for name in arguments.numbers})
+
+
+def _fake(function: Function, arguments: Arguments, *values: Any, **named: Any) -> Any:
+    return function(arguments.given(values, named))

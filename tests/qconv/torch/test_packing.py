@@ -165,6 +165,7 @@ def test_what_was_made_before_inference_mode_is_packed_once(packed: list[int]) -
 def test_a_copy_is_packed(packed: list[int]) -> None:
     """Writing past autograd changes nothing, rather than a part: `forget` makes it seen."""
     layer = Layer()
+    layer.w = layer.w.to(memory_format=torch.channels_last)
     before = layer()
     layer.w.detach().numpy()[...] = 1
     assert np.array_equal(layer(), before)

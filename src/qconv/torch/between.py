@@ -1,0 +1,141 @@
+"""What stands between integers and is no convolution: sums, products, pools, and what only moves elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from qconv.torch.activations import activation_of
+from qconv.torch.pattern import Quantized, arguments, dequantized, only_user, quantized, replace, shape_of, target_of
+
+# They move elements, which may be integers as well.
+MOVES = (
+    *("aten.flatten.using_ints", "aten.view.default", "aten.reshape.default", "aten.permute.default"),
+    *("aten.transpose.int", "aten.squeeze.dims", "aten.unsqueeze.default", "aten.slice.Tensor", "aten.clone.default"),
+)
+IMAGE = ([2, 3], [-2, -1], [-1, -2], [3, 2])
+Lowered = tuple[str, str]
+
+
+def lower_between(node: Any) -> Lowered | None:
+    """Which op the node that quantizes became, and a word on it; None where it stays."""
+    out = quantized(node)
+    if out is None or not isinstance(out.node.args[0], torch.fx.Node):
+        return None
+    source = out.node.args[0]
+    if not out.is_whole or only_user(source) is not node:
+        return None
+    relu = activation_of(source) == {"activation": "relu"}
+    inner = source.args[0] if relu else source
+    if relu and only_user(inner) is not source:
+        return None
+    read = _READ.get(target_of(inner))
+    made = None if read is None or (relu and read not in (_add, _mul)) else read(inner, out, relu)
+    if made is None:
+        return None
+    op, inputs, named = made
+    target = getattr(torch.ops.qconv, op).default if isinstance(op, str) else op
+    with node.graph.inserting_before(node):
+        new = node.graph.call_function(target, inputs, named)
+    replace(node, new)
+    says = f"in the place of {target_of(inner)}" if isinstance(op, str) else "of integers as they are"
+    return str(target).removesuffix(".default"), says
+
+
+Made = tuple[Any, tuple[Any, ...], dict[str, Any]] | None
+
+
+def _binary(op: str) -> Callable[[Any, Quantized, bool], Made]:
+    def read(node: Any, out: Quantized, relu: bool) -> Made:
+        if node.kwargs.get("alpha", 1) != 1:
+            return None
+        a, b = (dequantized(operand) for operand in node.args)
+        if a is None or b is None or not (a.is_served and b.is_served):
+            return None
+        if not _is_broadcast(shape_of(node.args[0]), shape_of(node.args[1])):
+            return None
+        named = {**a.numbers("a"), **b.numbers("b"), **out.numbers("y"), "out_dtype": out.dtype}
+        return op, (a.node, b.node), named | ({"activation": "relu"} if relu else {})
+
+    return read
+
+
+def _is_broadcast(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
+    """Whether both have one shape, or one a number for each channel of images."""
+    if one is None or other is None:
+        return False
+    if one == other:
+        return True
+    small, large = sorted((one, other), key=lambda shape: sum(size == 1 for size in shape), reverse=True)
+    if len(one) != 4 or len(other) != 4:
+        return False
+    return small[1:] == (large[1], 1, 1) and small[0] in (1, large[0])
+
+
+_add, _mul = _binary("add"), _binary("mul")
+
+
+def _operand(node: Any) -> Quantized | None:
+    found = dequantized(node.args[0])
+    return found if found is not None and found.is_served else None
+
+
+def _image(node: Any) -> Quantized | None:
+    return _operand(node) if len(shape_of(node) or ()) == 4 else None
+
+
+def _pool(op: str, x: Quantized, node: Any, numbers: Mapping[str, Any], *names: str) -> Made:
+    values = arguments(node)
+    window = {name: values[name] for name in ("stride", "padding", "ceil_mode", *names)}
+    return op, (x.node, values["kernel_size"]), {**window, **numbers}
+
+
+def _max_pool(node: Any, out: Quantized, relu: bool) -> Made:
+    x = _image(node)
+    return _pool("max_pool2d", x, node, {}, "dilation") if x is not None and x.means(out) else None
+
+
+def _average_pool(node: Any, out: Quantized, relu: bool) -> Made:
+    x = _image(node)
+    if x is None or arguments(node)["divisor_override"] is not None:
+        return None
+    return _pool("avg_pool2d", x, node, _numbers(x, out), "count_include_pad")
+
+
+def _global(node: Any, out: Quantized, relu: bool) -> Made:
+    x, values = _image(node), arguments(node)
+    whole = list(values.get("output_size", ())) == [1, 1] or (
+        list(values.get("dim") or ()) in IMAGE and values["keepdim"] and values["dtype"] is None
+    )
+    return ("global_avg_pool2d", (x.node,), _numbers(x, out)) if x is not None and whole else None
+
+
+def _numbers(x: Quantized, out: Quantized) -> dict[str, Any]:
+    return {**x.numbers("x"), **out.numbers("y"), "out_dtype": out.dtype}
+
+
+def _move(node: Any, out: Quantized, relu: bool) -> Made:
+    """Integers that are dequantized and quantized alike come back as they are."""
+    x = _operand(node)
+    return (node.target, (x.node, *node.args[1:]), dict(node.kwargs)) if x is not None and x.means(out) else None
+
+
+def _concatenate(node: Any, out: Quantized, relu: bool) -> Made:
+    parts = [dequantized(part) for part in node.args[0]]
+    integers = [part.node for part in parts if part is not None and part.means(out)]
+    return (node.target, (integers, *node.args[1:]), {}) if len(integers) == len(parts) else None
+
+
+_READ: Mapping[str, Callable[[Any, Quantized, bool], Made]] = {
+    "aten.add.Tensor": _add,
+    "aten.add_.Tensor": _add,
+    "aten.mul.Tensor": _mul,
+    "aten.max_pool2d.default": _max_pool,
+    "aten.avg_pool2d.default": _average_pool,
+    "aten.adaptive_avg_pool2d.default": _global,
+    "aten.mean.dim": _global,
+    "aten.cat.default": _concatenate,
+    **dict.fromkeys(MOVES, _move),
+}

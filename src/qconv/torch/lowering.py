@@ -1,0 +1,227 @@
+"""PT2E graphs of torchao, lowered: what lies between integers becomes an op of `torch.ops.qconv`.
+
+A convolution or a linear layer whose input and weights are dequantized takes what follows it, as far as there is one
+reader each: a residual that is dequantized, an activation, a max pool, and the node that quantizes. Without the last,
+it gives real numbers. `between` lowers what stands between integers otherwise. Everything else stays as it is.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from qconv.torch import convolution
+from qconv.torch.activations import CLAMPS, activation_of
+from qconv.torch.between import lower_between
+from qconv.torch.library import given_of
+from qconv.torch.pattern import (
+    Quantized,
+    Unmatched,
+    arguments,
+    constant,
+    dequantized,
+    only_user,
+    quantized,
+    replace,
+    shape_of,
+    target_of,
+)
+
+# As the graph has it: sums times x_scale * w_scale, the bias in real numbers, then times 1 / y_scale. Sums are exact.
+MODE = "order=multiply_reciprocal:bias_scaling=real"
+LAYERS = {"aten.conv2d.default": "conv2d", "aten.linear.default": "linear"}
+REPORT = "qconv"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a layer: `op` is None where it stays PyTorch's."""
+
+    layer: str
+    op: str | None
+    says: str
+
+    def __str__(self) -> str:
+        return f"{self.layer}: {self.op or 'PyTorch'}, {self.says}"
+
+
+@dataclass
+class Tail:
+    """What a layer takes along: up to `last`, which gives integers as `out` says, or real numbers without it."""
+
+    last: Any
+    out: Quantized | None = None
+    activation: dict[str, Any] = field(default_factory=dict)
+    residual: Quantized | None = None
+    pool: Any = None
+
+    @property
+    def says(self) -> str:
+        taken = [self.activation.get("activation"), self.residual and "residual", self.pool and "max pool"]
+        words = [word for word in taken if word] + ["quantized" if self.out else "real output"]
+        return "with " + ", ".join(words)
+
+
+def lower(program: Any) -> Any:
+    """A module that computes what `program` computes, an ExportedProgram or the GraphModule of `convert_pt2e`. It can
+    be called, compiled and exported again; `explain` says what became of each layer. The weights are shared."""
+    exported = isinstance(program, torch.export.ExportedProgram)
+    module = program.module() if exported else torch.fx.GraphModule(program, copy.deepcopy(program.graph))
+    _propagate(module)
+    rows = []
+    for node in list(module.graph.nodes):
+        if (kind := LAYERS.get(target_of(node))) is not None:
+            try:
+                rows.append(Row(node.name, f"qconv.{kind}", _lower_layer(node, kind)))
+            except Unmatched as reason:
+                rows.append(Row(node.name, None, str(reason)))
+    for node in list(module.graph.nodes):
+        if (lowered := lower_between(node)) is not None:
+            rows.append(Row(node.name, *lowered))
+    module.graph.eliminate_dead_code()
+    module.graph.lint()
+    module.recompile()
+    module.meta[REPORT] = tuple(rows)
+    return module
+
+
+def explain(module: Any) -> str:
+    """Layer by layer: which op computes it, or why it is PyTorch's."""
+    return "\n".join(map(str, module.meta[REPORT]))
+
+
+def _propagate(module: Any) -> None:
+    """Shapes of all nodes, where those of the inputs are known. What quantizes came in without one."""
+    inputs = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+    mode = next((value.fake_mode for value in inputs if hasattr(value, "fake_mode")), None)
+    if mode is not None and all(value is not None for value in inputs):
+        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*inputs)
+
+
+def _lower_layer(node: Any, kind: str) -> str:
+    values = arguments(node)
+    x, w = _operand("x", values["input"]), dequantized(values["weight"])
+    if w is None or w.axis not in (None, 0) or w.dtype not in (torch.int8, torch.uint8):
+        raise Unmatched("its weights are not dequantized from 8 bits, per tensor or per output channel")
+    window: dict[str, Any] = {
+        name: values[name] for name in ("stride", "padding", "dilation", "groups") if name in values
+    }
+    constants = [_constant("weights", w.node)] + ([_constant("bias", values["bias"])] if values["bias"] else [])
+    zeros = None if w.axis is None else constant(w.zero_point)
+    of_w = w.zero_point if w.axis is None or (zeros is not None and zeros.any()) else None
+    tail = _tail(node, kind)
+    # Behind everything that it takes.
+    with node.graph.inserting_before(tail.last):
+        weights, bias = (*(_attribute(node, *each) for each in constants), None)[:2]
+        inputs = (x.node, weights, w.scale, bias, tail.residual and tail.residual.node)
+        named: dict[str, Any] = {"w_zero_point": of_w or None, **x.numbers("x"), **window, **tail.activation}
+        if tail.residual:
+            named |= tail.residual.numbers("residual")
+        named |= {**tail.out.numbers("y"), "out_dtype": tail.out.dtype} if tail.out else {"out_dtype": torch.float32}
+        overload = getattr(getattr(torch.ops.qconv, kind), "scalar" if w.axis is None else "default")
+        _check(overload, (x, tail.residual), inputs, {**named, "mode": MODE})
+        made = node.graph.call_function(overload, inputs, {**named, "mode": MODE})
+        made.meta |= {name: value for name, value in node.meta.items() if name in ("nn_module_stack", "stack_trace")}
+        if tail.pool is not None:
+            made = _pooled(tail.pool, made)
+    replace(tail.last, made)
+    return tail.says
+
+
+def _operand(name: str, node: Any) -> Quantized:
+    found = dequantized(node)
+    if found is None or not found.is_served:
+        raise Unmatched(f"{name} is not dequantized from 8 bits with one constant scale")
+    return found
+
+
+def _constant(name: str, node: Any) -> tuple[Any, Any]:
+    tensor = constant(node)
+    if tensor is None:
+        raise Unmatched(f"the graph computes its {name}, so that they would be packed at every call")
+    return node, tensor
+
+
+def _attribute(layer: Any, node: Any, tensor: Any) -> Any:
+    """What is computed of constants is computed now."""
+    if node.op == "get_attr":
+        return node
+    name = f"_qconv_{node.name}"
+    layer.graph.owning_module.register_buffer(name, tensor.detach())
+    made = layer.graph.get_attr(name)
+    made.meta["val"] = node.meta.get("val")
+    return made
+
+
+def _tail(node: Any, kind: str) -> Tail:
+    """As far as each has one reader. A max pool is taken only where integers come behind it."""
+    tail, pool = Tail(node), None
+    while (user := only_user(pool or tail.last)) is not None:
+        if (out := quantized(user)) is not None:
+            if out.is_whole:
+                tail.last, tail.out, tail.pool = user, out, pool
+                return _clamped(tail)
+            break
+        if pool is not None or tail.activation:
+            residual = activation = None
+        else:
+            residual = _residual(user, tail.last) if tail.residual is None else None
+            activation = activation_of(user)
+        if residual is not None:
+            tail.last, tail.residual = user, residual
+        elif activation is not None:
+            tail.last, tail.activation = user, activation
+        elif kind == "conv2d" and pool is None and target_of(user) == "aten.max_pool2d.default":
+            pool = user
+        else:
+            break
+    return tail
+
+
+def _residual(user: Any, current: Any) -> Quantized | None:
+    """What is added to the layer, if it is of the same shape."""
+    if target_of(user) not in ("aten.add.Tensor", "aten.add_.Tensor") or user.kwargs.get("alpha", 1) != 1:
+        return None
+    other = user.args[1] if user.args[0] is current else user.args[0]
+    found, shape = dequantized(other), shape_of(current)
+    same = shape is not None and shape == shape_of(other) and other is not current
+    return found if found is not None and found.is_served and same else None
+
+
+def _clamped(tail: Tail) -> Tail:
+    """With a clamp behind the integers, where both sides of it mean the same: rounding is monotone, so that the clamp
+    may as well come before it."""
+    if tail.activation or tail.pool is not None:
+        return tail
+    real = only_user(tail.last)
+    clamp = real and dequantized(real) and only_user(real)
+    limits = clamp and activation_of(clamp)
+    last = only_user(clamp) if limits and limits["activation"] in CLAMPS else None
+    out = quantized(last)
+    if limits and out and out.is_whole and tail.out is not None and out.means(tail.out):
+        tail.last, tail.out, tail.activation = last, out, limits
+    return tail
+
+
+def _pooled(pool: Any, made: Any) -> Any:
+    """The largest of numbers that were rounded is the largest, rounded."""
+    values = arguments(pool)
+    window: dict[str, Any] = {name: values[name] for name in ("stride", "padding", "dilation", "ceil_mode")}
+    return pool.graph.call_function(torch.ops.qconv.max_pool2d.default, (made, values["kernel_size"]), window)
+
+
+def _check(overload: Any, read: Sequence[Quantized | None], inputs: Sequence[Any], named: dict[str, Any]) -> None:
+    """Unmatched where no kernel has the arithmetic, by the smallest image that the filter fits in."""
+    of_node = {name: constant(value) if isinstance(value, torch.fx.Node) else value for name, value in named.items()}
+    weights = (constant(each) if isinstance(each, torch.fx.Node) else each for each in inputs[1:4])
+    x, residual = (each and torch.empty(0, dtype=each.dtype, device="meta") for each in read)
+    given = given_of(overload, (x, *weights, residual), of_node)
+    try:
+        convolution.check_smallest(given)
+    except ValueError as reason:
+        raise Unmatched(str(reason)) from None

@@ -1,0 +1,137 @@
+"""What the nodes of an exported graph say: which tensors are quantized and how, and who reads what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from qconv.dtypes import RANGES
+from qconv.torch.arrays import name_of
+
+PER_TENSOR = ("per_tensor.default", "per_tensor.tensor")
+# In the meta of a node: the name of the one that it stands for.
+REPLACES = "qconv_replaces"
+# By their names: whoever made the graph has registered these ops, and this package need not.
+QUANTIZE, DEQUANTIZE = "quantized_decomposed.quantize_", "quantized_decomposed.dequantize_"
+
+
+class Unmatched(Exception):
+    """Why a layer stays PyTorch's."""
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A node with integers, and what they mean. Scales and zero points of channels are nodes."""
+
+    node: Any
+    scale: Any
+    zero_point: Any
+    low: int
+    high: int
+    dtype: Any
+    axis: int | None = None
+
+    @property
+    def is_served(self) -> bool:
+        return self.axis is None and self.dtype in (torch.int8, torch.uint8)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether an output may be any integer of its type: kernels clamp to nothing less."""
+        return self.is_served and (self.low, self.high) == RANGES[name_of(self.dtype)]
+
+    def means(self, other: Quantized) -> bool:
+        """Whether equal integers are equal numbers."""
+        return (self.scale, self.zero_point, self.dtype) == (other.scale, other.zero_point, other.dtype)
+
+    def numbers(self, name: str) -> dict[str, Any]:
+        return {f"{name}_scale": self.scale, f"{name}_zero_point": self.zero_point}
+
+
+def target_of(node: Any) -> str:
+    return str(node.target) if isinstance(node, torch.fx.Node) and node.op == "call_function" else ""
+
+
+def quantized(node: Any) -> Quantized | None:
+    """What a node that quantizes gives: the integers are its own."""
+    found = _read(node, QUANTIZE)
+    return None if found is None else Quantized(node, *found[1:])
+
+
+def dequantized(node: Any) -> Quantized | None:
+    """What a node that dequantizes is given."""
+    found = _read(node, DEQUANTIZE)
+    return None if found is None else Quantized(*found)
+
+
+def _read(node: Any, prefix: str) -> tuple[Any, ...] | None:
+    name = target_of(node)
+    if not name.startswith(prefix):
+        return None
+    kind = name.removeprefix(prefix)
+    if kind in PER_TENSOR:
+        values = arguments(node)
+        scale, zero_point = (constant_number(node, values[key]) for key in ("scale", "zero_point"))
+        if scale is None or zero_point is None:
+            return None
+        return values["input"], scale, zero_point, values["quant_min"], values["quant_max"], values["dtype"]
+    if kind == "per_channel.default":
+        values = arguments(node)
+        limits = values["quant_min"], values["quant_max"], values["dtype"], values["axis"]
+        return values["input"], values["scales"], values["zero_points"], *limits
+    return None
+
+
+def arguments(node: Any) -> dict[str, Any]:
+    """By the names of the schema, with the defaults."""
+    schema = node.target._schema.arguments
+    values = {each.name: each.default_value for each in schema if each.has_default_value()}
+    return {**values, **dict(zip((each.name for each in schema), node.args, strict=False)), **node.kwargs}
+
+
+def constant_number(node: Any, value: Any) -> Any:
+    """The number itself, or that of a constant; None where it is computed."""
+    if not isinstance(value, torch.fx.Node):
+        return value
+    tensor = constant(value)
+    return tensor.item() if tensor is not None and tensor.numel() == 1 else None
+
+
+def constant(node: Any) -> Any:
+    """The tensor that a node always gives: an attribute of the module, or what is computed of such; else None."""
+    if node.op == "get_attr":
+        found = node.graph.owning_module
+        for name in str(node.target).split("."):
+            found = getattr(found, name)
+        return found
+    if node.op != "call_function":
+        return None
+    known: dict[Any, Any] = {}
+    for each in node.all_input_nodes:
+        if (tensor := constant(each)) is None:
+            return None
+        known[each] = tensor
+    if not known:
+        return None
+    with torch.no_grad():
+        return node.target(*(known.get(a, a) if isinstance(a, torch.fx.Node) else a for a in node.args), **node.kwargs)
+
+
+def only_user(node: Any) -> Any:
+    """Whoever reads it, where nobody else does."""
+    users = list(node.users)
+    return users[0] if len(users) == 1 else None
+
+
+def replace(node: Any, made: Any) -> None:
+    """By a new node, which says what it stands for."""
+    made.meta |= {REPLACES: node.name, "val": node.meta.get("val")}
+    node.replace_all_uses_with(made)
+
+
+def shape_of(node: Any) -> tuple[Any, ...] | None:
+    """As far as it is known."""
+    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else None

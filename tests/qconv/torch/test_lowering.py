@@ -1,0 +1,231 @@
+"""Which nodes of a PT2E graph become ops, which stay, and that the integers are the same within one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
+pytest.importorskip("torch.ao.quantization.fx._decomposed", reason="this PyTorch has no quantized_decomposed")
+
+from torch.nn import functional  # noqa: E402
+from torch_networks import differences, targets  # noqa: E402
+
+import qconv.torch  # noqa: E402
+
+of = torch.ops.quantized_decomposed
+X, Y = (0.02, 3, -128, 127, torch.int8), (0.3, -7, -128, 127, torch.int8)
+U = (0.3, 9, 0, 255, torch.uint8)
+AGAIN = (0.02, 3)
+
+
+def integers(*shape: int, seed: int = 0) -> Any:
+    return torch.randint(-128, 128, shape, dtype=torch.int8, generator=torch.Generator().manual_seed(seed))
+
+
+def dq(x: Any, values: Any = X) -> Any:
+    return of.dequantize_per_tensor(x, *values)
+
+
+def q(x: Any, values: Any = Y) -> Any:
+    return of.quantize_per_tensor(x, *values)
+
+
+class Graph(torch.nn.Module):
+    """`body` of the module and the integers that it is given."""
+
+    def __init__(self, body: Callable[..., Any], channels: int = 8) -> None:
+        super().__init__()
+        self.body = body
+        self.register_buffer("w", integers(8, channels, 3, 3, seed=1))
+        self.register_buffer("rows", integers(5, 6, seed=2))
+        self.register_buffer("scales", torch.linspace(0.001, 0.004, 8))
+        self.register_buffer("zeros", torch.zeros(8, dtype=torch.int64))
+        self.register_buffer("bias", torch.linspace(-2, 2, 8))
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.body(self, *inputs)
+
+    def filters(self) -> Any:
+        return of.dequantize_per_channel(self.w, self.scales, self.zeros, 0, -128, 127, torch.int8)
+
+    def conv(self, x: Any, **window: Any) -> Any:
+        return functional.conv2d(dq(x), self.filters(), self.bias, **{"padding": 1, **window})
+
+
+def lowered(body: Callable[..., Any], *inputs: Any) -> tuple[Any, list[Any]]:
+    """The lowered module, and how its integers differ."""
+    inputs = inputs or (integers(2, 8, 6, 6),)
+    program = torch.export.export(Graph(body), inputs).module()
+    module = qconv.torch.lower(program)
+    with torch.no_grad():
+        assert module(*inputs).dtype == program(*inputs).dtype
+    return module, differences(program, module, *inputs)
+
+
+WITH = {
+    "relu": lambda m, x: q(torch.relu(m.conv(x))),
+    "relu6": lambda m, x: q(functional.hardtanh(m.conv(x), 0.0, 6.0)),
+    "clamp": lambda m, x: q(functional.hardtanh(m.conv(x), -1.0, 2.5)),
+    "clamp ": lambda m, x: q(torch.clamp(m.conv(x), min=-1.0)),
+    "silu": lambda m, x: q(functional.silu(m.conv(x))),
+    "hardswish": lambda m, x: q(functional.hardswish(m.conv(x))),
+    "leaky_relu": lambda m, x: q(functional.leaky_relu(m.conv(x), 0.1)),
+    "residual": lambda m, x: q(m.conv(x) + dq(x)),
+    "relu, residual": lambda m, x: q(torch.relu(dq(x) + m.conv(x))),
+    "relu, max pool": lambda m, x: q(functional.max_pool2d(torch.relu(m.conv(x)), 3, 2, 1)),
+    "max pool": lambda m, x: q(functional.max_pool2d(m.conv(x), 2), U),
+}
+
+
+@pytest.mark.parametrize("taken", WITH)
+def test_a_convolution_takes_what_follows(taken: str) -> None:
+    module, found = lowered(WITH[taken])
+    assert qconv.torch.explain(module) == f"conv2d: qconv.conv2d, with {taken.strip()}, quantized"
+    assert not [target for target in targets(module) if target.startswith(("aten.", "quantized_decomposed."))]
+    (one,) = found
+    assert one.largest <= 1
+    assert one.differing <= one.count / 500
+
+
+@pytest.mark.parametrize(
+    ("body", "op"),
+    [
+        (lambda m, x: q(m.conv(x, stride=2, padding=(0, 1))), "conv2d"),
+        (lambda m, x: q(functional.conv2d(dq(x), m.filters(), None, dilation=2)), "conv2d"),
+        (lambda m, x: q(functional.conv2d(dq(x), dq(m.w, (0.01, 5, -128, 127, torch.int8)), m.bias)), "conv2d"),
+        (lambda m, x: q(functional.linear(dq(x), dq(m.rows, (0.01, 0, -127, 127, torch.int8)))), "linear"),
+        (lambda m, x: q(functional.conv2d(dq(x), m.filters(), m.bias * 2 + 1)), "conv2d"),
+    ],
+)
+def test_layers(body: Any, op: str) -> None:
+    module, (found,) = lowered(body)
+    assert qconv.torch.explain(module) == f"{op}: qconv.{op}, with quantized"
+    assert found.largest <= 1
+    assert found.differing <= found.count / 500
+
+
+REAL = {
+    "two readers": lambda m, x: (lambda y: q(y) + q(torch.tanh(torch.relu(y)) + torch.exp(y)))(m.conv(x)),
+    "a narrow range": lambda m, x: q(m.conv(x), (0.3, 0, -127, 127, torch.int8)),
+    "no quantization": lambda m, x: torch.exp(m.conv(x)),
+    "a pool of real numbers": lambda m, x: functional.max_pool2d(m.conv(x), 2),
+    "another sum": lambda m, x: q(torch.add(m.conv(x), dq(x), alpha=2)),
+    "a smaller residual": lambda m, x: q(m.conv(x) + dq(x[:1])),
+}
+
+
+@pytest.mark.parametrize("why", REAL)
+def test_what_is_not_quantized_is_real(why: str) -> None:
+    module, found = lowered(REAL[why])
+    assert "conv2d: qconv.conv2d, with real output" in qconv.torch.explain(module)
+    assert max(one.largest for one in found) < 1e-4
+
+
+def test_real_output_may_have_an_activation() -> None:
+    module, (found,) = lowered(lambda m, x: torch.exp(torch.relu(m.conv(x) + dq(x))))
+    assert qconv.torch.explain(module) == "conv2d: qconv.conv2d, with relu, residual, real output"
+    assert found.largest < 1e-4
+
+
+STAYS = {
+    "x is not dequantized from 8 bits with one constant scale": lambda m, x: q(
+        functional.conv2d(dq(x, (0.02, 3, -(2**15), 2**15 - 1, torch.int16)), m.filters()), Y
+    ),
+    "its weights are not dequantized from 8 bits": lambda m, x: q(functional.conv2d(dq(x), m.filters() * 2)),
+    "the graph computes its weights": lambda m, x: q(functional.conv2d(dq(x), dq(x[:, :, :3, :3]))),
+    "the graph computes its bias": lambda m, x: q(functional.conv2d(dq(x), m.filters(), dq(x)[0, :, 0, 0])),
+}
+
+
+@pytest.mark.parametrize("why", STAYS)
+def test_what_stays_says_why(why: str) -> None:
+    x = integers(2, 8, 6, 6)
+    module, found = lowered(STAYS[why], x.to(torch.int16) if "x is" in why else x)
+    assert f"conv2d: PyTorch, {why}" in qconv.torch.explain(module)
+    assert not found
+
+
+def test_sums_that_no_kernel_has_stay() -> None:
+    class Long(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("w", integers(1, 7400, 3, 3))
+
+        def forward(self, x: Any) -> Any:
+            return q(functional.conv2d(dq(x), dq(self.w)))
+
+    x = torch.zeros(1, 7400, 3, 3, dtype=torch.int8)
+    module = qconv.torch.lower(torch.export.export(Long(), (x,)))
+    assert "conv2d: PyTorch, a sum of r*s*c/groups=66600 products can reach" in qconv.torch.explain(module)
+
+
+@pytest.mark.parametrize(("second", "folds"), [(Y, True), ((0.3, -6, *Y[2:]), False), ((0.31, *Y[1:]), False)])
+def test_a_clamp_between_equal_integers_is_folded(second: Any, folds: bool) -> None:
+    module, found = lowered(lambda m, x: q(torch.relu(dq(q(m.conv(x)), Y)), second))
+    assert ("with relu, quantized" in qconv.torch.explain(module)) == folds
+    assert found[0].largest <= 1
+
+
+BETWEEN = {
+    "qconv.add": lambda m, x: q(dq(x) + dq(x.flip(0), Y)),
+    "qconv.add, relu": lambda m, x: q(torch.relu(dq(x) + dq(x.flip(0), Y)), U),
+    "qconv.mul": lambda m, x: q(dq(x) * dq(x[:, :, :1, :1].clone(), Y)),
+    "qconv.max_pool2d": lambda m, x: q(functional.max_pool2d(dq(x), 3, 2, 1), X),
+    "qconv.avg_pool2d": lambda m, x: q(functional.avg_pool2d(dq(x), 3, 2, 1)),
+    "qconv.global_avg_pool2d": lambda m, x: q(functional.adaptive_avg_pool2d(dq(x), 1)),
+    "qconv.global_avg_pool2d, mean": lambda m, x: q(dq(x).mean((2, 3), keepdim=True)),
+    "aten.flatten.using_ints": lambda m, x: q(dq(x).flatten(1), X),
+    "aten.permute": lambda m, x: q(dq(x).permute(0, 2, 3, 1), X),
+    "aten.cat": lambda m, x: q(torch.cat([dq(x), dq(x.flip(0))], 1), X),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_between_integers(name: str) -> None:
+    module, (found,) = lowered(BETWEEN[name])
+    op = name.split(",")[0]
+    says = "of integers as they are" if op.startswith("aten.") else "in the place of aten."
+    assert f": {op}, {says}" in qconv.torch.explain(module)
+    assert any(target.startswith(op) for target in targets(module))
+    assert not [target for target in targets(module) if target.startswith("quantized_decomposed.")]
+    assert found.largest <= (0 if op.startswith("aten.") or "max" in op else 1)
+    assert found.differing <= found.count / 100
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda m, x: q(dq(x).flatten(1)),
+        lambda m, x: q(functional.max_pool2d(dq(x), 2)),
+        lambda m, x: q(torch.cat([dq(x), dq(x, Y)], 1), X),
+        lambda m, x: q(dq(x).mean((2, 3))),
+        lambda m, x: q(dq(x) + dq(x[:, :, :1].clone())),
+        lambda m, x: q(torch.relu(functional.max_pool2d(dq(x), 2)), X),
+        lambda m, x: q(torch.sub(dq(x), dq(x))),
+    ],
+)
+def test_other_numbers_and_shapes_stay(body: Any) -> None:
+    module, found = lowered(body)
+    assert qconv.torch.explain(module) == ""
+    assert not found
+
+
+def test_the_program_stays_as_it_was() -> None:
+    program = torch.export.export(Graph(WITH["relu, max pool"]), (integers(2, 8, 6, 6),)).module()
+    before = str(program.graph)
+    qconv.torch.lower(program)
+    assert str(program.graph) == before
+
+
+def test_a_dynamic_batch() -> None:
+    x = integers(2, 8, 6, 6)
+    program = torch.export.export(
+        Graph(WITH["relu, residual"]), (x,), dynamic_shapes={"inputs": ({0: torch.export.Dim("n", min=2, max=9)},)}
+    )
+    module = qconv.torch.lower(program)
+    assert "with relu, residual, quantized" in qconv.torch.explain(module)
+    both = torch.cat([x, x])
+    assert torch.equal(module(both), torch.cat([module(x), module(x)]))

@@ -1,0 +1,55 @@
+"""Whole networks of torchao's PT2E, lowered: every layer within one step of what the graph computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
+pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
+
+from torch_networks import differences, images, quantized, targets  # noqa: E402
+
+import qconv.torch  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def quantizer(name: str) -> Any:
+    if name == "x86":
+        from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+        return x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+    xnnpack = pytest.importorskip("torchao.testing.pt2e._xnnpack_quantizer", reason="this torchao has no XNNPACK")
+    config = xnnpack.get_symmetric_quantization_config(is_per_channel=name == "xnnpack")
+    return xnnpack.XNNPACKQuantizer().set_global(config)
+
+
+@pytest.mark.parametrize("network", ["resnet", "mobilenet"])
+@pytest.mark.parametrize("system", ["x86", "xnnpack", "xnnpack per tensor"])
+def test_every_layer_is_within_one_step(network: str, system: str) -> None:
+    graph = quantized(network, quantizer(system))
+    lowered = qconv.torch.lower(graph)
+    print(qconv.torch.explain(lowered))
+    left = [target for target in targets(lowered) if target.startswith(("aten.conv2d", "aten.linear", "aten.add."))]
+    assert not left
+    x = images(9, 2)
+    found = differences(graph, lowered, x)
+    for each in found:
+        print(f"{each.layer}: {each.differing} of {each.count} differ, by {each.largest:g} at most")
+        assert each.largest <= 1
+    integers = [each for each in found if each.largest in (0, 1)]
+    assert sum(each.differing for each in integers) <= 0.002 * sum(each.count for each in integers)
+    with torch.no_grad():
+        assert torch.allclose(lowered(x), graph(x), atol=0.05)
+
+
+def test_a_lowered_network_is_compiled_and_exported_again() -> None:
+    graph = quantized("mobilenet", quantizer("xnnpack"))
+    x = images(9, 2)
+    lowered = qconv.torch.lower(torch.export.export(graph, (x,)))
+    with torch.no_grad():
+        want = lowered(x)
+        assert torch.equal(torch.compile(lowered, fullgraph=True, backend="aot_eager")(x), want)
+        assert torch.equal(torch.export.export(lowered, (x,)).module()(x), want)
