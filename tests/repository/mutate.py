@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,8 @@ def sample(count: int, seed: str) -> list[Mutant]:
 
 
 def _is_quick(mutant: Mutant, known: Mapping[str, record.Judged]) -> bool:
+    if mutant.needs and find_spec(mutant.needs) is None:
+        return False
     judged = record.of(mutant, known)
     return judged is not None and judged.caught == "fast" and judged.seconds <= QUICK_S
 

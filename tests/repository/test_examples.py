@@ -15,6 +15,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def test_an_example_is_bit_exact(
     script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if "import torch\n" in script.read_text():
+        pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
     monkeypatch.setattr(sys, "argv", [str(script), "cpu"])
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out.endswith("bit-exact: True\n")

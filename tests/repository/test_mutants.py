@@ -18,7 +18,7 @@ COVERED = (
     *("templates/**/*.j2", "generator/*.py", "tuner/**/*.py", "tune_db/*.py", "instances/*.py"),
     *("instances/library/*.py", "instances/library/*.cpp", "instances/library/*.h"),
     *("src/qconv/*.py", "src/qconv/conversion/*.py", "src/qconv/tensor_ops/*.py", "src/qconv/device/*.py"),
-    "src/qconv/network/*.py",
+    *("src/qconv/network/*.py", "src/qconv/torch/*.py"),
 )
 
 

@@ -24,6 +24,7 @@ class Mutant:
     tests: tuple[str, ...]  # node ids, few and quick, at least one of which fails
     slow: bool = False  # whether only tests marked `slow` notice
     gpu: bool = False  # whether only tests marked `gpu` notice, for nothing else executes the line
+    needs: str = ""  # a package without which its tests are skipped
     equivalent: str = ""  # why no test can notice; such a mutant is listed so that nobody plants it again
 
     def apply(self, root: Path) -> None:
