@@ -58,6 +58,16 @@ def test_the_python_of_readme_runs() -> None:
     assert names["instance"].reason
 
 
+def test_the_torch_python_of_usage_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
+    text = (ROOT / "docs/usage.md").read_text()
+    blocks = re.findall(r"^```python torch\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile("".join(blocks), "usage.md", "exec"), names)
+    assert names["y"].shape == (1, 64, 14, 14)
+    assert capsys.readouterr().out == "conv2d: qconv.conv2d, with relu, quantized\n"
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/usage.md"])
 def test_the_onnx_python_of_a_page_runs(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
