@@ -84,6 +84,7 @@ class Difference:
     count: int
     differing: int
     largest: float
+    is_integer: bool
 
 
 def differences(graph: Any, lowered: Any, x: Any) -> list[Difference]:
@@ -105,7 +106,8 @@ def differences(graph: Any, lowered: Any, x: Any) -> list[Difference]:
             want = values[name]
             assert (y.shape, y.dtype) == (want.shape, want.dtype)
             away = (y.double() - want.double()).abs()
-            found.append(Difference(name, y.numel(), int((away > 0).sum()), float(away.max())))
+            differing, is_integer = int((away > 0).sum()), not y.dtype.is_floating_point
+            found.append(Difference(name, y.numel(), differing, float(away.max()), is_integer))
             return want
 
     with torch.no_grad():

@@ -8,6 +8,7 @@ has no version, so that it is packed at every call.
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,10 @@ _kept: dict[Hashable, Packing] = {}
 def forget() -> None:
     """Drop all packed weights. Graphs that were captured with them must not run any more."""
     _kept.clear()
+
+
+# What is on a GPU goes back to PyTorch's allocator while that is there.
+atexit.register(forget)
 
 
 def identity_of(tensor: Any) -> Hashable:
