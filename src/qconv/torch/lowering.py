@@ -34,7 +34,9 @@ from qconv.torch.pattern import (
 
 # As the graph has it: sums times x_scale * w_scale, the bias in real numbers, then times 1 / y_scale. Sums are exact.
 MODE = "order=multiply_reciprocal:bias_scaling=real"
-LAYERS = {"aten.conv2d.default": "conv2d", "aten.linear.default": "linear"}
+LAYERS = {"aten.conv2d.default": "conv2d", "aten.conv2d.padding": "conv2d", "aten.linear.default": "linear"}
+# Layers that no op here computes, by how their names begin.
+OTHERS = ("aten.conv", "aten.addmm.", "aten.mm.", "aten.bmm.", "aten.matmul.")
 REPORT = "qconv"
 
 
@@ -80,6 +82,8 @@ def lower(program: Any) -> Any:
                 rows.append(Row(node.name, f"qconv.{kind}", _lower_layer(node, kind)))
             except Unmatched as reason:
                 rows.append(Row(node.name, None, str(reason)))
+        elif target_of(node).startswith(OTHERS):
+            rows.append(Row(node.name, None, f"no op here computes {target_of(node)}"))
     for node in list(module.graph.nodes):
         if (lowered := lower_between(node)) is not None:
             rows.append(Row(node.name, *lowered))
@@ -111,6 +115,8 @@ def _lower_layer(node: Any, kind: str) -> str:
     window: dict[str, Any] = {
         name: values[name] for name in ("stride", "padding", "dilation", "groups") if name in values
     }
+    if isinstance(values.get("padding"), str):
+        window["padding"] = _pads(values["padding"], shape_of(values["weight"]), values["dilation"])
     constants = [_constant("weights", w.node)] + ([_constant("bias", values["bias"])] if values["bias"] else [])
     zeros = None if w.axis is None else constant(w.zero_point)
     of_w = w.zero_point if w.axis is None or (zeros is not None and zeros.any()) else None
@@ -145,6 +151,15 @@ def _constant(name: str, node: Any) -> tuple[Any, Any]:
     if tensor is None:
         raise Unmatched(f"the graph computes its {name}, so that they would be packed at every call")
     return node, tensor
+
+
+def _pads(name: str, filters: tuple[Any, ...] | None, dilation: Sequence[int]) -> list[int]:
+    """Top, left, bottom, right; what "same" adds to an odd sum is behind the image."""
+    if filters is None:
+        raise Unmatched("the shape of its weights is not known, and so not what its padding is")
+    (rows, columns), (down, across) = filters[2:], (*dilation, *dilation)[:2]
+    height, width = ((rows - 1) * down, (columns - 1) * across) if name == "same" else (0, 0)
+    return [height // 2, width // 2, height - height // 2, width - width // 2]
 
 
 def _attribute(layer: Any, node: Any, tensor: Any) -> Any:

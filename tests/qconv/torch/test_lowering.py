@@ -98,6 +98,9 @@ def test_a_convolution_takes_what_follows(taken: str) -> None:
         (lambda m, x: q(functional.conv2d(dq(x), dq(m.w, (0.01, 5, -128, 127, torch.int8)), m.bias)), "conv2d"),
         (lambda m, x: q(functional.linear(dq(x), dq(m.rows, (0.01, 0, -127, 127, torch.int8)))), "linear"),
         (lambda m, x: q(functional.conv2d(dq(x), m.filters(), m.bias * 2 + 1)), "conv2d"),
+        (lambda m, x: q(m.conv(x, padding="valid")), "conv2d"),
+        (lambda m, x: q(m.conv(x, padding="same", dilation=(1, 2))), "conv2d"),
+        (lambda m, x: q(functional.conv2d(dq(x), dq(m.w[:, :, :2].clone(), X), padding="same")), "conv2d"),
     ],
 )
 def test_layers(body: Any, op: str) -> None:
@@ -146,6 +149,11 @@ def test_what_stays_says_why(why: str) -> None:
     module, found = lowered(STAYS[why], x.to(torch.int16) if "x is" in why else x)
     assert f"conv2d: PyTorch, {why}" in qconv.torch.explain(module)
     assert not found
+
+
+def test_other_layers_are_named() -> None:
+    module, _ = lowered(lambda m, x: functional.conv_transpose2d(dq(x), m.filters()))
+    assert qconv.torch.explain(module) == "conv_transpose2d: PyTorch, no op here computes aten.conv_transpose2d.input"
 
 
 def test_sums_that_no_kernel_has_stay() -> None:

@@ -199,6 +199,14 @@ MUTANTS = (
         (f"{LOWERING}::test_what_is_not_quantized_is_real",),
     ),
     planted(
+        "torch: an odd pixel of padding is in front of the image",
+        HERE + "lowering.py",
+        "return [height // 2, width // 2, height - height // 2, width - width // 2]",
+        "return [height - height // 2, width - width // 2, height // 2, width // 2]",
+        "PyTorch pads more behind.",
+        (f"{LOWERING}::test_layers",),
+    ),
+    planted(
         "torch: a clamp is folded wherever it is",
         HERE + "lowering.py",
         "tail.out is not None and out.means(tail.out):",
