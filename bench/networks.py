@@ -19,6 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,18 +84,29 @@ def by_the_wall() -> Callable[[], float]:
     return lambda: (time.perf_counter() - begin) * 1e3
 
 
-def by_events() -> Callable[[], float]:
+def by_events(make: Callable[[], Any], elapsed_ms: Callable[[Any, Any], float]) -> Stopwatch:
+    """By the GPU's own clock: `make` gives an event, as CuPy or PyTorch has them."""
+
+    def begin() -> Callable[[], float]:
+        first, last = make(), make()
+        first.record()
+
+        def stop() -> float:
+            last.record()
+            last.synchronize()
+            return elapsed_ms(first, last)
+
+        return stop
+
+    return begin
+
+
+def stopwatch_of(device: Device) -> Stopwatch:
+    if device.target.vendor == "cpu":
+        return by_the_wall
     import cupy
 
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-    begin.record()
-
-    def stop() -> float:
-        end.record()
-        end.synchronize()
-        return float(cupy.cuda.get_elapsed_time(begin, end))
-
-    return stop
+    return by_events(cupy.cuda.Event, cupy.cuda.get_elapsed_time)
 
 
 def inductor_ms(name: str, inputs: list[Any]) -> float:
@@ -123,18 +135,12 @@ def inductor_ms(name: str, inputs: list[Any]) -> float:
         held.copy_(given[number])
         graph.replay()
 
-    def elapsed() -> Callable[[], float]:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
+    events = by_events(lambda: torch.cuda.Event(enable_timing=True), lambda first, last: first.elapsed_time(last))
+    return timed_ms(run, torch.cuda.synchronize, events)
 
-        def stop() -> float:
-            end.record()
-            end.synchronize()
-            return float(begin.elapsed_time(end))
 
-        return stop
-
-    return timed_ms(run, torch.cuda.synchronize, elapsed)
+def run_number(session: Session, inputs: list[Any], number: int) -> None:
+    session.run_on_device(None, {session.input_names[0]: inputs[number]})
 
 
 def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str | None) -> Row:
@@ -146,8 +152,8 @@ def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str 
         session = Session(path, device.spec)
     wrong = differing(session, path, inputs)
     there = [device.upload(x) for x in inputs]
-    stopwatch = by_the_wall if device.target.vendor == "cpu" else by_events
-    ms = timed_ms(lambda number: session.run_on_device(None, {name: there[number]}), device.synchronize, stopwatch)
+    run = partial(run_number, session, there)
+    ms = timed_ms(run, device.synchronize, stopwatch_of(device))
     profile = session.profile({name: there[0]})
     by_op: dict[str, float] = {}
     for row in profile.rows:

@@ -1,6 +1,6 @@
 """Makes quantized models of torchvision's networks, as a user would: exported, then ONNX Runtime's `quantize_static`.
 
-    python bench/quantize_network.py resnet50 mobilenet_v2 --out models
+    python bench/quantize_network.py models resnet50 mobilenet_v2
 
 Weights are drawn by a seed, since trained ones are not to be had from a package: BatchNormalization has the statistics
 of random images, and biases are not zero, so that none is shared. QDQ, uint8 activations, int8 weights of 7 bits by
@@ -75,12 +75,11 @@ def quantized(name: str, folder: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("networks", nargs="+", help="as torchvision.models calls them")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name in options.networks:
-        print(quantized(name, options.out))
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    print(*(quantized(name, given.folder) for name in given.networks), sep="\n")
 
 
 if __name__ == "__main__":
