@@ -115,6 +115,8 @@ class Shape:
     steps: int
 
 
+# Each config of a tile asks for its shape again, and there may be hundreds.
+@lru_cache(maxsize=1024)
 def shape_of(problem: Conv2d, target: Target, number: int, tile: tuple[int, int, int], warp: tuple[int, int]) -> Shape:
     """Raises Infeasible, with the reason, where this tile cannot serve the problem."""
     atom = _atom(problem, target, number)
