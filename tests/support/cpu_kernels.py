@@ -8,6 +8,8 @@ import struct
 from pathlib import Path
 
 from qconv.device import cpu_runtime
+from qconv.device.compile import SHARED_FLAGS
+from qconv.device.cpu import runtime_cache
 from qconv.device.cpu_runtime import Arguments, Pointer, SanitizerReport
 
 # What the prelude of a generated kernel does, in miniature.
@@ -164,6 +166,12 @@ def unpack(data: bytes) -> list[int]:
     return list(struct.unpack(f"{len(data) // 4}i", data))
 
 
+def unoptimised(text: str) -> Path:
+    """A kernel that runs a time or two, which takes less than to optimise it."""
+    flags = [flag.replace("-O1", "-O0") for flag in cpu_runtime.KERNEL_FLAGS]
+    return cpu_runtime.build({"kernel.cpp": text}, [*flags, *SHARED_FLAGS], ".so", runtime_cache())
+
+
 class Runner:
     """Launches kernels, by default those above, in this process."""
 
@@ -174,7 +182,8 @@ class Runner:
         source = PRELUDE + text
         flags = [*cpu_runtime.KERNEL_FLAGS, "-Wall", "-Werror", "-fvisibility=hidden"]
         source = source.replace('extern "C" void name', 'extern "C" __attribute__((visibility("default"))) void name')
-        self.library = ctypes.CDLL(str(cpu_runtime.build({"kernel.cpp": source}, [*flags, "-shared"], ".so", cache)))
+        built = cpu_runtime.build({"kernel.cpp": source}, [*flags, *SHARED_FLAGS], ".so", cache)
+        self.library = ctypes.CDLL(str(built))
 
     def __call__(
         self,

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from cpu_kernels import unoptimised
 from exactness import expected
 from exactness import run as outputs_of
 from numpy.typing import NDArray
 
 from qconv import Conv2d, Quantization, generator, sample
-from qconv.device import cpu_runtime
-from qconv.device.cache import Binary, cache_root
+from qconv.device.cache import Binary
 from qconv.device.cpu import CpuDevice, CpuKernel, CpuLaunch, run_overlapped
 from qconv.errors import LaunchError
 from qconv.generator import Plan
@@ -53,8 +53,7 @@ PLANS = {
 
 
 def executable_of(plan: Plan, text: str, seed: int) -> Executable:
-    flags = [flag.replace("-O2", "-O0") for flag in cpu_runtime.KERNEL_FLAGS]
-    path = cpu_runtime.build({"kernel.cpp": text}, [*flags, "-shared"], ".so", cache_root() / "cpu")
+    path = unoptimised(text)
     binary = Binary(b"", path, "g++", 0.0, {})
     return Executable(plan, binary, CpuKernel(plan, binary, seed), CpuDevice(plan.target, seed))
 

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from cpu_kernels import unoptimised
 from disassembly import disassembled
 from random_tiles import array_of
 from tensor_kernels import Case, difference, source_of
 
 from qconv import Conv2d
 from qconv.device import cpu_runtime
-from qconv.device.cache import Binary, cache_root
+from qconv.device.cache import Binary
 from qconv.device.compile import compiler_for
 from qconv.device.cpu import CpuDevice, CpuKernel, runtime_cache
 from qconv.device.cpu_runtime import Sanitizer
@@ -51,8 +52,7 @@ CASES: dict[str, Case] = {
 
 
 def finding(case: Case, text: str, seed: int) -> str | None:
-    flags = [flag.replace("-O2", "-O0") for flag in cpu_runtime.KERNEL_FLAGS]
-    path = cpu_runtime.build({"kernel.cpp": text}, [*flags, "-shared"], ".so", cache_root() / "cpu")
+    path = unoptimised(text)
     kernel = CpuKernel(case.plan(CPU), Binary(b"", path, "g++", 0.0, {}), seed)
     try:
         return difference(case, *case.on(CpuDevice(CPU, seed), kernel))

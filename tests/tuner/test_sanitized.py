@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from altered_plan import altered
+from cpu_kernels import unoptimised
 from matrix_kernels import prelude
 
 from qconv import Conv2d, Quantization, generator, sample
-from qconv.device import cpu_runtime
-from qconv.device.cache import Binary, cache_root
+from qconv.device.cache import Binary
 from qconv.device.cpu import CpuDevice, CpuKernel
 from qconv.device.cpu_runtime import Sanitizer
 from qconv.generator import Plan
@@ -61,7 +61,7 @@ def plan_and_text() -> tuple[Plan, str]:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_an_executable_encodes_it(seed: int) -> None:
     plan, text = plan_and_text()
-    path = cpu_runtime.build({"kernel.cpp": text}, [*cpu_runtime.KERNEL_FLAGS, "-shared"], ".so", cache_root() / "cpu")
+    path = unoptimised(text)
     kernel = CpuKernel(plan, Binary(b"", path, "g++", 0.0, {}), seed)
     drawn = sample.draw(PROBLEM, seed)
     y = Executable(plan, Binary(b"", path, "g++", 0.0, {}), kernel, CpuDevice(plan.target, seed))(

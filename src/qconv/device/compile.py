@@ -23,6 +23,9 @@ from qconv.target import Target
 
 # -fmad and -ftz have other defaults in NVRTC and in CuPy: the epilogue's arithmetic must not depend on either.
 NVRTC_FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--ptxas-options=-v")
+# A kernel of the CPU device is loaded behind the runtime, whose libraries have all that it calls: to read them takes
+# the linker as long as a short kernel takes the compiler.
+SHARED_FLAGS = ("-shared", "-nodefaultlibs")
 HIPRTC_FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off")
 CLANG_FLAGS = (
     *("-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib"),
@@ -121,7 +124,7 @@ def compiler_ahead(target: Target) -> Compiler:
 
 def _host_compiler() -> Compiler:
     host = cpu_runtime.find_compiler()
-    return _program(host.path, host.name, (*cpu_runtime.KERNEL_FLAGS, "-shared"), ".so")
+    return _program(host.path, host.name, (*cpu_runtime.KERNEL_FLAGS, *SHARED_FLAGS), ".so")
 
 
 # The first call loads NVRTC, and behind it what NVRTC opens by its name: a second thread would compile in between.

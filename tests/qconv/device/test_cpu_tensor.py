@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cpu_kernels import unoptimised
 from random_tiles import array_of, random_case
 from tensor_kernels import Case, Kind, difference
 
 from qconv import Conv2d
-from qconv.device import cpu_runtime
-from qconv.device.cache import Binary, cache_root
+from qconv.device.cache import Binary
 from qconv.device.cpu import CpuDevice, CpuKernel
 from qconv.errors import LaunchError
 from qconv.generator.tensor_map import TensorMap, im2col, matrix
@@ -21,9 +21,8 @@ SEEDS = (0, 1, 2, 3)
 
 
 def kernel_of(case: Case, seed: int, text: str | None = None) -> CpuKernel:
-    flags = [flag.replace("-O2", "-O0") for flag in cpu_runtime.KERNEL_FLAGS]
     source = case.text(TARGET) if text is None else text
-    path = cpu_runtime.build({"kernel.cpp": source}, [*flags, "-shared"], ".so", cache_root() / "cpu")
+    path = unoptimised(source)
     return CpuKernel(case.plan(TARGET), Binary(b"", path, "g++", 0.0, {}), seed)
 
 
