@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -34,6 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
         # Half of the time of a process that a test starts would be compiling the package. Mutants do without it: two of
         # one second and one length would share their bytecode.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and what they import live to the end: the garbage collector need not look at them each time,
+    which took an eighth of what planning takes."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -147,22 +147,21 @@ def test_the_default_database_is_qconv_db(tmp_path: Path) -> None:
 def test_db_list_merge_export_prune(db: Path, tmp_path: Path) -> None:
     rows = document("db", "list", "--db", db)
     assert [row["outcome"] for row in rows] == ["correct"] * 3
-    assert len(document("db", "list", "--best", "--db", db)) == 1
+    assert len(document_here("db", "list", "--best", "--db", db)) == 1
     other = tmp_path / "other.sqlite"
     merged = document("db", "merge", db, "--db", other)
     assert merged[str(db)]["added"] == 3
     assert document("db", "merge", db, "--db", other)[str(db)]["unchanged"] == 3
-    assert cli("db", "export", "--db", other, "--out", tmp_path / "t4.json").returncode == 0
+    assert here("db", "export", "--db", other, "--out", tmp_path / "t4.json").returncode == 0
     assert len(json.loads((tmp_path / "t4.json").read_text())["results"]) == 3
-    assert (
-        cli("db", "export", "--format", "text", "--best", "--db", other, "--out", tmp_path / "w.json").returncode == 0
-    )
+    best = ["--format", "text", "--best", "--db", other, "--out", tmp_path / "w.json"]
+    assert here("db", "export", *best).returncode == 0
     assert len(json.loads((tmp_path / "w.json").read_text())) == 1
-    assert "rows would be deleted" in cli("db", "prune", "--slower-than", 1, "--dry-run", "--db", other).stdout
+    assert "rows would be deleted" in here("db", "prune", "--slower-than", 1, "--dry-run", "--db", other).stdout
     assert cli("db", "prune", "--slower-than", 1, "--db", other).returncode == 0
     # Two may have been as fast as each other.
     fastest = min(row["median_us"] for row in rows)
-    left = document("db", "list", "--db", other)
+    left = document_here("db", "list", "--db", other)
     assert [row["median_us"] for row in left] == [fastest] * sum(row["median_us"] == fastest for row in rows)
 
 

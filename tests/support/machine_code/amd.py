@@ -98,6 +98,7 @@ def refusals(source: Source, target: Target, code_object: bytes) -> list[str]:
     ]
 
 
+@lru_cache(maxsize=2)  # who counts what a code object has asks what is refused of it as well
 def read(code_object: bytes, wave_size: int) -> Reading:
     with tempfile.NamedTemporaryFile(suffix=".co") as file:
         file.write(code_object)
