@@ -56,6 +56,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "tile_swizzle_width": (1, 8),
     "staged": (0, 1),
 }
+LEAST = {name: min(values) for name, values in CHOICES.items()}
 # Where the default is looked for.
 LIKELY: dict[str, tuple[int, ...]] = {
     "instruction": (0, 1),
@@ -180,7 +181,7 @@ def _check_tile(problem: Conv2d, atom: Atom, tile: tuple[int, int, int]) -> None
     sizes = (("tile_m", tile_m, problem.pixels), ("tile_n", tile_n, problem.k_group))
     x_bytes = problem.quantization.types.x.bytes
     for field, side, size in (*sizes, ("tile_k", tile_k, problem.reduction * x_bytes)):
-        least = max(min(CHOICES[field]), atom.pixels, atom.block_k)
+        least = max(LEAST[field], atom.pixels, atom.block_k)
         at_most(side, max(least, 2 * size - 1), f"{field} (the problem has {size})")
     for field, side, size in sizes:
         if size >= 64 > 2 * side:
@@ -191,7 +192,7 @@ def _check_tile(problem: Conv2d, atom: Atom, tile: tuple[int, int, int]) -> None
             f"tile_n={tile_n} computes {computed} channels for the problem's {problem.k_group}, more than need be; "
             f"one of {', '.join(map(str, useful))} serves it"
         )
-    if tile_k == min(CHOICES["tile_k"]) and problem.c_group * x_bytes % (2 * tile_k) == 0:
+    if tile_k == LEAST["tile_k"] and problem.c_group * x_bytes % (2 * tile_k) == 0:
         raise Infeasible(f"tile_k={tile_k} halves the work between barriers; {problem.c_group} channels allow more")
 
 
@@ -333,7 +334,7 @@ def _why_not(problem: Conv2d, target: Target, shape: Shape, name: str, value: in
         if not target.async_copies:
             return f"{target.name} copies through registers, which takes 2" if value != 2 else None
         return f"the reduction has {shape.steps} steps" if value > max(2, shape.steps + 1) else None
-    if value == min(CHOICES[name]):
+    if value == LEAST[name]:
         return None
     tiles = shape.tiles
     if name == "prefetch_fragments" and not target.async_copies and target.buffer_word is None:

@@ -78,6 +78,7 @@ class TestThreadSanitizerFinds:
         assert (report.clean, report.kind) == (False, "data race")
         assert line_of(MISSING_BARRIER, "values[t] =") in report.text
         assert line_of(MISSING_BARRIER, "output[t] =") in report.text
+        assert report.text.count("WARNING: ThreadSanitizer") == 1, "a race of each pair of threads is written down"
         clean = sanitized(cache, "neighbour", WITH_BARRIER, "thread", distinct(64), 64, 64, shared_bytes=256)
         assert clean.clean
 

@@ -168,6 +168,14 @@ MUTANTS = (
         ("tests/qconv/device/test_cpu_sanitizers.py",),
     ),
     Mutant(
+        "cpu runtime: a sanitizer goes on behind what it has found",
+        HERE + "cpu_runtime.py",
+        "detect_leaks=0:halt_on_error=1",
+        "detect_leaks=0",
+        "Thousands of threads that race take a minute to write down, and the first says as much.",
+        ("tests/qconv/device/test_cpu_sanitizers.py",),
+    ),
+    Mutant(
         "cpu runtime: every copy is made at once",
         HERE + "cpu_runtime.py",
         '        f"seed {seed}",\n',
