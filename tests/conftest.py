@@ -28,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     for name in ("QCONV_DB", "QCONV_NO_COMPILE"):
         os.environ.pop(name, None)
+    # The threads of NumPy's matrix products wait for each other in a loop, and take the cores from the other workers.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if kept := os.environ.get("QCONV_TESTS_CACHE"):  # of tests/repository/mutate.py, whose hundreds of runs share it
         os.environ["QCONV_CACHE"] = kept
     else:
