@@ -10,6 +10,7 @@ from qconv.errors import Infeasible
 from qconv.generator import (
     binary,
     choosing,
+    concat,
     depthwise,
     direct,
     elementwise,
@@ -72,6 +73,7 @@ FAMILIES: dict[str, Family] = {
         choosing.FAMILY,
         binary.FAMILY,
         table.FAMILY,
+        concat.FAMILY,
         pooling.FAMILY,
         global_pooling.FAMILY,
     )

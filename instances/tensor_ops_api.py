@@ -13,9 +13,9 @@ import numpy as np
 
 from qconv.instances.arguments import in_shape, place_of, shape_of, type_of
 from qconv.instances.serving import lookup
-from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import Add, AveragePool, Binary, Concat, GlobalAveragePool, MaxPool, Mul, Table
 from qconv.tensor_ops.binary import begins_with_first, turned
-from qconv.tensor_ops.functions import Function, named, table_of
+from qconv.tensor_ops.functions import Function, named, rescaled, table_of
 from qconv.tensor_ops.pooling import window_of
 
 
@@ -100,6 +100,43 @@ def apply_table(x: Any, table: Any, *, out: Any = None, stream: Any = None, devi
         into = None if out is None else in_shape(place, "out", out, shape, (problem.elements,))
         y = lookup(problem, place.spec)(given, table, out=into, stream=stream)
     return y.reshape(shape) if out is None else out
+
+
+def concat(
+    tensors: Sequence[Any],
+    axis: int = -1,
+    *,
+    x_scales: Sequence[Any] | None = None,
+    x_zero_points: Sequence[Any] | None = None,
+    y_scale: Any = 1.0,
+    y_zero_point: Any = 0,
+    out: Any = None,
+    stream: Any = None,
+    device: str | None = None,
+) -> Any:
+    """Tensors one behind the other along an axis, as QLinearConcat: what has another scale or zero point than the
+    output is quantized anew. Without `x_scales` and `x_zero_points` the bytes are copied."""
+    shapes, dtype = [shape_of(f"tensors[{i}]", x) for i, x in enumerate(tensors)], type_of(tensors[0])
+    at = axis % len(shapes[0])
+    rows, inner = prod(shapes[0][:at]), prod(shapes[0][at + 1 :])
+    if any((*shape[:at], *shape[at + 1 :]) != (*shapes[0][:at], *shapes[0][at + 1 :]) for shape in shapes):
+        raise ValueError(f"shapes {', '.join(map(str, shapes))} must be the same but for axis {at}")
+    scales = [y_scale] * len(shapes) if x_scales is None else list(x_scales)
+    zeros = [y_zero_point] * len(shapes) if x_zero_points is None else list(x_zero_points)
+    tables = []
+    for scale, zero in zip(scales, zeros, strict=True):
+        numbers = {"x_scale": scale, "x_zero_point": zero, "y_scale": y_scale, "y_zero_point": y_zero_point}
+        tables.append(rescaled(dtype, **numbers))
+    widths = [shape[at] * inner for shape in shapes]
+    problem = Concat.of(rows, [(w, w, 0, t is not None) for w, t in zip(widths, tables, strict=True)], dtype)
+    y_shape = (*shapes[0][:at], sum(shape[at] for shape in shapes), *shapes[0][at + 1 :])
+    place = place_of(tensors[0], device)
+    with place.on(stream):
+        given = [in_shape(place, f"tensors[{i}]", x, shapes[i], problem.inputs[i].shape) for i, x in enumerate(tensors)]
+        given += [place.upload(np.stack([t for t in tables if t is not None]))] if problem.tables else []
+        into = None if out is None else in_shape(place, "out", out, y_shape, problem.outputs[0].shape)
+        y = lookup(problem, place.spec)(*given, out=into, stream=stream)
+    return y.reshape(y_shape) if out is None else out
 
 
 def max_pool(

@@ -197,6 +197,23 @@ def test_tables_of_all_bytes(function: str, dtype: str) -> None:
         assert np.array_equal(got, want), given
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_all_bytes_of_tensors_with_scales_of_their_own(dtype: str) -> None:
+    """The second has that of the output, and is copied."""
+    rng = np.random.default_rng(14)
+    every = np.arange(256, dtype=np.uint8).view(dtype)
+    arrays = {name: rng.permutation(every).reshape(1, 2, 2, 64) for name in "abc"}
+    order = ["y_scale", "y_zero_point", *(f"{n}{end}" for n in "abc" for end in ("", "_scale", "_zero_point"))]
+    for index in range(60):
+        given = some_numbers(dtype, ("a", "b", "c", "y"), rng, index)
+        given |= {f"b_{end}": given[f"y_{end}"] for end in ("scale", "zero_point")}
+        want = run("QLinearConcat", arrays, numbers_of(dtype, given), order, axis=3)
+        scales, zeros = ([given[f"{n}_{end}"] for n in "abc"] for end in ("scale", "zero_point"))
+        numbers = {"y_scale": given["y_scale"], "y_zero_point": given["y_zero_point"]}
+        got = qconv.concat(list(arrays.values()), x_scales=scales, x_zero_points=zeros, **numbers)
+        assert np.array_equal(got, want), given
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_windows_in_every_position(first: int) -> None:
     """Every other problem is an average pool, the others are max pools."""

@@ -31,7 +31,7 @@ from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
-from qconv.tensor_ops import Add, AveragePool, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import Add, AveragePool, Concat, GlobalAveragePool, MaxPool, Mul, Table
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
@@ -81,6 +81,7 @@ CONVERSIONS = {
 TENSOR_OPS = {
     "add": Add(1, 1, 2**20, activation="relu"),
     "a table": Table(2**24, out_type="uint8"),
+    "tensors one behind the other": Concat(1024, (64, 32), (64, 48), (0, 16), (0, 1)),
     "the largest of windows": MaxPool(32, 112, 112, 64, 3, 3, stride=2, pad=1),
     "averages of windows": AveragePool(8, 28, 28, 96, 3, 3, pad=1, count_include_pad=True),
     "averages of images": GlobalAveragePool(32, 49, 2048, out_type="uint8"),

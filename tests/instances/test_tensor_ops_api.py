@@ -153,3 +153,27 @@ def test_a_window_that_is_the_image_is_a_global_pool() -> None:
 def test_what_is_refused_of_a_pool(call: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         call(whole((2, 4, 4, 3), 1))
+
+
+def test_tensors_one_behind_the_other() -> None:
+    a, b = whole((2, 3, 5, 16), 1), whole((2, 3, 5, 8), 2)
+    assert np.array_equal(qconv.concat([a, b]), np.concatenate([a, b], axis=-1))
+    assert np.array_equal(qconv.concat([a, a], axis=1), np.concatenate([a, a], axis=1))
+    out = np.empty((2, 3, 5, 24), np.int8)
+    zeros = {"x_zero_points": [3, -4], "y_zero_point": -4}
+    assert qconv.concat([a, b], x_scales=[0.02, 0.03], y_scale=0.03, out=out, **zeros) is out
+    rescaled = qconv.unary(a, "identity", x_scale=0.02, x_zero_point=3, y_scale=0.03, y_zero_point=-4)
+    assert np.array_equal(out, np.concatenate([rescaled, b], axis=-1))
+
+
+@pytest.mark.parametrize(
+    ("says", "tensors", "given"),
+    [
+        ("must be the same but for axis 0", [whole((2, 3), 1), whole((2, 4), 1)], {"axis": 0}),
+        (r"x1 has type uint8", [whole((2, 3), 1), whole((2, 4), 1).view(np.uint8)], {}),
+        ("must be finite and positive", [whole((2, 3), 1)] * 2, {"x_scales": [1, 0]}),
+    ],
+)
+def test_what_cannot_be_joined_is_refused(says: str, tensors: list[Any], given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=says):
+        qconv.concat(tensors, **given)

@@ -19,7 +19,7 @@ from qconv.generator.stem import Stem
 from qconv.generator.wgmma import Wgmma
 from qconv.op import Problem
 from qconv.target import TARGETS
-from qconv.tensor_ops import Add, AveragePool, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import Add, AveragePool, Concat, GlobalAveragePool, MaxPool, Mul, Table
 
 POINTWISE = Conv2d(32, 28, 28, 512, 1024, 1, 1)
 STEM = Conv2d(1, 224, 224, 3, 64, 7, 7, stride=(2, 2), pad=(3, 3, 3, 3))
@@ -326,6 +326,8 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "binary-mul-channels-of-images-gfx942.hip": (Mul(32, 28 * 28, 120, "uint8", "uint8", "uint8"), "gfx942", None),
     "binary-add-number-cpu.cpp": (Add(1, 999, 1, out_type="uint8"), "cpu", None),
     "table-copies-sm_90a.cu": (Table(2**24), "sm_90a", None),
+    "concat-scales-sm_90a.cu": (Concat(32 * 28 * 28, (128, 96, 32), tables=(0, 1, 1), x_type="uint8"), "sm_90a", None),
+    "concat-slice-gfx942.hip": (Concat(32 * 28 * 28, (24,), (128,), (40,)), "gfx942", None),
     "pooling-max-sm_90a.cu": (MaxPool(32, 112, 112, 64, 3, 3, stride=2, pad=1), "sm_90a", None),
     "pooling-average-gfx1100.hip": (
         AveragePool(8, 28, 28, 96, 3, 3, stride=2, pad=1, ceil_mode=True, count_include_pad=True),

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from qconv.op import Problem
-from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import Add, AveragePool, Binary, Concat, GlobalAveragePool, MaxPool, Mul, Table
 from qconv.tensor_ops.pooling import Pool
 from qconv.tensor_ops.problem import ACTIVATIONS, BYTES
 
@@ -76,8 +76,29 @@ def global_pools(seed: int, count: int) -> list[GlobalAveragePool]:
     return [GlobalAveragePool(*rng.choice(sizes), *([rng.choice(BYTES)] * 2)) for _ in range(count)]
 
 
+def concats(seed: int, count: int) -> list[Concat]:
+    """One to four slices, of whole vectors and odd ones, copied and looked up."""
+    rng = random.Random(f"concats {seed}")
+    return [_concat(rng) for _ in range(count)]
+
+
+def _concat(rng: random.Random) -> Concat:
+    unit = rng.choice((1, 2, 4, 8, 16))
+    slices = []
+    for _ in range(rng.randint(1, 4)):
+        width, before, behind = unit * rng.randint(1, 5), unit * rng.choice((0, 0, 1, 3)), unit * rng.choice((0, 0, 2))
+        slices.append((width, before + width + behind, before, rng.random() < 0.4))
+    return Concat.of(rng.choice(SIZES), slices, rng.choice(BYTES))
+
+
 def tensor_op_problems(seed: int, count: int) -> list[Problem]:
     """Every op between convolutions."""
     tables = [Table(size, x_type) for size in LONG for x_type in BYTES]
-    every = [*binary_problems(seed, count), *pools(seed, count), *global_pools(seed, count), *tables]
+    every = [
+        *binary_problems(seed, count),
+        *pools(seed, count),
+        *global_pools(seed, count),
+        *concats(seed, count),
+        *tables,
+    ]
     return random.Random(f"tensor ops {seed}").sample(every, count)

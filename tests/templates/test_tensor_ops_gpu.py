@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from random_tensor_ops import binary_problems, global_pools, pools
+from random_tensor_ops import binary_problems, concats, global_pools, pools
 
 from qconv import generator, sample
 from qconv.device import Device
@@ -17,6 +17,7 @@ from qconv.tuner.verify import mismatch
 PROBLEMS: dict[str, list[Problem]] = {
     "binary": [*binary_problems(5, 40)],
     "table": [Table(size) for size in (1, 700, 4096, 99_999, 2**20)],
+    "concat": [*concats(5, 40)],
     "pooling": [*pools(5, 40)],
     "global_pooling": [*global_pools(5, 20)],
 }

@@ -9,6 +9,7 @@ from qconv.network.ends import serve_ends
 from qconv.network.fold import fold_clamps
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.integer import IntegerConvolution, read_layer
+from qconv.network.joining import one_output_each
 from qconv.network.moving import serve_moving
 from qconv.network.partition import Segment, partition
 from qconv.network.report import Explanation, LayerReport, LayerTime, Profile
@@ -33,6 +34,7 @@ __all__ = [
     "Value",
     "fold_clamps",
     "fold_tables",
+    "one_output_each",
     "partition",
     "read_layer",
     "serve_ends",

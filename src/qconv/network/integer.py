@@ -13,6 +13,7 @@ from qconv.instances.api import conv2d_problem
 from qconv.instances.serving import lookup
 from qconv.network.elementwise import qlinear_add, qlinear_mul
 from qconv.network.graph import Layer, Network
+from qconv.network.joining import concat, qlinear_concat, slice_of, split
 from qconv.network.moving import flatten, identity, reshape, squeeze, transpose, unsqueeze
 from qconv.network.pooling import average_pool, global_average_pool, max_pool
 from qconv.network.reading import Array, Reading
@@ -211,10 +212,14 @@ READERS: Mapping[str, Callable[[Reading], Served]] = {
     "com.microsoft.QLinearMul": qlinear_mul,
     "com.microsoft.QLinearAveragePool": average_pool,
     "com.microsoft.QLinearGlobalAveragePool": global_average_pool,
+    "com.microsoft.QLinearConcat": qlinear_concat,
     "com.microsoft.QLinearLeakyRelu": leaky_relu,
     "com.microsoft.QLinearSigmoid": sigmoid,
     "MaxPool": max_pool,
     "Clip": clip,
+    "Concat": concat,
+    "Slice": slice_of,
+    "Split": split,
     "Relu": relu,
     "Flatten": flatten,
     "Identity": identity,

@@ -135,7 +135,7 @@ class Runner:
         reasons = {name: (ELSEWHERE, why) for name, why in why_not.items()}
         for name, served in self._served.items():
             ops = ", ".join(part.op for part in served.layer.parts)
-            folded = f"{ops} folded, which changes no bit; " if ops else ""
+            folded = f"{ops} folded, which changes no bit; " if len(served.layer.parts) > 1 else ""
             where, why = self._chosen.get(name, (HERE, "the kernel is chosen for the shape of the first input"))
             reasons[name] = where, folded + why
         order = [layer for segment in self.segments for layer in segment.layers]

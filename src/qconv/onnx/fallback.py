@@ -66,7 +66,7 @@ class Fallback:
         constants = [name for name in read if name in self._model.network.constants]
         whole = self._model.proto
         graph = onnx.helper.make_graph(
-            [self._model.nodes[layer.name] for layer in layers],
+            [self._model.nodes[name] for name in dict.fromkeys(layer.name for layer in layers)],
             whole.graph.name or "part",
             [self._model.values[name] for name in read if name not in constants],
             [self._model.values[name] for name in outputs],

@@ -1,4 +1,4 @@
-"""A session: any model that ONNX Runtime takes, its integer convolutions on this project's kernels."""
+"""A session: any model that ONNX Runtime takes, what of it is quantized on this project's kernels."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from qconv.device import open_device
 from qconv.network import (
     Explanation,
     Layer,
+    Network,
     Profile,
     Runner,
     Served,
@@ -22,13 +23,14 @@ from qconv.network import (
     Value,
     fold_clamps,
     fold_tables,
+    one_output_each,
     read_layer,
     serve_ends,
     serve_moving,
 )
 from qconv.network.runner import Elsewhere, Subgraph
 from qconv.onnx.fallback import Fallback
-from qconv.onnx.model import ReadModel, read, rewritten, source_of
+from qconv.onnx.model import read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
 from qconv.op import Problem
 
@@ -57,8 +59,8 @@ class Session:
         self._device = open_device(None if device is None else device.lower())
         config = {} if config is None else dict(config)
         self._model = read(rewritten(source_of(model), config), config)
-        network = self._model.network
-        served, self._why_not = _sorted_out(self._model)
+        network = one_output_each(self._model.network)
+        served, self._why_not = _sorted_out(network)
         network, served = fold_clamps(network, served)
         providers = providers or _providers(self._device.spec)
         fallback = Fallback(self._model, config, providers)
@@ -68,7 +70,7 @@ class Session:
         elsewhere_run = {layer.name for layer in network.layers if layer.name not in served}
         self._why_not = {name: why for name, why in (self._why_not | left).items() if name in elsewhere_run}
         if strict and self._why_not:
-            raise Unsupported(_refusal(self._model, self._why_not))
+            raise Unsupported(_refusal(network, self._why_not))
         elsewhere: Elsewhere = Nowhere() if strict else fallback
         self._runner = Runner(network, served, self._device, elsewhere)
         graph = self._model.proto.graph
@@ -148,21 +150,19 @@ class Nowhere:
         raise Unsupported(f"strict=True, but for inputs of these shapes {named} would run in ONNX Runtime")
 
 
-def _sorted_out(model: ReadModel) -> tuple[dict[str, Served], dict[str, str]]:
+def _sorted_out(network: Network) -> tuple[dict[str, Served], dict[str, str]]:
     """The layers that run here, and of every other why not, by their names."""
     served: dict[str, Served] = {}
     why_not: dict[str, str] = {}
-    for layer in model.network.layers:
+    for layer in network.layers:
         try:
-            served[layer.name] = read_layer(layer, model.network)
+            served[layer.name] = read_layer(layer, network)
         except Unserved as error:
-            why_not[layer.name] = _with_remedy(model, layer.name, str(error))
+            why_not[layer.name] = _with_remedy(network, layer, str(error))
     return served, why_not
 
 
-def _with_remedy(model: ReadModel, name: str, why: str) -> str:
-    network = model.network
-    layer = next(layer for layer in network.layers if layer.name == name)
+def _with_remedy(network: Network, layer: Layer, why: str) -> str:
     source = network.producers.get(layer.inputs[0]) if layer.inputs else None
     if layer.op not in ("Conv", "com.microsoft.FusedConv") or source is None or source.op != "DequantizeLinear":
         return why
@@ -172,8 +172,8 @@ def _with_remedy(model: ReadModel, name: str, why: str) -> str:
     return said
 
 
-def _refusal(model: ReadModel, why_not: Mapping[str, str]) -> str:
-    ops = {layer.name: layer.op for layer in model.network.layers}
+def _refusal(network: Network, why_not: Mapping[str, str]) -> str:
+    ops = {layer.name: layer.op for layer in network.layers}
     lines = [f"{ops[name]} ({name}): {why}" for name, why in why_not.items()]
     return "\n".join([f"strict=True, but {len(lines)} layers would run in ONNX Runtime:", *lines])
 

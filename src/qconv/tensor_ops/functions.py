@@ -103,3 +103,9 @@ def table_of(function: Function, x_type: str, out_type: str, **numbers: Any) -> 
         clamped = np.fmin(np.fmax(real / p.y_scale, low), high)
     table: Array = (np.rint(clamped).astype(np.int32) + p.y_zero_point).astype(out_type)
     return table
+
+
+def rescaled(x_type: str, **numbers: Any) -> Array | None:
+    """The table of another scale, as QLinearConcat has it; None where it leaves every byte as it is."""
+    table = table_of(FUNCTIONS["identity"], x_type, x_type, **numbers)
+    return None if np.array_equal(table.view(np.uint8), np.arange(ENTRIES)) else table

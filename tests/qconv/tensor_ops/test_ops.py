@@ -17,6 +17,9 @@ ASKED = {
     "add --shape 64 --a-type uint8": "add:outer=1:repeat=1:inner=64:a_type=uint8:b_type=int8",
     "mul --shape 2,8,8,16 --b-shape 2,1,1,16": "mul:outer=2:repeat=64:inner=16",
     "table --shape 4,1000 --out-type uint8": "table:elements=4000:x_type=int8:out_type=uint8",
+    "concat --rows 9 --widths 16,8 --strides 24,8 --tables 0,1": (
+        "concat:rows=9:widths=16,8:strides=24,8:tables=0,1:x_type=int8"
+    ),
     f"max_pool {IMAGE} --r 3 --s 3 --stride 2 --pad 1 --ceil-mode --dilation 1,2": (
         "stride=2,2:pad=1,1,1,1:ceil_mode:x_type=int8:dilation=1,2"
     ),

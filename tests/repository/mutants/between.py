@@ -4,8 +4,8 @@ from mutants.mutant import Mutant
 
 HERE = "src/qconv/network/"
 ELEMENTWISE = "tests/qconv/network/test_elementwise.py"
-POOLING, MOVING, TABLE, TABULATE = (
-    f"tests/qconv/network/test_{name}.py" for name in ("pooling", "moving", "table", "tabulate")
+POOLING, MOVING, TABLE, TABULATE, JOINING = (
+    f"tests/qconv/network/test_{name}.py" for name in ("pooling", "moving", "table", "tabulate", "joining")
 )
 
 MUTANTS = (
@@ -240,5 +240,61 @@ MUTANTS = (
         "is_turned != begins_with_first(*self.widened(shapes))",
         "ONNX Runtime sees the shapes of the model.",
         (ELEMENTWISE,),
+    ),
+    Mutant(
+        "between: tensors are joined along the axis of the array",
+        HERE + "joining.py",
+        "at = order.index(axis)",
+        "at = axis",
+        "With the channels last they are another axis.",
+        (JOINING,),
+    ),
+    Mutant(
+        "between: a cut begins so many elements on",
+        HERE + "joining.py",
+        "cut.begin * inner",
+        "cut.begin",
+        "It is so many rows, which have many elements each.",
+        (JOINING,),
+    ),
+    Mutant(
+        "between: tensors of other shapes are joined",
+        HERE + "joining.py",
+        "if len(rest) > 1:",
+        "if False:",
+        "Rows of other images stand beside each other.",
+        (JOINING,),
+    ),
+    Mutant(
+        "between: a slice along two axes is one along the first",
+        HERE + "joining.py",
+        "if len(found) > 1:",
+        "if False:",
+        "The output has other extents.",
+        (JOINING,),
+    ),
+    Mutant(
+        "between: a slice skips nothing",
+        HERE + "joining.py",
+        "any(step != 1 for step in steps or ())",
+        "False",
+        "Every second element is to be left out.",
+        (JOINING,),
+    ),
+    Mutant(
+        "between: equal parts are rounded down",
+        HERE + "joining.py",
+        "equal = -(-extent // max(count, 1))",
+        "equal = extent // max(count + 1, 1)",
+        "The last part has what is left.",
+        (JOINING,),
+    ),
+    Mutant(
+        "between: each tensor has the scale of the first",
+        HERE + "joining.py",
+        '{"x_scale": number + 1,',
+        '{"x_scale": 3,',
+        "Tensors with other scales are copied.",
+        (JOINING,),
     ),
 )
