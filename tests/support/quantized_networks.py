@@ -105,10 +105,48 @@ def squeeze_excite_like(seed: int = 2) -> Any:
     return b.head(both, 2 * c)
 
 
+def resnext_like(seed: int = 3) -> Any:
+    """The stem of a ResNet (7x7, stride 2, a max pool) and bottlenecks whose middle has groups."""
+    b, c = Builder(seed), CHANNELS
+
+    def bottleneck(x: str, c: int, k: int, stride: int) -> str:
+        y = b.node("Relu", b.conv(x, c, k // 2, size=1))
+        y = b.node("Relu", b.conv(y, k // 2, k // 2, stride=stride, groups=2))
+        shortcut = x if c == k else b.conv(x, c, k, size=1, stride=stride)
+        return b.node("Relu", b.node("Add", b.conv(y, k // 2, k, size=1), shortcut))
+
+    x = b.node("Relu", b.conv("x", 3, c, size=7, stride=2))
+    x = b.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    x = bottleneck(bottleneck(x, c, 2 * c, 1), 2 * c, 2 * c, 1)
+    return b.head(bottleneck(x, 2 * c, 4 * c, 2), 4 * c)
+
+
+def mobilenet_v3_like(seed: int = 4) -> Any:
+    """Inverted residuals with HardSwish, and gates of HardSigmoid, as torchvision's are exported."""
+    b, c = Builder(seed), CHANNELS
+
+    def gated(y: str, c: int) -> str:
+        gate = b.node("Relu", b.conv(b.node("GlobalAveragePool", y), c, c // 2, size=1))
+        return b.node("Mul", b.node("HardSigmoid", b.conv(gate, c // 2, c, size=1), alpha=1 / 6), y)
+
+    x = b.node("HardSwish", b.conv("x", 3, c, stride=2))
+    for stride in (1, 2):
+        y = b.node("HardSwish", b.conv(x, c, 2 * c, size=1))
+        y = b.node("HardSwish", b.conv(y, 2 * c, 2 * c, size=5, stride=stride, groups=2 * c))
+        y = b.conv(gated(y, 2 * c), 2 * c, c, size=1)
+        x = b.node("Add", x, y) if stride == 1 else y
+    x = b.node("HardSwish", b.conv(x, c, 2 * c, size=1))
+    flat = b.node("Flatten", b.node("GlobalAveragePool", x))
+    y = b.node("HardSwish", b.node("Gemm", flat, b.weights(2 * c, 3 * c), b.weights(3 * c)))
+    return b.model(b.node("Gemm", y, b.weights(3 * c, CLASSES), b.weights(CLASSES)))
+
+
 NETWORKS: dict[str, Callable[[], Any]] = {
     "resnet": resnet_like,
     "mobilenet": mobilenet_like,
     "squeeze_excite": squeeze_excite_like,
+    "resnext": resnext_like,
+    "mobilenet_v3": mobilenet_v3_like,
 }
 
 
