@@ -196,7 +196,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--batch", default="1,32,128", help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=0.0, help="of tuning, for each model and batch; default: none")
-    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument(
+        "--peer-batch", help="at which the peer is compiled as well, half a minute each; default: those of --batch"
+    )
     parser.add_argument("--suite", default="networks")
     parser.add_argument("--device")
     parser.add_argument("--db", help="what tuning writes and sessions read; default: QCONV_DB, or the cache")
@@ -208,14 +210,16 @@ def main(arguments: list[str] | None = None) -> None:
     device = open_device(options.device)
     order = {"runs": RUNS, "rounds": ROUNDS, "inputs": INPUTS, "statistic": "median", "seconds": options.seconds}
     report = Report(options.out, options.suite, device, order, options.commit)
+    with_peer = options.batch if options.peer_batch is None else options.peer_batch
     rows: list[Row] = []
     for path in options.models:
         for batch in map(int, options.batch.split(",")):
-            rows.append(measured(path, batch, device, options.seconds, options.db, not options.no_peer))
+            peer = str(batch) in with_peer.split(",")
+            rows.append(measured(path, batch, device, options.seconds, options.db, peer))
             report.write(rows, summary(rows))
             row = rows[-1]
-            peer = f"{row['over_inductor_fp16']:.2f} x Inductor fp16" if "over_inductor_fp16" in row else ""
-            print(f"{row['name']:<24} N={batch:<4}{row['ms']:9.4f} ms {peer}", file=sys.stderr, flush=True)
+            compared = f"{row['over_inductor_fp16']:.2f} x Inductor fp16" if "over_inductor_fp16" in row else ""
+            print(f"{row['name']:<24} N={batch:<4}{row['ms']:9.4f} ms {compared}", file=sys.stderr, flush=True)
     if wrong := [f"{row['name']} N={row['batch']}" for row in rows if not row["verified"]]:
         sys.exit(f"these differ from ONNX Runtime: {', '.join(wrong)}")
 

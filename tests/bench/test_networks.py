@@ -25,7 +25,17 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(folder: Path, *more: str) -> Any:
     model = quantized_networks.quantized(quantized_networks.resnet_like(), "QDQ", "u8s8", True)
     onnx.save(model, folder / "small.onnx")
-    arguments = [str(folder / "small.onnx"), "--batch", "1,2", "--device", "cpu", "--no-peer", "--out", str(folder)]
+    arguments = [
+        str(folder / "small.onnx"),
+        "--batch",
+        "1,2",
+        "--device",
+        "cpu",
+        "--peer-batch",
+        "",
+        "--out",
+        str(folder),
+    ]
     networks.main([*arguments, *more])
     return json.loads((folder / "networks.json").read_text())
 

@@ -30,9 +30,9 @@ class Value:
         if self._there is not None:
             return self._there
         if self._channels_last is not None:
-            n, *rest, channels = self._channels_last.shape
-            if not rest:
+            if len(self._channels_last.shape) < 3:
                 return self._channels_last
+            n, *rest, channels = self._channels_last.shape
             pixels = self._channels_last.reshape((n, prod(rest), channels))
             return self._device.exchanged(pixels).reshape((n, channels, *rest))
         # A copy even on the CPU device: the caller's array may lie at any address and in any order.
@@ -43,10 +43,9 @@ class Value:
         """On the device: N, then what is not the channels, then the channels."""
         if self._channels_last is not None:
             return self._channels_last
-        n, *behind = self.on_device.shape
-        if len(behind) < 2:
+        if len(self.on_device.shape) < 3:
             return self.on_device
-        channels, *rest = behind
+        n, channels, *rest = self.on_device.shape
         planes = self._device.contiguous(self.on_device).reshape((n, channels, prod(rest)))
         return self._device.exchanged(planes).reshape((n, *rest, channels))
 

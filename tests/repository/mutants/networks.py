@@ -55,8 +55,8 @@ MUTANTS = (
     Mutant(
         "network: turned through the caller's order",
         HERE + "value.py",
-        "        if self._channels_last is not None:\n            return self._channels_last\n        n, *behind",
-        "        n, *behind",
+        "        if self._channels_last is not None:\n            return self._channels_last\n        if len(self.on",
+        "        if len(self.on",
         "Between two layers that run here every tensor is copied twice.",
         (VALUE,),
     ),
