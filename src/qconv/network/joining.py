@@ -42,7 +42,12 @@ class Joined(Moving):
 
     def problem(self, shapes: Sequence[Shape]) -> tuple[Concat, Shape]:
         """The problem, and the shape of its output as the kernel sees it: with the channels last, if there are any."""
-        cuts = [self.cut(shape) for shape in shapes]
+        try:
+            cuts = [self.cut(shape) for shape in shapes]
+        except IndexError:
+            raise ValueError(
+                f"x has shape {shapes[0]}, which has no such axis or part: ONNX Runtime says which"
+            ) from None
         axis = cuts[0].axis
         rest = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
         if len(rest) > 1:
@@ -99,7 +104,7 @@ def qlinear_concat(reading: Reading) -> Joined:
 
 
 def _joined(reading: Reading, numbers: Sequence[int], tables: Sequence[Array | None]) -> Joined:
-    axis = int(reading.layer.attributes["axis"])
+    axis = int(reading.layer.attributes.get("axis", 1))
     named_types = [reading.x(number) for number in numbers]
 
     def cut(shape: Shape) -> Cut:
@@ -113,7 +118,9 @@ def slice_of(reading: Reading) -> Joined:
     given = [reading.optional(number, what) for number, what in enumerate(("starts", "ends", "axes", "steps"), 1)]
     if given[0] is None or given[1] is None:
         raise Unserved("its starts and ends are attributes, as until opset 9")
-    starts, ends, axes, steps = (None if each is None else [int(number) for number in each] for each in given)
+    starts, ends, axes, steps = (
+        None if each is None else [int(number) for number in each.reshape(-1)] for each in given
+    )
     assert starts is not None
     assert ends is not None
     if any(step != 1 for step in steps or ()):
@@ -142,7 +149,11 @@ def split(reading: Reading) -> Joined:
     def cut(shape: Shape) -> Cut:
         extent = shape[axis]
         equal = -(-extent // max(count, 1))
-        widths = [equal] * number + [min(equal, extent - number * equal)] if given is None else list(map(int, given))
+        widths = (
+            [equal] * number + [min(equal, extent - number * equal)]
+            if given is None
+            else [int(width) for width in np.reshape(given, -1)]
+        )
         return Cut(axis % len(shape), sum(widths[:number]), widths[number])
 
     return _cut(reading, cut)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from qconv.device import Device
 from qconv.network.graph import Layer, Network
 from qconv.network.reading import Reading
@@ -192,11 +194,11 @@ def _reshaped(reading: Reading, to: Callable[[Shape], Shape]) -> Reshaped:
 
 
 def _axes(reading: Reading) -> tuple[int, ...] | None:
-    """An attribute until opset 12, an input since."""
+    """An attribute until opset 12, an input since; a number stands for a list of one."""
     given: Any = reading.layer.attributes.get("axes")
     if given is None:
         given = reading.optional(1, "axes")
-    return None if given is None else tuple(int(axis) for axis in given)
+    return None if given is None else tuple(int(axis) for axis in np.reshape(given, -1))
 
 
 def _from_front(axes: Sequence[int], rank: int) -> list[int]:

@@ -43,6 +43,7 @@ SHAPES: list[tuple[str, dict[str, Any], Any, tuple[int, ...], tuple[int, ...]]] 
     ("Reshape", {"allowzero": 1}, [0, 3], (0, 3), (0, 3)),
     ("Squeeze", {}, [2, -1], (2, 5, 1, 1), (2, 5)),
     ("Squeeze", {}, None, (1, 5, 1, 3), (5, 3)),
+    ("Squeeze", {}, 0, (1, 5, 1, 3), (5, 1, 3)),
     ("Squeeze", {"axes": [2]}, None, (2, 5, 1, 3), (2, 5, 3)),
     ("Unsqueeze", {}, [2, 3], (2, 5), (2, 5, 1, 1)),
     ("Unsqueeze", {"axes": [-2]}, None, (2, 5, 3), (2, 5, 1, 3)),
