@@ -275,6 +275,8 @@ def _what_it_computes(problem: Conv2d) -> list[str]:
     if q.residual != "none":
         lines += [f"  v   = {value}", f"  r   = {_residual(q)}"]
         value = "r"
+    if mode.requantizes_before_residual:
+        return [*lines, _sum_of_both(q)]
     if q.activation != "none":
         given = "".join(f", {name}" for name in BY_NAME[q.activation].parameters)
         value = f"{q.activation}({value}{given})"
@@ -288,10 +290,21 @@ def _what_it_computes(problem: Conv2d) -> list[str]:
 
 
 def _residual(q: Quantization) -> str:
+    if q.mode.requantizes_before_residual:
+        return f"clamp({ROUNDINGS[q.mode.rounding]}(v){' + inner_zero' * q.inner_zero_point}) as {q.out_type}"
     shifted = "(residual - residual_zero)" if q.residual_zero_point else "residual"
     if q.mode.residual_add == "fma":
         return f"fma({shifted.strip('()')}, residual_scale, v)"
     return f"v + {shifted} * residual_scale"
+
+
+def _sum_of_both(q: Quantization) -> str:
+    own, residual = ("r", "inner_ratio"), ("residual", "residual_ratio")
+    first, last = (own, residual) if q.mode.begins_with_own else (residual, own)
+    value = f"fma({', '.join(last)}, fma({', '.join(first)}, sum_offset))"
+    value = f"relu({value})" if q.activation == "relu" and not q.y_zero_point else value
+    value = f"max({value}, y_zero)" if q.activation == "relu" and q.y_zero_point else value
+    return f"  y   = clamp({ROUNDINGS[q.mode.rounding]}({value})) as {q.out_type}"
 
 
 def _scaled(q: Quantization) -> str:

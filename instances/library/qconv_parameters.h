@@ -23,8 +23,8 @@ struct Failure {
 
 // The values of one convolution: scales as they were given, everything else in the type that the kernels compute in.
 struct Parameters {
-    double x_scale = 1, y_scale = 1, residual_scale = 1;
-    int x_zero_point = 0, y_zero_point = 0, residual_zero_point = 0;
+    double x_scale = 1, y_scale = 1, residual_scale = 1, inner_scale = 1;
+    int x_zero_point = 0, y_zero_point = 0, residual_zero_point = 0, inner_zero_point = 0;
     std::vector<double> w_scales = {1};
     std::vector<int> w_zero_points = {0}, integers;
     std::vector<float> reals;
@@ -69,7 +69,8 @@ inline uint32_t bits(int value) { return static_cast<uint32_t>(value); }
 inline std::vector<const char*> names_of(const Layer& layer) {
     std::vector<const char*> names;
     for (const char* name : {layer.x_scale, layer.w_scale, layer.y_scale, layer.x_zero_point, layer.w_zero_point,
-                             layer.y_zero_point, layer.bias, layer.residual_scale, layer.residual_zero_point})
+                             layer.y_zero_point, layer.bias, layer.residual_scale, layer.residual_zero_point,
+                             layer.inner_scale, layer.inner_zero_point})
         if (name != nullptr) names.push_back(name);
     for (const char* name : layer.number_names) names.push_back(name);
     return names;
@@ -85,7 +86,7 @@ inline bool has_name(const Layer& layer, const char* name) {
 inline bool is_required(const Layer& layer, const char* name) {
     for (const char* number : layer.number_names)
         if (strcmp(number, name) == 0) return true;
-    return name == layer.bias || name == layer.residual_scale;
+    return name == layer.bias || name == layer.residual_scale || name == layer.inner_scale;
 }
 
 // The parameters that a caller gave.
@@ -210,14 +211,26 @@ inline void check_inverse(const char* name, float scale) {
         refuse(std::string(name) + " has no finite inverse in float32, and this mode multiplies by it; scale the layer up");
 }
 
+inline void check_ratio(const char* name, float ratio) {
+    if (!(ratio >= 0x1p-126f && ratio <= 0x1p20f))
+        refuse(std::string(name) + " / y_scale must be 2^-126 to 2^20 in float32, or every output would be at an end of "
+               "its range; check the scales");
+}
+
 inline void check_products(const Layer& layer, const Parameters& p) {
     const float x_scale = static_cast<float>(p.x_scale), y_scale = static_cast<float>(p.y_scale);
+    const bool requantizes_twice = layer.inner_scale != nullptr;
+    const float unit = requantizes_twice ? static_cast<float>(p.inner_scale) : y_scale;
     for (double each : p.w_scales) {
-        const float product = x_scale * static_cast<float>(each), multiplier = product / y_scale;
+        const float product = x_scale * static_cast<float>(each), multiplier = product / unit;
         if (!(std::isfinite(multiplier) && multiplier > 0.0f))
-            refuse("x_scale * w_scale / y_scale must be finite and positive in float32, or every output would be the "
+            refuse("x_scale * w_scale / y_scale (or inner_scale, where there is one) must be finite and positive in float32, or every output would be the "
                    "same; check the three scales");
         if (layer.inverts_product) check_inverse("x_scale * w_scale", product);
+    }
+    if (requantizes_twice) {
+        check_ratio(layer.inner_scale, unit / y_scale);
+        check_ratio(layer.residual_scale, static_cast<float>(p.residual_scale) / y_scale);
     }
     if (layer.inverts_x) check_inverse(layer.x_scale, x_scale);
     if (layer.inverts_x && layer.residual_scale != nullptr)
@@ -247,6 +260,11 @@ inline Parameters parameters_of(const Layer& layer, const Given& given) {
     p.y_zero_point = zero_points_of(given, layer.y_zero_point, layer.y_zero, 1)[0];
     p.residual_scale = residual_scale_of(layer, given, p.y_scale);
     p.residual_zero_point = zero_points_of(given, layer.residual_zero_point, layer.residual_zero, 1)[0];
+    if (layer.inner_scale != nullptr) {
+        required(given, layer.inner_scale);
+        p.inner_scale = scales_of(given, layer.inner_scale, 1, 1)[0];
+    }
+    p.inner_zero_point = zero_points_of(given, layer.inner_zero_point, layer.inner_zero, 1)[0];
     read_bias(layer, given, p);
     read_numbers(layer, given, p);
     check_products(layer, p);

@@ -26,8 +26,8 @@ HEAD = """// The kernels of this library, as qconv_table.h declares them. Genera
 MOST_DIMENSIONS = 8
 # The parameters of a layer that are known by their names in `qconv::Layer`.
 NAMED = (
-    *("x_scale", "w_scale", "y_scale", "residual_scale"),
-    *("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "bias"),
+    *("x_scale", "w_scale", "y_scale", "residual_scale", "inner_scale"),
+    *("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point", "bias"),
 )
 
 
@@ -153,12 +153,13 @@ def used(q: Quantization) -> dict[str, bool]:
         "w_scale": q.scaled,
         "y_scale": q.requantizes,
         "residual_scale": q.residual != "none",
+        "inner_scale": q.mode.requantizes_before_residual,
         "bias": q.bias != "none",
     } | {name: getattr(q, name) for name in NAMED if name.endswith("zero_point")}
 
 
 def _types(q: Quantization) -> tuple[tuple[str, str], ...]:
-    return (("x", q.x_type), ("w", q.w_type), ("y", q.out_type), ("residual", q.residual))
+    return (("x", q.x_type), ("w", q.w_type), ("y", q.out_type), ("residual", q.residual), ("inner", q.out_type))
 
 
 def _zero_point(used: bool, dtype: str) -> str:

@@ -136,9 +136,32 @@ def bias(
 
 def real_values(q: Quantization, k: int, given: dict[str, Any], acc: Array, residual: Array | None) -> Array:
     """What comes out of the activation, in real units."""
+    if q.mode.requantizes_before_residual and residual is not None:
+        return _sum_of_requantized(q, k, given, acc, residual)
     real = replace(q, out_type="float32", y_zero_point=False)
     known = {name: value for name, value in given.items() if name not in ("y_scale", "y_zero_point")}
     return computed(real, Parameters(**known).checked(real, k), acc, residual)
+
+
+def own_values(q: Quantization, k: int, given: dict[str, Any], acc: Array) -> Array:
+    """What is requantized before the residual is added, in real units."""
+    mode = replace(q.mode, residual_add="multiply_add")
+    none: dict[str, Any] = {
+        "residual": "none",
+        "residual_zero_point": False,
+        "inner_zero_point": False,
+        "activation": "none",
+    }
+    known = {name: value for name, value in given.items() if name.split("_")[0] not in ("residual", "inner")}
+    return real_values(replace(q, mode=mode, **none), k, known, acc, None)
+
+
+def _sum_of_requantized(q: Quantization, k: int, given: dict[str, Any], acc: Array, residual: Array) -> Array:
+    zero, scale = int(given["inner_zero_point"]), float(given["inner_scale"])
+    own = np.clip(np.rint(own_values(q, k, given, acc) / scale) + zero, *q.limits) - zero
+    added = (residual - int(given["residual_zero_point"])) * float(given["residual_scale"])
+    values: Array = own * scale + added
+    return np.maximum(values, 0) if q.activation == "relu" else values
 
 
 def ends_of_clamp(values: Array, rng: np.random.Generator) -> dict[str, np.float32]:

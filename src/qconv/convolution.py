@@ -12,9 +12,10 @@ from qconv.calibration import Style
 from qconv.draft import draw_layer
 from qconv.dtypes import ElementType
 from qconv.epilogue import computed
-from qconv.mode import PRESETS
+from qconv.mode import MODE_VALUES, PRESETS, Mode
 from qconv.op import Array, Op, Sample, read_key
 from qconv.option import Option
+from qconv.parameter import check_zero_point
 from qconv.problem import FLAGS, LAYOUTS, Conv2d, read_conv2d
 from qconv.quantization import (
     ACTIVATIONS,
@@ -23,7 +24,6 @@ from qconv.quantization import (
     X_TYPES,
     Parameters,
     Quantization,
-    check_zero_point,
 )
 from qconv.window import Windows, windows
 
@@ -41,7 +41,7 @@ _SIZES = {
     "r": "filter height",
     "s": "filter width",
 }
-_ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point")
+_ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
 _GEOMETRY = ("stride", "dilation", "pad", "groups", "layout")
 OPTIONS = (
     *(Option(name, says, "integer", required=True) for name, says in _SIZES.items()),
@@ -62,6 +62,7 @@ OPTIONS = (
     Option("mode", "The system whose arithmetic it is. Default: ort's.", choices=tuple(PRESETS)),
     Option("activation", "Default none.", choices=ACTIVATIONS),
     Option("residual", "Added before the activation. Default none.", choices=RESIDUALS),
+    Option("residual_add", "How it is added. Default multiply_add.", choices=MODE_VALUES["residual_add"]),
     *(
         Option(name, "The layer has one; its value is for the data of run and bench (default: random).", "zero_point")
         for name in _ZERO_POINTS
@@ -77,15 +78,27 @@ def read(key: str) -> Conv2d:
 def ask(given: dict[str, Any]) -> Conv2d:
     """Whoever gives a zero point its value gives it to every command, also to those that draw no data."""
     geometry = {name: given[name] for name in (*_SIZES, *_GEOMETRY) if name in given}
-    quantized = {name: value for name, value in given.items() if name not in (*geometry, "mode")}
+    quantized = {name: value for name, value in given.items() if name not in (*geometry, "mode", "residual_add")}
     quantized |= {name: bool(quantized[name]) for name in _ZERO_POINTS if name in quantized}
-    q = Quantization.of(given["mode"], **quantized) if "mode" in given else Quantization(**quantized)
+    q = _quantization(given, quantized)
     problem = Conv2d(**geometry, quantization=q)
-    types = {"x": q.x_type, "w": q.w_type, "y": q.out_type, "residual": q.residual}
+    types = {"x": q.x_type, "w": q.w_type, "y": q.out_type, "residual": q.residual, "inner": q.out_type}
     for name in _ZERO_POINTS:
         if given.get(name, True) is not True:
             check_zero_point(name, given[name], types[name.removesuffix("_zero_point")])
     return problem
+
+
+def _quantization(given: dict[str, Any], spec: dict[str, Any]) -> Quantization:
+    if "mode" not in given:
+        flags = {name: given[name] for name in ("residual_add",) if name in given}
+        return Quantization(mode=Mode(**flags), **spec)
+    if "residual_add" in given:
+        raise ValueError(
+            f"residual_add={given['residual_add']!r} with mode={given['mode']!r}: that system has its own; give one of "
+            "the two"
+        )
+    return Quantization.of(given["mode"], **spec)
 
 
 def draw(problem: Conv2d, seed: int, fixed: dict[str, int]) -> Sample:
@@ -102,7 +115,10 @@ def style_of(every: list[Windows], rng: np.random.Generator) -> Style:
 
 def towards(q: Quantization, fixed: dict[str, int]) -> int:
     """The sign that most values before the activation should have; 0: any."""
-    return calibration.side(q, fixed.get("y_zero_point") if q.y_zero_point else 0)
+    inner = 0
+    if q.mode.requantizes_before_residual:
+        inner = calibration.side(q, fixed.get("inner_zero_point") if q.inner_zero_point else 0)
+    return inner or calibration.side(q, fixed.get("y_zero_point") if q.y_zero_point else 0)
 
 
 def compute(problem: Conv2d, drawn: Sample) -> tuple[Array, ...]:

@@ -249,6 +249,10 @@ class _Attempt:
             given |= calibration.ends_of_clamp(
                 calibration.real_values(straight, self.problem.k, given, sums32, residual), rng
             )
+        if q.mode.requantizes_before_residual:
+            own = calibration.own_values(q, self.problem.k, given, sums32)
+            zero = self.fixed.get("inner_zero_point") if q.inner_zero_point else 0
+            given["inner_scale"], given["inner_zero_point"] = calibration.output(q, own, zero, style, rng)
         if q.requantizes:
             values = calibration.real_values(q, self.problem.k, given, sums32, residual)
             zero = self.fixed.get("y_zero_point") if q.y_zero_point else 0

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from qconv import requantized_sum
 from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.fma import fma
 from qconv.quantization import Parameters, Quantization
@@ -36,8 +37,11 @@ def _kept(quantization: Quantization, scale: Any) -> Array:
 
 
 def multiplier(quantization: Quantization, parameters: Parameters) -> Array:
-    """x_scale * w_scale / y_scale; without the division where the output, or what the activation sees, is real."""
+    """x_scale * w_scale / y_scale, or the scale of its own output where that is requantized first; without the division
+    where the output, or what the activation sees, is real."""
     y_scale = parameters.y_scale if quantization.to_output_units == "multiply" else 1.0
+    if quantization.mode.requantizes_before_residual:
+        y_scale = parameters.inner_scale
     if quantization.mode.multiplier == "fp64_rounded":
         x, w, y = (np.asarray(v, np.float64) for v in (parameters.x_scale, parameters.w_scale, y_scale))
         return _float32(x * w / y)
@@ -79,6 +83,8 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
     chosen = list(_corrections(quantization))
     if quantization.scaled:
         chosen += _scale(quantization)
+    if quantization.mode.requantizes_before_residual:
+        return (*chosen, *requantized_sum.steps(quantization))
     if quantization.residual != "none":
         chosen.append(_residual(quantization))
     if packs_from_zero(quantization):
@@ -205,6 +211,8 @@ def _scale(quantization: Quantization) -> Iterator[Step]:
             (Argument("bias", "float", True, f"fp32 bias {by}", _scaled_down),),
         )
     says = "x_scale * w_scale / y_scale" if quantization.to_output_units == "multiply" else "x_scale * w_scale"
+    if mode.requantizes_before_residual:
+        says = "x_scale * w_scale / inner_scale"
     yield Step(
         "multiply",
         "value = tile::multiply(value, channel.multiplier);",

@@ -136,7 +136,8 @@ class Chain(Problem):
         ends = (("x", x), ("y", y))
         named = {f"{own}_{what}": f"{of}_{what}" for own, of in ends for what in ("scale", "zero_point")}
         if at == last:
-            named |= {name: name for name in ("residual_scale", "residual_zero_point")}
+            added = ("residual_scale", "residual_zero_point", "inner_scale", "inner_zero_point")
+            named |= {name: name for name in added}
         return named | {name: f"{layer}_{name}" for name in OF_EACH}
 
     def of_layer(self, layer: str, parameters: dict[str, Any]) -> dict[str, Any]:

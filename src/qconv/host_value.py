@@ -2,9 +2,9 @@
 of `qconv.epilogue` and `qconv.activation`.
 
 A line is an expression of `p`, the checked parameters of a convolution, and `k`, an output channel. `p` has x_scale,
-y_scale and residual_scale as doubles, x_zero_point, y_zero_point and residual_zero_point as ints, and by channel
-w_scale(k), a double, w_zero_point(k) and integer_bias(k), which are ints, and bias(k), a float; and number(NAME), a
-float, of the activation. `rounded(double)` gives the nearest int, half to even, within its range.
+y_scale, residual_scale and inner_scale as doubles, x_zero_point, y_zero_point, residual_zero_point and inner_zero_point
+as ints, and by channel w_scale(k), a double, w_zero_point(k) and integer_bias(k), which are ints, and bias(k), a float;
+and number(NAME), a float, of the activation. `rounded(double)` gives the nearest int, half to even, within its range.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ def host_value(quantization: Quantization, argument: Argument) -> str:
         "y_inverse": lambda _: "inverse_where_it_serves(p.y_scale)",
         "inverse": lambda _: f"1.0f / {_single('p.y_scale')}",
         "y_zero": lambda _: _single("p.y_zero_point"),
+        "inner_zero": lambda _: _single("p.inner_zero_point"),
+        "inner_ratio": lambda _: _ratio("inner"),
+        "residual_ratio": lambda _: _ratio("residual"),
+        "sum_offset": _sum_offset,
     }
     if argument.name not in values:
         raise ValueError(
@@ -72,6 +76,8 @@ def _real_scale(quantization: Quantization) -> str:
 
 def _multiplier(quantization: Quantization) -> str:
     y_scale = "p.y_scale" if quantization.to_output_units == "multiply" else "1.0"
+    if quantization.mode.requantizes_before_residual:
+        y_scale = "p.inner_scale"
     if quantization.mode.multiplier == "fp64_rounded":
         return _single(f"p.x_scale * p.w_scale(k) / {y_scale}")
     if quantization.mode.multiplier == "fp32_reciprocal":
@@ -107,6 +113,16 @@ def _real_bias(quantization: Quantization) -> str:
 def _residual_scale(quantization: Quantization) -> str:
     kept = _kept(quantization, "p.residual_scale")
     return f"({kept}) / {_single('p.y_scale')}" if quantization.to_output_units == "multiply" else kept
+
+
+def _ratio(of: str) -> str:
+    return f"{_single(f'p.{of}_scale')} / {_single('p.y_scale')}"
+
+
+def _sum_offset(quantization: Quantization) -> str:
+    first, last = ("inner", "residual") if quantization.mode.begins_with_own else ("residual", "inner")
+    product = f"({_ratio(first)}) * {_single(f'p.{first}_zero_point')}"
+    return f"{_single('p.y_zero_point')} - std::fma({_ratio(last)}, {_single(f'p.{last}_zero_point')}, {product})"
 
 
 def _in_output_units(quantization: Quantization, real: str) -> str:

@@ -35,9 +35,12 @@ MODE_VALUES: dict[str, tuple[str, ...]] = {
     "padding": ("zero_point", "raw_zero"),
     # The scales of x and of the residual: as they are, or 1 / (1 / scale) in fp32, where a system keeps the inverses.
     "scales": ("as_given", "twice_inverted"),
-    # value + residual * residual_scale: two operations, or one.
-    "residual_add": ("multiply_add", "fma"),
+    # value + residual * residual_scale: two operations, or one. Or the value is requantized first, to the output's type
+    # with a scale of its own, and the sum is QLinearAdd's, which begins with it, or with the residual and has it last.
+    "residual_add": ("multiply_add", "fma", "requantized", "requantized_last"),
 }
+# Flags that have no other value than their default where the value is requantized before the residual is added.
+SET_BY_QLINEAR_ADD = ("rounding", "zero_point_add", "order", "multiplier", "clamp", "scales")
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,26 @@ class Mode:
                 "scales='twice_inverted' with multiplier='fp64_rounded': it inverts in fp32, and this multiplier takes "
                 "the scales in fp64; leave the scales as_given or use another multiplier"
             )
+        self._check_qlinear_add()
+
+    def _check_qlinear_add(self) -> None:
+        for name in SET_BY_QLINEAR_ADD if self.requantizes_before_residual else ():
+            value, default = getattr(self, name), MODE_VALUES[name][0]
+            if value != default:
+                raise ValueError(
+                    f"{name}={value!r} with residual_add={self.residual_add!r}: that is ONNX Runtime's QLinearConv and "
+                    f"QLinearAdd, which have {name}={default!r}; use it, or another residual_add"
+                )
+
+    @property
+    def requantizes_before_residual(self) -> bool:
+        """Whether the convolution's own output is rounded to its type before the residual is added."""
+        return self.residual_add in ("requantized", "requantized_last")
+
+    @property
+    def begins_with_own(self) -> bool:
+        """Whether such a sum begins with the convolution's own output."""
+        return self.residual_add == "requantized"
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,27 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qconv.activation import BY_NAME
 from qconv.dtypes import ELEMENT_TYPES, RANGES, ElementType, Types
 from qconv.mode import Mode, preset
 from qconv.op import check_choice
+from qconv.parameter import (
+    MOST_OF_ADD,
+    check_activation_parameter,
+    check_bias,
+    check_inner_scale,
+    check_ratio,
+    check_residual_scale,
+    check_scale,
+    check_zero_points,
+)
 
 # Those whose products add up in some type.
 X_TYPES = tuple(name for name, element_type in ELEMENT_TYPES.items() if element_type.sums is not None)
 OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16", "bfloat16")
 BIASES = ("none", "int32", "float32")
 RESIDUALS = ("none", "int8", "uint8")
-# Above this, a residual's product with it would be infinite.
-LARGEST_RESIDUAL_SCALE = 2.0**119
 ACTIVATIONS = tuple(BY_NAME)
 # These commute with a positive scale, so that the value may be in any units when it meets them.
 SCALABLE = tuple(name for name, activation in BY_NAME.items() if activation.scales)
@@ -43,6 +50,7 @@ class Quantization:
     activation: str = "none"
     residual: str = "none"
     residual_zero_point: bool = False
+    inner_zero_point: bool = False
     mode: Mode = field(default_factory=Mode)
 
     def __post_init__(self) -> None:
@@ -53,7 +61,8 @@ class Quantization:
         check_choice("residual", self.residual, RESIDUALS)
         if not isinstance(self.mode, Mode):
             raise ValueError(f"mode={self.mode!r} must be a qconv.Mode")
-        for name in ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point"):
+        zeros = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
+        for name in ("per_channel", *zeros):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ValueError(f"{name}={value!r} must be True or False; the value itself is given at run time")
@@ -68,6 +77,7 @@ class Quantization:
                 "residual_zero_point=True with residual='none': there is nothing to subtract it from; leave it out or "
                 "choose residual int8 or uint8"
             )
+        self._check_inner()
         if self.residual != "none" and self.mode.multiplier == "fp64":
             raise ValueError(
                 f"residual={self.residual!r} with multiplier='fp64': it is added in fp32; use another multiplier"
@@ -124,6 +134,27 @@ class Quantization:
             raise ValueError(
                 f"bias={self.bias!r} and bias_scaling={self.mode.bias_scaling!r} {given}: no integers are added to "
                 "these; choose a bias of float32 that is not rounded"
+            )
+
+    def _check_inner(self) -> None:
+        """Whether there is an output that is requantized before the residual is added, and QLinearAdd takes both."""
+        chosen = f"residual_add={self.mode.residual_add!r}"
+        if not self.mode.requantizes_before_residual:
+            if self.inner_zero_point:
+                raise ValueError(
+                    f"inner_zero_point=True with {chosen}: only an output that is requantized before the residual is "
+                    "added has one; leave it out, or choose residual_add requantized or requantized_last"
+                )
+            return
+        if self.out_type not in ("int8", "uint8") or self.residual != self.out_type:
+            raise ValueError(
+                f"residual={self.residual!r} and out_type={self.out_type!r} with {chosen}: QLinearAdd adds two tensors "
+                "of int8, or two of uint8, and gives that type; make the two equal, or use another residual_add"
+            )
+        if self.activation not in ("none", "relu"):
+            raise ValueError(
+                f"activation={self.activation!r} with {chosen}: behind QLinearAdd there is none or relu; use one of "
+                "these, or another residual_add"
             )
 
     @cached_property
@@ -216,7 +247,7 @@ class Quantization:
 class Parameters:
     """The run-time values: scales and zero points (scalars, or one per output channel for the weights), the bias, and
     what the activation needs: `slope` of leaky_relu, `low` and `high` of clamp, in real units. A residual has a scale
-    and a zero point as well."""
+    and a zero point as well, and so has (`inner`) an output that is requantized before the residual is added."""
 
     x_scale: Any = 1.0
     w_scale: Any = 1.0
@@ -230,6 +261,8 @@ class Parameters:
     high: Any = None
     residual_scale: Any = None
     residual_zero_point: Any = 0
+    inner_scale: Any = None
+    inner_zero_point: Any = 0
 
     def checked(self, quantization: Quantization, k: int) -> Parameters:
         """These values as arrays of the right types, or ValueError: nothing is ignored in silence."""
@@ -241,28 +274,23 @@ class Parameters:
             ("w_scale", channels, q.scaled),
             ("y_scale", (), q.requantizes),
         ):
-            checked[name] = _check_scale(name, getattr(self, name), shape, used)
+            checked[name] = check_scale(name, getattr(self, name), shape, used)
         for name, shape, dtype in (
             ("x_zero_point", (), q.x_type),
             ("w_zero_point", channels, q.w_type),
             ("y_zero_point", (), q.out_type),
             ("residual_zero_point", (), q.residual),
+            ("inner_zero_point", (), q.out_type),
         ):
-            checked[name] = _check_zero_point(name, getattr(self, name), shape, dtype, getattr(q, name))
-        checked["residual_scale"] = _check_residual_scale(self.residual_scale, q.residual, checked["y_scale"])
-        checked["bias"] = _check_bias(self.bias, q.bias, k)
+            checked[name] = check_zero_points(name, getattr(self, name), shape, dtype, getattr(q, name))
+        checked["residual_scale"] = check_residual_scale(self.residual_scale, q.residual, checked["y_scale"])
+        checked["inner_scale"] = check_inner_scale(self.inner_scale, q.mode.requantizes_before_residual)
+        checked["bias"] = check_bias(self.bias, q.bias, k)
         for name in ("slope", "low", "high"):
-            checked[name] = _check_activation_parameter(name, getattr(self, name), q.activation)
+            checked[name] = check_activation_parameter(name, getattr(self, name), q.activation)
         if checked["low"] is not None and checked["low"] > checked["high"]:
             raise ValueError(f"low={self.low!r} is above high={self.high!r}: clamp needs low <= high; swap them")
-        with np.errstate(all="ignore"):
-            x_scale, w_scale, y_scale = (np.float32(checked[name]) for name in ("x_scale", "w_scale", "y_scale"))
-            multiplier = np.asarray(x_scale * w_scale / y_scale)
-        if not (np.isfinite(multiplier) & (multiplier > 0)).all():
-            raise ValueError(
-                f"x_scale * w_scale / y_scale = {multiplier.min()}..{multiplier.max()} in float32: it must be finite "
-                "and positive, or every output would be the same; check the three scales"
-            )
+        _check_products(q, checked)
         for name, scale in _inverted(q, checked):
             with np.errstate(all="ignore"):
                 inverse = np.float32(1) / np.float32(scale)
@@ -272,6 +300,24 @@ class Parameters:
                     "it; scale the layer up"
                 )
         return Parameters(**checked)
+
+
+def _check_products(quantization: Quantization, checked: dict[str, Any]) -> None:
+    """Whether the quotients of scales, each of which is finite and positive, are numbers to compute with."""
+    requantized = quantization.mode.requantizes_before_residual
+    unit = "inner_scale" if requantized else "y_scale"
+    with np.errstate(all="ignore"):
+        x_scale, w_scale, y_scale = (np.float32(checked[name]) for name in ("x_scale", "w_scale", unit))
+        multiplier = np.asarray(x_scale * w_scale / y_scale)
+    if not (np.isfinite(multiplier) & (multiplier > 0)).all():
+        raise ValueError(
+            f"x_scale * w_scale / {unit} = {multiplier.min()}..{multiplier.max()} in float32: it must be finite "
+            "and positive, or every output would be the same; check the three scales"
+        )
+    for name in ("inner_scale", "residual_scale") if requantized else ():
+        with np.errstate(all="ignore"):
+            ratio = np.float32(checked[name]) / np.float32(checked["y_scale"])
+        check_ratio(f"{name} / y_scale", ratio, MOST_OF_ADD)
 
 
 def _inverted(quantization: Quantization, checked: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -285,108 +331,3 @@ def _inverted(quantization: Quantization, checked: dict[str, Any]) -> list[tuple
         with np.errstate(all="ignore"):
             made.append(("x_scale * w_scale", np.float32(checked["x_scale"]) * np.float32(checked["w_scale"])))
     return made
-
-
-def _broadcast(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf":
-        raise ValueError(f"{name}={value!r} must be a number{' or one per output channel' if shape else ''}")
-    if array.shape not in ((), (1,), shape):
-        remedy = f"a scalar or {shape[0]} values" if shape else "a scalar (ask for per_channel to give one per channel)"
-        raise ValueError(f"{name} has shape {array.shape}; it must be {remedy}")
-    return np.array(np.broadcast_to(array.reshape(()) if array.size == 1 else array, shape))
-
-
-def _check_scale(name: str, value: Any, shape: tuple[int, ...], used: bool) -> NDArray[Any]:
-    array = _broadcast(name, value, shape if used else ())
-    if not used:
-        if array != 1:
-            raise ValueError(f"{name}={value!r} was given, but this out_type has no use for it: leave it out")
-        return array.astype(np.float64)
-    with np.errstate(over="ignore"):
-        single = array.astype(np.float32)
-    if not (np.isfinite(single) & (single > 0)).all():
-        raise ValueError(
-            f"{name} holds {single.min()}..{single.max()} as float32; every scale must be finite and positive"
-        )
-    # As given: most modes round it to float32 first, but not all.
-    return array.astype(np.float64)
-
-
-def _check_residual_scale(value: Any, residual: str, y_scale: NDArray[Any]) -> NDArray[Any] | None:
-    if (residual == "none") != (value is None):
-        says = "was not given" if value is None else "was given"
-        raise ValueError(f"residual_scale {says}, but the problem has residual={residual!r}: make the two agree")
-    if value is None:
-        return None
-    array = _check_scale("residual_scale", value, (), True)
-    largest = float(np.maximum(array, array / y_scale))
-    if largest > LARGEST_RESIDUAL_SCALE:
-        raise ValueError(
-            f"residual_scale={value!r} is {largest:g}, in real units or in those of the output; it must be at most "
-            f"{LARGEST_RESIDUAL_SCALE:g}, or its product would be infinite"
-        )
-    return array
-
-
-def _check_zero_point(name: str, value: Any, shape: tuple[int, ...], dtype: str, used: bool) -> NDArray[Any]:
-    array = _broadcast(name, value, shape if used else ())
-    if not used:
-        if array != 0:
-            raise ValueError(
-                f"{name}={value!r} was given, but the problem was made without {name}: ask for it there "
-                f"({name}=True), so that it cannot be ignored in silence"
-            )
-        return array.astype(np.int32)
-    check_zero_point(name, value, dtype)
-    return array.astype(np.int32)
-
-
-def check_zero_point(name: str, value: Any, dtype: str) -> None:
-    """One or several: each is a value of the type whose zero it is."""
-    low, high = RANGES[dtype]
-    array = np.asarray(value)
-    if array.dtype.kind == "f" or not ((array >= low) & (array <= high)).all():
-        raise ValueError(f"{name}={value!r} must be integers from {low} to {high} ({dtype})")
-
-
-def _check_bias(value: Any, kind: str, k: int) -> NDArray[Any] | None:
-    if kind == "none" or value is None:
-        if (kind == "none") != (value is None):
-            says = "was not given" if value is None else "was given"
-            raise ValueError(f"bias {says}, but the problem has bias={kind!r}: make the two agree")
-        return None
-    array = np.asarray(value)
-    if array.shape != (k,):
-        raise ValueError(f"bias has shape {array.shape}; it must be ({k},), one per output channel")
-    low, high = RANGES["int32"]
-    if kind == "int32":
-        if array.dtype.kind not in "iu" or not ((array >= low) & (array <= high)).all():
-            raise ValueError(
-                f"bias must hold int32 integers, not {array.dtype} (or make the problem with bias='float32')"
-            )
-        return np.ascontiguousarray(array, dtype=np.int32)
-    if array.dtype.kind != "f":
-        raise ValueError(f"bias must hold floats, not {array.dtype} (or make the problem with bias='int32')")
-    with np.errstate(over="ignore"):
-        array = np.ascontiguousarray(array, dtype=np.float32)
-    if not np.isfinite(array).all():
-        raise ValueError(f"bias holds {array.min()}..{array.max()} as float32; every bias must be finite")
-    return array
-
-
-def _check_activation_parameter(name: str, value: Any, activation: str) -> NDArray[Any] | None:
-    used = name in BY_NAME[activation].parameters
-    if value is None:
-        if used:
-            raise ValueError(f"activation={activation!r} needs {name}: give a number at run time")
-        return None
-    if not used:
-        raise ValueError(f"{name}={value!r} was given, but activation={activation!r} has none: leave it out")
-    array = _broadcast(name, value, ())
-    with np.errstate(over="ignore"):
-        single = array.astype(np.float32)
-    if not np.isfinite(single):
-        raise ValueError(f"{name}={value!r} is {single} as float32; it must be finite")
-    # A denormal is zero, because a GPU may take it for one; the sum makes a negative zero positive.
-    return np.asarray(single * (np.abs(single) >= np.finfo(np.float32).tiny) + np.float32(0), np.float32)

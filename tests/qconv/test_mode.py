@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from random_problems import Decks, with_requantized_sum
 from scalar_requantize import Case, requantize
 
 from qconv import Conv2d, Quantization, generator, parse, reference, sample
@@ -117,12 +119,14 @@ def with_flag(flag: str, value: str) -> Mode:
     return Mode(**{flag: value})
 
 
-# Told apart elsewhere: padding by a border; the corrections agree wherever fp32 is accepted; a real bias is an order.
+# Told apart elsewhere: padding by a border; the corrections agree wherever fp32 is accepted; a real bias is an order;
+# what is requantized before the residual is added, by tests/conformance/test_onnxruntime_residual.py.
+TOLD_ELSEWHERE = ("real", "requantized", "requantized_last")
 FLIPS = [
     (flag, one, other)
     for flag in MODE_VALUES
     if flag not in ("padding", "correction")
-    for one, other in itertools.combinations([value for value in MODE_VALUES[flag] if value != "real"], 2)
+    for one, other in itertools.combinations([value for value in MODE_VALUES[flag] if value not in TOLD_ELSEWHERE], 2)
 ]
 
 
@@ -197,8 +201,11 @@ def check_random_modes(seed: int, device: Device) -> None:
             bias=rng.choice(["none", "int32", "float32"]),
             activation=rng.choice(SCALABLE if mode.multiplier == "fp64" else ACTIVATIONS),
             residual="none" if mode.multiplier == "fp64" else rng.choice(RESIDUALS),
-            mode=mode,
+            mode=replace(mode, residual_add="multiply_add"),
         )
+        if mode.requantizes_before_residual:
+            quantization = with_requantized_sum(quantization, Decks(rng))
+        quantization = replace(quantization, mode=mode)
         problem = Conv2d(1, 5, 6, rng.choice([3, 8, 16]), 20, 3, 3, pad=(1, 1, 0, 1), quantization=quantization)
         assert parse(str(problem)) == problem
         plan = rng.choice(generator.space(problem, device.target)[0])

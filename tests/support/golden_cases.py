@@ -17,6 +17,7 @@ from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
 from qconv.generator.wgmma import Wgmma
+from qconv.mode import Mode
 from qconv.op import Problem
 from qconv.target import TARGETS
 from qconv.tensor_ops import Add, AveragePool, Concat, GlobalAveragePool, MaxPool, Mul, Table
@@ -55,6 +56,18 @@ ADDED = Quantization.of(
     activation="relu",
     residual="uint8",
     residual_zero_point=True,
+)
+SUM = Quantization(
+    *("uint8", "int8", "uint8"),
+    per_channel=True,
+    x_zero_point=True,
+    y_zero_point=True,
+    bias="int32",
+    activation="relu",
+    residual="uint8",
+    residual_zero_point=True,
+    inner_zero_point=True,
+    mode=Mode(residual_add="requantized_last"),
 )
 GIVES = Quantization("int8", "int8", "uint8", True, y_zero_point=True, bias="int32", activation="relu6")
 SIGNED_MID = Quantization(per_channel=True, bias="int32", activation="relu")
@@ -170,6 +183,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         "sm_90a",
         replace(LARGE_TILE, split_pixels=1, pixels=192, weight_slots=4),
     ),
+    "wgmma-requantized-sum-sm_90a.cu": (conv(replace(BODY, k=256), SUM), "sm_90a", LARGE_TILE),
     "wgmma-odd-cpu.sm_90a.cpp": (
         conv(replace(BODY, c=80, k=21, n=1), HALF),
         "cpu.sm_90a",

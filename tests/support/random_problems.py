@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from qconv.mode import Mode
 from qconv.problem import Conv2d
 from qconv.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES, Quantization
 
@@ -116,4 +118,18 @@ def quantization(decks: Decks) -> Quantization:
         activation=decks.deal("activation", ACTIVATIONS) if scaled else "none",
         residual=residual,
         residual_zero_point=residual != "none" and decks.deal("residual_zero_point", FLAGS),
+    )
+
+
+def with_requantized_sum(q: Quantization, decks: Decks) -> Quantization:
+    """With a residual that is added to its own output once that is requantized."""
+    out_type = decks.deal("sum_type", ("int8", "uint8"))
+    flags = ("y_zero_point", "residual_zero_point", "inner_zero_point")
+    return replace(
+        q,
+        **{name: decks.deal(f"sum {name}", FLAGS) for name in flags},
+        out_type=out_type,
+        residual=out_type,
+        activation=decks.deal("sum_activation", ("none", "relu")),
+        mode=Mode(residual_add=decks.deal("sum residual_add", ("requantized", "requantized_last"))),
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from random_conversions import conversions
 from random_fused import fused_problems
 from random_matrix import EMULATIONS, matrix_problems
-from random_problems import problems
+from random_problems import Decks, problems, with_requantized_sum
 from random_special import SHAPES, special_problems
 
 from qconv import convolution, reference, sample
@@ -30,7 +30,7 @@ from qconv.target import TARGETS
 from qconv.variety import LEAST_VALUES, MOST_OF_ONE_VALUE, SOME_OUTPUTS, Variety
 
 TARGET = TARGETS[EMULATIONS[-1]]
-KINDS = ("problems", "modes", "matrix", *SHAPES, "two", "three", "conversions")
+KINDS = ("problems", "modes", "requantized", "matrix", *SHAPES, "two", "three", "conversions")
 COLUMNS = (
     "tensors",
     "constant",
@@ -47,6 +47,10 @@ COLUMNS = (
 def problems_of(kind: str, seed: int, count: int) -> list[Any]:
     if kind == "modes":
         return list(_in_modes(seed, count))
+    if kind == "requantized":
+        decks = Decks(random.Random(f"requantized {seed}"))
+        made = problems(seed, count)
+        return [replace(one, quantization=with_requantized_sum(one.quantization, decks)) for one in made]
     if kind in SHAPES:
         return special_problems(kind, seed, count)
     if kind in ("two", "three"):

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from qconv.dtypes import RANGES
-from qconv.fma import fma
 from qconv.op import Array, Sample
 from qconv.step import Argument, Step, Values
 from qconv.tensor_ops.binary import Add, Binary, BinaryParameters
+from qconv.weighted_sum import Linear, Term, offset, ratio
 
 Value = Callable[[Any, BinaryParameters], Any]
 
@@ -30,12 +30,9 @@ def _whole(name: str, says: str, value: Value) -> Argument:
 
 
 def _offset(problem: Add, p: BinaryParameters) -> Any:
-    """y_zero_point - (a_ratio * a_zero_point + b_ratio * b_zero_point), the product of the tensor that is added last
-    within the sum."""
-    of_a = p.a_scale / p.y_scale, np.float32(p.a_zero_point)
-    of_b = p.b_scale / p.y_scale, np.float32(p.b_zero_point)
-    first, last = (of_b, of_a) if problem.added_first == "b" else (of_a, of_b)
-    return np.float32(p.y_zero_point) - fma(*last, first[0] * first[1])
+    a, b = Linear(p.a_scale, p.a_zero_point), Linear(p.b_scale, p.b_zero_point)
+    first, last = (b, a) if problem.added_first == "b" else (a, b)
+    return offset(first, last, Linear(p.y_scale, p.y_zero_point))
 
 
 def _least(problem: Binary, p: BinaryParameters) -> Any:
@@ -44,8 +41,8 @@ def _least(problem: Binary, p: BinaryParameters) -> Any:
     return max(low, p.y_zero_point) if problem.activation == "relu" else low
 
 
-A_RATIO = _real("a_ratio", "a_scale / y_scale", lambda problem, p: p.a_scale / p.y_scale)
-B_RATIO = _real("b_ratio", "b_scale / y_scale", lambda problem, p: p.b_scale / p.y_scale)
+A_RATIO = _real("a_ratio", "a_scale / y_scale", lambda problem, p: ratio(p.a_scale, p.y_scale))
+B_RATIO = _real("b_ratio", "b_scale / y_scale", lambda problem, p: ratio(p.b_scale, p.y_scale))
 OFFSET = _real("offset", "y_zero_point - (a_ratio * a_zero_point + b_ratio * b_zero_point)", _offset)
 RATIO = _real("ratio", "a_scale * b_scale / y_scale", lambda problem, p: p.a_scale * p.b_scale / p.y_scale)
 A_ZERO = _whole("a_zero", "the zero point of a", lambda problem, p: p.a_zero_point)
@@ -62,22 +59,28 @@ ROUND = Step(
 )
 
 
+TERMS = {
+    "a": Term("static_cast<float>(a)", lambda value, v: v["a"].astype(np.float32), A_RATIO),
+    "b": Term("static_cast<float>(b)", lambda value, v: v["b"].astype(np.float32), B_RATIO),
+}
+
+
 def _add(added_first: str) -> tuple[Step, ...]:
-    last = "a" if added_first == "b" else "b"
-    ratios = {"a": A_RATIO, "b": B_RATIO}
+    last_added = "a" if added_first == "b" else "b"
+    first, last = TERMS[added_first], TERMS[last_added]
     return (
         Step(
             added_first,
-            f"float value = tile::fma(static_cast<float>({added_first}), args.{added_first}_ratio, args.offset);",
-            lambda value, v: fma(v[added_first].astype(np.float32), v[f"{added_first}_ratio"], v["offset"]),
-            (ratios[added_first], OFFSET),
+            f"float value = {first.onto('args.offset', 'args')};",
+            lambda value, v: first.added(value, v, v["offset"]),
+            (first.ratio, OFFSET),
             ("fma",),
         ),
         Step(
-            last,
-            f"value = tile::fma(static_cast<float>({last}), args.{last}_ratio, value);",
-            lambda value, v: fma(v[last].astype(np.float32), v[f"{last}_ratio"], value),
-            (ratios[last],),
+            last_added,
+            f"value = {last.onto('value', 'args')};",
+            lambda value, v: last.added(value, v, value),
+            (last.ratio,),
             ("fma",),
         ),
         ROUND,

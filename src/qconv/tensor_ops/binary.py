@@ -14,10 +14,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from qconv.op import LARGEST, WIDEST, Tensor, alignment, check_choice
-from qconv.tensor_ops.problem import ACTIVATIONS, FULL, Parameters, TensorOp, check_ratio
+from qconv.parameter import MOST_OF_ADD, check_ratio
+from qconv.tensor_ops.problem import ACTIVATIONS, FULL, Parameters, TensorOp
 
-# What ONNX Runtime computes fits an int32 up to these, for any bytes; beyond, its conversion gives the wrong end.
-MOST_OF_ADD, MOST_OF_MUL = 2.0**20, 2.0**14
+# What ONNX Runtime computes fits an int32 up to this, for any bytes; beyond, its conversion gives the wrong end.
+MOST_OF_MUL = 2.0**14
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ import numpy as np
 
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.op import Problem, check_choice, checked_size, read_integer, read_key, short
-from qconv.quantization import check_zero_point
+from qconv.parameter import check_zero_point
 
 BYTES = ("int8", "uint8")
 ACTIVATIONS = ("none", "relu")
 FULL = 2**22  # elements that fill any device
-# Ratios of scales below this are denormal numbers, which a GPU may take for zero.
-LEAST_RATIO = 2.0**-126
 
 
 class TensorOp(Problem):
@@ -110,11 +108,3 @@ def _scale(name: str, value: Any) -> np.float32:
     if not (np.isfinite(single) and single > 0):
         raise ValueError(f"{name}={value} is {single} as float32; a scale must be finite and positive")
     return single
-
-
-def check_ratio(says: str, ratio: np.float32, most: float) -> None:
-    if not LEAST_RATIO <= ratio <= most:
-        raise ValueError(
-            f"{says} = {ratio:g} in float32: it must be {LEAST_RATIO:g} to {most:g}, or every output would be at an "
-            "end of its range; check the scales"
-        )

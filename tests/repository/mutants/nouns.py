@@ -112,7 +112,7 @@ ARITHMETIC = (
     ),
     Mutant(
         "quantization: a zero point in silence",
-        HERE + "quantization.py",
+        HERE + "parameter.py",
         "        if array != 0:\n",
         "        if array > 200:\n",
         "What is given and has no use is refused.",

@@ -13,28 +13,30 @@ def sanitized(page: str, plan: str) -> str:
     return f"tests/templates/test_{page}.py::test_nothing_is_found[{plan}]"
 
 
+WEIGHTED_SUM = "src/qconv/weighted_sum.py"
+
 MUTANTS = (
     Mutant(
         "add: the zero points in another order",
-        f"{ROOM}/arithmetic.py",
-        "fma(*last, first[0] * first[1])",
-        "(last[0] * last[1] + first[0] * first[1])",
+        WEIGHTED_SUM,
+        "fma(ratio(last.scale, y.scale), np.float32(last.zero_point), of_first)",
+        "ratio(last.scale, y.scale) * np.float32(last.zero_point) + of_first",
         "ONNX Runtime's compiler has fused the first product with the sum: some bits differ.",
         (f"{OF_ORT}::test_all_pairs_of_bytes",),
     ),
     Mutant(
         "add: the second element is not fused",
-        f"{ROOM}/arithmetic.py",
-        'fma(v[added_first].astype(np.float32), v[f"{added_first}_ratio"], v["offset"])',
-        'v[added_first].astype(np.float32) * v[f"{added_first}_ratio"] + v["offset"]',
+        WEIGHTED_SUM,
+        "return fma(self.numpy(value, v), v[self.ratio.name], what)",
+        "return self.numpy(value, v) * v[self.ratio.name] + what",
         "A product that is rounded before it is added gives other bits.",
         (f"{OF_ORT}::test_all_pairs_of_bytes",),
     ),
     Mutant(
         "add: the element of a is not fused in C++",
-        f"{ROOM}/arithmetic.py",
-        'f"value = tile::fma(static_cast<float>({last}), args.{last}_ratio, value);"',
-        'f"value = tile::add(tile::multiply(static_cast<float>({last}), args.{last}_ratio), value);"',
+        WEIGHTED_SUM,
+        'f"tile::fma({self.cxx}, {arguments}.{self.ratio.name}, {what})"',
+        'f"tile::add(tile::multiply({self.cxx}, {arguments}.{self.ratio.name}), {what})"',
         "The C++ line is not what the NumPy line beside it computes.",
         ("tests/templates/test_binary.py::test_all_pairs_of_bytes",),
     ),

@@ -1,0 +1,128 @@
+"""ONNX Runtime's QLinearConv and QLinearAdd one after the other as an oracle of one convolution that requantizes its
+own output before it adds a residual: full-range models, tolerance 0."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from exactness import assert_same, expected
+from random_problems import FLAGS, Decks, problems
+from random_tensor_ops import TELLING
+from scales import near_ties, ties
+
+from qconv import Conv2d, Mode, Quantization, sample
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'qconv-tune[test]'")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'qconv-tune[test]'")
+
+# Without VNNI, ONNX Runtime saturates sums of uint8 * int8.
+PAIRS = (("uint8", "uint8"), ("int8", "int8"))
+COUNT, CHUNK = 96, 12
+
+
+def _problems(count: int) -> list[Conv2d]:
+    """The geometries of the random problems, of at least two outputs: of single numbers the order of the sum is
+    another."""
+    decks = Decks(random.Random("QLinearAdd"))
+    flags = ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
+    made = []
+    for index, problem in enumerate(problems(seed=12, count=count)):
+        x_type, w_type = PAIRS[index % len(PAIRS)]
+        quantization = Quantization(
+            x_type,
+            w_type,
+            x_type,
+            **{name: decks.deal(name, FLAGS) for name in flags},
+            bias=decks.deal("bias", ("none", "int32")),
+            residual=x_type,
+            mode=Mode(residual_add=decks.deal("residual_add", ("requantized", "requantized_last"))),
+        )
+        made.append(replace(problem, layout="nhwc", quantization=quantization))
+    return [problem for problem in made if problem.pixels * problem.k > 1]
+
+
+PROBLEMS = _problems(COUNT)
+
+
+def model_of(problem: Conv2d, drawn: sample.Sample) -> Any:
+    """Two nodes. ONNX is NCHW and KCRS. Of two tensors of one shape ONNX Runtime begins with the second."""
+    q, p, helper = problem.quantization, problem.checked(drawn.parameters), onnx.helper
+    type_of = helper.np_dtype_to_tensor_dtype(np.dtype(q.x_type))
+    channels = (problem.k,) if q.per_channel else ()
+    constants = {
+        "w": drawn.arrays[1].transpose(0, 3, 1, 2),
+        "w_scale": np.broadcast_to(np.float32(p.w_scale), channels),
+        "w_zero": np.broadcast_to(np.asarray(p.w_zero_point, q.w_type), channels),
+    }
+    for name in ("x", "inner", "residual", "y"):
+        constants[f"{name}_scale"] = np.float32(getattr(p, f"{name}_scale"))
+        constants[f"{name}_zero"] = np.dtype(q.x_type).type(getattr(p, f"{name}_zero_point"))
+    if q.bias != "none":
+        constants["bias"] = p.bias
+    read = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "inner_scale", "inner_zero"]
+    read += ["bias"] if "bias" in constants else []
+    window = {"strides": problem.stride, "dilations": problem.dilation, "pads": problem.pad, "group": problem.groups}
+    own, added = (("inner", "inner_scale", "inner_zero"), ("residual", "residual_scale", "residual_zero"))
+    first, second = (added, own) if q.mode.begins_with_own else (own, added)
+    nodes = [
+        helper.make_node("QLinearConv", read, ["inner"], kernel_shape=(problem.r, problem.s), **window),
+        helper.make_node("QLinearAdd", [*first, *second, "y_scale", "y_zero"], ["y"], domain="com.microsoft"),
+    ]
+    y_shape = tuple(problem.y_shape[axis] for axis in (0, 3, 1, 2))
+    x_shape = tuple(problem.x_shape[axis] for axis in (0, 3, 1, 2))
+    shapes = {"x": x_shape, "residual": y_shape}
+    given = [helper.make_tensor_value_info(name, type_of, shape) for name, shape in shapes.items()]
+    held = [onnx.numpy_helper.from_array(np.asarray(array, order="C"), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "two", given, [helper.make_tensor_value_info("y", type_of, y_shape)], held)
+    domains = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=10)
+
+
+def infer(problem: Conv2d, drawn: sample.Sample) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    model = model_of(problem, drawn).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    x, _, residual = (np.ascontiguousarray(array.transpose(0, 3, 1, 2)) for array in drawn.arrays)
+    (y,) = session.run(None, {"x": x, "residual": residual})
+    return np.ascontiguousarray(y.transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("first", range(0, len(PROBLEMS), CHUNK))
+def test_the_oracle(first: int) -> None:
+    """Two generic draws, one of ties and one of near ties."""
+    for index in range(first, min(first + CHUNK, len(PROBLEMS))):
+        problem = PROBLEMS[index]
+        made = [sample.draw(problem, 4 * index + draw) for draw in range(4)]
+        for drawn in (*made[:2], ties(made[2]), near_ties(problem, made[3], index)):
+            assert_same(expected(problem, drawn), infer(problem, drawn), str(problem))
+
+
+@pytest.mark.parametrize("given", TELLING, ids=str)
+def test_all_pairs_of_bytes(given: dict[str, Any]) -> None:
+    """A convolution that changes nothing, with numbers that show which of the two the sum begins with."""
+    x, residual = (np.ascontiguousarray(each).reshape(1, 256, 256, 1) for each in np.mgrid[:256, :256].astype("uint8"))
+    numbers = {
+        "x_scale": given["a_scale"],
+        "w_scale": 1.0,
+        "x_zero_point": given["a_zero_point"],
+        "inner_scale": given["a_scale"],
+        "inner_zero_point": given["a_zero_point"],
+        "residual_scale": given["b_scale"],
+        "residual_zero_point": given["b_zero_point"],
+        "y_scale": given["y_scale"],
+        "y_zero_point": given["y_zero_point"],
+    }
+    drawn = sample.Sample((x, np.ones((1, 1, 1, 1), "int8"), residual), numbers)
+    zeros = dict.fromkeys(("x_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point"), True)
+    made = []
+    for residual_add in ("requantized", "requantized_last"):
+        q = Quantization("uint8", "int8", "uint8", residual="uint8", mode=Mode(residual_add=residual_add), **zeros)
+        problem = Conv2d(1, 256, 256, 1, 1, 1, 1, quantization=q)
+        made.append(expected(problem, drawn))
+        assert_same(made[-1], infer(problem, drawn), str(problem))
+    assert not np.array_equal(*made)
