@@ -224,8 +224,8 @@ inline void check_products(const Layer& layer, const Parameters& p) {
     for (double each : p.w_scales) {
         const float product = x_scale * static_cast<float>(each), multiplier = product / unit;
         if (!(std::isfinite(multiplier) && multiplier > 0.0f))
-            refuse("x_scale * w_scale / y_scale (or inner_scale, where there is one) must be finite and positive in float32, or every output would be the "
-                   "same; check the three scales");
+            refuse("x_scale * w_scale / y_scale (or inner_scale, where there is one) must be finite and positive in "
+                   "float32, or every output would be the same; check the three scales");
         if (layer.inverts_product) check_inverse("x_scale * w_scale", product);
     }
     if (requantizes_twice) {
