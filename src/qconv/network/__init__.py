@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from qconv.network.ends import serve_ends
 from qconv.network.fold import fold_clamps
+from qconv.network.fold_sum import fold_sums
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.integer import IntegerConvolution, read_layer
 from qconv.network.joining import one_output_each
@@ -33,6 +34,7 @@ __all__ = [
     "Unserved",
     "Value",
     "fold_clamps",
+    "fold_sums",
     "fold_tables",
     "one_output_each",
     "partition",

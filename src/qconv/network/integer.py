@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from qconv.device import Device
 from qconv.instances.api import conv2d_problem
+from qconv.instances.arguments import is_nonzero
 from qconv.instances.serving import lookup
+from qconv.mode import Mode
 from qconv.network.elementwise import qlinear_add, qlinear_mul
 from qconv.network.graph import Layer, Network
 from qconv.network.joining import concat, qlinear_concat, slice_of, split
@@ -22,15 +24,26 @@ from qconv.network.table import clip, leaky_relu, relu, sigmoid
 from qconv.network.value import Value
 from qconv.network.window import check_auto_pad, sides
 from qconv.problem import Conv2d
+from qconv.tensor_ops.binary import begins_with_first
 
 # Where QLinearConv and QLinearMatMul have their scales and zero points.
 LINEAR = {"x_scale": 1, "x_zero_point": 2, "w_scale": 4, "w_zero_point": 5, "y_scale": 6, "y_zero_point": 7}
 
 
+@dataclass(frozen=True)
+class Added:
+    """The tensor that a sum behind the convolution adds, and whether it is the sum's first input."""
+
+    tensor: str
+    is_first: bool
+
+
 @dataclass(frozen=True, eq=False)
 class IntegerConvolution:
     """A layer of the network with everything that does not change from run to run. `weights` are KCRS; `attributes` say
-    the window. A product of matrices, which has no `axes` to slide along, is a 1x1 convolution: each row is a pixel."""
+    the window. A product of matrices, which has no `axes` to slide along, is a 1x1 convolution: each row is a pixel.
+    With a sum behind it, `parameters` has the numbers of its own output as `inner`, those of the other tensor as
+    `residual`, and those of the sum as `y`."""
 
     layer: Layer
     x: str
@@ -42,11 +55,12 @@ class IntegerConvolution:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     axes: int = 2
     activation: str = "none"
+    added: Added | None = None
     _uploaded: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return (self.x,)
+        return (self.x,) if self.added is None else (self.x, self.added.tensor)
 
     @property
     def channels(self) -> int:
@@ -70,12 +84,23 @@ class IntegerConvolution:
         n, channels, *sizes = x_shape if self.axes else (int(np.prod(x_shape[:-1])), x_shape[-1])
         window = sides(self.attributes, sizes, self.weights.shape[4 - self.axes :]) if self.axes else {}
         h, w = (*(1,) * (2 - self.axes), *sizes)
-        return conv2d_problem(
+        problem = conv2d_problem(
             _shaped((n, h, w, channels), self.x_type), self.weights, w_layout="kcrs",
             groups=self.groups, out_type=self.out_type, mode="ort",
             activation=self.activation, bias=given.get("bias"), w_scale=given.get("w_scale", 1.0),
             **{name: given.get(name, 0) for name in ("x_zero_point", "w_zero_point", "y_zero_point")}, **window,
         )  # fmt: skip
+        return problem if self.added is None else self._with_sum(problem, x_shape, self.added)
+
+    def _with_sum(self, problem: Conv2d, x_shape: tuple[int, ...], added: Added) -> Conv2d:
+        """ONNX Runtime begins with the first or the second, by their shapes."""
+        shape = self.made_shape(x_shape, problem)
+        begins_with_own = begins_with_first(shape, shape) != added.is_first
+        spec: dict[str, Any] = {
+            name: is_nonzero(self.parameters[name]) for name in ("residual_zero_point", "inner_zero_point")
+        }
+        mode = Mode(residual_add="requantized" if begins_with_own else "requantized_last")
+        return replace(problem, quantization=replace(problem.quantization, residual=self.out_type, mode=mode, **spec))
 
     def y_shape(self, x_shape: tuple[int, ...], problem: Conv2d) -> tuple[int, ...]:
         """As the array of the kernel's output is to be seen: channels last, or the rows of a matrix."""
@@ -83,8 +108,17 @@ class IntegerConvolution:
             return (*x_shape[:-1], problem.k)
         return (problem.n, *(problem.oh, problem.ow)[2 - self.axes :], problem.k)
 
+    def made_shape(self, x_shape: tuple[int, ...], problem: Conv2d) -> tuple[int, ...]:
+        """The shape of its output, with the channels behind N."""
+        n, *rest, channels = self.y_shape(x_shape, problem)
+        return (n, channels, *rest) if self.axes else (n, *rest, channels)
+
     def prepare(self, shapes: Sequence[tuple[int, ...]], device: Device) -> Prepared:
-        (shape,) = shapes
+        shape, *others = shapes
+        made = self.made_shape(shape, self.problem(shape))
+        for other in others:
+            if other != made:
+                raise ValueError(f"its output has shape {made}, but {other} is added: the kernels add equal shapes")
         return _Packed(self, shape, device)
 
 
@@ -101,9 +135,11 @@ class _Packed:
         self.why = f"{instance.plan.config.family}, {instance.reason}"
 
     def __call__(self, *inputs: Value) -> Value:
-        (x,) = inputs
-        array = x.on_device if self._matrix else x.channels_last
-        y = self._packed(array.reshape(self.problem.x_shape)).reshape(self._y_shape)
+        arrays = (each.on_device if self._matrix else each.channels_last for each in inputs)
+        shapes = (self.problem.x_shape, self.problem.y_shape)
+        pairs = zip(arrays, shapes, strict=False)
+        y = self._packed(*(self._device.contiguous(array).reshape(shape) for array, shape in pairs))
+        y = y.reshape(self._y_shape)
         return Value(self._device, there=y) if self._matrix else Value(self._device, channels_last=y)
 
 
@@ -119,11 +155,11 @@ def read_layer(layer: Layer, network: Network) -> Served:
         raise Unserved(f"no kernel here computes {layer.op}")
     made = reader(Reading(layer, network))
     if isinstance(made, IntegerConvolution):
-        _check_smallest(made)
+        check_smallest(made)
     return made
 
 
-def _check_smallest(made: IntegerConvolution) -> None:
+def check_smallest(made: IntegerConvolution) -> None:
     """Refuses what no shape of the input makes possible, by the smallest image that the filter fits in."""
     filters = made.weights.shape[4 - made.axes :] if made.axes else ()
     gaps = made.attributes.get("dilations") or (1,) * made.axes

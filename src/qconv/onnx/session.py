@@ -22,6 +22,7 @@ from qconv.network import (
     Unserved,
     Value,
     fold_clamps,
+    fold_sums,
     fold_tables,
     one_output_each,
     read_layer,
@@ -65,6 +66,7 @@ class Session:
         providers = providers or _providers(self._device.spec)
         fallback = Fallback(self._model, config, providers)
         network, served = fold_tables(network, served, fallback.function)
+        network, served = fold_sums(network, served)
         served, left = serve_moving(network, served)
         served = serve_ends(network, served)
         elsewhere_run = {layer.name for layer in network.layers if layer.name not in served}

@@ -8,6 +8,8 @@ POOLING, MOVING, TABLE, TABULATE, JOINING = (
     f"tests/qconv/network/test_{name}.py" for name in ("pooling", "moving", "table", "tabulate", "joining")
 )
 
+FOLD_SUM = "tests/qconv/network/test_fold_sum.py"
+
 MUTANTS = (
     Mutant(
         "between: every average of a window is one of real numbers",
@@ -296,5 +298,53 @@ MUTANTS = (
         '{"x_scale": 3,',
         "Tensors with other scales are copied.",
         (JOINING,),
+    ),
+    Mutant(
+        "fold: a sum where another layer reads the convolution",
+        "src/qconv/network/fold_sum.py",
+        "if own is None or network.only_consumer(convolution.y) != add.layer:",
+        "if own is None:",
+        "The other reader finds no tensor, or another one.",
+        (f"{FOLD_SUM}::test_what_is_left_alone",),
+    ),
+    Mutant(
+        "fold: the sum goes to the earlier convolution",
+        "src/qconv/network/fold_sum.py",
+        "key=lambda one: -order[one.layer.name]",
+        "key=lambda one: order[one.layer.name]",
+        "The one that comes later has its residual in the cache.",
+        (f"{FOLD_SUM}::test_of_two_convolutions_the_later_one_takes_the_sum",),
+    ),
+    Mutant(
+        "fold: a sum that reads the bytes with another scale",
+        "src/qconv/network/fold_sum.py",
+        "return letter if same else None",
+        "return letter",
+        "A kernel has one scale for what lies between the two.",
+        (f"{FOLD_SUM}::test_what_is_left_alone",),
+    ),
+    Mutant(
+        "fold: a convolution is added to itself",
+        "src/qconv/network/fold_sum.py",
+        "or tensor == convolution.y or",
+        "or",
+        "A kernel cannot read what it is to write.",
+        (f"{FOLD_SUM}::test_what_is_left_alone",),
+    ),
+    Mutant(
+        "integer: the sum begins with the other tensor",
+        "src/qconv/network/integer.py",
+        "begins_with_first(shape, shape) != added.is_first",
+        "begins_with_first(shape, shape) == added.is_first",
+        "Which of the two ONNX Runtime begins with decides last bits.",
+        (f"{FOLD_SUM}::test_the_sum_begins_as_that_of_onnxruntime",),
+    ),
+    Mutant(
+        "integer: shapes that are broadcast are folded",
+        "src/qconv/network/integer.py",
+        "            if other != made:\n",
+        "            if len(other) != len(made):\n",
+        "A kernel adds tensors of one shape: others run elsewhere.",
+        (f"{FOLD_SUM}::test_a_sum_of_other_shapes_at_run_time_runs_elsewhere",),
     ),
 )

@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "network: the smallest image is not asked for",
         HERE + "integer.py",
-        "    _check_smallest(made)\n",
+        "    check_smallest(made)\n",
         "",
         "Layers that no kernel takes are found out at the run, and strict knows nothing of them.",
         (INTEGER,),
