@@ -110,8 +110,8 @@ class IntegerConvolution:
 
     def made_shape(self, x_shape: tuple[int, ...], problem: Conv2d) -> tuple[int, ...]:
         """The shape of its output, with the channels behind N."""
-        n, *rest, channels = self.y_shape(x_shape, problem)
-        return (n, channels, *rest) if self.axes else (n, *rest, channels)
+        shape = self.y_shape(x_shape, problem)
+        return (shape[0], shape[-1], *shape[1:-1]) if self.axes else shape
 
     def prepare(self, shapes: Sequence[tuple[int, ...]], device: Device) -> Prepared:
         shape, *others = shapes
