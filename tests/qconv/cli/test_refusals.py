@@ -154,6 +154,7 @@ def test_bad_input_is_refused_with_a_message_and_nothing_is_done(
         ("--w-zero-point 128", "w_zero_point=128 must be integers from -128 to 127 (int8)"),
         ("--y-zero-point=-129", "y_zero_point=-129 must be integers from -128 to 127 (int8)"),
         ("--residual uint8 --residual-zero-point 256", "residual_zero_point=256 must be integers from 0 to 255"),
+        ("--residual int8 --residual-add requantized --inner-zero-point 128", "inner_zero_point=128 must be integers"),
     ],
 )
 def test_every_command_refuses_a_zero_point_that_its_type_cannot_hold(
