@@ -11,7 +11,7 @@ import torch
 from qconv.conversion import CONVERSIONS, Conversion, Dequantize, Quantize
 from qconv.instances import conversion_api
 from qconv.instances.arguments import in_mode
-from qconv.quantization import check_zero_point
+from qconv.parameter import check_zero_point
 from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, name_of, stream_of
 
 Given = Mapping[str, Any]
