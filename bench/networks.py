@@ -143,13 +143,13 @@ def run_number(session: Session, inputs: list[Any], number: int) -> None:
     session.run_on_device(None, {session.input_names[0]: inputs[number]})
 
 
-def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str | None) -> Row:
-    session = Session(path, device.spec)
+def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str | None, sums: bool) -> Row:
+    session = Session(path, device.spec, sums_in_convolutions=sums)
     name = session.input_names[0]
     session.run_on_device(None, {name: inputs[0]})
     if seconds:
         qconv.tune(session.problems, qconv.Budget(seconds=seconds), device=device.spec, database=db)
-        session = Session(path, device.spec)
+        session = Session(path, device.spec, sums_in_convolutions=sums)
     wrong = differing(session, path, inputs)
     there = [device.upload(x) for x in inputs]
     run = partial(run_number, session, there)
@@ -168,9 +168,8 @@ def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str 
     }
 
 
-def measured(path: Path, batch: int, device: Device, seconds: float, db: str | None, peer: bool) -> Row:
-    inputs = images(batch)
-    made: Row = {"name": path.stem, "batch": batch, **ours(path, device, inputs, seconds, db)}
+def measured(path: Path, device: Device, inputs: list[Any], peer: bool, mine: Row) -> Row:
+    made: Row = {"name": path.stem, "batch": len(inputs[0]), **mine}
     release(device)
     if peer:
         try:
@@ -199,6 +198,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--peer-batch", help="at which the peer is compiled as well, half a minute each; default: those of --batch"
     )
+    parser.add_argument("--sums-in-convolutions", action="store_true", help="as of a session")
     parser.add_argument("--suite", default="networks")
     parser.add_argument("--device")
     parser.add_argument("--db", help="what tuning writes and sessions read; default: QCONV_DB, or the cache")
@@ -215,7 +215,9 @@ def main(arguments: list[str] | None = None) -> None:
     for path in options.models:
         for batch in map(int, options.batch.split(",")):
             peer = str(batch) in with_peer.split(",")
-            rows.append(measured(path, batch, device, options.seconds, options.db, peer))
+            inputs = images(batch)
+            mine = ours(path, device, inputs, options.seconds, options.db, options.sums_in_convolutions)
+            rows.append(measured(path, device, inputs, peer, mine))
             report.write(rows, summary(rows))
             row = rows[-1]
             compared = f"{row['over_inductor_fp16']:.2f} x Inductor fp16" if "over_inductor_fp16" in row else ""
