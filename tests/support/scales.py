@@ -25,13 +25,13 @@ def near_ties(problem: Conv2d, drawn: sample.Sample, seed: int) -> sample.Sample
     """x_scale * w_scale / y_scale is a power of two but for the rounding of w_scale, so that the last bit of every
     fp32 operation decides where a near tie goes. An fp32 bias stays within an accumulator unit of half of one."""
     values, rng = drawn.parameters, np.random.default_rng([seed, 1])
-    unit = "inner_scale" if "inner_scale" in values else "y_scale"  # of what is rounded first
-    x_scale, y_scale = (np.float32(rng.uniform(1, 2) * values[name]) for name in ("x_scale", unit))
+    first = "inner_scale" if "inner_scale" in values else "y_scale"  # the unit of what is rounded first
+    x_scale, y_scale = (np.float32(rng.uniform(1, 2) * values[name]) for name in ("x_scale", first))
     shift = np.rint(np.log2(np.asarray(values["w_scale"], np.float64) * x_scale / y_scale))
     w_scale = (y_scale.astype(np.float64) * 2.0**shift / x_scale).astype(np.float32)
-    chosen = {"x_scale": x_scale, "w_scale": w_scale, unit: y_scale}
-    if unit != "y_scale":
-        y_scale = np.float32(y_scale * 2.0 ** np.rint(np.log2(values["y_scale"] / values[unit])))
+    chosen = {"x_scale": x_scale, "w_scale": w_scale, first: y_scale}
+    if first != "y_scale":
+        y_scale = np.float32(y_scale * 2.0 ** np.rint(np.log2(values["y_scale"] / values[first])))
         chosen["y_scale"] = y_scale
     if _has_real_bias(drawn):
         unit = x_scale.astype(np.float64) * w_scale

@@ -46,7 +46,8 @@ class Session:
     layer would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings, which are kept;
     with `{"session.qdqisint8allowed": "1"}` QDQ models of int8 activations become integer as a whole, as ONNX Runtime
     has it on ARM; on x86 it computes some of their convolutions in floats. `providers` run what no kernel here
-    computes.
+    computes. With `sums_in_convolutions`, a sum of two tensors is a part of the convolution in front of it, which
+    changes no bit; tune before you rely on it, for kernels with a residual are slow where nobody tuned them.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Session:
         strict: bool = False,
         config: Mapping[str, str] | None = None,
         providers: Sequence[str] | None = None,
+        sums_in_convolutions: bool = False,
     ) -> None:
         self._device = open_device(None if device is None else device.lower())
         config = {} if config is None else dict(config)
@@ -66,7 +68,8 @@ class Session:
         providers = providers or _providers(self._device.spec)
         fallback = Fallback(self._model, config, providers)
         network, served = fold_tables(network, served, fallback.function)
-        network, served = fold_sums(network, served)
+        if sums_in_convolutions:
+            network, served = fold_sums(network, served)
         served, left = serve_moving(network, served)
         served = serve_ends(network, served)
         elsewhere_run = {layer.name for layer in network.layers if layer.name not in served}

@@ -71,7 +71,7 @@ class Model:
 def whys(model: Model, *outputs: str) -> dict[str, str]:
     """What is said of each layer, once three runs had the bits of ONNX Runtime."""
     made = model.made(*outputs)
-    session = Session(made, "cpu")
+    session = Session(made, "cpu", sums_in_convolutions=True)
     for turn in range(RUNS):
         fed = {name: np.roll(array, turn, -1) for name, array in model.fed.items()}
         for name, got, want in zip(outputs, session.run(None, fed), networks.by_ort(made, fed), strict=True):
@@ -106,7 +106,7 @@ def test_the_sum_begins_as_that_of_onnxruntime(own_is_first: bool, shape: tuple[
         own = model.conv(x, 1, 1, own_is, own_is, w=np.ones((1, 1, 1, 1), "uint8"))
         pair = (own, own_is, residual, residual_is) if own_is_first else (residual, residual_is, own, own_is)
         made = model.made(model.add(*pair, y_is))
-        session = Session(made, "cpu")
+        session = Session(made, "cpu", sums_in_convolutions=True)
         ort = networks.onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
         for byte in range(0, 256, 3):
             fed = {x: np.full(shape, byte, "uint8"), residual: np.full(shape, (byte * 7 + at) % 256, "uint8")}
@@ -124,7 +124,7 @@ def test_of_two_convolutions_the_later_one_takes_the_sum() -> None:
     said = whys(model, y)
     assert sorted(said) == [one, two]
     assert FOLDED in said[list(said)[-1]]
-    network = Session(model.made(y), "cpu")._model.network
+    network = Session(model.made(y), "cpu", sums_in_convolutions=True)._model.network
     layers = {layer.name: layer for layer in network.layers}
     for first, last in ((one, two), (two, one)):
         ordered = replace(network, layers=(layers[first], layers[last], layers[y]))

@@ -53,6 +53,7 @@ def test_every_format_of_a_network(
     network: str, form: str, types: str, per_channel: bool, config: dict[str, str]
 ) -> None:
     model = networks.quantized(networks.NETWORKS[network](), form, types, per_channel)
+    compare(model, config, {"x": networks.images(2, 9)}, sums_in_convolutions=True)
     session, count = compare(model, config, {"x": networks.images(2, 9)})
     here = Counter(row.op for row in session.explain().rows if row.runs_on == "qconv")
     convolutions, matrices = (
@@ -79,10 +80,15 @@ def test_every_format_of_a_network(
 )
 def test_a_network(network: str, form: str, types: str) -> None:
     model = networks.quantized(networks.NETWORKS[network](), form, types, per_channel=True)
-    session, count = compare(model, {}, {"x": networks.images(2, 9)})
+    for sums_in_convolutions in (False, True):
+        feeds = {"x": networks.images(2, 9)}
+        session, count = compare(model, {}, feeds, sums_in_convolutions=sums_in_convolutions)
+        explanation = session.explain()
+        assert explanation.fallen_back == fallen_back(network, form)
+        sums = "QLinearConv, com.microsoft.QLinearAdd folded"
+        folded = sum(row.why.startswith(sums) for row in explanation.rows)
+        assert (folded > 0) == sums_in_convolutions
     assert count >= 9
-    explanation = session.explain()
-    assert explanation.fallen_back == fallen_back(network, form)
     # A division by a constant, between what is quantized.
     whys = [row.why for row in explanation.rows if row.op == "Div" and row.runs_on == "qconv"]
     assert len(whys) == (2 if network == "squeeze_excite" else 0)
@@ -94,7 +100,8 @@ def test_a_network(network: str, form: str, types: str) -> None:
 @pytest.mark.parametrize("network", list(networks.NETWORKS))
 def test_a_network_on_a_gpu(network: str, form: str, gpu: Device) -> None:
     model = networks.quantized(networks.NETWORKS[network](), form, "u8s8", per_channel=True)
-    compare(model, {}, {"x": networks.images(3, 9)}, gpu.spec)
+    for sums_in_convolutions in (False, True):
+        compare(model, {}, {"x": networks.images(3, 9)}, gpu.spec, sums_in_convolutions)
 
 
 @pytest.fixture(scope="module")
@@ -147,12 +154,11 @@ def test_what_runs_where_and_why(session: Session) -> None:
     assert not explanation.fallen_back
     rows = {row.op: row for row in explanation.rows}
     assert rows["Flatten"].why == "no kernel: the same bytes in another shape"
-    assert any(row.why.startswith("QLinearConv, com.microsoft.QLinearAdd folded") for row in explanation.rows)
     assert rows["QuantizeLinear"].bytes_in == 4 * 2 * 3 * networks.SIZE**2
     assert rows["com.microsoft.QGemm"].bytes_out == 0
     assert rows["DequantizeLinear"].bytes_out == 4 * 2 * networks.CLASSES
     assert explanation.crossing_bytes == 4 * 2 * (3 * networks.SIZE**2 + networks.CLASSES)
-    assert "13 of 13 layers run on qconv's kernels; elsewhere: nothing" in str(explanation)
+    assert "14 of 14 layers run on qconv's kernels; elsewhere: nothing" in str(explanation)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +216,7 @@ def test_why_a_float_convolution_stays_one() -> None:
 def test_a_profile_has_every_step(session: Session, partly: Any) -> None:
     feeds = {"x": networks.images(1, 0)}
     profile = session.profile(feeds)
-    assert Counter(row.runs_on for row in profile.rows) == {"qconv": 13}
+    assert Counter(row.runs_on for row in profile.rows) == {"qconv": 14}
     assert all(row.time_us > 0 for row in profile.rows)
     assert str(profile).endswith("us  in all")
     # Layers that run elsewhere are one step where they are one subgraph.

@@ -347,4 +347,12 @@ MUTANTS = (
         "A kernel adds tensors of one shape: others run elsewhere.",
         (f"{FOLD_SUM}::test_a_sum_of_other_shapes_at_run_time_runs_elsewhere",),
     ),
+    Mutant(
+        "between: sums are folded unasked",
+        "src/qconv/onnx/session.py",
+        "        if sums_in_convolutions:\n",
+        "        if True:\n",
+        "Where nobody tuned them, such kernels are slower than two.",
+        ("tests/qconv/onnx/test_session.py::test_a_network",),
+    ),
 )
