@@ -63,7 +63,9 @@ def quantizations(count: int) -> list[Quantization]:
             found.append(replace(quantization(decks), mode=Mode(**flags)))
         except ValueError:
             continue
-    return [with_requantized_sum(one, decks) if at % 8 == 0 else one for at, one in enumerate(found)]
+    # A relu6 whose top may lie beyond the type's largest value, whatever else is dealt.
+    capped = [Quantization(out_type=out_type, activation="relu6") for out_type in ("int8", "uint8")]
+    return [*capped, *(with_requantized_sum(one, decks) if at % 8 == 0 else one for at, one in enumerate(found))]
 
 
 def entry_of(problem: Conv2d) -> Entry:

@@ -45,6 +45,9 @@ def test_each_names_tests_that_look_at_behaviour() -> None:
         for test in mutant.tests:
             path = test.partition("::")[0]
             assert (ROOT / path).is_file(), f"{mutant.name} names {path}, which does not exist"
+            function = test.partition("::")[2].partition("[")[0]
+            there = f"def {function}(" in (ROOT / path).read_text()
+            assert there or not function, f"{mutant.name} names {test}, and {path} has no {function}"
             compares = not {path, test}.isdisjoint(COMPARE_TEXT)
             assert not compares, f"{mutant.name} names {test}, which any change of text fails"
 

@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 from mutants.named import (
     conversion,
     conversion_random,
+    fused,
     fused_exact,
     fused_random,
     mma,
@@ -298,7 +299,7 @@ MUTANTS = (
         "weight_words=problem.r * row_words * problem.k,",
         "weight_words=problem.r * row_words,",
         "Every channel has a filter.",
-        (fused_exact("dw, pw"),),
+        (fused("dw, pw"),),
     ),
     Mutant(
         "matrix layer: the cost is of one partition",
@@ -362,7 +363,7 @@ MUTANTS = (
         "Loop(atoms_m * atoms_n * config.tile_k",
         "Loop(atoms_m * config.tile_k",
         "Each pair of atoms is multiplied.",
-        ("tests/generator/test_mma_amd.py::test_the_shares_of_matrix_instructions_are_in_order",),
+        ("tests/generator/test_mma_amd.py::test_the_fractions_of_matrix_instructions_are_in_order",),
     ),
     Mutant(
         "mma_amd: every instruction takes one clock",
