@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from qconv.device import Device
 from qconv.network.value import Value
@@ -32,6 +32,10 @@ class Recorded:
 
         arrays, self._replay = device.record(work)
         self._made = {name: value.with_array(array) for (name, value), array in zip(made.items(), arrays, strict=True)}
+
+    def keep(self, prepared: Sequence[object]) -> None:
+        """What the launches read of the layers, packed weights for one, which whoever prepared them may forget."""
+        self._kept = tuple(prepared)
 
     def __call__(self, given: Values) -> dict[str, Value]:
         for name, value in given.items():

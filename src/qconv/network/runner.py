@@ -86,7 +86,7 @@ class Runner:
             self._device.synchronize()
             time_us = (time.perf_counter() - begin) * 1e6
             names = [layer.name for layer in segment.layers]
-            if segment.served and all(self._runs_here(name) for name in names):
+            if segment.served and all(self._ran(name) is not None for name in names):
                 time_us = self._recorded_us(segment, values, run)
             op = segment.layers[0].op if len(names) == 1 else f"{len(names)} layers"
             name = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
@@ -159,12 +159,13 @@ class Runner:
         key = segment.outputs, forms_of(given)
         if key not in self._recordings:
             made = self._in_turn(segment, given, self._layer)
-            if all(self._runs_here(layer.name) for layer in segment.layers):
+            if all(self._ran(layer.name) is not None for layer in segment.layers):
                 self._recordings[key] = None
             return made
         recorded = self._recordings.pop(key)
         if recorded is None:
             recorded = Recorded(self._device, given, lambda values: self._in_turn(segment, values, self._layer))
+            recorded.keep([self._ran(layer.name) for layer in segment.layers])
         self._recordings[key] = recorded  # behind all others, of which the first goes
         if len(self._recordings) > MOST_RECORDINGS:
             del self._recordings[next(iter(self._recordings))]
@@ -185,18 +186,19 @@ class Runner:
         """One that runs here, unless no kernel serves these shapes."""
         served = self._served[alone.layers[0].name]
         inputs = [values[name] for name in served.inputs]
+        for name, value in zip(served.inputs, inputs, strict=True):
+            self._seen[name] = replace(self.network.tensor(name), shape=value.shape)
         prepared = self._prepare(served, tuple(value.shape for value in inputs))
         if prepared is None:
             return self._elsewhere_run(alone, values)
         y = prepared(*inputs)
-        for name, value in zip((*served.inputs, served.y), (*inputs, y), strict=True):
-            self._seen[name] = replace(self.network.tensor(name), shape=value.shape)
+        self._seen[served.y] = replace(self.network.tensor(served.y), shape=y.shape)
         return {served.y: y}
 
-    def _runs_here(self, name: str) -> bool:
-        """Whether the layer ran here for the shapes that it saw last."""
+    def _ran(self, name: str) -> Prepared | None:
+        """What the layer was prepared as for the shapes that it saw last; None where it ran elsewhere."""
         shapes = tuple(self._seen[one].extents if one in self._seen else None for one in self._served[name].inputs)
-        return self._prepared[name].get(shapes) is not None  # type: ignore[arg-type] # what was not seen has no entry
+        return self._prepared[name].get(shapes)  # type: ignore[arg-type] # what was not seen has no entry
 
     def _prepare_known(self, served: Served) -> None:
         """Where the shapes are known before the first run, what it needs is made now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from typing import Any
 
@@ -133,6 +134,30 @@ def test_a_segment_of_which_a_layer_ran_elsewhere_is_not_recorded() -> None:
         made = runner.run({"x": Value(device, host=x)}, ["y"])
     assert device.recorded == 1
     np.testing.assert_array_equal(made["y"].on_host, wanted(x, W))
+
+
+def test_a_shape_that_runs_elsewhere_is_not_recorded_behind_one_that_runs_here() -> None:
+    device = Counting(CPU.target)
+    runner = runner_on(device)
+    runner.run({"x": Value(device, host=images())}, ["y"])
+    for _ in range(3):
+        runner.run({"x": Value(device, host=np.zeros((0, 4, 4, 4), np.int8))}, ["y"])
+    assert device.recorded == 0
+
+
+def test_a_recording_keeps_what_its_launches_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that are packed for a shape are forgotten behind others; a graph would read their memory."""
+    monkeypatch.setattr(running, "MOST_SHAPES", 1)
+    runner = runner_on(CpuDevice(CPU.target))
+    for _ in range(2):
+        runner.run({"x": Value(CPU, host=images(2))}, ["y", "z"])
+    packed = [weakref.ref(made) for known in runner._prepared.values() for made in known.values()]
+    runner.run({"x": Value(CPU, host=images(3))}, ["y", "z"])
+    assert len(packed) == 2
+    assert all(made() is not None for made in packed)
+    runner._recordings.clear()
+    gc.collect()
+    assert all(made() is None for made in packed)
 
 
 def test_the_profile_runs_each_layer_by_itself() -> None:

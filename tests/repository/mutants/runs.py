@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "runs: a segment that ran elsewhere in part is recorded",
         HERE + "runner.py",
-        "if all(self._runs_here(layer.name) for layer in segment.layers):",
+        "if all(self._ran(layer.name) is not None for layer in segment.layers):",
         "if segment.layers:",
         "A graph of launches cannot ask ONNX Runtime.",
         (RECORDED,),
@@ -92,6 +92,22 @@ MUTANTS = (
         "                self.copy(made, array)\n",
         "                pass\n",
         "A replay gives what was recorded.",
+        (RECORDED,),
+    ),
+    Mutant(
+        "runs: a recording forgets what its launches read",
+        HERE + "recorded.py",
+        "self._kept = tuple(prepared)",
+        "self._kept = ()",
+        "Packed weights of a shape are freed behind others, and the graph reads their memory.",
+        (RECORDED,),
+    ),
+    Mutant(
+        "runs: the shapes of what ran elsewhere are not seen",
+        HERE + "runner.py",
+        "        for name, value in zip(served.inputs, inputs, strict=True):\n",
+        "        for name, value in ():\n",
+        "A segment is judged by the shapes of an earlier run.",
         (RECORDED,),
     ),
 )
