@@ -191,7 +191,11 @@ def _layer_of(entry: Entry, number: int, field: Field) -> int:
 
 def _expression(plan: Plan, field: Field) -> str:
     problem = plan.layers[field.layer].problem if field.layer else plan.problem
-    assert isinstance(problem, Conv2d)
+    if not isinstance(problem, Conv2d):
+        raise ValueError(
+            f"{problem} takes numbers of its own at run time ({field.path}), and the library's launcher reads those of "
+            "convolutions only: export its sources with --format sources, and leave it out here"
+        )
     assert field.argument is not None
     return host_value(problem.quantization, field.argument)
 

@@ -178,7 +178,7 @@ __device__ __forceinline__ Vector<X> translate_slice(const Vector<X>& x, unsigne
 // A thread loads all of its vectors before it stores the first. VECTOR divides ELEMENTS.
 extern "C" __global__ void __launch_bounds__(THREADS) concat(const Arguments args) {
     prepare_tables(args);
-    Vector<X> x[UNROLL];
+    Vector<X> x[UNROLL] = {};
 #pragma unroll
     for (int row = 0; row < UNROLL; ++row) {
         const unsigned first = first_of_row(row);

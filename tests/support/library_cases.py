@@ -11,6 +11,7 @@ from qconv.generator import Plan
 from qconv.instances.winners import Winner
 from qconv.op import Problem
 from qconv.target import target
+from qconv.tensor_ops import Concat, MaxPool, Table
 
 SAME = (1, 1, 1, 1)
 SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu", y_zero_point=True)
@@ -45,6 +46,10 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("unfused", "cpu", FusedConv2d(FILTER, PROJECT)),
     ("unfused", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
     ("elementwise", "cpu", Quantize(3, 1, 40)),
+    ("mma", "cpu.sm_80", Conv2d(1, 9, 9, 64, 40, 3, 3, pad=SAME, quantization=EVERYTHING)),
+    ("table", "cpu", Table(1000, out_type="uint8")),
+    ("concat", "cpu", Concat(24, (24, 16), (24, 20), (0, 4), (0, 1))),
+    ("pooling", "cpu", MaxPool(1, 9, 8, 24, 3, 3, stride=2, pad=1)),
 )
 
 
@@ -73,6 +78,11 @@ def winners() -> list[Winner]:
 BORDERS = Quantization(x_zero_point=True, per_channel=True, bias="int32", activation="relu6")
 
 
+RESIDUAL = Quantization(per_channel=True, residual="int8")
+# Behind FILTER, a depthwise layer.
+WIDE = Conv2d(1, 8, 8, 32, 48, 1, 1, quantization=Quantization(x_zero_point=True, bias="float32"))
+
+
 # Families whose instruction AMD has no like of.
 NVIDIA_ALONE = ("direct", "stem", "pointwise")
 
@@ -85,6 +95,8 @@ def gpu_winners(plain: str, tiled: str) -> list[Winner]:
     ]
     if target(tiled).tensor_maps:
         cases.append(("wgmma", tiled, Conv2d(1, 16, 16, 128, 128, 3, 3, pad=SAME, quantization=BORDERS)))
+        cases.append(("wgmma", tiled, Conv2d(1, 16, 16, 128, 136, 1, 1, quantization=RESIDUAL)))
+        cases.append(("fused", tiled, FusedConv2d(FILTER, WIDE)))
     if target(plain).vendor == "amd":
         cases = [case for case in cases if case[0] not in NVIDIA_ALONE]
     # One for each problem and target, which a lookup then gives.

@@ -144,13 +144,15 @@ def new_lines(log: Any) -> Iterator[str]:
     yield from log.read().splitlines()
 
 
-def by_python(entry: Entry, drawn: Sample, arrays: dict[str, Array], out: list[Array]) -> None:
+def by_python(entry: Entry, drawn: Sample, arrays: dict[str, Array], out: list[Array]) -> Any:
+    """What was bound: it holds the arrays that the driver was told of."""
     runnable = loading.load(entry.served.plan, StubDevice(entry))  # type: ignore[arg-type]
     names = [tensor.name for tensor in entry.problem.inputs if tensor.name not in entry.problem.packed]
     weights = [arrays[name] for name in entry.problem.packed]
     packed = runnable.pack(*weights, stream=STREAM, **drawn.parameters)
     bound = packed.bind(*(arrays[name] for name in names), out=out[0] if len(out) == 1 else tuple(out))
     bound(STREAM)
+    return bound
 
 
 def by_library(library: Library, entry: Entry, drawn: Sample, arrays: dict[str, Array], out: list[Array]) -> None:
@@ -180,8 +182,9 @@ def compared(library: Library, entry: Entry, log: Any) -> dict[str, Any]:
     named = given | {t.name: array for t, array in zip(entry.problem.outputs, out, strict=True)}
     places = {array.ctypes.data: name for name, array in named.items()}
     python, own = Asked(places), Asked(places)
-    by_python(entry, drawn, given, out)
+    bound = by_python(entry, drawn, given, out)
     python.read(symbols, new_lines(log))
+    del bound
     by_library(library, entry, drawn, given, out)
     own.read(symbols, new_lines(log))
     return {"problem": str(entry.problem), "python": python.lines, "library": own.lines}

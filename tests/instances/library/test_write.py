@@ -19,10 +19,12 @@ import pytest
 from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, OK, Library, aligned, build
 from library_cases import CASES, CLAMPED, FILTER, PROJECT, plan_of, winner_of, winners
 
-from qconv import Conv2d, FusedConv2d, Quantization, sample
+from qconv import Conv2d, FusedConv2d, Quantization, generator, sample
 from qconv.instances.library.vectors import vector_of
 from qconv.instances.library.write import write
 from qconv.ops import op_of
+from qconv.target import target
+from qconv.tensor_ops import Add
 
 LACKS = next((name for name in ("cmake", "g++") if shutil.which(name) is None), None)
 builds = pytest.mark.skipif(
@@ -56,6 +58,13 @@ def test_the_header_has_the_version_that_the_manifest_says(tmp_path: Path) -> No
     write([small()], tmp_path)
     version = json.loads((tmp_path / "manifest.json").read_text())["abi_version"]
     assert f"#define QCONV_ABI_VERSION {version}\n" in (tmp_path / "include/qconv_kernels.h").read_text()
+
+
+def test_numbers_that_the_launcher_does_not_read_are_refused(tmp_path: Path) -> None:
+    add = winner_of(generator.default(Add(1, 1, 64), target("cpu")))
+    with pytest.raises(ValueError, match=r"add:.* takes numbers of its own at run time \(.*\).* --format sources"):
+        write([small(), add], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_one_library_is_for_one_vendor(tmp_path: Path) -> None:
