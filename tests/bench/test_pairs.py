@@ -44,6 +44,7 @@ def test_every_pair_is_verified_both_ways(tmp_path: Path) -> None:
     assert "at most 2147479551 are supported" in found["summary"]["refused"]["m/large+i"]
 
 
+@pytest.mark.slow
 def test_a_row_holds_both_times_and_what_is_chosen(tmp_path: Path) -> None:
     found = document(
         tmp_path, "--kinds", "^dw.pw$", "--only", "a.b", "--trials", "2", "--db", str(tmp_path / "tune.sqlite")
@@ -57,6 +58,7 @@ def test_a_row_holds_both_times_and_what_is_chosen(tmp_path: Path) -> None:
     assert set(row["missing"]) == {"cudnn_fp16 first", "cudnn_fp16 second"}
 
 
+@pytest.mark.slow
 def test_rows_that_follow_each_other_are_a_block(tmp_path: Path) -> None:
     options = ("--blocks", "--trials", "2", "--db", str(tmp_path / "tune.sqlite"))
     (row,) = document(tmp_path, *options)["rows"]
@@ -68,6 +70,7 @@ def test_rows_that_follow_each_other_are_a_block(tmp_path: Path) -> None:
     assert set(row["missing"]) == {f"cudnn_fp16 {layer}" for layer in ("first", "second", "third")}
 
 
+@pytest.mark.slow
 def test_a_pair_that_no_kernel_serves_is_a_row_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pairs
 

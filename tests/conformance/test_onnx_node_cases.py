@@ -76,10 +76,12 @@ def check_all(device: str) -> None:
     assert len(passed) >= 12
 
 
+@pytest.mark.slow
 def test_every_case_passes_or_is_refused_by_name() -> None:
     check_all("CPU")
 
 
+@pytest.mark.slow
 def test_the_counts_of_this_version() -> None:
     """docs/usage.md names these counts."""
     narrow = {name for name in cases() if is_narrow(name)}

@@ -11,6 +11,7 @@ from functools import lru_cache
 import pytest
 from golden_cases import CASES, plan_of
 from machine_code import amd
+from mostly_slow import mostly_slow
 from random_conversions import conversions
 from random_fused import fused_plan, fused_problems
 from random_matrix import matrix_plan, matrix_problems
@@ -126,7 +127,7 @@ def refusals(plan: Plan, source: Source) -> tuple[amd.Reading, list[str]]:
     return amd.read(binary, plan.target.warp_size), amd.refusals(source, plan.target, binary)
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", mostly_slow(GOLDEN, set(GOLDEN) - {"depthwise-everything-gfx942.hip"}))
 def test_golden_sources(name: str) -> None:
     plan = plan_of(name)
     skip_without_tools(plan.target)
@@ -136,9 +137,9 @@ def test_golden_sources(name: str) -> None:
     assert reading.scratch == 0, f"{reading.scratch} instructions reach scratch memory; default plans keep registers"
 
 
-@pytest.mark.parametrize("name", MATRIX)
+@pytest.mark.parametrize("name", mostly_slow(MATRIX, {"gfx942"}))
 def test_random_plans(name: str) -> None:
-    """A few; all of them are among the slow tests."""
+    """A few of those that test_many_random_plans reads."""
     skip_without_tools(TARGETS[name])
     for plan in map(plan_for, random_jobs(TARGETS[name], 1, 12)):
         _, refused = refusals(plan, generator.render(plan))

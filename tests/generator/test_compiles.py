@@ -13,6 +13,7 @@ from covering import covering
 from disassembly import unset_addresses
 from machine_code import amd
 from machine_code.nvidia import serialized
+from mostly_slow import mostly_slow
 from random_fused import TILE, fused_plan, fused_problems
 from random_matrix import matrix_plan, served
 from random_special import SHAPES, special_plan, special_problems
@@ -41,11 +42,9 @@ ADDED = Quantization.of("torch-onednn", y_zero_point=True, bias="float32", resid
 CURVED = Quantization(out_type="bfloat16", per_channel=True, bias="float32", activation="gelu")
 
 GPUS = {name: target for name, target in TARGETS.items() if target.vendor != "cpu"}
-# A target of each kind of matrix instruction, for which the fast suite compiles; the long tests compile for every one.
-SOME = ("sm_75", "sm_90a", "gfx942", "gfx1201")
-EVERY_GPU = [
-    pytest.param(target, id=name, marks=() if name in SOME else pytest.mark.slow) for name, target in GPUS.items()
-]
+# The fast suite compiles for one of each vendor, the long tests for every one.
+SOME = {"sm_90a", "gfx1201"}
+EVERY_GPU = mostly_slow(GPUS, SOME)
 TYPICAL = {
     "3x3, everything": Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1, quantization=EVERYTHING),
     "stem, bytes": Conv2d(1, 224, 224, 3, 64, 7, 7, stride=2, pad=3, quantization=HALF),
@@ -169,20 +168,21 @@ def complaint(plan: Plan, most_spilled: int = 0, reads_code: bool = False) -> st
     return None
 
 
-@pytest.mark.parametrize("target", EVERY_GPU)
-@pytest.mark.parametrize("problem", TYPICAL.values(), ids=TYPICAL)
-def test_the_default_compiles(problem: Conv2d, target: Target) -> None:
+@pytest.mark.parametrize("gpu", EVERY_GPU)
+@pytest.mark.parametrize("name", TYPICAL)
+def test_the_default_compiles(name: str, gpu: str) -> None:
+    target = GPUS[gpu]
     if reason := why_not(target):
         pytest.skip(reason)
-    plan = generator.default(problem, target)
-    (name,) = (name for name, typical in TYPICAL.items() if typical is problem)
-    accepted = SPILLED_BY_DEFAULTS.get((name, target.name), 0)
-    assert complaint(plan, accepted, reads_code=True) is None, f"{problem} {plan.config}"
+    plan = generator.default(TYPICAL[name], target)
+    accepted = SPILLED_BY_DEFAULTS.get((name, gpu), 0)
+    assert complaint(plan, accepted, reads_code=True) is None, f"{plan.problem} {plan.config}"
 
 
-@pytest.mark.parametrize("target", EVERY_GPU)
-def test_the_first_of_simt_compiles(target: Target) -> None:
+@pytest.mark.parametrize("gpu", EVERY_GPU)
+def test_the_first_of_simt_compiles(gpu: str) -> None:
     """What is used where matrix instructions are left alone."""
+    target = GPUS[gpu]
     if reason := why_not(target):
         pytest.skip(reason)
     problem = TYPICAL["3x3, everything"]
@@ -192,8 +192,9 @@ def test_the_first_of_simt_compiles(target: Target) -> None:
     assert complaint(plan, accepted, reads_code=True) is None, f"{problem} {plan.config}"
 
 
-@pytest.mark.parametrize("target", EVERY_GPU)
-def test_the_default_of_a_conversion_or_tensor_op_compiles(target: Target) -> None:
+@pytest.mark.parametrize("gpu", EVERY_GPU)
+def test_the_default_of_a_conversion_or_tensor_op_compiles(gpu: str) -> None:
+    target = GPUS[gpu]
     if reason := why_not(target):
         pytest.skip(reason)
     for problem in (*CONVERSIONS.values(), *TENSOR_OPS.values()):
@@ -308,6 +309,7 @@ ODD_STEPS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a", "sm_120"])
 def test_no_load_comes_before_its_address(name: str) -> None:
     target = TARGETS[name]

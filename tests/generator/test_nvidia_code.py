@@ -9,6 +9,7 @@ import pytest
 from disassembly import disassembled
 from golden_cases import CASES, plan_of
 from machine_code import nvidia
+from mostly_slow import mostly_slow
 
 from qconv import generator
 from qconv.device.compile import compiler_for
@@ -16,13 +17,13 @@ from qconv.errors import CompileError
 from qconv.generator import Source
 from qconv.target import TARGETS, Target
 
-# The kernels with copies and products that nobody waits for at once; the others are among the slow tests.
-QUICK = ("mma-", "fused-", "block-", "direct-", "wgmma-")
-GOLDEN = [
-    pytest.param(name, marks=() if name.startswith(QUICK) else pytest.mark.slow)
-    for name in CASES
-    if name.endswith(".cu")
-]
+# A kernel of each kind with copies and products that nobody waits for at once.
+FAST = {
+    *("mma-body-sm_90a.cu", "mma-stem-bytes-sm_75.cu", "mma-stream-everything-sm_80.cu"),
+    *("direct-depthwise-sm_90a.cu", "wgmma-body-sm_90a.cu"),
+    *("fused-depthwise-pointwise-sm_90a.cu", "fused-warpgroups-sm_90a.cu", "block-inverted-residual-sm_90a.cu"),
+}
+GOLDEN = mostly_slow((name for name in CASES if name.endswith(".cu")), FAST)
 # Loads and stores of a thread's spilled words, where a config of many residents leaves it few registers.
 SPILLED = {"stem-words-sm_90a.cu": 8, "fused-small-image-sm_90a.cu": 2}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from mostly_slow import mostly_slow
 from random_fused import TILE, fused_plan, fused_problems
 
 from qconv import Conv2d, Quantization, generator
@@ -98,14 +98,10 @@ PLANS = {
     "pw, dense, pw, all of warpgroups": plan_of(SM_90A, "pw dense pw", weights_in_smem=3, on_wgmma=3),
     "dw, pw, dw": plan_of("cpu.gfx942", "dw pw dw"),
 }
-QUICK = {"dw, pw", "no barrier between the two"}
+FAST_PLANS, FAST_PLANTED = {"dw, pw"}, {"no barrier between the two"}
 
 
-def of(names: Iterable[str]) -> list[Any]:
-    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
-
-
-@pytest.mark.parametrize("name", of(PLANS))
+@pytest.mark.parametrize("name", mostly_slow(PLANS, FAST_PLANS))
 def test_nothing_is_found_by_address(name: str) -> None:
     # A late copy that nobody waits for is never made: what an idle team asks for shows where copies are early.
     check(PLANS[name], "address", EARLY if "idle" in name else LATE)
@@ -378,6 +374,6 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", of(PLANTED))
+@pytest.mark.parametrize("name", mostly_slow(PLANTED, FAST_PLANTED))
 def test_a_planted_bug_is_found(name: str) -> None:
     check_planted(PLANTED[name], PLANS[PLANTED[name].plan])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from exactness import check_all
+from mostly_slow import mostly_slow
 from random_matrix import EMULATIONS, RAGGED, SWIZZLED, asked_plan, matrix_plan, matrix_problems, served
 from random_problems import problems
 from wanted import Wanted
@@ -45,13 +44,8 @@ def asked_plans(name: str, seed: int, count: int) -> tuple[dict[Place, Plan], li
     return asked((name,), seed, count, frozenset(wanted(TARGETS[name])))
 
 
-def all_but(quick: str, names: Sequence[str]) -> list[Any]:
-    """The others are slow."""
-    return [pytest.param(name, marks=() if name == quick else pytest.mark.slow) for name in names]
-
-
 @pytest.mark.parametrize("first", range(0, FAST, CHUNK))
-@pytest.mark.parametrize("name", EMULATIONS)
+@pytest.mark.parametrize("name", mostly_slow(EMULATIONS, {"cpu.sm_75", "cpu.sm_80", "cpu.gfx942", "cpu.gfx1100"}))
 def test_a_random_config(name: str, first: int) -> None:
     check_all(plans(name, FAST_SEED, FAST, first, CHUNK), first)
 
@@ -67,7 +61,7 @@ def has_a_narrow_strip(plan: Plan) -> bool:
     return plan.shape.tiles_m % plan.config.tile_swizzle_width != 0
 
 
-@pytest.mark.parametrize("name", all_but("cpu.sm_80", EMULATIONS))
+@pytest.mark.parametrize("name", mostly_slow(EMULATIONS, {"cpu.sm_80"}))
 def test_the_last_strip_of_tiles_is_narrow(name: str) -> None:
     asks = {"tile_swizzle_width": (8,), "tile_m": (32,), "tile_n": (32, 64)}  # so many tiles that strips pay
     narrow = Wanted(has_a_narrow_strip, asks)
@@ -115,7 +109,7 @@ def test_the_many_have_every_choice_role_and_width() -> None:
 GPUS = ("sm_90a", "sm_80", "sm_75", "gfx942", "gfx1100", "gfx1201")
 
 
-@pytest.mark.parametrize("name", all_but("sm_90a", GPUS))
+@pytest.mark.parametrize("name", mostly_slow(GPUS, {"sm_90a"}))
 def test_a_gpu_is_asked_for_every_role_and_width(name: str) -> None:
     _, missing = asked_of_gpu(TARGETS[name], GPU_SEED, GPU_COUNT)
     assert not missing, f"{missing}: no config of {GPU_COUNT} problems on {name} has them"

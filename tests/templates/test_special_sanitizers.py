@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from mostly_slow import mostly_slow
 from random_special import special_plan, special_problems
 
 from qconv import Conv2d, Quantization, generator
@@ -81,17 +80,14 @@ PLANS = {
 
 
 # Unrolled code takes the sanitizers' compilers long: the others are among the slow tests.
-QUICK = {
-    *("depthwise, bytes", "stem", "no barrier before the outputs leave", "a row past the image is read"),
+FAST_PLANS = {"depthwise, bytes", "stem"}
+FAST_PLANTED = {
+    *("no barrier before the outputs leave", "a row past the image is read"),
     *("a channel past the last is read", "no barrier before the lanes' sums are added up"),
 }
 
 
-def of(names: Iterable[str]) -> list[Any]:
-    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
-
-
-@pytest.mark.parametrize("name", of(PLANS))
+@pytest.mark.parametrize("name", mostly_slow(PLANS, FAST_PLANS))
 def test_nothing_is_found_by_address(name: str) -> None:
     check(PLANS[name], "address", LATE)
 
@@ -265,6 +261,6 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", of(PLANTED))
+@pytest.mark.parametrize("name", mostly_slow(PLANTED, FAST_PLANTED))
 def test_a_planted_bug_is_found(name: str) -> None:
     check_planted(PLANTED[name], PLANS[PLANTED[name].plan])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from mostly_slow import mostly_slow
 
 from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
@@ -105,9 +106,17 @@ def test_a_launch_waits_for_the_one_before() -> None:
     assert not any(map(np.array_equal, found[1:], want[1:]))
 
 
-@pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize(("sanitizer", "seed"), [("address", LATE), ("thread", LATE), ("thread", EARLY)])
-def test_nothing_is_found(name: str, sanitizer: str, seed: int) -> None:
+RUNS = {
+    f"{sanitizer}-{seed}-{name}": (name, sanitizer, seed)
+    for sanitizer, seed in (("address", LATE), ("thread", LATE), ("thread", EARLY))
+    for name in PLANS
+}
+FAST = {name for name in RUNS if name.startswith("address") or name.endswith("channels")}
+
+
+@pytest.mark.parametrize("run", mostly_slow(RUNS, FAST))
+def test_nothing_is_found(run: str) -> None:
+    name, sanitizer, seed = RUNS[run]
     check(PLANS[name], sanitizer, seed)  # type: ignore[arg-type]
 
 

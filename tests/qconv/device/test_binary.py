@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from mostly_slow import mostly_slow
 
 from qconv.device.binary import Resources, resources
 
@@ -247,7 +248,7 @@ def test_reads_spills_from_the_log(log: str, spill_bytes: int | None) -> None:
 # ---- Real binaries ----
 
 
-@pytest.mark.parametrize("arch", ["75", "80", "86", "89", "90a", "100a", "120"])
+@pytest.mark.parametrize("arch", mostly_slow(["75", "80", "86", "89", "90a", "100a", "120"], {"80", "90a"}))
 def test_agrees_with_ptxas(arch: str) -> None:
     binary, log = cubin(arch)
     seen = {}
@@ -272,7 +273,10 @@ def test_agrees_with_ptxas(arch: str) -> None:
     assert seen["shared_tile"].smem_bytes == 4096
 
 
-@pytest.mark.parametrize("arch", ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize(
+    "arch",
+    mostly_slow(["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"], {"gfx942", "gfx1100"}),
+)
 def test_agrees_with_llvm(arch: str) -> None:
     """With what the same compiler writes as text: its metadata, and for registers the kernel descriptor."""
     binary, text = code_object(arch), assembly(arch).decode()
