@@ -1,0 +1,127 @@
+"""Spaces whose configs were all timed, or a random part of them: files in Kernel Tuner's cache format, gzipped.
+
+Kernel Tuner knows one list of parameters, and each family of kernels has its own fields: `family` is a parameter, and
+the fields of a family are parameters with its name in front, which are -1 in configs of other families. What no entry
+has is outside the space: configs that the generator refuses (Kernel Tuner calls that restrictions), and in a part of a
+space those that were not drawn. A config that did not compile is a CompilationFailedConfig; one that did not run, or
+computed something else than the oracle, is a RuntimeFailedConfig. Times are milliseconds, as Kernel Tuner has them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qconv import generator, parse
+from qconv.generator import Config, Plan
+from qconv.op import Problem
+from qconv.target import target as target_of
+from qconv.tune_db.measurement import Measurement
+
+SUFFIX = ".json.gz"
+OTHER_FAMILY = -1  # a field that the config's family does not have
+FAILURES = {"compile": "CompilationFailedConfig"}  # by outcome; every other one is
+RAN_WRONG = "RuntimeFailedConfig"
+
+
+@dataclass
+class RecordedSpace:
+    """`about` is what the file says beside the times: where and how they were measured, and of how many configs."""
+
+    problem: Problem
+    device: str
+    target: str
+    times_us: dict[Config, float | None] = field(default_factory=dict)  # None: it failed
+    failures: dict[Config, str] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, row: Measurement) -> None:
+        self.times_us[row.config] = row.median_us
+        if row.median_us is None:
+            self.failures[row.config] = FAILURES.get(row.outcome, RAN_WRONG)
+
+    @property
+    def best_us(self) -> float:
+        return min(time for time in self.times_us.values() if time is not None)
+
+    def plans(self) -> list[Plan]:
+        """What was recorded, cheapest first; configs that today's generator refuses are not among them."""
+        plans, _ = generator.space(self.problem, target_of(self.target))
+        return [plan for plan in plans if plan.config in self.times_us]
+
+
+def parameters(space: RecordedSpace) -> dict[str, list[Any]]:
+    """Names and choices, as Kernel Tuner has them, of the families that have a feasible config."""
+    used = {config.family for config in space.times_us}
+    families = {name: one for name, one in generator.families(space.problem).items() if name in used}
+    named: dict[str, list[Any]] = {"family": list(families)}
+    for name, family in families.items():
+        others = [OTHER_FAMILY] if len(families) > 1 else []
+        named |= {f"{name}_{one}": [*others, *values] for one, values in family.choices.items()}
+    return named
+
+
+def values_of(config: Config, names: list[str]) -> dict[str, Any]:
+    given = {name if name == "family" else f"{config.family}_{name}": value for name, value in config.as_dict().items()}
+    return {name: given.get(name, OTHER_FAMILY) for name in names}
+
+
+def config_of(values: dict[str, Any]) -> Config:
+    prefix = f"{values['family']}_"
+    own = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+    return generator.config_from_json(json.dumps({"family": values["family"]} | own))
+
+
+def write(path: Path, space: RecordedSpace) -> None:
+    """The same bytes for the same space: no time of writing is in it."""
+    named = parameters(space)
+    names = list(named)
+    cache = {}
+    for config, time_us in space.times_us.items():
+        values = values_of(config, names)
+        if time_us is None:
+            said = space.failures.get(config, RAN_WRONG)
+            found: dict[str, Any] = {"time": said, "__error__": said}
+        else:
+            found = {"time": float(f"{time_us / 1e3:.4g}")}
+        cache[",".join(str(value) for value in values.values())] = values | found
+    document = {
+        "device_name": space.device,
+        "kernel_name": space.problem.op,
+        "problem_size": list(space.problem.outputs[0].shape),
+        "tune_params_keys": names,
+        "tune_params": named,
+        "objective": "time",
+        "problem": str(space.problem),
+        "target": space.target,
+        "about": space.about,
+        "cache": dict(sorted(cache.items())),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, separators=(",", ":")) + "\n"
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    partial.replace(path)
+
+
+def document_of(path: Path) -> dict[str, Any]:
+    """As Kernel Tuner would read it, once it is unpacked."""
+    document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return document
+
+
+def read(path: Path) -> RecordedSpace:
+    document = document_of(path)
+    space = RecordedSpace(
+        parse(document["problem"]), document["device_name"], document["target"], about=document["about"]
+    )
+    for values in document["cache"].values():
+        config = config_of(values)
+        failed = "__error__" in values
+        space.times_us[config] = None if failed else values["time"] * 1e3
+        if failed:
+            space.failures[config] = values["__error__"]
+    return space
