@@ -138,16 +138,18 @@ def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
     names = [name for name, value in given.items() if isinstance(value, torch.Tensor) and name not in _INPUTS]
     tensors = [given[name] for name in names]
     shapes = tuple((tuple(image.shape), image.dtype) for image in inputs)
-    with allocating_on(place), device.on(stream):
+    # What is packed outlives the call: it is in memory of the device's own, and in no pool that PyTorch keeps for a graph.
+    with device.on(stream):
         packing = packing_of(
             (_key(given), shapes, place), tensors, place, lambda: _packed(given, inputs, device, stream)
         )
-        packed, alignment = packing.packed
+    packed, alignment = packing.packed
+    with allocating_on(place), device.on(stream):
         taken = [aligned(image, alignment[name]) for image, name in zip(inputs, _INPUTS, strict=False)]
         bound = packed.prepare([array_of(image) for image in taken], array_of(y))
         bound(stream)
-        if is_capturing(place):
-            packing.captured.append((bound, taken))
+    if is_capturing(place) and packed not in packing.captured:
+        packing.captured.append(packed)
 
 
 def _key(given: Given) -> Hashable:
@@ -169,7 +171,7 @@ def _packed(given: Given, inputs: Sequence[Any], device: Any, stream: Any) -> tu
     weights = [_as_krsc(weight) for weight in weights_of(given)]
     problem, values = _problem(given, inputs, weights)
     instance = lookup(problem, device.spec)
-    packed = instance.pack(*(array_of(weight) for weight in weights), stream=stream, **values)
+    packed = instance.pack(*(_copied(weight, device) for weight in weights), stream=stream, **values)
     device.synchronize()
     return packed, instance.plan.alignment
 
@@ -219,10 +221,17 @@ def _own(given: Given, layer: str) -> dict[str, Any]:
 
 
 def _as_krsc(weight: Any) -> Any:
-    """A copy of KCRS weights in the order of the kernels. A matrix is of 1x1 filters."""
+    """KCRS weights in the order of the kernels. A matrix is of 1x1 filters."""
     if weight.dim() == 2:
-        return weight.detach().clone(memory_format=torch.contiguous_format)[:, None, None, :]
-    return weight.detach().clone(memory_format=torch.channels_last).permute(NHWC)
+        return weight.detach().contiguous()[:, None, None, :]
+    return channels_last(weight.detach()).permute(NHWC)
+
+
+def _copied(weight: Any, device: Any) -> Any:
+    array, _ = device.adopt("w", array_of(weight))
+    copy = device.empty(array.shape, str(array.dtype))
+    device.copy(array, copy)
+    return copy
 
 
 def mode_of(text: str | None) -> str | Mode | None:

@@ -27,7 +27,7 @@ class Packing:
     packed: Any
     versions: Versions
     storages: tuple[Any, ...]
-    # What graphs that were captured launch, with the memory that they read and write.
+    # What graphs that were captured read. What they write is memory of theirs: PyTorch hands it to no one else.
     captured: list[Any] = field(default_factory=list)
 
     @property

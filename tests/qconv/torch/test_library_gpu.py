@@ -83,7 +83,7 @@ def test_it_runs_on_the_current_stream() -> None:
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)
+        torch.cuda._sleep(1_000_000_000)  # about half a second: memory for a new stream is asked for in it
         y = network(x.neg())
         assert not stream.query()
     stream.synchronize()
@@ -95,7 +95,7 @@ def test_nothing_waits_once_the_weights_are_packed() -> None:
     network(x)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        torch.cuda._sleep(200_000_000)
+        torch.cuda._sleep(1_000_000_000)
         network(x)
         assert not torch.cuda.current_stream().query()
     finally:

@@ -95,8 +95,8 @@ MUTANTS = (
     planted(
         "torch: weights are packed where they lie",
         HERE + "convolution.py",
-        "return weight.detach().clone(memory_format=torch.channels_last).permute(NHWC)",
-        "return weight.detach().contiguous(memory_format=torch.channels_last).permute(NHWC)",
+        "    device.copy(array, copy)\n    return copy",
+        "    return array",
         "Who writes past autograd gets new weights with old folds.",
         (f"{PACKING}::test_a_copy_is_packed",),
     ),
