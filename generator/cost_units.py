@@ -18,6 +18,13 @@ def of_activation(problem: Conv2d) -> int:
     return BY_NAME[problem.quantization.activation].instructions
 
 
+def of_residual(problem: Conv2d) -> int:
+    """Instructions of an output: the conversion, the difference and the sum, or those of two requantizations."""
+    if problem.quantization.residual == "none":
+        return 0
+    return 7 if problem.quantization.mode.requantizes_before_residual else 4
+
+
 def at_once(a: float, b: float, power: float) -> float:
     """Clocks of two things that overlap: the longer one's, and more where they take about as long, for each is in the
     other's way."""

@@ -21,7 +21,7 @@ from qconv.generator.convolution import (
     repack_launch,
     why_not_bytes,
 )
-from qconv.generator.cost_units import of_activation
+from qconv.generator.cost_units import of_activation, of_residual
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.pointwise_cost import swapped_bit, wavefronts
@@ -83,6 +83,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 @dataclass(frozen=True, kw_only=True)
 class PointwiseRoles(TiledRoles):
     shifts: bool  # pixels begin within words
+    outputs_in_place: bool  # where their residuals were, which are as large
     channel_arguments: tuple[Argument, ...]
 
 
@@ -129,7 +130,7 @@ class PointwisePlan(ConvolutionPlan):
     def alignment(self) -> dict[str, int]:
         residual = self.problem.quantization.types.residual
         aligned = {"x": 16, "w": 1, "y": 16}
-        return aligned | ({} if residual is None else {"residual": residual.bytes})
+        return aligned | ({} if residual is None else {"residual": 16})
 
     @property
     def roles(self) -> PointwiseRoles:
@@ -140,6 +141,7 @@ class PointwisePlan(ConvolutionPlan):
             operation=f"instruction/{'emulated' if emulated else self.instruction.name}.j2",
             weights_in_smem=bool(self.config.weights_in_smem),
             shifts=self.problem.c % 4 != 0,
+            outputs_in_place=_outputs_in_place(self.problem),
             channel_arguments=channel_arguments(self.problem),
         )
 
@@ -150,7 +152,7 @@ class PointwisePlan(ConvolutionPlan):
     @property
     def wants(self) -> tuple[str, ...]:
         wants = ["warp", "warp_barrier", "copies"]
-        if channel_arguments(self.problem):
+        if channel_arguments(self.problem) or self.problem.quantization.types.residual is not None:
             wants.append("vectors")
         if self.overlaps:
             wants.append("overlap")
@@ -205,7 +207,8 @@ class PointwisePlan(ConvolutionPlan):
         """The CPU device keeps a thread's copies in a queue."""
         if self.target.vendor != "cpu":
             return ()
-        of_unit = ceil_div(self.unit * self.problem.c, 16 * self.target.warp_size)
+        arrays = (self.problem.c, _residual_bytes(self.problem))
+        of_unit = sum(ceil_div(self.unit * pixel, 16 * self.target.warp_size) for pixel in arrays)
         weights = ceil_div(self.fragment_words, 4 * self.threads)
         count = self.config.pipeline_stages * of_unit + weights
         return (Constant("COPIES_IN_FLIGHT", count, "of a thread"),)
@@ -232,19 +235,23 @@ class PointwisePlan(ConvolutionPlan):
         config, problem, steps = self.config, self.problem, self.steps
         y_bytes = problem.quantization.types.y.bytes
         atoms, lane_k = self.slabs * config.atoms, 2 * config.atoms
-        copied = (16 * problem.c + 16 * problem.k * y_bytes) / 128
+        residual_bytes = _residual_bytes(problem)
+        copied = 16 * (problem.c + residual_bytes + problem.k * y_bytes) / 128
         swapped = swapped_bit(problem.c, self.x_bytes)
         loads = 2 * steps * max(0.5, 8 / self.x_bytes) * (2 if problem.c % 4 else 1)
         stores = 4 * atoms / self.vector_k
+        residuals = stores if residual_bytes else 0.0
         weights = steps * atoms / config.batch * config.weights_in_smem
         products = steps * atoms * (1 + problem.quantization.w_zero_point)
-        outputs = atoms * 4 * (3.7 + of_activation(problem))
+        outputs = atoms * 4 * (3.7 + of_activation(problem) + of_residual(problem))
         parameters = 2 * atoms * len(channel_arguments(problem)) / config.batch
-        instructions = copied + loads + products + weights + outputs + 1.5 * stores + parameters + 40 / config.batch
+        instructions = copied + loads + products + weights + outputs + 1.5 * stores + residuals + parameters
+        instructions += 40 / config.batch
         accesses = (
             copied
             + loads * wavefronts(problem.c, self.x_bytes, self.x_bytes, swapped)
             + stores * wavefronts(problem.k * y_bytes, self.vector_k * y_bytes, lane_k * y_bytes, swapped)
+            + residuals * wavefronts(residual_bytes, self.vector_k, lane_k, swapped)
             + 2 * weights
         )
         return instructions, accesses, products
@@ -319,9 +326,21 @@ def _stage_bytes(problem: Conv2d, unit: int, steps: int) -> int:
 
 def _smem_bytes(problem: Conv2d, config: Pointwise, stage_bytes: int, unit: int, words: int) -> int:
     """The weights; of each warp the units that come, and one that goes."""
-    y_bytes = unit * problem.k * problem.quantization.types.y.bytes
+    y_bytes = 0 if _outputs_in_place(problem) else unit * problem.k * problem.quantization.types.y.bytes
     weights = 4 * words if config.weights_in_smem else 0
+    stage_bytes += unit * _residual_bytes(problem)
     return weights + config.warps * (config.pipeline_stages * stage_bytes + y_bytes)
+
+
+def _residual_bytes(problem: Conv2d) -> int:
+    """Those of a pixel."""
+    residual = problem.quantization.types.residual
+    return 0 if residual is None else problem.k * residual.bytes
+
+
+def _outputs_in_place(problem: Conv2d) -> bool:
+    types = problem.quantization.types
+    return types.residual is not None and types.residual.bytes == types.y.bytes
 
 
 FAMILY = Family(("conv2d",), Pointwise, CHOICES, plan, why_none=why_none, likely=LIKELY)

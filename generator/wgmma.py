@@ -24,22 +24,16 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
-from qconv.generator.tensor_map import TensorMap
+from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.generator.wgmma_borders import Borders
+from qconv.generator.wgmma_slots import CHANNELS, SLAB, slots
 from qconv.instruction import WarpgroupInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# A consumer has two instructions of 64 output channels for each run of 32 bytes of the reduction.
-CHANNELS = 128
-# Bytes of a pixel, and of a channel's weights, that are multiplied together: what a swizzle of 128 bytes exchanges.
-SLAB = 128
 GROUP_THREADS = 128
 # Registers of a thread, once its role is known: three warpgroups have at most 65536 together.
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
-MBARRIER_BYTES = 8
-# Slots that pixels have beyond those of the weights: with more, nothing more is under way.
-MORE_PIXEL_SLOTS = 2
 
 
 @dataclass(frozen=True)
@@ -59,6 +53,10 @@ class Wgmma(Config):
     def weight_rings(self) -> int:
         return self.consumers // self.pixel_rings
 
+    @property
+    def ahead(self) -> int:
+        return 0 if self.split_pixels else self.lag
+
 
 CHOICES: dict[str, tuple[int, ...]] = {
     "consumers": (1, 2),
@@ -76,6 +74,7 @@ class WgmmaRoles(Roles):
     w_signed: str  # as C++ spells it
     x_signed: str
     borders: bool  # whether what x_zero_point adds depends on which taps lie in the image
+    residual_in_smem: bool
     sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight pixels
     atoms: int
     repack_threads: int = REPACK_THREADS
@@ -89,6 +88,7 @@ class WgmmaPlan(ConvolutionPlan):
     config: Wgmma
     instruction: WarpgroupInstruction
     pixel_slots: int
+    residual_slots: int  # 0 where the epilogue reads device memory, or there is no residual
     smem_bytes: int
     channel_tiles: int
     tiles: int
@@ -111,6 +111,10 @@ class WgmmaPlan(ConvolutionPlan):
     @property
     def lag(self) -> int:
         return self.config.lag
+
+    @property
+    def waits_for_residuals(self) -> bool:
+        return self.problem.quantization.types.residual is not None and self.residual_slots == 0
 
     @property
     def threads(self) -> int:
@@ -152,6 +156,10 @@ class WgmmaPlan(ConvolutionPlan):
             elements = self.borders.classes * self.problem.k
             of_borders = (Field("borders", "int*", "workspace", "offset, for each class of pixels", None, elements),)
         pixel_map, weight_map = maps(self.problem, self.config.pixels, self.weight_rows)
+        of_residual: tuple[Field, ...] = ()
+        if self.residual_slots:
+            made = residual_map(self.problem, self.config.pixels)
+            of_residual = (Field("residual_map", "tile::TensorMap", "tensor_map", "of the residual", tensor_map=made),)
         return argument_fields(
             self.problem,
             (
@@ -159,6 +167,7 @@ class WgmmaPlan(ConvolutionPlan):
                 *of_borders,
                 Field("pixel_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=pixel_map),
                 Field("weight_map", "tile::TensorMap", "tensor_map", "of the weights", tensor_map=weight_map),
+                *of_residual,
             ),
         )
 
@@ -166,7 +175,9 @@ class WgmmaPlan(ConvolutionPlan):
     def alignment(self) -> dict[str, int]:
         t = self.problem.quantization.types
         aligned = {"x": 16, "w": 4, "y": self.vector_k * t.y.bytes}
-        return aligned | ({} if t.residual is None else {"residual": self.vector_k * t.residual.bytes})
+        if t.residual is None:
+            return aligned
+        return aligned | {"residual": CHUNK if self.residual_slots else self.vector_k * t.residual.bytes}
 
     @property
     def vector_k(self) -> int:
@@ -180,7 +191,8 @@ class WgmmaPlan(ConvolutionPlan):
     @property
     def wants(self) -> tuple[str, ...]:
         copies = tensor_map.wants("load_im2col_4d", "load_tile_2d")
-        return ("warp", "registers", *(("overlap",) if self.overlaps else ()), *copies)
+        warp = ("warp", "warp_barrier") if self.residual_slots else ("warp",)
+        return (*warp, "registers", *(("overlap",) if self.overlaps else ()), *copies)
 
     @property
     def roles(self) -> WgmmaRoles:
@@ -191,6 +203,7 @@ class WgmmaPlan(ConvolutionPlan):
             w_signed=str(t.w.is_signed).lower(),
             x_signed=str(t.x.is_signed).lower(),
             borders=self.borders is not None,
+            residual_in_smem=self.residual_slots > 0,
             spelled=self.instruction.spell(pixels, t.w.name, t.x.name),
             sum_registers=tuple(", ".join(f"%{number}" for number in eight) for eight in eights),
             atoms=pixels // 8,
@@ -227,6 +240,11 @@ class WgmmaPlan(ConvolutionPlan):
             Constant("PIXEL_RINGS", self.config.pixel_rings),
             Constant("WEIGHT_RINGS", self.config.weight_rings),
             Constant("PIXEL_SLOTS", self.pixel_slots, "slots of a ring of pixels"),
+            *(
+                (Constant("RESIDUAL_SLOTS", self.residual_slots, "tiles of residuals of a consumer"),)
+                if self.residual_slots
+                else ()
+            ),
             Constant("CHANNEL_TILES", self.channel_tiles),
             Constant("TILES", self.tiles),
             Constant("BLOCKS", self.blocks, "which have tiles in turn"),
@@ -247,6 +265,13 @@ def maps(problem: Conv2d, pixels: int, weight_rows: int) -> tuple[TensorMap, Ten
     w_type = problem.quantization.types.w.name
     of_weights = tensor_map.matrix("weights", w_type, weight_rows, problem.reduction, CHANNELS, SLAB, swizzle=SLAB)
     return replace(of_pixels, l2_promotion=256), replace(of_weights, l2_promotion=256)
+
+
+def residual_map(problem: Conv2d, pixels: int) -> TensorMap:
+    """The residuals of a consumer's tile; those past the last pixel or channel are zeros."""
+    residual = problem.quantization.types.residual
+    assert residual is not None
+    return tensor_map.matrix("residual", residual.name, problem.pixels, problem.k, pixels, CHANNELS, swizzle=SLAB)
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
@@ -277,8 +302,8 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     if config.consumers == 1 and (config.split_pixels or config.lag):
         raise Infeasible("consumers=1: a single consumer divides no tile and is behind nobody; split_pixels=0 lag=0")
     _check_useful(problem, config)
-    pixel_slots = _pixel_slots(config, target)
-    shared_slots = config.weight_slots if config.split_pixels else pixel_slots
+    chosen = slots(problem, config, ceil_div(problem.c, SLAB) * problem.r * problem.s, target)
+    shared_slots = config.weight_slots if config.split_pixels else chosen.pixels
     if config.lag >= shared_slots:
         raise Infeasible(
             f"lag={config.lag}: a slot that both consumers read is full until the second has read it, and there are "
@@ -294,13 +319,16 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
         config=config,
         target=target,
         instruction=target.warpgroup,
-        pixel_slots=pixel_slots,
-        smem_bytes=_smem_bytes(config, pixel_slots),
+        pixel_slots=chosen.pixels,
+        residual_slots=chosen.residuals,
+        smem_bytes=chosen.smem_bytes,
         channel_tiles=channel_tiles,
         tiles=tiles,
         blocks=min(tiles, target.processors),
     )
     maps(problem, config.pixels, made.weight_rows)
+    if made.residual_slots:
+        residual_map(problem, config.pixels)
     at_most(made.weight_words, 2**29 - 1, "words of weights")
     if made.borders is not None:
         at_most(made.borders.classes * problem.k, 2**24, "offsets of classes of pixels")
@@ -313,24 +341,6 @@ def _check_useful(problem: Conv2d, config: Wgmma) -> None:
         raise Infeasible(f"k={problem.k}: the second consumer would have no channel; split_pixels=1 serves it")
     pixels = config.pixels * (2 if config.split_pixels else 1)
     at_most(pixels, max(16, 2 * problem.pixels - 1), f"pixels of a tile (the problem has {problem.pixels})")
-
-
-def _pixel_slots(config: Wgmma, target: Target) -> int:
-    """As many slots as shared memory has room for beside those of the weights."""
-    weights = config.weight_rings * config.weight_slots * (CHANNELS * SLAB + 2 * MBARRIER_BYTES)
-    slot = config.pixel_rings * (config.pixels * SLAB + 2 * MBARRIER_BYTES)
-    # The last bytes: an mbarrier that is no slot's, and the end of a multiple of what a swizzle repeats after.
-    left = target.smem_bytes - 1024 - weights
-    slots = min(left // slot, config.weight_slots + MORE_PIXEL_SLOTS)
-    if slots < 2:
-        at_most(weights + 2 * slot + 1024, target.smem_bytes, f"bytes of shared memory on {target.name}")
-    return slots
-
-
-def _smem_bytes(config: Wgmma, pixel_slots: int) -> int:
-    slots = config.pixel_rings * pixel_slots * config.pixels + config.weight_rings * config.weight_slots * CHANNELS
-    mbarriers = 2 * (config.pixel_rings * pixel_slots + config.weight_rings * config.weight_slots) + 1
-    return ceil_div(slots * SLAB + mbarriers * MBARRIER_BYTES, 1024) * 1024
 
 
 def structure(config: Wgmma) -> tuple[int, ...]:

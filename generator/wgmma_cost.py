@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from qconv.generator.cost_units import MEMORY, at_once, of_activation
+from qconv.generator.cost_units import MEMORY, at_once, of_activation, of_residual
 from qconv.generator.plan import ceil_div
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -18,6 +18,8 @@ OF_PIXEL = 17.7
 SHARED, CACHE = 128, 74
 # Clocks until a slab comes that is asked for.
 LATENCY = 900
+# Output pixels of a consumer whose residuals it waits for together, where it reads them in device memory.
+WAITED_FOR = 4
 # A slab of fewer than 128 channels takes almost as long as a whole one: by this power of how many times fewer.
 SHORT = 0.86
 # What two slabs of distance between two consumers hide of every epilogue but the last, and what each of them delays
@@ -41,6 +43,8 @@ class Costed(Protocol):
     @property
     def lag(self) -> int: ...
     @property
+    def waits_for_residuals(self) -> bool: ...  # in device memory
+    @property
     def slabs(self) -> int: ...
     @property
     def tiles(self) -> int: ...
@@ -50,7 +54,9 @@ def cost(plan: Costed) -> float:
     channels, pixels = plan.tile
     of_consumer = channels * pixels // (128 * plan.consumers)
     slab = _slab(plan, of_consumer)
-    epilogue = of_consumer * OF_PIXEL * (8 + of_activation(plan.problem)) / 8
+    epilogue = of_consumer * OF_PIXEL * (8 + of_activation(plan.problem) + of_residual(plan.problem)) / 8
+    if plan.waits_for_residuals:
+        epilogue += of_consumer / WAITED_FOR * LATENCY
     rounds = ceil_div(plan.tiles, plan.target.processors)
     issued = rounds * (plan.slabs * slab + epilogue)
     issued += plan.lag * DELAYED * slab - (rounds - 1) * min(plan.lag, 2) / 2 * HIDDEN * epilogue
