@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from qconv.dtypes import ELEMENT_TYPES
-from qconv.generator.cost_units import at_once, launched, of_activation
+from qconv.generator.cost_units import at_once, launched, of_activation, of_residual
 from qconv.generator.mma_space import WORD, Costed
 from qconv.generator.plan import ceil_div
 
@@ -77,7 +77,7 @@ def issued(plan: Costed) -> float:
     held = min(resident(plan), ceil_div(blocks, target.processors))
     step = _step(plan, held)
     outputs = config.tile_m * config.tile_n
-    epilogue = outputs * (8 + of_activation(problem)) / INSTRUCTIONS
+    epilogue = outputs * (8 + of_activation(problem) + of_residual(problem)) / INSTRUCTIONS
     rounds: float = ceil_div(blocks, held * target.processors)
     of_block = steps * tiles / blocks
     if config.split_last_wave:

@@ -55,7 +55,8 @@ constexpr int SLAB = 128;  // bytes of the reduction that are multiplied togethe
 constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
 constexpr int PIXEL_RINGS = 1;
 constexpr int WEIGHT_RINGS = 2;
-constexpr int PIXEL_SLOTS = 5;  // slots of a ring of pixels
+constexpr int PIXEL_SLOTS = 3;  // slots of a ring of pixels
+constexpr int RESIDUAL_SLOTS = 1;  // tiles of residuals of a consumer
 constexpr int CHANNEL_TILES = 1;
 constexpr int TILES = 33;
 constexpr int BLOCKS = 33;  // which have tiles in turn
@@ -89,6 +90,9 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
+
+// A barrier of the lanes of a warp alone.
+__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 
 // The number of the thread's warpgroup; the shuffle lets the compiler know that it is warp-uniform.
 __device__ __forceinline__ int warpgroup() {
@@ -297,6 +301,7 @@ struct Arguments {
     int* borders;  // offset, for each class of pixels
     tile::TensorMap pixel_map;  // of x
     tile::TensorMap weight_map;  // of the weights
+    tile::TensorMap residual_map;  // of the residual
     float inner_zero;  // the zero point of its own output
     float inner_ratio;  // inner_scale / y_scale
     float residual_ratio;  // residual_scale / y_scale
@@ -540,12 +545,15 @@ template <int ROWS, int COUNT>
 struct Slots { alignas(1024) unsigned char slot[COUNT][ROWS][SLAB]; };
 using PixelRing = Ring<PIXEL_SLOTS>;
 using WeightRing = Ring<WEIGHT_SLOTS>;
+using ResidualRing = Ring<RESIDUAL_SLOTS>;
 
 struct Shared {
     Slots<TILE_N, PIXEL_SLOTS> pixels[PIXEL_RINGS];
     Slots<TILE_M, WEIGHT_SLOTS> weights[WEIGHT_RINGS];
+    Slots<TILE_N, RESIDUAL_SLOTS> residuals[CONSUMERS];
     PixelRing pixel_ring[PIXEL_RINGS];
     WeightRing weight_ring[WEIGHT_RINGS];
+    ResidualRing residual_ring[CONSUMERS];
     tile::Mbarrier under_way;  // completes once: when the first consumer is LAG slabs ahead
 };
 static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
@@ -614,7 +622,29 @@ struct WeightLoads {
     }
 };
 
-// A thread for each ring. The weights do not depend on the launch before.
+
+// The residuals of a consumer's tile: a row of a pixel's channels is as long as a slab, and swizzled as one.
+static_assert(TILE_M * sizeof(Residual) == SLAB, "a row of residuals must be as wide as the swizzle");
+using ResidualRows = unsigned char[TILE_N][SLAB];
+
+// One thread asks for the residuals of the consumers' tiles, each as soon as there is an empty slot: those of
+// the first tile before anything is multiplied, the others while the tile before is multiplied or written.
+__device__ __forceinline__ void produce_residuals(const Arguments& args, Shared& shared) {
+    ResidualRing::State at;
+    for (Tiles tiles; tiles.any(); tiles.advance()) {
+#pragma unroll
+        for (int consumer = 0; consumer < CONSUMERS; ++consumer) {
+            const int channel = tiles.first_channel() + (WEIGHT_RINGS > 1 ? consumer : 0) * TILE_M;
+            const int pixel = tiles.first_pixel() + (PIXEL_RINGS > 1 ? consumer : 0) * TILE_N;
+            ResidualRows& rows = shared.residuals[consumer].slot[at.slot];
+            tile::Mbarrier& full = shared.residual_ring[consumer].acquire(at, sizeof rows);
+            tile::load_tile(args.residual_map, rows, full, channel, pixel);
+        }
+        at.advance();
+    }
+}
+
+// A thread for each ring of a factor, and one for residuals. The weights do not depend on the launch before.
 __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int ring) {
     if (ring < PIXEL_RINGS) {
         tile::wait_on_dependency();
@@ -622,6 +652,9 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
     } else if (ring < PIXEL_RINGS + WEIGHT_RINGS) {
         const int part = ring - PIXEL_RINGS;
         produce(shared.weight_ring[part], shared.weights[part], WeightLoads{args, part, 0});
+    } else if (ring == PIXEL_RINGS + WEIGHT_RINGS) {
+        tile::wait_on_dependency();
+        produce_residuals(args, shared);
     }
 }
 
@@ -671,29 +704,21 @@ __device__ __forceinline__ void take_sums(
     four[3] = sums[1][atom][2 + e];
 }
 
-struct alignas(sizeof(Residual) * VECTOR_K) ResidualVector { Residual element[VECTOR_K]; };
-struct Residuals { Residual element[4]; };
+struct alignas(4) Residuals { Residual element[4]; };
 
-// Those of the four channels from `k` on that exist.
-__device__ __forceinline__ Residuals load_residuals(const Arguments& args, int pixel, int k) {
-    Residuals residuals = {};
-    if (pixel >= PIXELS) return residuals;
-#pragma unroll
-    for (int i = 0; i < 4; i += VECTOR_K) {
-        if (!WHOLE_TILES && k + i >= K) continue;
-        const auto vector = *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k + i));
-#pragma unroll
-        for (int u = 0; u < VECTOR_K; ++u) residuals.element[i + u] = vector.element[u];
-    }
-    return residuals;
+// Those of four neighbouring channels. The lanes of a warp find theirs on different banks.
+__device__ __forceinline__ const Residuals& residuals_at(const ResidualRows& rows, int pixel, int channel) {
+    const int chunk = channel / 16 ^ pixel % 8;
+    return reinterpret_cast<const Residuals&>(rows[pixel][chunk * 16 + channel % 16]);
 }
 
 // A consumer's sums become outputs: those of TILE_N pixels and TILE_M channels from these on. The channel
 // parameters of a lane's four stay in registers.
 __device__ __forceinline__ void write_sums(
-    const Arguments& args, const Sum (&sums)[2][ATOMS][4], int first_pixel, int first_channel) {
-    const int k = first_channel + tile::warp() % 4 * 32 + tile::lane() / 4 * 4;
-    const int pixel = first_pixel + tile::lane() % 4 * 2;
+    const Arguments& args, const Sum (&sums)[2][ATOMS][4], const ResidualRows& rows, int first_pixel,
+    int first_channel) {
+    const int channel = tile::warp() % 4 * 32 + tile::lane() / 4 * 4, row = tile::lane() % 4 * 2;
+    const int k = first_channel + channel, pixel = first_pixel + row;
     Channel channels[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) channels[i] = load_channel(args, k + i < K ? k + i : K - 1);
@@ -703,7 +728,7 @@ __device__ __forceinline__ void write_sums(
         for (int e = 0; e < 2; ++e) {
             Sum four[4];
             take_sums(sums, atom, e, four);
-            const Residuals residuals = load_residuals(args, pixel + 8 * atom + e, k);
+            const Residuals residuals = residuals_at(rows, row + 8 * atom + e, channel);
             const int border = border_of(pixel + 8 * atom + e);
             Finished finished[4];
 #pragma unroll
@@ -733,6 +758,8 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
     WeightRing& weight_ring = shared.weight_ring[weight_part];
     PixelRing::State pixels_at, pixels_before;
     WeightRing::State weights_at, weights_before;
+    ResidualRing& residual_ring = shared.residual_ring[consumer];
+    ResidualRing::State residuals_at;
     const bool signals = tile::thread() % 128 == 0;
     const auto release = [&] {
         if (!signals) return;
@@ -772,8 +799,12 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
         release();
         await(sums[0]);
         await(sums[1]);
-        write_sums(args, sums, tiles.first_pixel() + pixel_part * TILE_N,
-                   tiles.first_channel() + weight_part * TILE_M);
+        residual_ring.wait(residuals_at);
+        write_sums(args, sums, shared.residuals[consumer].slot[residuals_at.slot],
+                   tiles.first_pixel() + pixel_part * TILE_N, tiles.first_channel() + weight_part * TILE_M);
+        tile::warp_barrier();  // the warp has read its residuals
+        if (tile::lane() == 0) residual_ring.release(residuals_at);
+        residuals_at.advance();
     }
 }
 
@@ -785,6 +816,7 @@ conv2d_wgmma(const __grid_constant__ Arguments args) {
         shared.under_way.init(1);
         for (PixelRing& ring : shared.pixel_ring) ring.open(CONSUMERS / PIXEL_RINGS);
         for (WeightRing& ring : shared.weight_ring) ring.open(CONSUMERS / WEIGHT_RINGS);
+        for (ResidualRing& ring : shared.residual_ring) ring.open(4);  // the warps of a consumer
     }
     tile::barrier();
     const int group = tile::warpgroup();

@@ -138,7 +138,7 @@ def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
     names = [name for name, value in given.items() if isinstance(value, torch.Tensor) and name not in _INPUTS]
     tensors = [given[name] for name in names]
     shapes = tuple((tuple(image.shape), image.dtype) for image in inputs)
-    # What is packed outlives the call: it is in memory of the device's own, and in no pool that PyTorch keeps for a graph.
+    # What is packed outlives the call: it is in memory of the device, and in no pool that PyTorch keeps for a graph.
     with device.on(stream):
         packing = packing_of(
             (_key(given), shapes, place), tensors, place, lambda: _packed(given, inputs, device, stream)
