@@ -35,6 +35,10 @@ from qconv.onnx import Session
 Row = dict[str, Any]
 
 RUNS, ROUNDS = 20, 7
+# What a session decides where nobody else does.
+CHOICES = ("sums_in_convolutions", "fused_convolutions")
+ALWAYS = {None: None, "always": True, "never": False}
+Choice = dict[str, Any]
 # Images that ONNX Runtime computes as well, of each input; and inputs, of which the third replays what was recorded.
 COMPARED, INPUTS = 4, 4
 SIZE = 224
@@ -143,13 +147,13 @@ def run_number(session: Session, inputs: list[Any], number: int) -> None:
     session.run_on_device(None, {session.input_names[0]: inputs[number]})
 
 
-def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str | None, sums: bool) -> Row:
-    session = Session(path, device.spec, sums_in_convolutions=sums)
+def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str | None, choice: Choice) -> Row:
+    session = Session(path, device.spec, **choice)
     name = session.input_names[0]
     session.run_on_device(None, {name: inputs[0]})
     if seconds:
         qconv.tune(session.problems, qconv.Budget(seconds=seconds), device=device.spec, database=db)
-        session = Session(path, device.spec, sums_in_convolutions=sums)
+        session = Session(path, device.spec, **choice)
     wrong = differing(session, path, inputs)
     there = [device.upload(x) for x in inputs]
     run = partial(run_number, session, there)
@@ -158,11 +162,13 @@ def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str 
     by_op: dict[str, float] = {}
     for row in profile.rows:
         by_op[row.op] = by_op.get(row.op, 0.0) + row.time_us
+    explanation = session.explain()
     return {
         "ms": ms,
         "images_per_s": len(inputs[0]) / ms * 1e3,
         "verified": not wrong,
-        "fallen_back": dict(session.explain().fallen_back),
+        "fallen_back": dict(explanation.fallen_back),
+        "in_one_kernel": [[row.name, row.why] for row in explanation.rows if "one kernel" in row.why],
         "profile_us": {op: round(time_us, 1) for op, time_us in sorted(by_op.items(), key=lambda item: -item[1])},
         "layers_us": [[row.name, row.op, round(row.time_us, 2)] for row in profile.rows],
     }
@@ -198,7 +204,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--peer-batch", help="at which the peer is compiled as well, half a minute each; default: those of --batch"
     )
-    parser.add_argument("--sums-in-convolutions", action="store_true", help="as of a session")
+    chosen: Choice = {"nargs": "?", "const": "always", "choices": ("always", "never")}
+    says = "as of a session; default: what is faster by measured times, else by predictions"
+    parser.add_argument("--sums-in-convolutions", **chosen, help=says)
+    parser.add_argument("--fused-convolutions", **chosen, help="the same of two and three convolutions in one kernel")
     parser.add_argument("--suite", default="networks")
     parser.add_argument("--device")
     parser.add_argument("--db", help="what tuning writes and sessions read; default: QCONV_DB, or the cache")
@@ -211,12 +220,13 @@ def main(arguments: list[str] | None = None) -> None:
     order = {"runs": RUNS, "rounds": ROUNDS, "inputs": INPUTS, "statistic": "median", "seconds": options.seconds}
     report = Report(options.out, options.suite, device, order, options.commit)
     with_peer = options.batch if options.peer_batch is None else options.peer_batch
+    choice: Choice = {name: ALWAYS[getattr(options, name)] for name in CHOICES}
     rows: list[Row] = []
     for path in options.models:
         for batch in map(int, options.batch.split(",")):
             peer = str(batch) in with_peer.split(",")
             inputs = images(batch)
-            mine = ours(path, device, inputs, options.seconds, options.db, options.sums_in_convolutions)
+            mine = ours(path, device, inputs, options.seconds, options.db, choice)
             rows.append(measured(path, device, inputs, peer, mine))
             report.write(rows, summary(rows))
             row = rows[-1]

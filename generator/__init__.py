@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from qconv.errors import Infeasible
 from qconv.generator import (
@@ -133,6 +134,7 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
     return [made for _, made in feasible], rejected
 
 
+@lru_cache(maxsize=256)
 def default(problem: Problem, target: Target) -> Plan:
     """What is used where nothing was tuned: the cheapest by the cost model; of the likely, where any of them serves."""
     plans = [unfused_plan(problem, target)] if problem.parts else []

@@ -15,10 +15,12 @@ Origin = Literal["exact", "nearest", "default"]
 class Choice:
     """`reason` says the origin in words, for the user. `toolchain` is the one that built the binary which was measured;
     None where nothing was measured for this problem, so that any will do. `sources` are those of `plan.kernels`, where
-    choosing has rendered them to see whether they are what was measured."""
+    choosing has rendered them to see whether they are what was measured. `measured_us` is what these very sources took
+    for this problem; None where nobody measured that."""
 
     plan: Plan
     origin: Origin
     reason: str
     toolchain: str | None = None
     sources: tuple[Source, ...] | None = None
+    measured_us: float | None = None

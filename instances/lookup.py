@@ -70,7 +70,8 @@ class Tuned:
     def choice(self, note: str = "") -> Choice:
         row = self.row
         reason = f"exact: tuned at {row.median_us:.2f} us on {row.created_at:%Y-%m-%d}{note}"
-        return Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources)
+        measured_us = row.median_us if self.is_as_measured else None
+        return Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources, measured_us)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ The faces (ONNX today) read their models into a `Network` and give it a way to r
 
 from __future__ import annotations
 
+from qconv.network.arrange import Arranger
 from qconv.network.ends import serve_ends
 from qconv.network.fold import fold_clamps
 from qconv.network.fold_sum import fold_sums
@@ -13,6 +14,7 @@ from qconv.network.integer import IntegerConvolution, read_layer
 from qconv.network.joining import one_output_each
 from qconv.network.moving import serve_moving
 from qconv.network.partition import Segment, partition
+from qconv.network.region import Region, find_regions
 from qconv.network.report import Explanation, LayerReport, LayerTime, Profile
 from qconv.network.runner import Runner
 from qconv.network.served import Served, Unserved
@@ -20,6 +22,7 @@ from qconv.network.tabulate import fold_tables
 from qconv.network.value import Value
 
 __all__ = [
+    "Arranger",
     "Explanation",
     "IntegerConvolution",
     "Layer",
@@ -27,12 +30,14 @@ __all__ = [
     "LayerTime",
     "Network",
     "Profile",
+    "Region",
     "Runner",
     "Segment",
     "Served",
     "Tensor",
     "Unserved",
     "Value",
+    "find_regions",
     "fold_clamps",
     "fold_sums",
     "fold_tables",

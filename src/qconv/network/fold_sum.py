@@ -28,7 +28,7 @@ def fold_sums(network: Network, served: Mapping[str, Served]) -> tuple[Network, 
             continue
         candidates = [convolutions[one] for one in add.inputs if one in convolutions]
         for convolution in sorted(candidates, key=lambda one: -order[one.layer.name]):
-            made = _with_sum(network, convolution, add)
+            made = with_sum(network, convolution, add)
             if made is None:
                 continue
             layers[name] = made.layer
@@ -38,7 +38,7 @@ def fold_sums(network: Network, served: Mapping[str, Served]) -> tuple[Network, 
     return replace(network, layers=tuple(layers.values())), folded
 
 
-def _with_sum(network: Network, convolution: IntegerConvolution, add: QuantizedBinary) -> IntegerConvolution | None:
+def with_sum(network: Network, convolution: IntegerConvolution, add: QuantizedBinary) -> IntegerConvolution | None:
     """None where one kernel does not compute both."""
     own = _letter(convolution, add)
     if own is None or network.only_consumer(convolution.y) != add.layer:

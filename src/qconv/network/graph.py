@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -57,6 +57,18 @@ class Layer:
     def unfolded(self) -> tuple[Layer, ...]:
         """The layers as they were read."""
         return tuple(part for each in self.parts for part in each.unfolded) if self.parts else (self,)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Its name and those of the layers as they were read, which tell it from one that has more folded into it."""
+        return (self.name, *(part.name for part in self.unfolded))
+
+
+def as_one(parts: Sequence[Layer], at: int) -> Layer:
+    """Layers of which each reads what the one before it makes, with the name and the op of one of them."""
+    made = {name for part in parts for name in part.outputs}
+    inputs = tuple(name for part in parts for name in part.inputs if name not in made)
+    return Layer(parts[at].name, parts[at].op, inputs, parts[-1].outputs, parts=tuple(parts))
 
 
 @dataclass(frozen=True, eq=False)

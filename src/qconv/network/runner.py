@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from qconv.device import Device
+from qconv.instances.expected import Expectations
+from qconv.network.arrange import Arrangement, Arranger, Key
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.partition import Segment, partition
 from qconv.network.recorded import Form, Recorded, forms_of
+from qconv.network.region import Region
 from qconv.network.report import ELSEWHERE, HERE, Explanation, LayerTime, Profile, explained
 from qconv.network.served import Prepared, Served
 from qconv.network.value import Value
@@ -24,6 +27,7 @@ log = logging.getLogger("qconv")
 # Arrays of the host by name, in and out.
 Subgraph = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Shapes = tuple[tuple[int, ...], ...]
+Kept = TypeVar("Kept")
 # For which a layer is kept ready; beyond, the oldest is forgotten, and prepared anew should it come back.
 MOST_SHAPES = 16
 # For all segments together. Each holds the memory of its intermediate tensors; the one unused for longest is dropped.
@@ -45,16 +49,30 @@ class Elsewhere(Protocol):
 
 
 class Runner:
-    """Kernels are looked up, and weights packed, once for each layer and shape of its input. Where inputs of the same
-    forms come again, the launches of a segment are recorded, and replayed from then on."""
+    """Kernels are looked up, and weights packed, once for each layer and shape of its input; which kernels a region
+    has is decided by its `arranger`, for each shape as well. Where inputs of the same forms come again, the launches of
+    a segment are recorded, and replayed from then on."""
 
-    def __init__(self, network: Network, served: Mapping[str, Served], device: Device, elsewhere: Elsewhere) -> None:
+    def __init__(
+        self,
+        network: Network,
+        served: Mapping[str, Served | Region],
+        device: Device,
+        elsewhere: Elsewhere,
+        arranger: Arranger | None = None,
+    ) -> None:
         self.network = network
-        self._served = dict(served)
+        self._served = {name: one for name, one in served.items() if not isinstance(one, Region)}
+        self._regions = {name: one for name, one in served.items() if isinstance(one, Region)}
         self._device = device
         self._elsewhere = elsewhere
-        self._prepared: dict[str, dict[Shapes, Prepared | None]] = {name: {} for name in served}
-        self._chosen: dict[str, tuple[str, str]] = {}  # where a layer runs that could run here, and why
+        self._arranger = arranger or Arranger(Expectations(device))
+        self._arranged: dict[str, dict[Shapes, Arrangement]] = {name: {} for name in self._regions}
+        self._last: dict[str, Arrangement] = {}  # of each region
+        elements = (one for region in self._regions.values() for one in region.elements)
+        self._steps: dict[Key, Served] = {one.layer.key: one for one in (*self._served.values(), *elements)}
+        self._prepared: dict[Key, dict[Shapes, Prepared | None]] = {}
+        self._chosen: dict[Key, tuple[str, str]] = {}  # where a layer runs that could run here, and why
         self._seen: dict[str, Tensor] = {}
         self._subgraphs: dict[tuple[str, ...], Subgraph] = {}
         self._recordings: dict[Recording, Recorded | None] = {}  # None: run once
@@ -66,10 +84,12 @@ class Runner:
                 self._subgraph(segment)
         for layer in self._served.values():
             self._prepare_known(layer)
+        for region in self._regions.values():
+            self._arrange_known(region)
 
     def run(self, feeds: Mapping[str, Value], wanted: Sequence[str]) -> dict[str, Value]:
         """The tensors that are wanted: any that a layer here makes, or that lie between two segments."""
-        made = {served.y for served in self._served.values()}
+        made = {one.y for one in self._served.values()} | {one.y for one in self._regions.values()}
         with self._alone:
             values = self._run(feeds, wanted, self._replayed, self._elsewhere_run)
             # What a recording makes, its next run writes over.
@@ -86,7 +106,7 @@ class Runner:
             self._device.synchronize()
             time_us = (time.perf_counter() - begin) * 1e6
             names = [layer.name for layer in segment.layers]
-            if segment.served and all(self._ran(name) is not None for name in names):
+            if segment.served and all(self._ran(layer) is not None for layer in segment.layers):
                 time_us = self._recorded_us(segment, values, run)
             op = segment.layers[0].op if len(names) == 1 else f"{len(names)} layers"
             name = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
@@ -126,20 +146,38 @@ class Runner:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What the kernels compute: one for each layer here and each shape that it was prepared for."""
-        ready = (one for layer in self.network.layers for one in self._prepared.get(layer.name, {}).values())
-        return tuple(one.problem for one in ready if one is not None and one.problem is not None)
+        """What the kernels compute: one for each layer here and each shape that it was prepared for. Behind them, once
+        each, what else the choice of the kernels of a region asks the time of."""
+        ready = (one for layer in self._in_order() for one in self._prepared.get(layer.key, {}).values())
+        found = [one.problem for one in ready if one is not None and one.problem is not None]
+        arranged = (one for every in self._arranged.values() for one in every.values())
+        others = dict.fromkeys(problem for one in arranged for problem in one.alternatives)
+        return (*found, *(problem for problem in others if problem not in set(found)))
 
     def explain(self, why_not: Mapping[str, str]) -> Explanation:
         """`why_not`: for each layer that runs elsewhere, by its name."""
         reasons = {name: (ELSEWHERE, why) for name, why in why_not.items()}
-        for name, served in self._served.items():
-            ops = ", ".join(part.op for part in served.layer.parts)
-            folded = f"{ops} folded, which changes no bit; " if len(served.layer.parts) > 1 else ""
-            where, why = self._chosen.get(name, (HERE, "the kernel is chosen for the shape of the first input"))
-            reasons[name] = where, folded + why
-        order = [layer for segment in self.segments for layer in segment.layers]
-        return explained(self.network, order, reasons, self._seen)
+        decided = {key: why for one in self._last.values() for key, why in one.whys.items()}
+        order = self._in_order()
+        for layer in order:
+            if layer.key in self._steps:
+                ops = ", ".join(part.op for part in layer.unfolded)
+                folded = f"{ops} folded, which changes no bit; " if len(layer.parts) > 1 else ""
+                where, why = self._chosen.get(
+                    layer.key, (HERE, "the kernel is chosen for the shape of the first input")
+                )
+                reasons[layer.name] = where, folded + decided.get(layer.key, "") + why
+        return explained(replace(self.network, layers=tuple(order)), order, reasons, self._seen)
+
+    def _in_order(self) -> list[Layer]:
+        """As they run; of a region what was arranged last."""
+        return [step for segment in self.segments for layer in segment.layers for step in self._of(layer)]
+
+    def _of(self, layer: Layer) -> list[Layer]:
+        if layer.name not in self._regions:
+            return [layer]
+        last = self._last.get(layer.name)
+        return [step.layer for step in (self._regions[layer.name].elements if last is None else last.steps)]
 
     def _run(self, feeds: Mapping[str, Value], wanted: Sequence[str], here: Run, elsewhere: Run) -> dict[str, Value]:
         values = dict(feeds)
@@ -159,13 +197,13 @@ class Runner:
         key = segment.outputs, forms_of(given)
         if key not in self._recordings:
             made = self._in_turn(segment, given, self._layer)
-            if all(self._ran(layer.name) is not None for layer in segment.layers):
+            if all(self._ran(step) is not None for layer in segment.layers for step in self._of(layer)):
                 self._recordings[key] = None
             return made
         recorded = self._recordings.pop(key)
         if recorded is None:
             recorded = Recorded(self._device, given, lambda values: self._in_turn(segment, values, self._layer))
-            recorded.keep([self._ran(layer.name) for layer in segment.layers])
+            recorded.keep([self._ran(step) for layer in segment.layers for step in self._of(layer)])
         self._recordings[key] = recorded  # behind all others, of which the first goes
         if len(self._recordings) > MOST_RECORDINGS:
             del self._recordings[next(iter(self._recordings))]
@@ -176,15 +214,24 @@ class Runner:
         held = {name: values[name] for name in segment.inputs if name in values}
         last_use = {name: at for at, layer in enumerate(segment.layers) for name in layer.reads}
         for at, layer in enumerate(segment.layers):
-            held |= run(_alone(self._served[layer.name]), held)
+            for step in self._steps_of(layer, held):
+                held |= run(_alone(step), held)
+                for name in set(step.inputs) - set(layer.reads):  # between two steps, of which one alone reads it
+                    held.pop(name)
             for name in layer.reads:
                 if last_use[name] == at and name not in segment.outputs:
                     held.pop(name, None)
         return {name: held[name] for name in segment.outputs}
 
+    def _steps_of(self, layer: Layer, held: Mapping[str, Value]) -> Sequence[Served]:
+        region = self._regions.get(layer.name)
+        if region is None:
+            return (self._served[layer.name],)
+        return self._arrange(region, tuple(held[name].shape for name in region.inputs)).steps
+
     def _layer(self, alone: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
         """One that runs here, unless no kernel serves these shapes."""
-        served = self._served[alone.layers[0].name]
+        served = self._steps[alone.layers[0].key]
         inputs = [values[name] for name in served.inputs]
         for name, value in zip(served.inputs, inputs, strict=True):
             self._seen[name] = replace(self.network.tensor(name), shape=value.shape)
@@ -195,33 +242,51 @@ class Runner:
         self._seen[served.y] = replace(self.network.tensor(served.y), shape=y.shape)
         return {served.y: y}
 
-    def _ran(self, name: str) -> Prepared | None:
+    def _ran(self, layer: Layer) -> Prepared | None:
         """What the layer was prepared as for the shapes that it saw last; None where it ran elsewhere."""
-        shapes = tuple(self._seen[one].extents if one in self._seen else None for one in self._served[name].inputs)
-        return self._prepared[name].get(shapes)  # type: ignore[arg-type] # what was not seen has no entry
+        served = self._steps[layer.key]
+        shapes = tuple(self._seen[one].extents if one in self._seen else None for one in served.inputs)
+        return self._prepared.get(layer.key, {}).get(shapes)  # type: ignore[arg-type] # what was not seen has no entry
 
     def _prepare_known(self, served: Served) -> None:
         """Where the shapes are known before the first run, what it needs is made now."""
-        shapes = [self.network.tensor(name).extents for name in served.inputs]
+        shapes = self._known(served)
+        if shapes is not None:
+            self._prepare(served, shapes)
+
+    def _arrange_known(self, region: Region) -> None:
+        shapes = self._known(region)
+        if shapes is not None:
+            for step in self._arrange(region, shapes).steps:
+                self._prepare_known(step)
+
+    def _known(self, layer: Served | Region) -> Shapes | None:
+        shapes = [self.network.tensor(name).extents for name in layer.inputs]
         known = tuple(shape for shape in shapes if shape is not None)
-        if len(known) == len(shapes):
-            self._prepare(served, known)
+        return known if len(known) == len(shapes) else None
+
+    def _arrange(self, region: Region, shapes: Shapes) -> Arrangement:
+        """The same for the same shapes, as long as they are remembered."""
+        made = _remembered(self._arranged[region.layer.name], shapes, lambda: self._arranger.arranged(region, shapes))
+        self._steps |= {step.layer.key: step for step in made.steps}
+        self._last[region.layer.name] = made
+        return made
 
     def _prepare(self, served: Served, shapes: Shapes) -> Prepared | None:
         """None where no kernel serves these shapes: then the layer runs elsewhere, once more as it was read."""
-        name, known = served.layer.name, self._prepared[served.layer.name]
-        if shapes not in known:
-            if len(known) >= MOST_SHAPES:
-                known.pop(next(iter(known)))
+
+        def prepare() -> Prepared | None:
             try:
-                known[shapes] = made = served.prepare(shapes, self._device)
-                self._chosen[name] = HERE, made.why
+                made = served.prepare(shapes, self._device)
             except ValueError as error:
                 shown = ", ".join(map(str, shapes))
-                log.info("%s runs elsewhere for inputs of shape %s: %s", name, shown, error)
-                self._chosen[name] = ELSEWHERE, f"for inputs of shape {shown}: {error}"
-                known[shapes] = None
-        return known[shapes]
+                log.info("%s runs elsewhere for inputs of shape %s: %s", served.layer.name, shown, error)
+                self._chosen[served.layer.key] = ELSEWHERE, f"for inputs of shape {shown}: {error}"
+                return None
+            self._chosen[served.layer.key] = HERE, made.why
+            return made
+
+        return _remembered(self._prepared.setdefault(served.layer.key, {}), shapes, prepare)
 
     def _elsewhere_run(self, segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
         given = {name: values[name].on_host for name in segment.inputs if name in values}
@@ -229,11 +294,19 @@ class Runner:
         return {name: Value(self._device, host=array) for name, array in results.items()}
 
     def _subgraph(self, segment: Segment) -> Subgraph:
-        key = tuple(layer.name for layer in segment.layers)
+        layers = [part for layer in segment.layers for part in layer.unfolded]
+        key = tuple(layer.name for layer in layers)
         if key not in self._subgraphs:
-            layers = [part for layer in segment.layers for part in layer.unfolded]
             self._subgraphs[key] = self._elsewhere.prepare(layers, segment.inputs, segment.outputs)
         return self._subgraphs[key]
+
+
+def _remembered(known: dict[Shapes, Kept], shapes: Shapes, make: Callable[[], Kept]) -> Kept:
+    if shapes not in known:
+        if len(known) >= MOST_SHAPES:
+            known.pop(next(iter(known)))
+        known[shapes] = make()
+    return known[shapes]
 
 
 def _with(segment: Segment, wanted: Sequence[str]) -> Segment:

@@ -12,7 +12,9 @@ import onnxruntime
 from onnx import numpy_helper
 
 from qconv.device import open_device
+from qconv.instances.expected import Expectations
 from qconv.network import (
+    Arranger,
     Explanation,
     Layer,
     Network,
@@ -21,6 +23,7 @@ from qconv.network import (
     Served,
     Unserved,
     Value,
+    find_regions,
     fold_clamps,
     fold_sums,
     fold_tables,
@@ -46,8 +49,9 @@ class Session:
     layer would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings, which are kept;
     with `{"session.qdqisint8allowed": "1"}` QDQ models of int8 activations become integer as a whole, as ONNX Runtime
     has it on ARM; on x86 it computes some of their convolutions in floats. `providers` run what no kernel here
-    computes. With `sums_in_convolutions`, a sum of two tensors is a part of the convolution in front of it, which
-    changes no bit; tune before you rely on it, for kernels with a residual are slow where nobody tuned them.
+    computes. A sum of two tensors can be a part of the convolution in front of it, and two or three convolutions one
+    kernel, which changes no bit: by default whatever is faster by measured times, or else by predicted ones; with
+    `sums_in_convolutions` and `fused_convolutions` always (True) or never (False).
     """
 
     def __init__(
@@ -57,7 +61,8 @@ class Session:
         strict: bool = False,
         config: Mapping[str, str] | None = None,
         providers: Sequence[str] | None = None,
-        sums_in_convolutions: bool = False,
+        sums_in_convolutions: bool | None = None,
+        fused_convolutions: bool | None = None,
     ) -> None:
         self._device = open_device(None if device is None else device.lower())
         config = {} if config is None else dict(config)
@@ -77,7 +82,11 @@ class Session:
         if strict and self._why_not:
             raise Unsupported(_refusal(network, self._why_not))
         elsewhere: Elsewhere = Nowhere() if strict else fallback
-        self._runner = Runner(network, served, self._device, elsewhere)
+        arranger = Arranger(Expectations(self._device), sums_in_convolutions, fused_convolutions)
+        network, arranged = find_regions(
+            network, served, sums=sums_in_convolutions is None, chains=fused_convolutions is not False
+        )
+        self._runner = Runner(network, arranged, self._device, elsewhere, arranger)
         graph = self._model.proto.graph
         self._inputs = network.inputs
         self._defaults = {
@@ -103,7 +112,8 @@ class Session:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What its kernels compute, for `qconv.tune`: one for each layer, and each shape that was known or has run."""
+        """What its kernels compute, for `qconv.tune`: one for each layer, and each shape that was known or has run; and
+        what else has to be measured to choose between one kernel and several."""
         return self._runner.problems
 
     def explain(self) -> Explanation:

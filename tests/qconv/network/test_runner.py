@@ -90,7 +90,7 @@ def test_weights_are_on_the_device_once_and_few_shapes_are_kept(monkeypatch: pyt
         x = images(count)
         np.testing.assert_array_equal(runner.run({"x": Value(device, host=x)}, ["y"])["y"].on_host, wanted(x))
     assert device.uploads == 1
-    assert [shape[0] for (shape,) in runner._prepared["conv"]] == [2, 3]
+    assert [shape[0] for (shape,) in runner._prepared[network.layers[1].key]] == [2, 3]
 
 
 def test_a_known_shape_is_prepared_before_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:

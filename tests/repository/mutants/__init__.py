@@ -1,6 +1,7 @@
 """The planted bugs of tests/repository/mutate.py, by area."""
 
 from mutants import (
+    arranging,
     between,
     buffers,
     clusters,
@@ -58,6 +59,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "networks": networks.MUTANTS,
     "runs": runs.MUTANTS,
     "between": between.MUTANTS,
+    "arranging": arranging.MUTANTS,
     "pytorch": pytorch.MUTANTS,
     "samples": samples.MUTANTS,
     "devices": devices.MUTANTS,

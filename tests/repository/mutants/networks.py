@@ -159,8 +159,8 @@ MUTANTS = (
     Mutant(
         "network: every shape is kept",
         HERE + "runner.py",
-        "                known.pop(next(iter(known)))\n",
-        "                pass\n",
+        "            known.pop(next(iter(known)))\n",
+        "            pass\n",
         "Whoever runs images of many widths runs out of memory.",
         (RUNNER,),
     ),

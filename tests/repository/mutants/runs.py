@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "runs: a segment that ran elsewhere in part is recorded",
         HERE + "runner.py",
-        "if all(self._ran(layer.name) is not None for layer in segment.layers):",
+        "if all(self._ran(step) is not None for layer in segment.layers for step in self._of(layer)):",
         "if segment.layers:",
         "A graph of launches cannot ask ONNX Runtime.",
         (RECORDED,),

@@ -1,0 +1,66 @@
+"""How long what a lookup would choose takes: measured, where it was tuned for exactly this problem, and predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from qconv import generator
+from qconv.errors import Infeasible
+from qconv.fused import Chain
+from qconv.generator import Plan
+from qconv.generator.cost_units import CLOCK_MHZ, LAUNCH, MEMORY
+from qconv.instances.lookup import Place, choose
+from qconv.instances.serving import open_layers
+from qconv.op import Problem
+from qconv.target import Target
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Two predictions compare with each other, and so do two measurements; one of each does not."""
+
+    plan: Plan
+    measured_us: float | None
+    predicted_us: float
+
+    @property
+    def is_one_kernel(self) -> bool:
+        return not self.plan.parts
+
+
+class Expectations:
+    """For the problems of one device. What was found is kept: who decides by it decides the same again."""
+
+    def __init__(self, device: Place, database: str | None = None) -> None:
+        self.device = device
+        self._database = database
+        self._found: dict[Problem, Expected | None] = {}
+
+    def of(self, problems: Iterable[Problem]) -> list[Expected | None]:
+        """None for what no kernel serves."""
+        asked = list(problems)
+        new = [problem for problem in dict.fromkeys(asked) if problem not in self._found]
+        if new:
+            with open_layers(self._database, self.device) as layers:
+                for problem in new:
+                    try:
+                        choice = choose(problem, self.device, layers)
+                    except Infeasible:
+                        self._found[problem] = None
+                    else:
+                        self._found[problem] = Expected(choice.plan, choice.measured_us, _predicted_us(choice.plan))
+        return [self._found[problem] for problem in asked]
+
+
+def spared_us(chain: Chain, target: Target) -> float:
+    """What one kernel spares of the predicted time of several: launches, and what is between them in memory."""
+    clocks = (len(chain.LAYERS) - 1) * LAUNCH + 2 * chain.mid_bytes / target.processors / MEMORY
+    return clocks / CLOCK_MHZ
+
+
+def _predicted_us(plan: Plan) -> float:
+    """By the cost model; where that merely orders the configs of its family, what a copy of so many bytes takes."""
+    if generator.predicts_time(plan.problem):
+        return generator.predicted_us(plan)
+    return (plan.problem.io_bytes / plan.target.processors / MEMORY + LAUNCH) / CLOCK_MHZ

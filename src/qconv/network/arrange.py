@@ -1,0 +1,171 @@
+"""Chooses kernels for a region: a shortest path over its layers, by measured times where there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from qconv.fused import Chain
+from qconv.instances.expected import Expectations, Expected, spared_us
+from qconv.network.chained import IntegerChain, Shape
+from qconv.network.region import Element, Fusion, Region
+from qconv.network.served import Served
+from qconv.op import Problem
+
+# How many times shorter than that of several kernels the predicted time of one must be: the models of kernels for
+# several layers are right to a tenth. Of chains with a sum behind them none was ever measured.
+UNSURE, UNSURE_CHAIN_AND_SUM = 1.15, 1.5
+# What a kernel for several convolutions must spare of their predicted time for its configs to be looked through, which
+# takes a tenth of a second: large layers are bound by their products, and are never faster together.
+LEAST_SPARED = 0.1
+# How many times shorter a measured time must be: runs of one kernel differ as much.
+NOISE = 1.01
+# Up to this part of the predicted time of several kernels, one is worth measuring.
+WORTH_MEASURING = 1.3
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One kernel beside several, by times of one kind."""
+
+    kernel_us: float
+    unfused_us: float
+    unsure: float  # how many times shorter the one must be
+    is_measured: bool
+
+    @classmethod
+    def of(cls, one: Expected, unfused: Sequence[Expected], unsure: float) -> Compared:
+        """`unsure` is of predictions."""
+        measured = [each.measured_us for each in (one, *unfused)]
+        times = [us for us in measured if us is not None]
+        if len(times) == len(measured):
+            return cls(times[0], sum(times[1:]), NOISE, True)
+        return cls(one.predicted_us, sum(each.predicted_us for each in unfused), unsure, False)
+
+    @property
+    def ratio(self) -> float:
+        return self.kernel_us / self.unfused_us
+
+    @property
+    def safe_ratio(self) -> float:
+        return self.ratio * self.unsure
+
+    def __str__(self) -> str:
+        how = "measured" if self.is_measured else "predicted"
+        return f"one kernel {how} at {self.kernel_us:.2f} us, {self.unfused_us:.2f} us unfused"
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """`steps` compute the region, in turn. `whys` say of some, by the keys of their layers, what decided.
+    `alternatives` are problems that nobody runs, but whose times would decide better."""
+
+    steps: tuple[Served, ...]
+    whys: Mapping[Key, str] = field(default_factory=dict)
+    alternatives: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class Arranger:
+    """Whether sums are parts of convolutions, and whether convolutions are one kernel: None decides it for each
+    place; True takes every kernel that there is."""
+
+    expectations: Expectations
+    sums: bool | None = None
+    chains: bool | None = None
+
+    def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
+        """For inputs of these shapes, with the channels behind N."""
+        try:
+            problems, known = region.problems(shapes)
+        except ValueError:
+            return Arrangement(region.elements)  # the one that is refused says why
+        expected = self.expectations.of(problems)
+        unfused = [one for one in expected if one is not None]
+        if len(unfused) < len(expected):
+            return Arrangement(region.elements)
+        compared = self._compared(region, known, unfused)
+        costs = {
+            fusion: sum(_us(one) for one in unfused[fusion.begin : fusion.end]) * self._ratio(fusion, found)
+            for fusion, (_, found) in compared.items()
+        }
+        chosen = _shortest([_us(one) for one in unfused], costs)
+        alternatives = dict.fromkeys(problems)
+        alternatives |= dict.fromkeys(
+            problem for problem, found in compared.values() if found.is_measured or found.ratio <= WORTH_MEASURING
+        )
+        return _arrangement(region, chosen, compared, tuple(alternatives))
+
+    def _compared(
+        self, region: Region, shapes: Mapping[str, Shape], unfused: Sequence[Expected]
+    ) -> dict[Fusion, tuple[Problem, Compared]]:
+        """Those that are one kernel."""
+        found = {}
+        for fusion in region.fusions:
+            rivals = unfused[fusion.begin : fusion.end]
+            try:
+                problem = fusion.problem(shapes)
+            except ValueError:
+                continue
+            if isinstance(problem, Chain) and not self._is_promising(problem, rivals):
+                continue
+            (one,) = self.expectations.of([problem])
+            if one is not None and one.is_one_kernel:
+                adds = isinstance(problem, Chain) and problem.last.quantization.residual != "none"
+                unsure = UNSURE_CHAIN_AND_SUM if adds else UNSURE
+                found[fusion] = problem, Compared.of(one, rivals, unsure)
+        return found
+
+    def _is_promising(self, problem: Chain, unfused: Sequence[Expected]) -> bool:
+        convolutions = unfused[: len(problem.LAYERS)]
+        spared = spared_us(problem, self.expectations.device.target)
+        return bool(self.chains) or spared >= LEAST_SPARED * sum(one.predicted_us for one in convolutions)
+
+    def _ratio(self, fusion: Fusion, found: Compared) -> float:
+        """What the kernel counts, where its layers unfused count 1."""
+        forced = self.chains if isinstance(fusion.served, IntegerChain) else self.sums
+        # Where every kernel is taken, the one for most layers.
+        return found.safe_ratio if forced is None else 0.5 ** (fusion.end - fusion.begin)
+
+
+def _us(one: Expected) -> float:
+    return one.predicted_us if one.measured_us is None else one.measured_us
+
+
+def _shortest(unfused: Sequence[float], costs: Mapping[Fusion, float]) -> list[Fusion | int]:
+    """Pieces, and the numbers of elements that stay by themselves; of ways that take equally long, the plain one."""
+    best: list[tuple[float, list[Fusion | int]]] = [(0.0, [])]
+    for end, us in enumerate(unfused, 1):
+        before, way = best[end - 1]
+        found: tuple[float, list[Fusion | int]] = (before + us, [*way, end - 1])
+        for fusion, cost in costs.items():
+            if fusion.end == end and best[fusion.begin][0] + cost < found[0]:
+                before, way = best[fusion.begin]
+                found = (before + cost, [*way, fusion])
+        best.append(found)
+    return best[-1][1]
+
+
+def _arrangement(
+    region: Region,
+    chosen: Sequence[Fusion | int],
+    compared: Mapping[Fusion, tuple[Problem, Compared]],
+    alternatives: tuple[Problem, ...],
+) -> Arrangement:
+    steps: list[Served] = []
+    whys: dict[Key, str] = {}
+    for part in chosen:
+        if isinstance(part, Fusion):
+            steps.append(part.served)
+            whys[part.served.layer.key] = f"{compared[part][1]}; "
+            continue
+        element: Element = region.elements[part]
+        steps.append(element)
+        # What it could have been a part of: the kernel that comes nearest.
+        others = [found for fusion, (_, found) in compared.items() if fusion.begin == part]
+        if others:
+            nearest = min(others, key=lambda found: found.safe_ratio)
+            whys[element.layer.key] = f"with what follows, {nearest}; "
+    return Arrangement(tuple(steps), whys, alternatives)

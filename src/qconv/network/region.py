@@ -1,0 +1,159 @@
+"""Convolutions one behind the other with the sums behind them, for which several kernels compute the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from qconv.fused import Chain
+from qconv.network.chained import IntegerChain, Shape, chain
+from qconv.network.elementwise import QuantizedBinary
+from qconv.network.fold_sum import with_sum
+from qconv.network.graph import Layer, Network, as_one
+from qconv.network.integer import IntegerConvolution
+from qconv.network.served import Served
+from qconv.op import Problem
+from qconv.tensor_ops import Add
+
+Element = IntegerConvolution | QuantizedBinary
+LONGEST = 3  # convolutions in one kernel
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Some neighbours of a region, from `begin` to before `end`, as one layer."""
+
+    begin: int
+    end: int
+    served: IntegerConvolution | IntegerChain
+
+    def problem(self, shapes: Mapping[str, Shape]) -> Problem:
+        """With the shapes of all tensors of the region. What no kernel serves is a ValueError."""
+        served = self.served
+        problem: Problem = served.problem(shapes[served.inputs[0]])
+        for other in served.inputs[1:]:
+            if shapes[other] != shapes[served.y]:
+                raise ValueError(f"the shapes {shapes[other]} and {shapes[served.y]} are added: they must be equal")
+        if isinstance(served, IntegerChain):
+            assert isinstance(problem, Chain)
+            problem.checked(served.parameters(problem))
+        else:
+            problem.checked(dict(served.parameters))
+        return problem
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """`elements` in the order in which they run by themselves: each reads what the one before it makes, and nobody else
+    does. `fusions` are the kernels for several of them."""
+
+    elements: tuple[Element, ...]
+    fusions: tuple[Fusion, ...]
+
+    @cached_property
+    def layer(self) -> Layer:
+        """In whose place they all stand."""
+        return as_one([one.layer for one in self.elements], -1)
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        made = {one.y for one in self.elements}
+        return tuple(dict.fromkeys(name for one in self.elements for name in one.inputs if name not in made))
+
+    @property
+    def y(self) -> str:
+        return self.elements[-1].y
+
+    def problems(self, given: Sequence[Shape]) -> tuple[list[Problem], dict[str, Shape]]:
+        """Those of the elements by themselves for inputs of these shapes, and the shapes of all tensors. What no kernel
+        serves is a ValueError."""
+        shapes, problems = dict(zip(self.inputs, given, strict=True)), list[Problem]()
+        for one in self.elements:
+            taken = [shapes[name] for name in one.inputs]
+            if isinstance(one, IntegerConvolution):
+                problem = one.problem(taken[0])
+                shapes[one.y] = one.made_shape(taken[0], problem)
+                problems.append(problem)
+            else:
+                problems.append(one.problem(one.shapes(taken))[0])
+                shapes[one.y] = np.broadcast_shapes(*one.shapes(taken))
+        return problems, shapes
+
+
+def find_regions(
+    network: Network, served: Mapping[str, Served], sums: bool, chains: bool
+) -> tuple[Network, dict[str, Served | Region]]:
+    """Regions for which there is more than one way, each as one layer, where its last one stands: by then all that it
+    reads is there. `sums`: a sum and the convolution in front of it may be one kernel; `chains`: so may convolutions.
+    """
+    found: dict[str, Served | Region] = dict(served)
+    layers = {layer.name: layer for layer in network.layers}
+    order = {layer.name: at for at, layer in enumerate(network.layers)}
+    taken: set[str] = set()
+    for layer in network.layers:
+        one = served.get(layer.name)
+        if layer.name in taken or not isinstance(one, IntegerConvolution):
+            continue
+        elements = list(_run(network, served, one, sums, order))
+        taken |= {each.layer.name for each in elements}
+        fusions = tuple(_fusions(network, elements, chains))
+        if not fusions:
+            continue
+        region = Region(tuple(elements), fusions)
+        for each in elements[:-1]:
+            del layers[each.layer.name], found[each.layer.name]
+        layers[region.layer.name], found[region.layer.name] = region.layer, region
+    return replace(network, layers=tuple(layers.values())), found
+
+
+def _run(
+    network: Network, served: Mapping[str, Served], first: IntegerConvolution, sums: bool, order: Mapping[str, int]
+) -> Iterator[Element]:
+    """It and what follows. Of two convolutions whose outputs are added, the later one has the sum behind it."""
+    one: Element | None = first
+    while one is not None:
+        yield one
+        before, one = one, None
+        reader = network.only_consumer(before.y)
+        after = None if reader is None else served.get(reader.name)
+        if isinstance(after, IntegerConvolution):
+            one = after if after.inputs.count(before.y) == 1 and after.x == before.y else None
+        elif sums and isinstance(after, QuantizedBinary):
+            one = after if _takes_sum(network, served, before, after, order) else None
+
+
+def _takes_sum(
+    network: Network, served: Mapping[str, Served], one: Element, add: QuantizedBinary, order: Mapping[str, int]
+) -> bool:
+    if add.kind is not Add or not isinstance(one, IntegerConvolution) or with_sum(network, one, add) is None:
+        return False
+    makers = [network.producers.get(name) for name in add.inputs if name != one.y]
+    others = [served.get(maker.name) for maker in makers if maker is not None]
+    return not any(
+        isinstance(other, IntegerConvolution)
+        and order[other.layer.name] > order[one.layer.name]
+        and with_sum(network, other, add) is not None
+        for other in others
+    )
+
+
+def _fusions(network: Network, elements: Sequence[Element], chains: bool) -> Iterator[Fusion]:
+    for begin in range(len(elements)):
+        convolutions: list[IntegerConvolution] = []
+        for at, one in enumerate(elements[begin : begin + LONGEST], begin):
+            if not isinstance(one, IntegerConvolution):
+                break
+            convolutions.append(one)
+            if chains and len(convolutions) > 1 and (made := chain(convolutions)) is not None:
+                yield Fusion(begin, at + 1, made)
+            add = elements[at + 1] if at + 1 < len(elements) else None
+            added = with_sum(network, one, add) if isinstance(add, QuantizedBinary) else None
+            if added is None:
+                continue
+            if len(convolutions) == 1:
+                yield Fusion(begin, at + 2, added)
+            elif chains and (made := chain([*convolutions[:-1], added])) is not None:
+                yield Fusion(begin, at + 2, made)

@@ -1,0 +1,165 @@
+"""Which kernels a region gets: by times that were measured, else by predictions; and the bits stay the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import quantized_networks as networks
+from integer_model import Model
+from session_comparison import RUNS, assert_equal
+from stored_times import store
+
+from qconv import generator
+from qconv.device import open_device
+from qconv.instances.serving import forget
+from qconv.network import Value
+from qconv.network.arrange import NOISE, UNSURE, Compared, _shortest
+from qconv.network.region import Fusion
+from qconv.onnx import Session
+from qconv.op import Problem
+
+# The CPU device has no matrix instructions of its own, and kernels for several convolutions need them.
+DEVICE = open_device("cpu.sm_80")
+FUSED = {2: "fused", 3: "block"}
+
+
+@pytest.fixture
+def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("QCONV_DB", str(tmp_path / "times.sqlite"))
+    forget()
+    yield tmp_path / "times.sqlite"
+    forget()
+
+
+def one_kernel(problem: Problem) -> Any:
+    """The cheapest config that is one kernel."""
+    plans, _ = generator.space(problem, DEVICE.target, likely=True)
+    return next(plan for plan in plans if not plan.parts)
+
+
+def tens(problems: list[Problem]) -> list[tuple[Any, float]]:
+    return [(generator.default(one, DEVICE.target), 10.0) for one in problems]
+
+
+def inverted_residual(seed: int = 0, with_sum: bool = True) -> tuple[Model, str]:
+    """1x1, depthwise 3x3, 1x1, and a sum with what the first one reads."""
+    model = Model("int8", seed)
+    x, x_is = model.input(2, 16, 5, 6), model.numbers()
+    a_is, b_is, c_is, y_is = (model.numbers() for _ in range(4))
+    a = model.conv(x, 16, 32, x_is, a_is)
+    b = model.depthwise(a, 32, a_is, b_is, 3)
+    c = model.conv(b, 32, 16, b_is, c_is)
+    return model, model.add(c, c_is, x, x_is, y_is) if with_sum else c
+
+
+def alike(made: Any, fed: dict[str, Any], **choice: bool) -> Session:
+    """A session whose runs have the bits of ONNX Runtime, layer after layer and recorded."""
+    session = Session(made, DEVICE.spec, **choice)
+    for turn in range(RUNS):
+        given = {name: np.roll(array, turn, -1) for name, array in fed.items()}
+        (got,), (want,) = session.run(None, given), networks.by_ort(made, given)
+        assert_equal(got, want, f"run {turn}")
+    return session
+
+
+def problems_of(made: Any, fed: dict[str, Any]) -> tuple[list[Problem], list[Problem]]:
+    """Those of the layers by themselves, and those of several in one kernel."""
+    session = Session(made, DEVICE.spec, fused_convolutions=True)
+    session.run(None, fed)
+    (region,) = session._runner._regions.values()
+    plain, shapes = region.problems([fed[name].shape for name in region.inputs])
+    return plain, [fusion.problem(shapes) for fusion in region.fusions]
+
+
+@pytest.mark.parametrize("with_sum", [True, False])
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_chain_that_was_measured_to_be_faster(count: int, with_sum: bool, times: Path) -> None:
+    model, y = inverted_residual(count, with_sum)
+    made = model.made(y)
+    plain, fused = problems_of(made, model.fed)
+    # The last of so many convolutions is the one with the sum.
+    wanted = [one for one in fused if len(getattr(one, "LAYERS", "")) == count][-1]
+    slow = [(one_kernel(one), 1000.0) for one in fused if one is not wanted]
+    store(times, DEVICE, [*tens(plain), *slow, (one_kernel(wanted), 9.0 * count)])
+    forget()
+    session = alike(made, model.fed)
+    rows = session.explain().rows
+    (row,) = (row for row in rows if row.why.startswith(", ".join(["QLinearConv"] * count)))
+    assert f"one kernel measured at {9 * count:.2f} us, {10 * (count + with_sum):.2f} us unfused" in row.why
+    assert f"; {FUSED[count]}, exact" in row.why
+    assert len(rows) == len(plain) - count - with_sum + 1
+    assert sum(time.op == "QLinearConv" for time in session.profile(model.fed).rows) == 4 - count
+    # Measured to be no faster, it is not taken; but stays among what is tuned.
+    store(times, DEVICE, [(one_kernel(wanted), 10.0 * (count + with_sum))])
+    forget()
+    session = alike(made, model.fed)
+    assert len(session.explain().rows) == len(plain)
+    assert set(session.problems) == {*plain, *fused}
+
+
+def test_a_sum_that_was_measured_to_be_slower(times: Path) -> None:
+    model, y = inverted_residual(5)
+    made = model.made(y)
+    session = alike(made, model.fed, fused_convolutions=False)
+    why = "com.microsoft.QLinearAdd folded, which changes no bit; one kernel predicted at"
+    assert any(why in row.why for row in session.explain().rows)
+    plain, _ = problems_of(made, model.fed)
+    (added,) = (
+        one for one in session.problems if getattr(one, "quantization", None) and one.quantization.residual != "none"
+    )
+    store(times, DEVICE, tens([*plain, added]))
+    forget()
+    session = alike(made, model.fed, fused_convolutions=False)
+    assert any("one kernel measured at 10.00 us, 20.00 us unfused" in row.why for row in session.explain().rows)
+    store(times, DEVICE, [(generator.default(added, DEVICE.target), 20.0)])
+    forget()
+    session = alike(made, model.fed, fused_convolutions=False)
+    rows = session.explain().rows
+    assert Counter(row.op for row in rows)["com.microsoft.QLinearAdd"] == 1
+    assert "with what follows, one kernel measured at 20.00 us, 20.00 us unfused; " in rows[-2].why
+    assert set(session.problems) == {*plain, added}
+
+
+def test_what_is_between_two_steps_goes_with_its_reader() -> None:
+    model, y = inverted_residual(6)
+    session = alike(model.made(y), model.fed, fused_convolutions=False)
+    runner = session._runner
+    alive: list[set[str]] = []
+
+    def noted(segment: Any, held: Any) -> Any:
+        alive.append(set(held))
+        return runner._layer(segment, held)
+
+    given = {name: Value(DEVICE, host=array) for name, array in model.fed.items()}
+    (segment,) = runner.segments
+    runner._in_turn(segment, given, noted)
+    # The input is added at the end; beside it there is what the step before has made.
+    assert [len(names - set(given)) for names in alive] == [0, *[1] * (len(alive) - 1)]
+
+
+def test_a_prediction_has_to_be_clearly_shorter() -> None:
+    class Of:
+        def __init__(self, measured_us: float | None, predicted_us: float) -> None:
+            self.measured_us, self.predicted_us = measured_us, predicted_us
+
+    both = [Of(10.0, 7.0), Of(10.0, 3.0)]
+    measured = Compared.of(Of(19.0, 50.0), both, UNSURE)  # type: ignore[arg-type, list-item]
+    assert (measured.is_measured, measured.safe_ratio) == (True, pytest.approx(0.95 * NOISE))
+    # One of each compares with nothing: then all are predicted.
+    for one, others in ((Of(None, 9.0), both), (Of(1.0, 9.0), [both[0], Of(None, 3.0)])):
+        predicted = Compared.of(one, others, UNSURE)  # type: ignore[arg-type]
+        assert (predicted.is_measured, predicted.safe_ratio) == (False, pytest.approx(0.9 * UNSURE))
+
+
+def test_the_shortest_way_is_not_the_greedy_one() -> None:
+    """The cheapest kernel stands in the middle, but the two around it are cheaper together."""
+    first, middle, last = (Fusion(at, at + 2, None) for at in range(3))  # type: ignore[arg-type]
+    costs = {first: 11.0, middle: 10.0, last: 11.0}
+    assert _shortest([10.0] * 4, costs) == [first, last]
+    assert _shortest([10.0] * 3, {first: 11.0, middle: 10.0}) == [0, middle]
+    assert _shortest([10.0] * 2, {first: 20.0}) == [0, 1]
+    assert _shortest([10.0] * 2, {}) == [0, 1]

@@ -1,0 +1,58 @@
+"""Which convolutions can be one layer; that it has the bits of them all is tests/qconv/network/test_arrange.py's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from integer_model import Model
+
+from qconv.network import IntegerConvolution
+from qconv.network.chained import chain
+from qconv.onnx import Session
+
+
+def convolutions(model: Model, *outputs: str) -> list[IntegerConvolution]:
+    session = Session(model.made(*outputs), "cpu", sums_in_convolutions=True, fused_convolutions=False)
+    return [one for one in session._runner._served.values() if isinstance(one, IntegerConvolution)]
+
+
+@pytest.mark.parametrize(("scale", "zero_point"), [(0.05, 3), (0.06, 3), (0.05, 4)])
+def test_what_is_between_them_is_read_as_it_was_written(scale: float, zero_point: int) -> None:
+    model = Model()
+    x = model.input(1, 4, 5, 5)
+    mid = model.conv(x, 4, 8, model.numbers(), model.numbers((0.05, 3)))
+    y = model.conv(mid, 8, 4, model.numbers((scale, zero_point)), model.numbers())
+    made = chain(convolutions(model, y))
+    assert (made is not None) == ((scale, zero_point) == (0.05, 3))
+    if made is not None:
+        assert (made.inputs, made.y) == ((x,), y)
+        assert [part.op for part in made.layer.parts] == ["QLinearConv"] * 2
+        assert set(made.layer.inputs) & {x, mid} == {x}
+        given = made.parameters(made.problem((1, 4, 5, 5)))
+        assert (float(given["mid_scale"]), int(given["mid_zero_point"])) == (np.float32(0.05), 3)
+
+
+def test_a_sum_is_the_last_ones() -> None:
+    model = Model()
+    x, residual = model.input(1, 4, 5, 5), model.input(1, 4, 5, 5)
+    a_is, b_is = model.numbers(), model.numbers()
+    a = model.conv(x, 4, 4, model.numbers(), a_is)
+    b = model.add(a, a_is, residual, model.numbers(), b_is)
+    y = model.conv(b, 4, 4, b_is, model.numbers())
+    first, second = convolutions(model, y)
+    assert first.added is not None
+    assert chain([first, second]) is None
+
+
+def test_a_product_of_matrices_is_no_part_of_one() -> None:
+    model, held = Model(), []
+    x, x_is = model.input(5, 4), model.numbers()
+    for _ in range(2):
+        w: Any = model.constant(np.eye(4, dtype="uint8"))
+        y_is = model.numbers()
+        x = model.node("QLinearMatMul", [x, *x_is, w, *model.numbers((1.0, 0)), *y_is])
+        x_is = y_is
+        held.append(x)
+    assert chain(convolutions(model, x)) is None
