@@ -13,8 +13,9 @@ from qconv.network.served import Served
 from qconv.op import Problem
 
 # How many times shorter than that of several kernels the predicted time of one must be: the models of kernels for
-# several layers are right to a tenth. Of chains with a sum behind them none was ever measured.
-UNSURE, UNSURE_CHAIN_AND_SUM = 1.15, 1.5
+# several layers are right to a tenth, with a sum behind them to a third. Where one of the layers is dense and larger
+# than 1x1, they took up to 2.0 times what was predicted (ResNet-50's first blocks on an H200).
+UNSURE, UNSURE_CHAIN_AND_SUM, UNSURE_DENSE = 1.15, 1.5, 2.1
 # What a kernel for several convolutions must spare of their predicted time for its configs to be looked through, which
 # takes a tenth of a second: large layers are bound by their products, and are never faster together.
 LEAST_SPARED = 0.1
@@ -113,9 +114,7 @@ class Arranger:
                 continue
             (one,) = self.expectations.of([problem])
             if one is not None and one.is_one_kernel:
-                adds = isinstance(problem, Chain) and problem.last.quantization.residual != "none"
-                unsure = UNSURE_CHAIN_AND_SUM if adds else UNSURE
-                found[fusion] = problem, Compared.of(one, rivals, unsure)
+                found[fusion] = problem, Compared.of(one, rivals, unsure_of(problem))
         return found
 
     def _is_promising(self, problem: Chain, unfused: Sequence[Expected]) -> bool:
@@ -128,6 +127,15 @@ class Arranger:
         forced = self.chains if isinstance(fusion.served, IntegerChain) else self.sums
         # Where every kernel is taken, the one for most layers.
         return found.safe_ratio if forced is None else 0.5 ** (fusion.end - fusion.begin)
+
+
+def unsure_of(problem: Problem) -> float:
+    """How many times shorter than that of several kernels a predicted time must be."""
+    if not isinstance(problem, Chain):
+        return UNSURE
+    if any(layer.groups == 1 and layer.r * layer.s > 1 for layer in problem.layers.values()):
+        return UNSURE_DENSE
+    return UNSURE_CHAIN_AND_SUM if problem.last.quantization.residual != "none" else UNSURE
 
 
 def _us(one: Expected) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,19 @@ from integer_model import Model
 from session_comparison import RUNS, assert_equal
 from stored_times import store
 
-from qconv import generator
+from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
 from qconv.device import open_device
 from qconv.instances.serving import forget
 from qconv.network import Value
-from qconv.network.arrange import NOISE, UNSURE, Compared, _shortest
+from qconv.network.arrange import (
+    NOISE,
+    UNSURE,
+    UNSURE_CHAIN_AND_SUM,
+    UNSURE_DENSE,
+    Compared,
+    _shortest,
+    unsure_of,
+)
 from qconv.network.region import Fusion
 from qconv.onnx import Session
 from qconv.op import Problem
@@ -153,6 +162,17 @@ def test_a_prediction_has_to_be_clearly_shorter() -> None:
     for one, others in ((Of(None, 9.0), both), (Of(1.0, 9.0), [both[0], Of(None, 3.0)])):
         predicted = Compared.of(one, others, UNSURE)  # type: ignore[arg-type]
         assert (predicted.is_measured, predicted.safe_ratio) == (False, pytest.approx(0.9 * UNSURE))
+
+
+def test_predictions_of_dense_windows_have_to_be_much_shorter() -> None:
+    added = Quantization(residual="int8")
+    wide, narrow = Conv2d(1, 8, 8, 16, 32, 1, 1), Conv2d(1, 8, 8, 32, 16, 1, 1)
+    depthwise, dense = (Conv2d(1, 8, 8, 32, 32, 3, 3, pad=1, groups=groups) for groups in (32, 1))
+    with_sum = replace(narrow, quantization=added)
+    assert unsure_of(FusedConv2d(depthwise, narrow)) == UNSURE
+    assert unsure_of(FusedBlock(wide, depthwise, with_sum)) == UNSURE_CHAIN_AND_SUM
+    assert unsure_of(FusedBlock(wide, dense, with_sum)) == UNSURE_DENSE
+    assert unsure_of(with_sum) == UNSURE
 
 
 def test_the_shortest_way_is_not_the_greedy_one() -> None:

@@ -8,6 +8,14 @@ EXPECTED = "tests/instances/test_expected.py"
 
 MUTANTS = (
     Mutant(
+        "arrange: dense windows are as sure as depthwise ones",
+        "src/qconv/network/arrange.py",
+        "layer.groups == 1 and layer.r * layer.s > 1",
+        "layer.groups == 0 and layer.r * layer.s > 1",
+        "ResNet-50's first blocks run in one kernel that takes longer than its layers.",
+        (f"{ARRANGE}::test_predictions_of_dense_windows_have_to_be_much_shorter",),
+    ),
+    Mutant(
         "expected: what an older template took is a measurement",
         "instances/lookup.py",
         "measured_us = row.median_us if self.is_as_measured else None",
