@@ -193,4 +193,12 @@ MUTANTS = (
         "Warps further down the tile write over their neighbours' pixels.",
         (mma_random("sm_80"),),
     ),
+    Mutant(
+        "scratch: a block arrives before its threads have added",
+        "templates/combine/scratch.j2",
+        "    tile::publish();\n    tile::barrier();\n",
+        "    tile::publish();\n",
+        "The last block takes sums that are not all there.",
+        ("tests/templates/test_mma_sanitizers.py::test_a_block_arrives_when_all_of_its_threads_have_added",),
+    ),
 )

@@ -49,7 +49,9 @@ def of(mutant: Mutant, known: Mapping[str, Judged]) -> Judged | None:
 def column(mutant: Mutant, known: Mapping[str, Judged]) -> str:
     judged = of(mutant, known)
     if judged is None:
-        return "GPU only" if mutant.gpu else "not judged"
+        return "equivalent" if mutant.gpu and mutant.equivalent else "not judged"
+    if mutant.gpu and judged.caught:
+        return "GPU only"
     return judged.caught or ("equivalent" if mutant.equivalent else "missed")
 
 

@@ -162,4 +162,12 @@ MUTANTS = (
         "Multiprocessors without a tile wait for the others.",
         (COST,),
     ),
+    Mutant(
+        "wgmma: nobody waits for the sums",
+        "templates/instruction/wgmma.j2",
+        '        "wgmma.wait_group.sync.aligned 0;" ::: "memory");',
+        '        ::: "memory");',
+        "Sums are read before they are there.",
+        ("tests/generator/test_nvidia_code.py::test_golden_sources[fused-warpgroups-sm_90a.cu]",),
+    ),
 )
