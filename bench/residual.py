@@ -3,8 +3,8 @@
     python bench/residual.py --trials 24 --db tune.sqlite --out bench/results/nvidia-h200
     python bench/residual.py --device cpu.sm_90a --only 64 --batches 1 --image 4 --trials 2 --db t.sqlite --out /tmp
 
-The convolution alone gives what the sum adds to the residual: `unfused_us` is the sum of these two kernels, timed in the
-same rounds as the one that does both. Each is compared with the oracle.
+The convolution alone gives what the sum adds to the residual: `unfused_us` is what these two kernels take, timed in
+the same rounds as the one that does both. Each is compared with the oracle.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def main(arguments: list[str] | None = None) -> None:
         report.write(rows, {"rows": len(rows), "verified": sum(row["verified"] for row in rows)})
         release(device)
         print(
-            f"{row['name']:<20} together {row['together_us']:8.2f} us ({row['configs']['together']['family']}), unfused "
-            f"{row['convolution_us']:.2f} + {row['add_us']:.2f}; by family {row['of_families_us']['together']}"
+            f"{row['name']:<20} together {row['together_us']:8.2f} us ({row['configs']['together']['family']}), "
+            f"unfused {row['convolution_us']:.2f} + {row['add_us']:.2f}; by family {row['of_families_us']['together']}"
             f"{row['mismatch'] or ''}",
             file=sys.stderr,
             flush=True,

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from qconv import Conv2d, generator
+from qconv import Conv2d, Quantization, generator
 from qconv.generator.wgmma import Wgmma
 from qconv.keys import parse
 from qconv.target import target
@@ -65,6 +65,17 @@ def test_times_are_predicted_on_the_whole() -> None:
     off = [math.log(predicted(shape, values) / took_us) for shape, values, took_us in MEASURED]
     assert abs(sum(off) / len(off)) < 0.07
     assert sum(one**2 for one in off) / len(off) < 0.13**2
+
+
+def test_residuals_in_device_memory_are_waited_for() -> None:
+    """Where 520 channels are no whole chunks of the copy engine; without a residual it makes no difference."""
+
+    def us(k: int, residual: str) -> float:
+        problem = Conv2d(128, 28, 28, 128, k, 1, 1, quantization=Quantization(residual=residual))
+        return generator.predicted_us(generator.plan(problem, Wgmma(2, 0, 192, 3, 2), SM_90A))
+
+    assert us(512, "none") < us(512, "int8") < 2 * us(512, "none")
+    assert us(520, "int8") - us(520, "none") > 3 * (us(512, "int8") - us(512, "none"))
 
 
 def test_layers_of_many_channels_are_left_to_it() -> None:

@@ -421,8 +421,8 @@ __device__ __forceinline__ void add_products(
     }
 }
 
-// Asks for a unit of an array, into the warp's shared memory; for nothing where there is none. The input is one
-// array and so is the residual: all but its last bytes come in vectors of 16.
+// Asks for a unit of the input or of the residual, into the warp's shared memory; for nothing where there is
+// none. Each is one array: all but its last bytes come in vectors of 16.
 template <class T, int CHANNELS>
 __device__ __forceinline__ void load_unit(
     const T* array, unsigned char* to, int unit, tile::Copies& copies) {
@@ -621,7 +621,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_poin
         }
         tile::warp_barrier();  // all outputs of the unit are there
         store_unit(args, y, unit);
-        tile::warp_barrier();  // all lanes have read the unit's residuals and outputs
+        // Where the outputs were: a lane asks for the bytes that it has itself stored.
         load_unit<Residual, K>(args.residual, stream.y[stage], next, copies);
         copies.commit();
         stage = stage + 1 < PIPELINE_STAGES ? stage + 1 : 0;

@@ -31,6 +31,7 @@ from tests.templates.test_mma_sanitizers import plan_of as matrix
 LATE, EARLY = 2, 3
 SM_90A = "cpu.sm_90a"
 PRODUCT = Conv2d(2, 5, 5, 136, 40, 1, 1)
+ADDED_IN_PLACE = Quantization(per_channel=True, residual="int8")
 BOTH = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 
 PLANS = {
@@ -49,6 +50,12 @@ PLANS = {
     "dense, pw": fused(SM_90A, "dense pw", weights_in_smem=2, on_wgmma=2, first_n=4),
     "pw, dense, pw": fused(SM_90A, "pw dense pw", weights_in_smem=3, on_wgmma=3),
     "dw, pw, streamed": fused(SM_90A, "dw pw", c=32, k=72, warps=16, on_wgmma=1, second_n=1),
+    # Three units a warp, in two stages; channels that are written one by one.
+    "pointwise, residuals": generator.plan(
+        Conv2d(1, 28, 29, 24, 21, 1, 1, quantization=ADDED_IN_PLACE),
+        Pointwise(1, 1, atoms=2, pipeline_stages=2, warps=4, blocks_per_sm=1, weights_in_smem=0),
+        TARGETS[SM_90A],
+    ),
 }
 
 
@@ -84,6 +91,23 @@ class LeftOut(NamedTuple):
 
 
 LEFT_OUT = {
+    "the group of the next unit": LeftOut(
+        "pointwise, residuals",
+        "stream.y[stage], next, copies);\n        copies.commit();\n",
+        "stream.y[stage], next, copies);\n",
+        "more asynchronous copies than COPIES_IN_FLIGHT",
+    ),
+    "the residuals of the next unit": LeftOut(
+        "pointwise, residuals", "stream.y[stage], next, copies);", "stream.y[stage], unit, copies);", WRONG
+    ),
+    "that a unit's outputs have left": LeftOut(
+        "pointwise, residuals",
+        "        store_unit(args, y, unit);\n",
+        "        load_unit<Residual, K>(args.residual, stream.y[stage], next, copies);\n"
+        "        store_unit(args, y, unit);\n",
+        WRONG,
+        EARLY,
+    ),
     "expected bytes of a block": LeftOut(
         "cluster", "expect(units * SPLIT * BYTES)", "expect(units * (SPLIT - 1) * BYTES)", "ends while bytes are on"
     ),
@@ -221,13 +245,14 @@ OVERLAPPING = {
 
 
 def overlapped(plan: Plan, text: str, seed: int) -> list[NDArray[Any]]:
-    """Three layers, each of which reads what the one before writes; the last writes over what the first has read."""
+    """Three layers, each of which reads what the one before writes, as its residual as well if it has one; the last
+    writes over what the first has read."""
     drawn = [sample.draw(plan.problem, i) for i in range(3)]
     instance = executable_of(plan, text, seed)
     x = drawn[0].arrays[0].copy()
     outs = [np.full_like(x, 0x5A), np.full_like(x, 0x5A), x]
     bounds = [
-        instance.bind(given, each.arrays[1], out=out, overlap=True, **each.parameters)
+        instance.bind(*_reading(given, each.arrays), out=out, overlap=True, **each.parameters)
         for given, each, out in zip((x, *outs[:2]), drawn, outs, strict=True)
     ]
     launches = [bound.launch for bound in bounds]
@@ -240,8 +265,13 @@ def one_after_the_other(plan: Plan) -> list[NDArray[Any]]:
     drawn = [sample.draw(plan.problem, i) for i in range(3)]
     outs = [drawn[0].arrays[0]]
     for each in drawn:
-        outs.append(expected(plan.problem, replace(each, arrays=(outs[-1], *each.arrays[1:]))))
+        outs.append(expected(plan.problem, replace(each, arrays=_reading(outs[-1], each.arrays))))
     return outs[1:]
+
+
+def _reading(x: NDArray[Any], arrays: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
+    """A layer's arrays, with these activations and, where it has a residual, this residual."""
+    return (x, arrays[1], *(x for _ in arrays[2:]))
 
 
 @pytest.mark.parametrize("name", OVERLAPPING)

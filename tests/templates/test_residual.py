@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from exactness import assert_same, check, expected, run
 from mostly_slow import mostly_slow
+from random_special import special_plan
 from scalar_requantize import Case, requantize
 
 import qconv
@@ -22,6 +23,7 @@ from qconv.instances.loading import load
 from qconv.mode import PRESETS
 from qconv.quantization import ACTIVATIONS
 from qconv.target import TARGETS
+from tests.templates.test_fences import LATE, finding
 
 CPU = open_device("cpu")
 REAL = {"bias_scaling": "real"}
@@ -67,6 +69,35 @@ def test_the_kernel_is_the_oracle(case: str) -> None:
         assert parse(str(problem)) == problem
         plans, _ = generator.space(problem, CPU.target)
         check(rng.choice(plans), CPU, seed=1)
+
+
+# Outputs as large as residuals and larger ones; channels by 16, by 4, by 2 and one by one; several tiles of a block.
+IN_SMEM = {
+    "pointwise": (Conv2d(1, 20, 20, 64, 80, 1, 1), Conv2d(2, 7, 13, 27, 58, 1, 1), Conv2d(1, 9, 13, 32, 21, 1, 1)),
+    "wgmma": (Conv2d(2, 9, 8, 144, 272, 1, 1), Conv2d(3, 8, 8, 64, 48, 3, 3, stride=2), Conv2d(1, 7, 8, 32, 20, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("family", IN_SMEM)
+def test_residuals_in_shared_memory(family: str) -> None:
+    """The oracle's own sums, in random configs, whether the residual lies in shared memory or cannot."""
+    rng = random.Random(f"shared memory {family}")
+    target = TARGETS["cpu.sm_90a"]
+    for problem in IN_SMEM[family]:
+        for out_type in ("uint8", "float16"):
+            requantized = out_type == "uint8"
+            quantization = Quantization(
+                out_type=out_type,
+                per_channel=True,
+                bias="int32",
+                activation="relu",
+                residual="uint8" if requantized else "int8",
+                residual_zero_point=requantized,
+                inner_zero_point=requantized,
+                mode=Mode(residual_add=rng.choice(["requantized", "requantized_last"]) if requantized else "fma"),
+            )
+            plan = special_plan(family, replace(problem, quantization=quantization), target, rng.random())
+            assert finding(plan, generator.render(plan).text, LATE) is None
 
 
 @pytest.mark.parametrize("residual_add", ["multiply_add", "fma"])

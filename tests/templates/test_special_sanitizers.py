@@ -243,10 +243,10 @@ PLANTED = {
     "bytes behind the output are written": Planted(
         "pointwise, bytes", "if (last < bytes) to[last] = y", "to[last] = y", "address", OVERFLOW, WRITE
     ),
-    "a residual behind the last is read": Planted(
+    "bytes behind the residual are read": Planted(
         "pointwise, bytes",
-        "exists && k + u < K ? tile::load(residual + u) : 0",
-        "tile::load(residual + u)",
+        "if (i + 16 <= bytes) copies",
+        "if (i < bytes) copies",
         "address",
         OVERFLOW,
         READ,

@@ -3,6 +3,7 @@ and the classes of pixels whose taps lie outside of the image."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator.wgmma import Wgmma, WgmmaPlan
 from qconv.generator.wgmma_borders import Borders
+from qconv.mode import Mode
 from qconv.target import TARGETS
 from tests.templates.test_fences import LATE, WAIT, LeftOut, finding, one_after_the_other, overlapped
 from tests.templates.test_mma_sanitizers import OVERFLOW, RACE, WRITE, WRONG, Planted, check, check_planted
@@ -21,6 +23,14 @@ EARLY = 3
 TARGET = TARGETS["cpu.sm_90a"]
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, False, True, "int32", "relu6")
 ADDED = Quantization(per_channel=True, residual="int8")
+SUM = Quantization(
+    *("uint8", "int8", "uint8"),
+    bias="int32",
+    activation="relu",
+    residual="uint8",
+    residual_zero_point=True,
+    mode=Mode(residual_add="requantized"),
+)
 
 
 def plan_of(problem: Conv2d, **config: int) -> WgmmaPlan:
@@ -35,6 +45,9 @@ PLANS = {
     "channels": plan_of(Conv2d(2, 7, 7, 144, 264, 2, 2, pad=1, quantization=ADDED)),
     "pixels": plan_of(Conv2d(2, 9, 9, 48, 40, 3, 2, pad=1, quantization=EVERYTHING), split_pixels=1, weight_slots=3),
     "one consumer": plan_of(Conv2d(2, 9, 8, 160, 21, 1, 1, quantization=ADDED), consumers=1, lag=0),
+    # The last tile's second consumer has no channel, and so no residuals.
+    "residuals": plan_of(Conv2d(2, 7, 7, 144, 272, 2, 2, pad=1, quantization=ADDED)),
+    "two residuals": plan_of(Conv2d(4, 9, 8, 64, 48, 1, 1, quantization=SUM), split_pixels=1),
 }
 
 
@@ -78,6 +91,32 @@ LEFT_OUT = {
     "that the first products do not add": LeftOut(
         "one consumer", "columns.behind(k), sums[1], slab + k > 0)", "columns.behind(k), sums[1], true)", WRONG
     ),
+    "the wait for residuals": LeftOut("residuals", "        residual_ring.wait(residuals_at);\n", "", f"bytes|{WRONG}"),
+    "the release of residuals": LeftOut(
+        "residuals", "        if (tile::lane() == 0) residual_ring.release(residuals_at);\n", "", "wait"
+    ),
+    "the second slot of residuals": LeftOut("two residuals", "        residuals_at.advance();\n", "", "bytes"),
+    "the releases of three warps": LeftOut(
+        "residuals",
+        "ring.open(4);  // the warps of a consumer",
+        "ring.open(1);",
+        "that has completed",
+        EARLY,
+    ),
+    "that a warp has read its residuals": LeftOut(
+        "residuals",
+        "        tile::warp_barrier();  // the warp has read its residuals\n",
+        "",
+        "that has completed",
+        EARLY,
+    ),
+    "the residuals of the second consumer": LeftOut(
+        "residuals", "consumer < CONSUMERS; ++consumer) {", "consumer < 1; ++consumer) {", "wait"
+    ),
+    "where the residuals of a second consumer lie": LeftOut(
+        "two residuals", "(PIXEL_RINGS > 1 ? consumer : 0) * TILE_N;", "0;", WRONG
+    ),
+    "the swizzle of residuals": LeftOut("residuals", "channel / 16 ^ pixel % 8", "channel / 16", WRONG),
     "the class of a pixel": LeftOut("pixels", "if (border >= 0) channel.offset", "if (false) channel.offset", WRONG),
 }
 
@@ -94,24 +133,32 @@ def test_what_is_left_out_is_found(name: str) -> None:
     assert any(one in found for one in bug.says.split("|")), found
 
 
-def test_a_launch_waits_for_the_one_before() -> None:
-    """Weights are asked for before; pixels are not, and no output is written."""
-    layer = plan_of(Conv2d(1, 5, 5, 32, 32, 3, 3, pad=1), split_pixels=1)
+@pytest.mark.parametrize("residual", ["none", "int8"])
+def test_a_launch_waits_for_the_one_before(residual: str) -> None:
+    """Weights are asked for before; pixels and residuals are not, and no output is written."""
+    layer = plan_of(Conv2d(1, 5, 5, 32, 32, 3, 3, pad=1, quantization=Quantization(residual=residual)), split_pixels=1)
     text = generator.render(layer).text
     want = one_after_the_other(layer)
     for seed in (LATE, EARLY):
         assert all(map(np.array_equal, overlapped(layer, text, seed), want))
-    assert text.count(WAIT) == 1
-    found = overlapped(layer, text.replace(WAIT, ""), LATE)
+    waits = [found.span() for found in re.finditer(re.escape(WAIT), text)]
+    # Residuals that are asked for too early come when a consumer waits for them, which has waited for pixels.
+    assert len(waits) == (1 if residual == "none" else 2)
+    begin, end = waits[0]
+    found = overlapped(layer, text[:begin] + text[end:], LATE)
     assert not any(map(np.array_equal, found[1:], want[1:]))
 
 
 RUNS = {
-    f"{sanitizer}-{seed}-{name}": (name, sanitizer, seed)
+    f"{name}-{sanitizer}-{seed}": (name, sanitizer, seed)
     for sanitizer, seed in (("address", LATE), ("thread", LATE), ("thread", EARLY))
     for name in PLANS
 }
-FAST = {name for name in RUNS if name.startswith("address") or name.endswith("channels")}
+FAST = {f"two residuals-thread-{EARLY}"} | {
+    f"{name}-{sanitizer}-{seed}"
+    for name, sanitizer, seed in RUNS.values()
+    if name == "channels" or (sanitizer == "address" and "residuals" not in name)
+}
 
 
 @pytest.mark.parametrize("run", mostly_slow(RUNS, FAST))
@@ -171,6 +218,26 @@ def test_what_it_does_not_serve(change: dict[str, object], says: str) -> None:
     problem = Conv2d(1, 8, 8, 32, 32, 3, 3, pad=1)
     with pytest.raises(Infeasible, match=says):
         plan_of(replace(problem, **change), split_pixels=1)  # type: ignore[arg-type]
+
+
+def test_slots_of_residuals() -> None:
+    """Two where a tile is multiplied before the next has come, if there is room; none where the copy engine has no
+    row of them."""
+    tile = {"pixels": 64, "weight_slots": 3}
+
+    def slots_of(k: int, r: int, **config: int) -> tuple[int, int]:
+        problem = Conv2d(2, 20, 20, 128, k, r, r, pad=r // 2, quantization=ADDED)
+        made = plan_of(problem, **(tile | config))
+        return made.pixel_slots, made.residual_slots
+
+    assert slots_of(256, 1) == (5, 2)
+    assert slots_of(256, 3) == (5, 1)
+    assert slots_of(264, 1) == (5, 0)
+    assert slots_of(256, 1, pixels=192) == (3, 1)
+    with pytest.raises(Infeasible, match="bytes of shared memory"):
+        slots_of(256, 1, pixels=192, weight_slots=6, split_pixels=1)
+    assert plan_of(Conv2d(2, 9, 8, 160, 24, 1, 1, quantization=ADDED), consumers=1, lag=0).alignment["residual"] == 4
+    assert PLANS["residuals"].alignment["residual"] == 16
 
 
 def test_configs_that_make_no_sense() -> None:

@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 from mutants.named import mma, simt, special, special_random
 
 PAGES = "templates/conv2d/"
+FENCES = "tests/templates/test_fences.py"
 
 GEMV = (
     Mutant(
@@ -262,6 +263,39 @@ POINTWISE = (
         "Pixels of 27 bytes begin within words.",
         (special("pointwise, bytes"),),
         slow=True,
+    ),
+    Mutant(
+        "pointwise: the next residuals come over outputs that have not left",
+        PAGES + "pointwise.j2",
+        "        store_unit(args, y, unit);\n",
+        "        load_unit<Residual, K>(args.residual, stream.${ residuals }[stage], next, copies);\n"
+        "        store_unit(args, y, unit);\n",
+        "An output lies where its residual was until it is stored.",
+        (f"{FENCES}::test_nothing_is_left_out[pointwise, residuals]",),
+    ),
+    Mutant(
+        "pointwise: the next unit's copies are in no group",
+        PAGES + "pointwise.j2",
+        "[stage], next, copies);\n        copies.commit();\n",
+        "[stage], next, copies);\n",
+        "What is in no group is not waited for.",
+        (f"{FENCES}::test_nothing_is_left_out[pointwise, residuals]",),
+    ),
+    Mutant(
+        "pointwise: residuals of other channels",
+        PAGES + "pointwise.j2",
+        "reinterpret_cast<const Residual*>(residual) + at, k)",
+        "reinterpret_cast<const Residual*>(residual) + first * K + k, k)",
+        "Every pixel has residuals of its own.",
+        (f"{FENCES}::test_nothing_is_left_out[pointwise, residuals]",),
+    ),
+    Mutant(
+        "pointwise: wider outputs lie where their residuals are",
+        "generator/pointwise.py",
+        "types.residual.bytes == types.y.bytes",
+        "types.residual.bytes <= types.y.bytes",
+        "An output of two bytes has no room where one of residuals was.",
+        ("tests/templates/test_residual.py::test_residuals_in_shared_memory",),
     ),
     Mutant(
         "pointwise: a unit fewer",

@@ -6,7 +6,9 @@ from mutants.named import special_random
 PAGES = "templates/conv2d/"
 TESTS = "tests/templates/test_wgmma.py"
 WHOLE = f"{TESTS}::test_nothing_is_left_out"
-CHANNELS, PIXELS, ONE = (f"{WHOLE}[{name}]" for name in ("channels", "pixels", "one consumer"))
+CHANNELS, PIXELS, ONE, RESIDUALS, TWO = (
+    f"{WHOLE}[{name}]" for name in ("channels", "pixels", "one consumer", "residuals", "two residuals")
+)
 COST = "tests/generator/test_wgmma_cost.py"
 
 MUTANTS = (
@@ -16,7 +18,7 @@ MUTANTS = (
         "            wait_for_products<1>(products);\n            if (slab > 0) release();",
         "            if (slab > 0) release();\n            wait_for_products<1>(products);",
         "The products of the slab before still read them.",
-        (f"{TESTS}::test_nothing_is_found[thread-2-channels]", f"{TESTS}::test_nothing_is_found[thread-3-channels]"),
+        (f"{TESTS}::test_nothing_is_found[channels-thread-2]", f"{TESTS}::test_nothing_is_found[channels-thread-3]"),
     ),
     Mutant(
         "wgmma: the last slab's slots are never free",
@@ -61,10 +63,90 @@ MUTANTS = (
     Mutant(
         "wgmma: pixels are asked for before the launch before has ended",
         PAGES + "wgmma.j2",
-        "        tile::wait_on_dependency();\n",
-        "",
+        "        tile::wait_on_dependency();\n//% endif\n",
+        "//% endif\n",
         "They are outputs of the launch before.",
         (f"{TESTS}::test_a_launch_waits_for_the_one_before",),
+    ),
+    Mutant(
+        "wgmma: residuals are asked for before the launch before has ended",
+        PAGES + "wgmma.j2",
+        "        tile::wait_on_dependency();\n//%   endif\n        produce_residuals",
+        "//%   endif\n        produce_residuals",
+        "They are outputs of a launch before.",
+        (f"{TESTS}::test_a_launch_waits_for_the_one_before[int8]",),
+    ),
+    Mutant(
+        "wgmma: residuals are read before they are there",
+        PAGES + "wgmma.j2",
+        "        residual_ring.wait(residuals_at);\n",
+        "",
+        "Their bytes may be on their way.",
+        (RESIDUALS,),
+    ),
+    Mutant(
+        "wgmma: a slot of residuals is released while a warp reads it",
+        PAGES + "wgmma.j2",
+        "        tile::warp_barrier();  // the warp has read its residuals\n",
+        "",
+        "The next tile's residuals come there.",
+        (RESIDUALS,),
+    ),
+    Mutant(
+        "wgmma: the first warp's release empties a slot of residuals",
+        PAGES + "wgmma.j2",
+        "ring.open(4);  // the warps",
+        "ring.open(1);  // the warps",
+        "Four warps read it.",
+        (RESIDUALS,),
+    ),
+    Mutant(
+        "wgmma: residuals of another slot",
+        PAGES + "wgmma.j2",
+        "shared.residuals[consumer].slot[residuals_at.slot]",
+        "shared.residuals[consumer].slot[0]",
+        "Two tiles of residuals may be under way.",
+        (TWO,),
+    ),
+    Mutant(
+        "wgmma: both consumers add the first one's residuals",
+        PAGES + "wgmma_residual.j2",
+        "(PIXEL_RINGS > 1 ? consumer : 0) * TILE_N",
+        "(PIXEL_RINGS > 2 ? consumer : 0) * TILE_N",
+        "Each consumer has pixels of its own.",
+        (TWO,),
+    ),
+    Mutant(
+        "wgmma: residuals are read where no swizzle would put them",
+        PAGES + "wgmma_outputs.j2",
+        "channel / 16 ^ pixel % 8",
+        "channel / 16",
+        "The copy engine exchanges chunks.",
+        (RESIDUALS,),
+    ),
+    Mutant(
+        "wgmma plan: one tile of residuals is enough for short tiles",
+        "generator/wgmma_slots.py",
+        "slabs <= FEW_SLABS and",
+        "slabs < 0 and",
+        "A tile of a few slabs is multiplied before the next residuals have come.",
+        (f"{TESTS}::test_slots_of_residuals",),
+    ),
+    Mutant(
+        "wgmma plan: residuals never come by the copy engine",
+        "generator/wgmma_slots.py",
+        "if problem.k * residual.bytes % CHUNK:",
+        "if problem.k * residual.bytes:",
+        "Rows of whole 16 bytes do.",
+        (f"{TESTS}::test_slots_of_residuals",),
+    ),
+    Mutant(
+        "wgmma plan: residuals need no room",
+        "generator/wgmma_slots.py",
+        "pixels + config.consumers * residuals",
+        "pixels + 0 * residuals",
+        "They lie in shared memory beside the slots of both factors.",
+        (f"{TESTS}::test_slots_of_residuals",),
     ),
     Mutant(
         "wgmma: channels of a tile past the last are written",
@@ -72,7 +154,7 @@ MUTANTS = (
         "K % (TILE_M * WEIGHT_RINGS) == 0",
         "K % 8 == 0",
         "The second consumer of the last tile may have no channel.",
-        (f"{TESTS}::test_nothing_is_found[address-2-channels]",),
+        (f"{TESTS}::test_nothing_is_found[channels-address-2]",),
     ),
     Mutant(
         "wgmma: two of four channels change places",
@@ -153,6 +235,14 @@ MUTANTS = (
         "fetched",
         "With two slots the tensor cores wait for the second-level cache.",
         (COST,),
+    ),
+    Mutant(
+        "wgmma cost: residuals in device memory cost nothing",
+        "generator/wgmma_cost.py",
+        "if plan.waits_for_residuals:",
+        "if False:",
+        "The epilogue waits for every four pixels' residuals.",
+        (f"{COST}::test_residuals_in_device_memory_are_waited_for",),
     ),
     Mutant(
         "wgmma cost: the last wave is free",
