@@ -17,6 +17,7 @@ SAME = (1, 1, 1, 1)
 SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu", y_zero_point=True)
 HALF = Quantization(out_type="float16", bias="float32")
 CLAMPED = Quantization(x_zero_point=True, bias="int32", activation="clamp")
+CLAMPED_SUM = Quantization(x_zero_point=True, bias="int32", activation="clamp", residual="int8")
 
 EXPAND = Conv2d(1, 8, 8, 16, 32, 1, 1, quantization=Quantization(y_zero_point=True, bias="int32", per_channel=True))
 FILTER = Conv2d(
@@ -40,7 +41,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("stem", "cpu.sm_80", Conv2d(1, 12, 12, 3, 16, 3, 3, (2, 2), pad=SAME, quantization=EVERYTHING)),
     ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 3, 3, pad=SAME, quantization=ADDED)),
     ("pointwise", "cpu.sm_80", Conv2d(1, 9, 13, 32, 16, 1, 1, quantization=EVERYTHING)),
-    ("wgmma", "cpu.sm_90a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=SAME, quantization=CLAMPED)),
+    ("wgmma", "cpu.sm_90a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=SAME, quantization=CLAMPED_SUM)),
     ("fused", "cpu.sm_80", FusedConv2d(EXPAND, FILTER)),
     ("block", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
     ("unfused", "cpu", FusedConv2d(FILTER, PROJECT)),
@@ -75,7 +76,7 @@ def winners() -> list[Winner]:
 
 
 # With what x_zero_point adds at the borders of the image, which has a kernel of its own.
-BORDERS = Quantization(x_zero_point=True, per_channel=True, bias="int32", activation="relu6")
+BORDERS = Quantization(x_zero_point=True, per_channel=True, bias="int32", activation="relu6", residual="int8")
 
 
 RESIDUAL = Quantization(per_channel=True, residual="int8")
