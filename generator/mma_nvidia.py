@@ -54,20 +54,20 @@ def resident(plan: Costed) -> int:
 
 
 def cost(plan: Costed) -> float:
-    work = at_once(issued(plan), _narrow_stores(plan), 2)
+    work = at_once(issued(plan), _narrow_accesses(plan), 2)
     clocks = launched(plan.problem, plan.target, work) + BLOCK * plan.blocks / plan.target.processors
     # What a default spills is never worth it; a search may find otherwise.
     return clocks * (2 if registers_of(plan) > MOST_REGISTERS else 1)
 
 
-def _narrow_stores(plan: Costed) -> float:
-    """What stores of fewer bytes than 16 take, of a multiprocessor."""
+def _narrow_accesses(plan: Costed) -> float:
+    """What stores of fewer bytes than 16 take, of a multiprocessor, and loads of residuals, which are never staged."""
     problem, y_bytes = plan.problem, ELEMENT_TYPES[plan.problem.quantization.out_type].bytes
-    if plan.config.staged:
-        return 0.0
+    residual = problem.quantization.types.residual
+    accessed = ([] if plan.config.staged else [y_bytes]) + ([] if residual is None else [residual.bytes])
     outputs = problem.pixels * problem.k / plan.target.processors
-    narrow = 1 / plan.vector_n - y_bytes / 16
-    return STORE * outputs * narrow * min(1.0, problem.k_group * y_bytes / SHARED_SECTOR)
+    narrow = ((1 / plan.vector_n - size / 16) * min(1.0, problem.k_group * size / SHARED_SECTOR) for size in accessed)
+    return STORE * outputs * sum(narrow)
 
 
 def issued(plan: Costed) -> float:

@@ -16,7 +16,7 @@ from qconv.generator.convolution import (
     load_bytes,
     problem_constants,
 )
-from qconv.generator.cost_units import at_once, launched
+from qconv.generator.cost_units import at_once, launched, of_residual
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.problem import Conv2d
@@ -147,7 +147,8 @@ class SimtPlan(ConvolutionPlan):
         multiply = config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n)
         step = words * multiply + fetch + (20 if config.pipeline_stages == 2 else 40)
         blocks = self.tiles_m * self.tiles_n * self.problem.groups
-        work = self.threads * (self.steps * step + 20 * config.thread_m * config.thread_n)
+        of_output = 20 + of_residual(self.problem)
+        work = self.threads * (self.steps * step + of_output * config.thread_m * config.thread_n)
         if target.vendor == "cpu":  # one thread after the other
             return blocks * work / 64
         # Each multiprocessor is busy with what it holds, or waits for the bytes of a step.

@@ -329,6 +329,8 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     maps(problem, config.pixels, made.weight_rows)
     if made.residual_slots:
         residual_map(problem, config.pixels)
+        # The epilogue computes where a lane's outputs begin, those of a tile past the last as well.
+        at_most((problem.pixels + 2 * tile_pixels) * problem.k, 2**31 - 1, "outputs of whole tiles")
     at_most(made.weight_words, 2**29 - 1, "words of weights")
     if made.borders is not None:
         at_most(made.borders.classes * problem.k, 2**24, "offsets of classes of pixels")

@@ -697,6 +697,8 @@ __device__ __forceinline__ Channel with_offset_of(
 
 // Whether every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % (TILE_M * WEIGHT_RINGS) == 0;
+// Whether every pixel does.
+constexpr bool WHOLE_PIXELS = PIXELS % (TILE_N * PIXEL_RINGS) == 0;
 
 // A lane has four neighbouring channels of two pixels in every eight: `e` is which of the two.
 __device__ __forceinline__ void take_sums(
@@ -709,10 +711,17 @@ __device__ __forceinline__ void take_sums(
 
 struct alignas(4) Residuals { Residual element[4]; };
 
-// Those of four neighbouring channels. The lanes of a warp find theirs on different banks.
-__device__ __forceinline__ const Residuals& residuals_at(const ResidualRows& rows, int pixel, int channel) {
+// Where those of a lane begin. The lanes of a warp find theirs on different banks.
+__device__ __forceinline__ const unsigned char* residuals_at(
+    const ResidualRows& rows, int pixel, int channel) {
     const int chunk = channel / 16 ^ pixel % 8;
-    return reinterpret_cast<const Residuals&>(rows[pixel][chunk * 16 + channel % 16]);
+    return &rows[pixel][chunk * 16 + channel % 16];
+}
+
+__device__ __forceinline__ Residuals load_residuals(const unsigned char* from) {
+    // Volatile, or those of later pixels are loaded ahead, and registers that a border needs are spilled.
+    const unsigned word = *reinterpret_cast<const volatile unsigned*>(from);
+    return reinterpret_cast<const Residuals&>(word);
 }
 
 // A consumer's sums become outputs: those of TILE_N pixels and TILE_M channels from these on. The channel
@@ -722,6 +731,10 @@ __device__ __forceinline__ void write_sums(
     int first_channel) {
     const int channel = tile::warp() % 4 * 32 + tile::lane() / 4 * 4, row = tile::lane() % 4 * 2;
     const int k = first_channel + channel, pixel = first_pixel + row;
+    // From one eight of pixels to the next, both are a constant further.
+    const unsigned char* const residuals_of[2] = {
+        residuals_at(rows, row, channel), residuals_at(rows, row + 1, channel)};
+    Output* const y = args.y + (pixel * K + k);
     Channel channels[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) channels[i] = load_channel(args, k + i < K ? k + i : K - 1);
@@ -731,7 +744,7 @@ __device__ __forceinline__ void write_sums(
         for (int e = 0; e < 2; ++e) {
             Sum four[4];
             take_sums(sums, atom, e, four);
-            const Residuals residuals = residuals_at(rows, row + 8 * atom + e, channel);
+            const Residuals residuals = load_residuals(residuals_of[e] + 8 * atom * SLAB);
             const int border = border_of(pixel + 8 * atom + e);
             Finished finished[4];
 #pragma unroll
@@ -739,8 +752,8 @@ __device__ __forceinline__ void write_sums(
                 const Inputs inputs = {four[i], residuals.element[i]};
                 finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + i));
             }
-            if (pixel + 8 * atom + e >= PIXELS) continue;
-            Output* const to = args.y + ((pixel + 8 * atom + e) * K + k);
+            if (!WHOLE_PIXELS && pixel + 8 * atom + e >= PIXELS) continue;
+            Output* const to = y + (8 * atom + e) * K;
             if constexpr (VECTOR_K == 4) {
                 if (WHOLE_TILES || k < K) write(to, finished);
             } else {
