@@ -49,18 +49,20 @@ def build(words: Sequence[str], place: Place, database: str | None = None) -> It
     """The problems of these keys, or those that are known of the device and whose key has one of the words in it."""
     with open_layers(database, place) as layers:
         for problem in _problems(words, place, layers):
-            choice = choose(problem, place, layers)
-            binaries, compiled = [], 0
-            for plan in choice.plan.kernels:
-                source = generator.render(plan)
-                found = cache.find(source, place.target.name, choice.toolchain)
-                if found is None:
-                    kernels = tuple(launch.kernel for launch in plan.launches)
-                    compiler = compiler_ahead(place.target)
-                    found = compile_source(source, place.target, kernels, compiler=compiler)
-                    compiled += 1
-                binaries.append(found)
-            yield Built(problem, choice, tuple(binaries), compiled)
+            yield compiled(problem, choose(problem, place, layers), place.target)
+
+
+def compiled(problem: Problem, choice: Choice, to: Target) -> Built:
+    binaries, new = [], 0
+    for plan in choice.plan.kernels:
+        source = generator.render(plan)
+        found = cache.find(source, to.name, choice.toolchain)
+        if found is None:
+            kernels = tuple(launch.kernel for launch in plan.launches)
+            found = compile_source(source, to, kernels, compiler=compiler_ahead(to))
+            new += 1
+        binaries.append(found)
+    return Built(problem, choice, tuple(binaries), new)
 
 
 def _problems(words: Sequence[str], place: Place, layers: Layered) -> list[Problem]:

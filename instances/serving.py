@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,25 @@ log = logging.getLogger("qconv")
 _warm: dict[tuple[Problem, str | None, str | None], Instance] = {}
 
 
+# Who answers meanwhile, and nobody else.
+_instead: ContextVar[Callable[[Problem], Instance] | None] = ContextVar("instead", default=None)
+
+
+@contextmanager
+def answered_by(answer: Callable[[Problem], Instance]) -> Iterator[None]:
+    """Lookups ask neither a database nor a cache, where it is entered."""
+    token = _instead.set(answer)
+    try:
+        yield
+    finally:
+        _instead.reset(token)
+
+
 def lookup(problem: Problem, device: str | None = None, database: str | None = None) -> Instance:
     """The instance to use, which says where it comes from. The first call opens the database and loads the binary;
     later ones are one dictionary hit, until `forget()`."""
+    if (answer := _instead.get()) is not None:
+        return answer(problem)
     instance = _warm.get((problem, device, database))
     if instance is None:
         instance = _warm[problem, device, database] = _cold(problem, open_device(device), database)

@@ -6,11 +6,10 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from read_only import python_without_disk
 
 import qconv
 from qconv import Conv2d
@@ -147,20 +146,7 @@ print(json.dumps([instance.origin, int(y[0, 1, 1, 0]), str(instance.binary.path)
 @pytest.mark.slow
 def test_in_a_container_that_nobody_can_write(elsewhere: Path, tmp_path: Path) -> None:
     """Everything is mounted read-only; no compiler is on PATH, there is no HOME, and the user is another one."""
-    if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None:
-        pytest.skip("only root can mount, with unshare and setpriv")
-    user = (
-        "setpriv --reuid 65533 --regid 65533 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search"
-    )
-    inside = f'mount --make-rprivate / && mount -o remount,ro,bind / && exec {user} env -i "$@"'
-    if subprocess.run(["unshare", "-m", "sh", "-c", inside, "sh", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no mounts of its own here")
-    known = [f"QCONV_PATH={elsewhere}", "QCONV_NO_COMPILE=1", "PATH=/nonexistent", "PYTHONDONTWRITEBYTECODE=1"]
-    prefix = ["unshare", "-m", "sh", "-c", inside, "sh", *known, sys.executable]
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*prefix, *words], capture_output=True, text=True, check=False, cwd="/")
-
+    run = python_without_disk(f"QCONV_PATH={elsewhere}", "QCONV_NO_COMPILE=1")
     session = run("-c", SESSION, str(PROBLEM))
     assert session.returncode == 0, session.stderr
     origin, first, path = json.loads(session.stdout)

@@ -1,11 +1,16 @@
-"""A folder as it is for a user who may only read it."""
+"""A folder, and a whole machine, as they are for a user who may only read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 NOBODY = 65534
 
@@ -23,3 +28,22 @@ def read_only(path: Path) -> Iterator[None]:
     finally:
         os.seteuid(user)
         path.parent.chmod(0o755)
+
+
+def python_without_disk(*known: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs Python where everything is mounted read-only, no compiler is on PATH, there is no HOME, and the user is
+    another one. `known` are all variables of the environment."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None:
+        pytest.skip("only root can mount, with unshare and setpriv")
+    user = (
+        "setpriv --reuid 65533 --regid 65533 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search"
+    )
+    inside = f'mount --make-rprivate / && mount -o remount,ro,bind / && exec {user} env -i "$@"'
+    if subprocess.run(["unshare", "-m", "sh", "-c", inside, "sh", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mounts of its own here")
+    prefix = ["unshare", "-m", "sh", "-c", inside, "sh", *known, "PATH=/nonexistent", "PYTHONDONTWRITEBYTECODE=1"]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*prefix, sys.executable, *words], capture_output=True, text=True, check=False, cwd="/")
+
+    return run

@@ -11,6 +11,9 @@ import hashlib
 import logging
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -60,8 +63,24 @@ def cache_root() -> Path:
         ) from None
 
 
+# What is looked into meanwhile, and nothing else.
+_only: ContextVar[tuple[Layer, ...] | None] = ContextVar("only", default=None)
+
+
+@contextmanager
+def only(layer: Layer) -> Iterator[None]:
+    """Nothing is read but this layer, where it is entered."""
+    token = _only.set((layer,))
+    try:
+        yield
+    finally:
+        _only.reset(token)
+
+
 def layers() -> tuple[Layer, ...]:
     """Those that are looked into, one after the other: the user's, if there can be one, and those of QCONV_PATH."""
+    if (chosen := _only.get()) is not None:
+        return chosen
     named = tuple(Layer(Path(path)) for path in os.environ.get("QCONV_PATH", "").split(os.pathsep) if path)
     try:
         return (Layer(cache_root(), is_user=True), *named)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from qconv.fused import Chain
 from qconv.instances.expected import Expectations, Expected, spared_us
@@ -60,25 +61,33 @@ class Compared:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """`steps` compute the region, in turn. `whys` say of some, by the keys of their layers, what decided.
-    `alternatives` are problems that nobody runs, but whose times would decide better."""
+    """`steps` compute the region, in turn; `spans` are its layers that are one kernel. `whys` say of some, by the keys
+    of their layers, what decided. `alternatives` are problems that nobody runs, but whose times would decide better."""
 
     steps: tuple[Served, ...]
+    spans: tuple[tuple[int, int], ...] = ()
     whys: Mapping[Key, str] = field(default_factory=dict)
     alternatives: tuple[Problem, ...] = ()
 
 
+class Arranging(Protocol):
+    """Whoever decides which kernels a region gets."""
+
+    def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
+        """For inputs of these shapes, with the channels behind N."""
+        ...
+
+
 @dataclass(frozen=True)
 class Arranger:
-    """Whether sums are parts of convolutions, and whether convolutions are one kernel: None decides it for each
-    place; True takes every kernel that there is."""
+    """By expected times. Whether sums are parts of convolutions, and whether convolutions are one kernel: None decides
+    it for each place; True takes every kernel that there is."""
 
     expectations: Expectations
     sums: bool | None = None
     chains: bool | None = None
 
     def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
-        """For inputs of these shapes, with the channels behind N."""
         try:
             problems, known = region.problems(shapes)
         except ValueError:
@@ -162,18 +171,16 @@ def _arrangement(
     compared: Mapping[Fusion, tuple[Problem, Compared]],
     alternatives: tuple[Problem, ...],
 ) -> Arrangement:
-    steps: list[Served] = []
     whys: dict[Key, str] = {}
     for part in chosen:
         if isinstance(part, Fusion):
-            steps.append(part.served)
             whys[part.served.layer.key] = f"{compared[part][1]}; "
             continue
         element: Element = region.elements[part]
-        steps.append(element)
         # What it could have been a part of: the kernel that comes nearest.
         others = [found for fusion, (_, found) in compared.items() if fusion.begin == part]
         if others:
             nearest = min(others, key=lambda found: found.safe_ratio)
             whys[element.layer.key] = f"with what follows, {nearest}; "
-    return Arrangement(tuple(steps), whys, alternatives)
+    spans = tuple((part.begin, part.end) for part in chosen if isinstance(part, Fusion))
+    return Arrangement(region.steps(spans), spans, whys, alternatives)

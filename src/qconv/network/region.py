@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from qconv.op import Problem
 from qconv.tensor_ops import Add
 
 Element = IntegerConvolution | QuantizedBinary
+Step = Element | IntegerChain
 LONGEST = 3  # convolutions in one kernel
 
 
@@ -66,6 +67,18 @@ class Region:
     @property
     def y(self) -> str:
         return self.elements[-1].y
+
+    def steps(self, spans: Collection[tuple[int, int]]) -> tuple[Step, ...]:
+        """With one kernel for each of these spans, and of what is in none of them each by itself."""
+        fused = {one.begin: one for one in self.fusions if (one.begin, one.end) in spans}
+        if len(fused) < len(spans):
+            raise ValueError(f"the layers {', '.join(self.layer.key)} have no kernels for {sorted(spans)}")
+        made: list[Step] = []
+        at = 0
+        while at < len(self.elements):
+            made.append(fused[at].served if at in fused else self.elements[at])
+            at = fused[at].end if at in fused else at + 1
+        return tuple(made)
 
     def problems(self, given: Sequence[Shape]) -> tuple[list[Problem], dict[str, Shape]]:
         """Those of the elements by themselves for inputs of these shapes, and the shapes of all tensors. What no kernel

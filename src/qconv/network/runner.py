@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from qconv.device import Device
 from qconv.instances.expected import Expectations
-from qconv.network.arrange import Arrangement, Arranger, Key
+from qconv.network.arrange import Arrangement, Arranger, Arranging, Key
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.partition import Segment, partition
 from qconv.network.recorded import Form, Recorded, forms_of
@@ -59,7 +59,7 @@ class Runner:
         served: Mapping[str, Served | Region],
         device: Device,
         elsewhere: Elsewhere,
-        arranger: Arranger | None = None,
+        arranger: Arranging | None = None,
     ) -> None:
         self.network = network
         self._served = {name: one for name, one in served.items() if not isinstance(one, Region)}
@@ -143,6 +143,18 @@ class Runner:
             self._device.synchronize()
             times.append((time.perf_counter() - begin) * 1e6 / runs)
         return statistics.median(times)
+
+    @property
+    def unprepared(self) -> list[str]:
+        """Layers whose shapes are known only with the inputs."""
+        return [
+            layer.name for layer in self._in_order() if layer.key in self._steps and not self._prepared.get(layer.key)
+        ]
+
+    @property
+    def arrangements(self) -> Mapping[str, Mapping[Shapes, Arrangement]]:
+        """Of the regions by their names, for each shape that was known or has run."""
+        return self._arranged
 
     @property
     def problems(self) -> tuple[Problem, ...]:

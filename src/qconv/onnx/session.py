@@ -20,30 +20,20 @@ from qconv.network import (
     Network,
     Profile,
     Runner,
-    Served,
-    Unserved,
     Value,
-    find_regions,
-    fold_clamps,
-    fold_sums,
-    fold_tables,
-    one_output_each,
-    read_layer,
-    serve_ends,
-    serve_moving,
 )
 from qconv.network.runner import Elsewhere, Subgraph
+from qconv.onnx.built import Opened, is_folder, open_folder
 from qconv.onnx.fallback import Fallback
+from qconv.onnx.lowering import lower
 from qconv.onnx.model import read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
 from qconv.op import Problem
 
-# What to do where ONNX Runtime computes a convolution of quantized tensors in floats.
-INT8_ALLOWED = "session.qdqisint8allowed"
-
 
 class Session:
-    """Takes what `onnxruntime.InferenceSession` takes and gives the bits that it gives.
+    """Takes what `onnxruntime.InferenceSession` takes, or a folder that `qconv-tune build` has made of it, and gives
+    the bits that it gives.
 
     `device` is one of qconv's (`"cpu"`, `"cuda:0"`; the first GPU by default). `strict` refuses a model of which a
     layer would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings, which are kept;
@@ -65,28 +55,23 @@ class Session:
         fused_convolutions: bool | None = None,
     ) -> None:
         self._device = open_device(None if device is None else device.lower())
-        config = {} if config is None else dict(config)
-        self._model = read(rewritten(source_of(model), config), config)
-        network = one_output_each(self._model.network)
-        served, self._why_not = _sorted_out(network)
-        network, served = fold_clamps(network, served)
-        providers = providers or _providers(self._device.spec)
-        fallback = Fallback(self._model, config, providers)
-        network, served = fold_tables(network, served, fallback.function)
-        if sums_in_convolutions:
-            network, served = fold_sums(network, served)
-        served, left = serve_moving(network, served)
-        served = serve_ends(network, served)
-        elsewhere_run = {layer.name for layer in network.layers if layer.name not in served}
-        self._why_not = {name: why for name, why in (self._why_not | left).items() if name in elsewhere_run}
+        if is_folder(model):
+            if (config, sums_in_convolutions, fused_convolutions) != (None, None, None):
+                raise ValueError(f"{model} has its config and its choices: give them to qconv-tune build")
+            opened = open_folder(Path(model), self._device)
+        else:
+            read_model = read(rewritten(source_of(model), dict(config or {})), dict(config or {}))
+            arranger = Arranger(Expectations(self._device), sums_in_convolutions, fused_convolutions)
+            opened = Opened(read_model, dict(config or {}), arranger)
+        self._model, self._answering = opened.model, opened.answering
+        fallback = Fallback(self._model, opened.config, providers or _providers(self._device.spec))
+        lowered = lower(self._model.network, fallback.function, sums_in_convolutions, fused_convolutions)
+        network, self._why_not = lowered.network, lowered.why_not
         if strict and self._why_not:
             raise Unsupported(_refusal(network, self._why_not))
         elsewhere: Elsewhere = Nowhere() if strict else fallback
-        arranger = Arranger(Expectations(self._device), sums_in_convolutions, fused_convolutions)
-        network, arranged = find_regions(
-            network, served, sums=sums_in_convolutions is None, chains=fused_convolutions is not False
-        )
-        self._runner = Runner(network, arranged, self._device, elsewhere, arranger)
+        with self._answering():
+            self._runner = Runner(network, lowered.served, self._device, elsewhere, opened.arranging)
         graph = self._model.proto.graph
         self._inputs = network.inputs
         self._defaults = {
@@ -122,14 +107,16 @@ class Session:
 
     def profile(self, feeds: Mapping[str, Any]) -> Profile:
         """The time of every layer here and of every subgraph elsewhere, in one run that waits for each."""
-        return self._runner.profile(self._checked(feeds))
+        with self._answering():
+            return self._runner.profile(self._checked(feeds))
 
     def _values(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Value]:
         names = list(self.output_names if output_names is None else output_names)
         for name in names:
             if name not in self.output_names:
                 raise ValueError(f"the output {name!r} is not known; the model gives {', '.join(self.output_names)}")
-        values = self._runner.run(self._checked(feeds), names)
+        with self._answering():
+            values = self._runner.run(self._checked(feeds), names)
         return [values[name] for name in names]
 
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:
@@ -163,28 +150,6 @@ class Nowhere:
     def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
         named = ", ".join(f"{layer.op} ({layer.name})" for layer in layers)
         raise Unsupported(f"strict=True, but for inputs of these shapes {named} would run in ONNX Runtime")
-
-
-def _sorted_out(network: Network) -> tuple[dict[str, Served], dict[str, str]]:
-    """The layers that run here, and of every other why not, by their names."""
-    served: dict[str, Served] = {}
-    why_not: dict[str, str] = {}
-    for layer in network.layers:
-        try:
-            served[layer.name] = read_layer(layer, network)
-        except Unserved as error:
-            why_not[layer.name] = _with_remedy(network, layer, str(error))
-    return served, why_not
-
-
-def _with_remedy(network: Network, layer: Layer, why: str) -> str:
-    source = network.producers.get(layer.inputs[0]) if layer.inputs else None
-    if layer.op not in ("Conv", "com.microsoft.FusedConv") or source is None or source.op != "DequantizeLinear":
-        return why
-    said = "ONNX Runtime computes it in floats with these settings, and integers would be other bits"
-    if network.tensor(source.inputs[0]).dtype == "int8":
-        said += f"; config={{{INT8_ALLOWED!r}: '1'}} lets it fold int8 activations"
-    return said
 
 
 def _refusal(network: Network, why_not: Mapping[str, str]) -> str:

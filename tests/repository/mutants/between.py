@@ -349,9 +349,9 @@ MUTANTS = (
     ),
     Mutant(
         "between: sums are folded unasked",
-        "src/qconv/onnx/session.py",
-        "        if sums_in_convolutions:\n",
-        "        if True:\n",
+        "src/qconv/onnx/lowering.py",
+        "    if sums:\n",
+        "    if True:\n",
         "Where nobody tuned them, such kernels are slower than two.",
         ("tests/qconv/onnx/test_session.py::test_a_network",),
     ),

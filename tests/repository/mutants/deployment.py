@@ -207,8 +207,8 @@ MUTANTS = (
     Mutant(
         "building: what is there is built again",
         "instances/building.py",
-        "                if found is None:\n",
-        "                if True:\n",
+        "        if found is None:\n",
+        "        if True:\n",
         "A layer is filled anew each time.",
         (BUILDING,),
     ),

@@ -1,0 +1,136 @@
+"""A folder that has all that some problems need on one target: the choices, and their binaries. Nothing else is asked
+where it is used: no database, no cache, no compiler, and nothing is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from qconv import generator
+from qconv.device import Device, cache, folders
+from qconv.errors import CacheError, KernelMissing
+from qconv.instances import building
+from qconv.instances.choice import Choice
+from qconv.instances.instance import Instance
+from qconv.instances.loading import load
+from qconv.instances.lookup import choose
+from qconv.instances.serving import answered_by, open_layers
+from qconv.keys import parse
+from qconv.op import Problem
+
+MANIFEST = "manifest.json"
+AGAIN = "build it again with qconv-tune build"
+
+
+class Planned:
+    """Stands for the instance of a kernel that can run elsewhere only."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.plan = choice.plan
+        self.reason = choice.reason
+
+    def pack(self, *_: Any, **__: Any) -> None:
+        """What is packed is packed where it runs."""
+
+
+class Collected:
+    """Answers lookups for a place that is not here, and keeps what it chose."""
+
+    def __init__(self, place: building.Place, database: str | None = None) -> None:
+        self._place = place
+        self._database = database
+        self.choices: dict[Problem, Choice] = {}
+
+    def __call__(self, problem: Problem) -> Any:
+        if problem not in self.choices:
+            with open_layers(self._database, self._place) as layers:
+                self.choices[problem] = choose(problem, self._place, layers)
+        return Planned(self.choices[problem])
+
+    def write(self, folder: Path, watch: Callable[[building.Built], None] = lambda built: None) -> list[dict[str, Any]]:
+        """Compiles all of it into the folder; the choices, for a manifest."""
+        built = []
+        for problem, choice in self.choices.items():
+            built.append(building.compiled(problem, choice, self._place.target))
+            watch(built[-1])
+        binaries = {str(binary.path): binary for one in built for binary in one.binaries}
+        building.copy_to(folder, binaries.values(), building.runtime_for(self._place.target))
+        return [
+            {
+                "problem": str(problem),
+                "config": choice.plan.config.as_dict(),
+                "digest": generator.render_kernels(choice.plan).digest,
+                "reason": choice.reason,
+            }
+            for problem, choice in self.choices.items()
+        ]
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    """Every file but the manifest, with its digest."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def read_manifest(folder: Path, schema: str, device: Device) -> dict[str, Any]:
+    """Refused where it is for another target, or where a file is not as it was built."""
+    manifest: Any = None
+    try:
+        folders.Layer(folder).check_all(folder / MANIFEST)
+        manifest = json.loads((folder / MANIFEST).read_text())
+    except FileNotFoundError:
+        raise ValueError(f"{folder} has no {MANIFEST}: it was not written by qconv-tune build") from None
+    except ValueError as error:
+        raise ValueError(f"{folder / MANIFEST} is damaged ({error}): {AGAIN}") from None
+    if not isinstance(manifest, dict) or manifest.get("schema") != schema:
+        raise ValueError(f"{folder / MANIFEST} does not have the schema {schema}: {AGAIN}")
+    if manifest["target"] != device.target.name:
+        raise ValueError(
+            f"{folder} was built for {manifest['target']}, and {device.spec} is {device.target.name}: build it with "
+            f"--target {device.target.name}"
+        )
+    there = files_in(folder)
+    for name, digest in manifest["files"].items():
+        if there.get(name) != digest:
+            says = "is missing" if name not in there else "is not as it was built"
+            raise CacheError(f"{folder / name} {says}: {AGAIN}")
+    return manifest
+
+
+class Deployed:
+    """Answers lookups by the choices of a manifest that was read."""
+
+    def __init__(self, folder: Path, choices: list[Mapping[str, Any]], device: Device) -> None:
+        self._folder = folder
+        self._device = device
+        self._choices = {parse(str(one["problem"])): one for one in choices}
+        self._loaded: dict[Problem, Instance] = {}
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        with ExitStack() as entered:
+            entered.enter_context(folders.only(folders.Layer(self._folder)))
+            entered.enter_context(answered_by(self))
+            yield
+
+    def __call__(self, problem: Problem) -> Instance:
+        if problem not in self._loaded:
+            self._loaded[problem] = self._load(problem)
+        return self._loaded[problem]
+
+    def _load(self, problem: Problem) -> Instance:
+        chosen = self._choices.get(problem)
+        if chosen is None:
+            raise KernelMissing(f"{self._folder} was not built for {problem}: {AGAIN}, for inputs of these shapes")
+        config = generator.config_from_json(json.dumps(chosen["config"]))
+        plan = generator.plan(problem, config, self._device.target)
+        rendered = generator.render_kernels(plan)
+        there = all(cache.find(source, plan.target.name) for source in rendered.sources)
+        if rendered.digest != chosen["digest"] or not there:
+            raise KernelMissing(f"{self._folder} was built by another version of qconv, for {problem}: {AGAIN}")
+        choice = Choice(plan, "exact", f"built: {chosen['reason']}", None, rendered.sources)
+        return Instance(choice, load(plan, self._device, None, rendered.sources))

@@ -1,0 +1,152 @@
+"""A model as a folder: its graph, its kernels' choices and binaries for one target, and what of it is one kernel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import onnx
+
+from qconv.device import Device, open_device
+from qconv.errors import KernelMissing
+from qconv.instances.building import FILE_MODE, FOLDER_MODE, Built, Place
+from qconv.instances.deployed import AGAIN, MANIFEST, Collected, Deployed, files_in, read_manifest
+from qconv.instances.expected import Expectations
+from qconv.instances.serving import answered_by
+from qconv.network import Arranger, Region, Runner
+from qconv.network.arrange import Arrangement, Arranging
+from qconv.network.chained import Shape
+from qconv.onnx.fallback import Fallback
+from qconv.onnx.lowering import lower
+from qconv.onnx.model import CPU_ONLY, ReadModel, read, rewritten, source_of
+from qconv.onnx.tensor import Unsupported
+
+SCHEMA = "qconv-network-1"
+GRAPH = "graph.onnx"
+
+
+def build(
+    model: onnx.ModelProto | bytes | str | Path,
+    out: Path,
+    place: Place,
+    batches: Sequence[int] = (1,),
+    config: Mapping[str, str] | None = None,
+    database: str | None = None,
+    watch: Callable[[Built], None] = lambda built: None,
+) -> int:
+    """Writes the folder, for inputs of these batches; how many problems it has kernels for. The place need not be here:
+    nothing runs."""
+    if out.exists() and any(out.iterdir()):
+        raise ValueError(f"{out} is not empty: give a new folder")
+    config = {} if config is None else dict(config)
+    proto = rewritten(source_of(model), config)
+    collected = Collected(place, database)
+    arranged: dict[str, list[dict[str, Any]]] = {}
+    for batch in batches:
+        for name, entries in _prepared(
+            with_batch(proto, batch), config, collected, Expectations(place, database)
+        ).items():
+            arranged.setdefault(name, []).extend(entries)
+    out.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+    choices = collected.write(out, watch)
+    (out / GRAPH).write_bytes(proto.SerializeToString())
+    (out / GRAPH).chmod(FILE_MODE)
+    manifest = {
+        "schema": SCHEMA,
+        "target": place.target.name,
+        "device": place.name,
+        "batches": list(batches),
+        "config": config,
+        "choices": choices,
+        "arranged": arranged,
+        "files": files_in(out),
+    }
+    (out / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    (out / MANIFEST).chmod(FILE_MODE)
+    return len(choices)
+
+
+def _prepared(
+    proto: onnx.ModelProto, config: Mapping[str, str], collected: Collected, expectations: Expectations
+) -> dict[str, list[dict[str, Any]]]:
+    """Looks up every kernel of a model whose shapes are all known; what of its regions is one kernel."""
+    model = read(proto, config)
+    fallback = Fallback(model, config, CPU_ONLY)
+    lowered = lower(model.network, fallback.function, None, None)
+    with answered_by(collected):
+        runner = Runner(lowered.network, lowered.served, open_device("cpu"), fallback, Arranger(expectations))
+    if unknown := runner.unprepared:
+        raise Unsupported(
+            f"the shapes that {', '.join(unknown[:3])} read are known only with the inputs: give the model inputs of "
+            "fixed shapes"
+        )
+    return {
+        name: [
+            {"shapes": list(map(list, shapes)), "fused": list(map(list, one.spans))} for shapes, one in every.items()
+        ]
+        for name, every in runner.arrangements.items()
+    }
+
+
+def with_batch(proto: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """With the first extent of its inputs fixed, where it is open."""
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(proto)
+    del fixed.graph.value_info[:]
+    held = {tensor.name for tensor in fixed.graph.initializer}
+    for value in fixed.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        if value.name in held or not dims:
+            continue
+        if not dims[0].HasField("dim_value"):
+            dims[0].dim_value = batch
+        for at, dim in enumerate(dims):
+            if not dim.HasField("dim_value"):
+                raise Unsupported(
+                    f"extent {at} of the input {value.name!r} is open, and --batch fixes the first: fix it"
+                )
+    for value in fixed.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    return fixed
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model that a session runs: what it is, who decides which kernels are one, and who answers lookups."""
+
+    model: ReadModel
+    config: Mapping[str, str]
+    arranging: Arranging
+    answering: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Decides as was decided when the folder was built."""
+
+    folder: Path
+    batches: Sequence[int]
+    arranged_before: Mapping[str, Sequence[Mapping[str, Any]]]
+
+    def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
+        for one in self.arranged_before.get(region.layer.name, ()):
+            if [tuple(shape) for shape in one["shapes"]] == list(shapes):
+                spans = tuple((begin, end) for begin, end in one["fused"])
+                return Arrangement(region.steps(spans), spans)
+        batches = ", ".join(map(str, self.batches))
+        raise KernelMissing(f"{self.folder} was built for batches of {batches}; for inputs {list(shapes)}, {AGAIN}")
+
+
+def is_folder(model: object) -> TypeGuard[str | Path]:
+    return isinstance(model, str | Path) and Path(model).is_dir()
+
+
+def open_folder(folder: Path, device: Device) -> Opened:
+    manifest = read_manifest(folder, SCHEMA, device)
+    model = read(onnx.load(folder / GRAPH), manifest["config"])
+    decided = Decided(folder, manifest["batches"], manifest["arranged"])
+    return Opened(model, manifest["config"], decided, Deployed(folder, manifest["choices"], device).answering)

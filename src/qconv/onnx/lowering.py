@@ -1,0 +1,76 @@
+"""A model that was read, as layers that run here and why others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qconv.network import (
+    Layer,
+    Network,
+    Region,
+    Served,
+    Unserved,
+    find_regions,
+    fold_clamps,
+    fold_sums,
+    fold_tables,
+    one_output_each,
+    read_layer,
+    serve_ends,
+    serve_moving,
+)
+
+# What to do where ONNX Runtime computes a convolution of quantized tensors in floats.
+INT8_ALLOWED = "session.qdqisint8allowed"
+
+# The layers as a function of arrays of any shape, from one tensor to another.
+FunctionOf = Callable[[Sequence[Layer], str, str], Callable[[Any], Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """`served` are by the names of the network's layers; `why_not` has all others."""
+
+    network: Network
+    served: Mapping[str, Served | Region]
+    why_not: Mapping[str, str]
+
+
+def lower(network: Network, function: FunctionOf, sums: bool | None, chains: bool | None) -> Lowered:
+    """`sums` and `chains` as `sums_in_convolutions` and `fused_convolutions` of a session."""
+    network = one_output_each(network)
+    served, why_not = _sorted_out(network)
+    network, served = fold_clamps(network, served)
+    network, served = fold_tables(network, served, function)
+    if sums:
+        network, served = fold_sums(network, served)
+    served, left = serve_moving(network, served)
+    served = serve_ends(network, served)
+    elsewhere = {layer.name for layer in network.layers if layer.name not in served}
+    why_not = {name: why for name, why in (why_not | left).items() if name in elsewhere}
+    network, arranged = find_regions(network, served, sums=sums is None, chains=chains is not False)
+    return Lowered(network, arranged, why_not)
+
+
+def _sorted_out(network: Network) -> tuple[dict[str, Served], dict[str, str]]:
+    """The layers that run here, and of every other why not, by their names."""
+    served: dict[str, Served] = {}
+    why_not: dict[str, str] = {}
+    for layer in network.layers:
+        try:
+            served[layer.name] = read_layer(layer, network)
+        except Unserved as error:
+            why_not[layer.name] = _with_remedy(network, layer, str(error))
+    return served, why_not
+
+
+def _with_remedy(network: Network, layer: Layer, why: str) -> str:
+    source = network.producers.get(layer.inputs[0]) if layer.inputs else None
+    if layer.op not in ("Conv", "com.microsoft.FusedConv") or source is None or source.op != "DequantizeLinear":
+        return why
+    said = "ONNX Runtime computes it in floats with these settings, and integers would be other bits"
+    if network.tensor(source.inputs[0]).dtype == "int8":
+        said += f"; config={{{INT8_ALLOWED!r}: '1'}} lets it fold int8 activations"
+    return said

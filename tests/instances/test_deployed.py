@@ -1,0 +1,149 @@
+"""A folder of kernels answers lookups by itself, and what is not as it was built is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qconv
+from qconv import Conv2d
+from qconv.device import folders, open_device
+from qconv.errors import CacheError, KernelMissing
+from qconv.instances import building
+from qconv.instances.deployed import Collected, Deployed, files_in, read_manifest
+from qconv.instances.serving import answered_by
+from qconv.target import target
+
+SCHEMA = "of-a-test-1"
+PROBLEM = Conv2d(1, 4, 4, 5, 6, 3, 3, pad=1)
+CPU = open_device("cpu")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deployed") / "built"
+    collected = Collected(building.Place(CPU.name, CPU.target))
+    with answered_by(collected):
+        assert qconv.lookup(PROBLEM, "cuda:7").pack(np.zeros(3)) is None  # no device is asked
+        assert qconv.lookup(PROBLEM, "cpu").plan.config.family == "simt"
+    folder.mkdir()
+    choices = collected.write(folder)
+    assert [one["problem"] for one in choices] == [str(PROBLEM)]
+    manifest = {"schema": SCHEMA, "target": "cpu", "choices": choices, "files": files_in(folder)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+@pytest.fixture
+def built(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "copy"))
+
+
+def test_nothing_but_the_folder_is_asked(built: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "own"))
+    monkeypatch.setenv("QCONV_DB", str(tmp_path / "missing.sqlite"))
+    deployed = Deployed(built, read_manifest(built, SCHEMA, CPU)["choices"], CPU)
+    with deployed.answering():
+        assert [layer.root for layer in folders.layers()] == [built]
+        instance = qconv.lookup(PROBLEM, "cpu")
+        assert instance is qconv.lookup(PROBLEM, "cpu")
+        assert instance.binary.path.is_relative_to(built)
+        assert "built: " in instance.reason
+        y = qconv.conv2d(np.ones((1, 4, 4, 5), np.int8), np.ones((6, 3, 3, 5), np.int8), pad=1, device="cpu")
+        assert y[0, 1, 1, 0] == 45
+        with pytest.raises(KernelMissing, match="was not built for conv2d:n=2"):
+            qconv.lookup(Conv2d(2, 4, 4, 5, 6, 3, 3, pad=1), "cpu")
+    assert not (tmp_path / "own").exists()
+    assert [layer.root for layer in folders.layers()] == [tmp_path / "own"]
+
+
+def change_schema(folder: Path, manifest: dict[str, Any]) -> None:
+    manifest["schema"] = "another"
+
+
+def flip_a_bit(folder: Path, manifest: dict[str, Any]) -> None:
+    (binary,) = folder.rglob("kernel.so")
+    binary.write_bytes(binary.read_bytes()[:-1] + b"!")
+
+
+def remove_a_file(folder: Path, manifest: dict[str, Any]) -> None:
+    next(folder.rglob("build.json")).unlink()
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "says"),
+    [
+        (change_schema, ValueError, "does not have the schema of-a-test-1: build it again"),
+        (flip_a_bit, CacheError, "kernel.so is not as it was built: build it again with qconv-tune build"),
+        (remove_a_file, CacheError, "build.json is missing: build it again"),
+    ],
+)
+def test_what_was_changed_is_refused(
+    how: Callable[[Path, dict[str, Any]], None], kind: type[Exception], says: str, built: Path
+) -> None:
+    manifest = json.loads((built / "manifest.json").read_text())
+    how(built, manifest)
+    (built / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(kind, match=says):
+        read_manifest(built, SCHEMA, CPU)
+
+
+def test_a_manifest_that_is_none(built: Path) -> None:
+    (built / "manifest.json").write_text("{")
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
+        read_manifest(built, SCHEMA, CPU)
+    (built / "manifest.json").unlink()
+    with pytest.raises(ValueError, match=r"has no manifest\.json: it was not written by qconv-tune build"):
+        read_manifest(built, SCHEMA, CPU)
+
+
+def test_another_target_is_refused(built: Path) -> None:
+    with pytest.raises(ValueError, match=r"was built for cpu, and cpu.sm_80 is cpu.sm_80: build it with --target"):
+        read_manifest(built, SCHEMA, open_device("cpu.sm_80"))
+
+
+def test_others_cannot_have_written_it(built: Path) -> None:
+    built.chmod(0o777)
+    with pytest.raises(CacheError, match="others than its owner may write there"):
+        read_manifest(built, SCHEMA, CPU)
+
+
+def test_another_version_s_kernels_are_refused(built: Path) -> None:
+    choices = read_manifest(built, SCHEMA, CPU)["choices"]
+    older = Deployed(built, [{**choices[0], "digest": "0" * 32}], CPU)
+    with older.answering(), pytest.raises(KernelMissing, match="built by another version of qconv"):
+        qconv.lookup(PROBLEM, "cpu")
+    shutil.rmtree(built / "kernels")
+    with Deployed(built, choices, CPU).answering(), pytest.raises(KernelMissing, match="another version"):
+        qconv.lookup(PROBLEM, "cpu")
+
+
+def test_for_a_gpu_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a lookup on an H200 would choose is compiled."""
+    asked: list[tuple[str, ...]] = []
+
+    monkeypatch.setattr(building, "compiler_ahead", lambda _: None)
+    monkeypatch.setattr(building, "copy_to", lambda folder, binaries, runtimes: len(list(binaries)))
+    monkeypatch.setattr(building.cache, "find", lambda *_: None)
+    monkeypatch.setattr(building, "compile_source", lambda source, to, kernels, compiler: Compiled(asked, to, kernels))
+    collected = Collected(building.Place("NVIDIA H200", target("sm_90a")))
+    with answered_by(collected):
+        config = qconv.lookup(Conv2d(32, 56, 56, 64, 64, 3, 3, pad=1)).plan.config
+    (choice,) = collected.write(tmp_path)
+    assert choice["config"] == config.as_dict()
+    assert [names[0] for names in asked] == ["sm_90a"]
+
+
+class Compiled:
+    """Stands for a binary."""
+
+    path = Path("kernel.cubin")
+
+    def __init__(self, asked: list[tuple[str, ...]], to: Any, kernels: tuple[str, ...]) -> None:
+        asked.append((to.name, *kernels))

@@ -1,0 +1,167 @@
+"""A model that was built for a target runs with no compiler, no database and no disk that can be written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import quantized_networks as networks
+from read_only import python_without_disk
+from session_comparison import RUNS, assert_equal
+
+from qconv.cli import main
+from qconv.device import open_device
+from qconv.errors import KernelMissing
+from qconv.instances.building import Place
+from qconv.onnx import Session, Unsupported
+from qconv.onnx.built import Decided, build, with_batch
+from qconv.target import target
+
+CPU = open_device("cpu")
+HERE = Place(CPU.name, CPU.target)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    """Some of it runs in ONNX Runtime."""
+    return networks.quantized(networks.squeeze_excite_like(), "QOperator", "u8s8", per_channel=False)
+
+
+@pytest.fixture(scope="module")
+def folder(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "model.qconv"
+    assert build(model, folder, HERE) > 10
+    return folder
+
+
+def test_its_bits(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "own"))
+    monkeypatch.setenv("QCONV_DB", str(tmp_path / "missing.sqlite"))
+    session = Session(folder, "cpu")
+    whole = Session(model, "cpu")
+    for turn in range(RUNS):
+        fed = {"x": np.roll(networks.images(1, 9), turn, -1)}
+        assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"run {turn}")
+    assert session.explain().fallen_back == whole.explain().fallen_back
+    assert all("built: " in row.why for row in session.explain().rows if row.op == "QLinearConv")
+    assert session.profile(fed).rows
+    assert [path.name for path in tmp_path.iterdir()] == []
+    with pytest.raises(KernelMissing, match="was not built for quantize"):
+        session.run(None, {"x": networks.images(3, 9)})
+
+
+RUN = """
+import sys
+import numpy as np
+from qconv.onnx import Session
+print(Session(sys.argv[1], "cpu").run(None, {"x": np.zeros((1, 3, 16, 16), np.float32)})[0].tolist())
+"""
+
+
+def test_where_nothing_can_be_written_or_compiled(folder: Path, model: Any) -> None:
+    ran = python_without_disk()("-c", RUN, str(folder))
+    assert ran.returncode == 0, ran.stderr
+    wanted = networks.by_ort(model, {"x": np.zeros((1, 3, 16, 16), np.float32)})[0]
+    assert json.loads(ran.stdout) == wanted.tolist()
+
+
+def test_what_was_decided_is_not_decided_again(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    spans = [one["fused"] for each in manifest["arranged"].values() for one in each]
+    assert any(spans)
+    monkeypatch.setattr("qconv.network.arrange.Arranger.arranged", None)
+    session = Session(folder, "cpu")
+    fed = {"x": networks.images(1, 9)}
+    assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], "")
+    folded = [row for row in session.explain().rows if "com.microsoft.QLinearAdd folded" in row.why]
+    assert len(folded) == sum(map(len, spans))
+
+
+def test_a_region_of_other_shapes_was_not_decided() -> None:
+    class Region:
+        class layer:
+            name = "conv"
+
+    decided = Decided(Path("folder"), (1, 8), {"conv": [{"shapes": [[1, 3, 4, 4]], "fused": []}]})
+    with pytest.raises(KernelMissing, match=r"folder was built for batches of 1, 8; for inputs \[\(2, 3, 4, 4\)\]"):
+        decided.arranged(Region(), [(2, 3, 4, 4)])  # type: ignore[arg-type]
+
+
+def test_extents_that_are_no_batch_are_refused(model: Any) -> None:
+    assert not model.graph.input[0].type.tensor_type.shape.dim[0].HasField("dim_value")
+    fixed = with_batch(model, 5).graph.input[0].type.tensor_type.shape
+    assert [dim.dim_value for dim in fixed.dim] == [5, 3, networks.SIZE, networks.SIZE]
+    open_width = onnx.ModelProto()
+    open_width.CopyFrom(model)
+    open_width.graph.input[0].type.tensor_type.shape.dim[3].dim_param = "W"
+    with pytest.raises(Unsupported, match="extent 3 of the input 'x' is open, and --batch fixes the first: fix it"):
+        with_batch(open_width, 1)
+
+
+def test_what_a_folder_is_not_given(folder: Path, tmp_path: Path) -> None:
+    for given in ({"config": {}}, {"sums_in_convolutions": True}, {"fused_convolutions": False}):
+        with pytest.raises(ValueError, match="has its config and its choices: give them to qconv-tune build"):
+            Session(folder, "cpu", **given)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="is not empty: give a new folder"):
+        build("missing.onnx", folder, HERE)
+    with pytest.raises(ValueError, match=r"has no manifest\.json"):
+        Session(tmp_path, "cpu")
+
+
+@pytest.fixture
+def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        code = 0
+        try:
+            main(["build", *arguments])
+        except SystemExit as done:
+            code = done.code if isinstance(done.code, int) else 0
+        said = capsys.readouterr()
+        return code, " ".join((said.out + said.err).split())
+
+    return run
+
+
+def test_the_command(model: Any, command: Callable[..., Any], tmp_path: Path) -> None:
+    onnx.save(model, tmp_path / "model.onnx")
+    code, said = command("model.onnx", "--target", "cpu", "--device", CPU.name, "--batch", "1", "--out", "out")
+    assert (code, "problems for cpu in out: qconv.onnx.Session('out') loads it" in said) == (0, True), said
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["batches"] == [1]
+    for arguments, says in (
+        (("model.onnx", "--target", "cpu"), "into a folder that --out names"),
+        (("model.onnx", "--target", "cpu", "--target", "sm_90a", "--out", "new"), "for one --target"),
+        (("model.onnx", "conv2d", "--target", "cpu", "--out", "new"), "a model is built alone"),
+        (
+            ("model.onnx", "--target", "cpu", "--out", "new", "--batch", "0"),
+            "--batch '0' must be numbers of at least 1",
+        ),
+        (("other.onnx", "--target", "cpu", "--out", "new"), "there is no file 'other.onnx'"),
+    ):
+        code, said = command(*arguments)
+        assert (code, says in said) == (2, True), said
+
+
+@pytest.mark.slow
+def test_several_batches(model: Any, tmp_path: Path) -> None:
+    build(model, tmp_path / "built", HERE, (3, 1))
+    session = Session(tmp_path / "built", "cpu")
+    for count in (1, 3):
+        fed = {"x": networks.images(count, 9)}
+        assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"{count} images")
+
+
+@pytest.mark.slow
+def test_for_a_gpu_that_is_not_here(model: Any, tmp_path: Path) -> None:
+    """Where NVRTC is here it compiles for it, and a session of another target refuses the folder."""
+    pytest.importorskip("cupy")
+    build(model, tmp_path / "built", Place("NVIDIA H200", target("sm_90a")))
+    assert list((tmp_path / "built/kernels/sm_90a").rglob("*.cubin"))
+    with pytest.raises(ValueError, match="was built for sm_90a, and cpu is cpu"):
+        Session(tmp_path / "built", "cpu")
