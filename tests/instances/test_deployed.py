@@ -61,6 +61,8 @@ def test_nothing_but_the_folder_is_asked(built: Path, monkeypatch: pytest.Monkey
             qconv.lookup(Conv2d(2, 4, 4, 5, 6, 3, 3, pad=1), "cpu")
     assert not (tmp_path / "own").exists()
     assert [layer.root for layer in folders.layers()] == [tmp_path / "own"]
+    monkeypatch.delenv("QCONV_DB")
+    assert not qconv.lookup(PROBLEM, "cpu").reason.startswith("built: ")
 
 
 def change_schema(folder: Path, manifest: dict[str, Any]) -> None:

@@ -65,7 +65,8 @@ class _PackedChain:
 
     def __init__(self, chain: IntegerChain, shape: Shape, device: Device) -> None:
         self._device = device
-        self.problem = problem = chain.problem(shape)
+        problem = chain.problem(shape)
+        self.problems = (problem,)
         instance = lookup(problem, device.spec)
         weights = [one.weights_on(device) for one in chain.convolutions]
         self._packed = instance.pack(*weights, **chain.parameters(problem))

@@ -83,7 +83,7 @@ class _Paired:
         self._device = device
         shapes = layer.shapes(given)
         problem, self._turned, self._last = layer.problem(shapes)
-        self.problem = problem
+        self.problems = (problem,)
         wide = layer.widened(shapes)
         self._equal = wide[0] == wide[1]
         self._in_any_order = self._equal or 1 in map(prod, wide)

@@ -55,7 +55,7 @@ class _Converted:
         )
         values = {"scale": end.scale, "zero_point": end.zero}
         given = [values[tensor.name].astype(tensor.dtype) for tensor in problem.inputs[1:]]
-        self.problem = problem
+        self.problems = (problem,)
         self._device = device
         self._shape = shape
         self._seen = problem.shape

@@ -22,6 +22,7 @@ from qconv.network.reading import Array, Reading
 from qconv.network.served import Prepared, Served, Unserved
 from qconv.network.table import clip, leaky_relu, relu, sigmoid
 from qconv.network.value import Value
+from qconv.network.widening import pad, resize
 from qconv.network.window import check_auto_pad, sides
 from qconv.problem import Conv2d
 from qconv.tensor_ops.binary import begins_with_first
@@ -128,15 +129,16 @@ class _Packed:
     def __init__(self, convolution: IntegerConvolution, shape: tuple[int, ...], device: Device) -> None:
         self._device = device
         self._matrix = not convolution.axes
-        self.problem = convolution.problem(shape)
-        self._y_shape = convolution.y_shape(shape, self.problem)
-        instance = lookup(self.problem, device.spec)
+        self._problem = convolution.problem(shape)
+        self.problems = (self._problem,)
+        self._y_shape = convolution.y_shape(shape, self._problem)
+        instance = lookup(self._problem, device.spec)
         self._packed = instance.pack(convolution.weights_on(device), **convolution.parameters)
         self.why = f"{instance.plan.config.family}, {instance.reason}"
 
     def __call__(self, *inputs: Value) -> Value:
         arrays = (each.on_device if self._matrix else each.channels_last for each in inputs)
-        shapes = (self.problem.x_shape, self.problem.y_shape)
+        shapes = (self._problem.x_shape, self._problem.y_shape)
         pairs = zip(arrays, shapes, strict=False)
         y = self._packed(*(self._device.contiguous(array).reshape(shape) for array, shape in pairs))
         y = y.reshape(self._y_shape)
@@ -259,6 +261,8 @@ READERS: Mapping[str, Callable[[Reading], Served]] = {
     "Relu": relu,
     "Flatten": flatten,
     "Identity": identity,
+    "Pad": pad,
+    "Resize": resize,
     "Reshape": reshape,
     "Squeeze": squeeze,
     "Transpose": transpose,

@@ -67,12 +67,13 @@ class Joined(Moving):
 
 class _Joined:
     def __init__(self, layer: Joined, shapes: Sequence[Shape], device: Device) -> None:
-        self.problem, self._y_shape = layer.problem(shapes)
-        instance = lookup(self.problem, device.spec)
+        problem, self._y_shape = layer.problem(shapes)
+        self.problems = (problem,)
+        instance = lookup(problem, device.spec)
         tables = [table for table in layer.tables if table is not None]
         self._packed = instance.pack(*([device.upload(np.stack(tables))] if tables else []))
         self._device = device
-        self._seen = [(self.problem.rows, each.stride) for each in self.problem.slices]
+        self._seen = [(problem.rows, each.stride) for each in problem.slices]
         self._last = len(shapes[0]) > 2
         self.why = f"{instance.plan.config.family}, {instance.reason}"
 

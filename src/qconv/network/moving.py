@@ -48,7 +48,7 @@ class _Reshaped:
     of them, or one pixel."""
 
     why = "no kernel: the same bytes in another shape"
-    problem = None
+    problems = ()
 
     def __init__(self, shape: Shape, made: Shape, device: Device) -> None:
         self._device = device
@@ -85,7 +85,7 @@ class _Transposed:
     here is one, or none where the bytes lie as the output asks for, in either of its orders."""
 
     why = "no kernel: the same bytes in another order"
-    problem = None
+    problems = ()
 
     def __init__(self, axes: tuple[int, ...], device: Device) -> None:
         self._device = device

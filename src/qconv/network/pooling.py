@@ -80,7 +80,8 @@ class QuantizedPool:
 
 class _Pooled:
     def __init__(self, pool: QuantizedPool, shape: tuple[int, ...], device: Device) -> None:
-        self.problem = problem = pool.problem(shape)
+        problem = pool.problem(shape)
+        self.problems = (problem,)
         instance = lookup(problem, device.spec)
         self._device = device
         self._seen = problem.inputs[0].shape

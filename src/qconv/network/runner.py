@@ -153,7 +153,7 @@ class Runner:
 
     @property
     def arrangements(self) -> Mapping[str, Mapping[Shapes, Arrangement]]:
-        """Of the regions by their names, for each shape that was known or has run."""
+        """For each region by its name, and each shape that was known or has run."""
         return self._arranged
 
     @property
@@ -161,7 +161,7 @@ class Runner:
         """What the kernels compute: one for each layer here and each shape that it was prepared for. Behind them, once
         each, what else the choice of the kernels of a region asks the time of."""
         ready = (one for layer in self._in_order() for one in self._prepared.get(layer.key, {}).values())
-        found = [one.problem for one in ready if one is not None and one.problem is not None]
+        found = [problem for one in ready if one is not None for problem in one.problems]
         arranged = (one for every in self._arranged.values() for one in every.values())
         others = dict.fromkeys(problem for one in arranged for problem in one.alternatives)
         return (*found, *(problem for problem in others if problem not in set(found)))

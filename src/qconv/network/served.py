@@ -24,8 +24,8 @@ class Prepared(Protocol):
         ...
 
     @property
-    def problem(self) -> Problem | None:
-        """What the kernel computes, to be tuned; None where none is needed."""
+    def problems(self) -> tuple[Problem, ...]:
+        """What its kernels compute, to be tuned; none where it needs none."""
         ...
 
     def __call__(self, *inputs: Value) -> Value: ...

@@ -48,7 +48,8 @@ class _LookedUp:
 
     def __init__(self, layer: Tabulated, shape: tuple[int, ...], device: Device) -> None:
         self._device = device
-        self.problem = problem = Table(prod(shape), x_type=layer.dtype, out_type=str(layer.table.dtype))
+        problem = Table(prod(shape), x_type=layer.dtype, out_type=str(layer.table.dtype))
+        self.problems = (problem,)
         instance = lookup(problem, device.spec)
         self._packed = instance.pack(device.upload(layer.table))
         self._seen = problem.inputs[0].shape

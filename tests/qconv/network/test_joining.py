@@ -10,39 +10,14 @@ import pytest
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-import quantized_networks as networks
+from beside import run_beside
 from one_node import whole_range
-from onnx import helper, numpy_helper
-from session_comparison import assert_equal
+from onnx import helper
 
 from qconv.device import open_device
 from qconv.network import Layer, Network, Tensor, Unserved, Value, one_output_each, read_layer
-from qconv.onnx import Session
 
 FULL = (2, 8, 3, 5)
-
-
-def run_beside(
-    node: Any, shapes: dict[str, tuple[int, ...]], held: dict[str, Any], dtype: str, outputs: tuple[str, ...] = ("y",)
-) -> Session:
-    """The node behind max pools of one pixel, which change nothing but run here, compared with ONNX Runtime."""
-    rng = np.random.default_rng(2)
-    feeds = {f"{name}_fed": whole_range(rng, dtype, shape) for name, shape in shapes.items()}
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    pools = [
-        helper.make_node("MaxPool", [f"{name}_fed"], [name], kernel_shape=[1] * (len(shape) - 2))
-        for name, shape in shapes.items()
-    ]
-    shown = [helper.make_tensor_value_info(name, kind, array.shape) for name, array in feeds.items()]
-    given = [helper.make_tensor_value_info(name, kind, None) for name in outputs]
-    constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
-    graph = helper.make_graph([*pools, node], "beside", shown, given, constants)
-    domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=domains, ir_version=9)
-    session = Session(model, "cpu")
-    for got, wanted in zip(session.run(None, feeds), networks.by_ort(model, feeds), strict=True):
-        assert_equal(got, wanted, str(node))
-    return session
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, 3, -3])

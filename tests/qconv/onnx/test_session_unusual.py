@@ -248,7 +248,7 @@ RUN: dict[str, tuple[Callable[[], Made], int]] = {
     "a transpose around": (lambda: between("Transpose", {"perm": [2, 1, 0, 3]}), 3),
     "padding with a constant": (
         lambda: between("Pad", more=["pads", "value"], pads=np.int64([0, 0, 1, 0, 0, 0, 0, 2]), value=np.uint8(7)),
-        1,
+        3,
     ),
     "an If that reads from outside": (branch, 1),
     "a sequence": (sequence, 1),

@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 HERE = "src/qconv/network/"
 RECORDED = "tests/qconv/network/test_recorded.py"
+WIDENING = "tests/qconv/network/test_widening.py"
 
 MUTANTS = (
     Mutant(
@@ -109,5 +110,61 @@ MUTANTS = (
         "        for name, value in ():\n",
         "A segment is judged by the shapes of an earlier run.",
         (RECORDED,),
+    ),
+    Mutant(
+        "widening: pixels are repeated whatever is rounded how",
+        HERE + "widening.py",
+        "if factor > 1 and not by_half and not by_floor:",
+        "if False:",
+        "ONNX Runtime begins half a pixel away.",
+        (WIDENING,),
+    ),
+    Mutant(
+        "widening: fractions of a factor are forgotten",
+        HERE + "widening.py",
+        "if factor != times or factor < 1:",
+        "if factor < 1:",
+        "The output is too small.",
+        (WIDENING,),
+    ),
+    Mutant(
+        "widening: the axes of a resize are the first ones",
+        HERE + "widening.py",
+        "axes = range(len(shape)) if named is None else [int(axis) % len(shape) for axis in named]",
+        "axes = range(len(shape) if named is None else len(named))",
+        "Another axis is resized.",
+        (WIDENING,),
+    ),
+    Mutant(
+        "widening: the axes of a pad are the first ones",
+        HERE + "widening.py",
+        "named = range(len(shape)) if axes is None else [int(axis) % len(shape) for axis in axes.reshape(-1)]",
+        "named = range(len(shape) if axes is None else axes.size)",
+        "Another axis is padded.",
+        (WIDENING,),
+    ),
+    Mutant(
+        "widening: what cuts pads",
+        HERE + "widening.py",
+        "if any(each < 0 for each in pads):",
+        "if False:",
+        "A negative width is no width.",
+        (WIDENING,),
+    ),
+    Mutant(
+        "widening: a pad is zeros",
+        HERE + "widening.py",
+        "np.full((rows, width), layer.constant, layer.dtype)",
+        "np.full((rows, width), 0, layer.dtype)",
+        "The constant is the zero point, mostly.",
+        (WIDENING,),
+    ),
+    Mutant(
+        "widening: an older resize rounds as a newer one",
+        HERE + "widening.py",
+        '    if is_first:\n        where, rounding = "asymmetric", "floor"\n',
+        '    if is_first:\n        where, rounding = "asymmetric", "ceil"\n',
+        "It runs elsewhere.",
+        (WIDENING,),
     ),
 )
