@@ -1,0 +1,118 @@
+"""Searches compared on recorded spaces: how near the optimum the best of so many evaluations is, with no GPU.
+
+    python bench/search.py bench/spaces/nvidia-h200/*.json.gz --repeats 100 --out bench/results/nvidia-h200
+    python bench/search.py bench/spaces/nvidia-h200/stem.json.gz --only '^(qconv|random)' --repeats 20
+
+`--out` is a folder: search.json there has a row for each space and search, which a later run does not do again. The
+searches of Kernel Tuner and of Optuna need `pip install -e '.[search]'`. `--table` prints what search.json has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import statistics
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import recorded
+from replay import BUDGETS, Replayed, searched, summary
+from searchers import searches
+
+Row = dict[str, Any]
+
+NAME = "search.json"
+NEEDED = {"Kernel Tuner": "kernel_tuner", "Optuna GP": "torch", "Optuna CMA-ES": "cmaes"}
+PACKAGES = ("optuna", "kernel-tuner", "cmaes", "torch", "scipy", "numpy")
+
+
+def missing_for(name: str) -> str | None:
+    """The module that a search needs and that is not installed."""
+    needed = next((module for prefix, module in NEEDED.items() if name.startswith(prefix)), None)
+    return needed if needed is not None and importlib.util.find_spec(needed) is None else None
+
+
+_opened: dict[Path, Replayed] = {}
+
+
+def row_of(path: Path, name: str, trials: int, seeds: range) -> Row:
+    """In a process of its own, which goes on with the space that it has."""
+    if path not in _opened:
+        _opened.clear()
+        _opened[path] = Replayed.of(recorded.read(path))
+    replayed, begin = _opened[path], time.process_time()
+    fractions = [searched(searches()[name], replayed, trials, seed) for seed in seeds]
+    about: Row = {"space": path.name.removesuffix(recorded.SUFFIX), "search": name, "configs": len(replayed.known)}
+    took = (time.process_time() - begin) / len(seeds) / trials
+    return about | dict(summary(fractions)) | {"ms_per_evaluation": round(1e3 * took, 2)}
+
+
+def table(rows: list[Row]) -> str:
+    """Means over the spaces that every search of the table was run on."""
+    names = list(dict.fromkeys(row["search"] for row in rows))
+    spaces = {name: {row["space"] for row in rows if row["search"] == name} for name in names}
+    common = set.intersection(*spaces.values()) if spaces else set()
+    heads = " | ".join(str(budget) for budget in BUDGETS)
+    lines = [f"| best over optimum, {len(common)} spaces | {heads} | 95 % within 50 |", "|---|" + "---|" * 6]
+    means = {}
+    for name in names:
+        some = [row for row in rows if row["search"] == name and row["space"] in common]
+        means[name] = [statistics.mean(row["means"].get(str(budget), 0.0) for row in some) for budget in BUDGETS]
+    for name in sorted(names, key=lambda name: -sum(means[name])):
+        reached = statistics.mean(row["reached"] for row in rows if row["search"] == name and row["space"] in common)
+        cells = " | ".join(f"{value:.3f}" for value in means[name])
+        lines.append(f"| {name} | {cells} | {reached:.2f} |")
+    return "\n".join(lines)
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("spaces", type=Path, nargs="*", metavar="SPACE.json.gz")
+    parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the searches")
+    parser.add_argument("--repeats", type=int, default=100)
+    parser.add_argument("--trials", type=int, default=max(BUDGETS))
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--out", type=Path, help="a folder")
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    options = parser.parse_args(arguments)
+    if options.table and options.out is None:
+        parser.error("--table prints what is in --out: give it")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = parsed(arguments)
+    path = options.out / NAME if options.out else None
+    rows: list[Row] = json.loads(path.read_text())["rows"] if path and path.exists() else []
+    done = {(row["space"], row["search"]) for row in rows if row["repeats"] >= options.repeats}
+    names = [name for name in searches() if re.search(options.only, name)]
+    if missing := {name: module for name in names if (module := missing_for(name)) is not None}:
+        sys.exit(f"{', '.join(missing)}: {', '.join(set(missing.values()))} not installed; pip install -e '.[search]'")
+    jobs = [(space, name) for space in options.spaces for name in names]
+    jobs = [(s, n) for s, n in jobs if (s.name.removesuffix(recorded.SUFFIX), n) not in done and not options.table]
+    with ProcessPoolExecutor(options.workers, initializer=os.nice, initargs=(5,)) as pool:
+        seeds = range(options.repeats)
+        for job in [pool.submit(row_of, space, name, options.trials, seeds) for space, name in jobs]:
+            row = job.result()
+            means = " ".join(f"{mean:.3f}" for mean in row["means"].values())
+            print(f"{row['space']:<14} {row['search']:<38} {means}", file=sys.stderr, flush=True)
+            rows = [one for one in rows if (one["space"], one["search"]) != (row["space"], row["search"])] + [row]
+            if path:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps({"packages": versions(), "rows": rows}, indent=1) + "\n")
+    print(table([row for row in rows if re.search(options.only, row["search"])]))
+
+
+def versions() -> dict[str, str]:
+    return {name: metadata.version(name) for name in PACKAGES if importlib.util.find_spec(name.replace("-", "_"))}
+
+
+if __name__ == "__main__":
+    main()

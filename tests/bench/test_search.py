@@ -1,0 +1,85 @@
+"""Searches on a recorded space: how they are replayed and judged, and that the tuner's own finds more than chance."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qconv import Conv2d, generator
+from qconv.target import target
+
+LAYER = Conv2d(1, 14, 14, 32, 32, 3, 3, pad=1)
+
+
+@pytest.fixture(scope="module")
+def replayed() -> Any:
+    """The simt configs of a layer, as if the cost model were right but for a constant in the exponent."""
+    from recorded import RecordedSpace
+    from replay import Replayed
+
+    plans = [plan for plan in generator.space(LAYER, target("cpu"))[0] if plan.config.family == "simt"]
+    times: dict[Any, float | None] = {plan.config: math.sqrt(plan.cost()) for plan in plans}
+    times[plans[3].config] = None
+    return Replayed.of(RecordedSpace(LAYER, "made up", "cpu", times))
+
+
+def test_a_config_that_is_asked_for_again_costs_nothing(replayed: Any) -> None:
+    from replay import Run, SpentError
+
+    run = Run(replayed, 2)
+    first, second, third = replayed.configs[2:5]
+    assert run.evaluate(first) == run.evaluate(first) == replayed.times_us[first]
+    assert run.evaluate(second) is None
+    with pytest.raises(SpentError):
+        run.evaluate(third)
+    best = replayed.best_us / replayed.times_us[first]
+    assert run.fractions_of_best() == [best, best]
+
+
+def test_searches_are_judged_at_each_budget() -> None:
+    from replay import summary
+
+    rising = [i / 100 for i in range(1, 101)]
+    said = summary([rising, [1.0] * 100])
+    assert said["means"] == pytest.approx({"8": 0.54, "16": 0.58, "25": 0.625, "50": 0.75, "100": 1.0})
+    assert (said["repeats"], said["reached"]) == (2, 0.5)
+
+
+def test_every_search_that_is_installed_evaluates_each_config_once(replayed: Any) -> None:
+    from replay import Run, SpentError
+    from search import missing_for
+    from searchers import searches
+
+    for name, search in searches().items():
+        if missing_for(name) is None:
+            run = Run(replayed, 12)
+            with contextlib.suppress(SpentError):
+                search(run, 3)
+            assert len(run.seen) == 12, name
+
+
+def test_the_table_has_what_the_command_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import recorded
+    import search
+
+    problem = Conv2d(1, 4, 4, 8, 8, 1, 1)
+    plans, _ = generator.space(problem, target("cpu"))
+    space = recorded.RecordedSpace(problem, "made up", "cpu", {plan.config: plan.cost() for plan in plans})
+    recorded.write(tmp_path / "tiny.json.gz", space)
+    arguments = [str(tmp_path / "tiny.json.gz"), "--only", "^(cheapest|random)", "--repeats", "2", "--trials", "8"]
+    search.main([*arguments, "--workers", "1", "--out", str(tmp_path)])
+    rows = json.loads((tmp_path / "search.json").read_text())["rows"]
+    assert [(row["search"], row["space"], row["repeats"]) for row in rows] == [
+        ("random", "tiny", 2),
+        ("cheapest +", "tiny", 2),
+    ]
+    capsys.readouterr()
+    search.main([*arguments, "--out", str(tmp_path), "--table"])
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split(" | ")[0] for line in lines[2:]} == {"| random", "| cheapest +"}
+    assert all(row["means"]["8"] > 0.5 and f"| {row['means']['8']:.3f} |" in "".join(lines) for row in rows)
