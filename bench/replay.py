@@ -12,7 +12,8 @@ import numpy as np
 from recorded import RecordedSpace
 
 from qconv import generator
-from qconv.generator import Config
+from qconv.generator import Config, Plan
+from qconv.generator.plan import Launch
 from qconv.tuner.strategy import Space, Strategy
 
 BUDGETS = (8, 16, 25, 50, 100)
@@ -24,14 +25,21 @@ class SpentError(Exception):
 
 
 @dataclass(frozen=True)
-class Known:
-    """What a strategy sees of a plan: its config, and what the cost model says of it."""
+class Uncosted:
+    """A plan of which no cost is known."""
 
-    config: Config
-    cost_of: float
+    plan: Plan
+
+    @property
+    def config(self) -> Config:
+        return self.plan.config
+
+    @property
+    def main(self) -> Launch:
+        return self.plan.main
 
     def cost(self) -> float:
-        return self.cost_of
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -39,15 +47,15 @@ class Replayed:
     """A recorded space, its configs cheapest first by the cost model."""
 
     recorded: RecordedSpace
-    known: Sequence[Known]
+    plans: Sequence[Plan]
 
     @classmethod
     def of(cls, recorded: RecordedSpace) -> Replayed:
-        return cls(recorded, [Known(plan.config, plan.cost()) for plan in recorded.plans()])
+        return cls(recorded, recorded.plans())
 
     @cached_property
     def configs(self) -> list[Config]:
-        return [one.config for one in self.known]
+        return [plan.config for plan in self.plans]
 
     @cached_property
     def times_us(self) -> dict[Config, float | None]:
@@ -71,11 +79,11 @@ class Replayed:
 
     def space(self, seed: int, with_costs: bool) -> Space:
         """As the tuner gives it, where the default comes first; without costs, in an order drawn by the seed."""
-        plans: list[Any] = list(self.known)
         if with_costs:
-            return Space(self.recorded.problem, plans, [plans[0].config], seed)
-        order = np.random.default_rng(seed).permutation(len(plans))
-        return Space(self.recorded.problem, [Known(plans[i].config, 1.0) for i in order], (), seed)  # type: ignore[misc]
+            return Space(self.recorded.problem, self.plans, [self.plans[0].config], seed)
+        order = np.random.default_rng(seed).permutation(len(self.plans))
+        plans: list[Any] = [Uncosted(self.plans[i]) for i in order]
+        return Space(self.recorded.problem, plans, (), seed)
 
 
 class Run:

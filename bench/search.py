@@ -49,7 +49,7 @@ def row_of(path: Path, name: str, trials: int, seeds: range) -> Row:
         _opened[path] = Replayed.of(recorded.read(path))
     replayed, begin = _opened[path], time.process_time()
     fractions = [searched(searches()[name], replayed, trials, seed) for seed in seeds]
-    about: Row = {"space": path.name.removesuffix(recorded.SUFFIX), "search": name, "configs": len(replayed.known)}
+    about: Row = {"space": path.name.removesuffix(recorded.SUFFIX), "search": name, "configs": len(replayed.plans)}
     took = (time.process_time() - begin) / len(seeds) / trials
     return about | dict(summary(fractions)) | {"ms_per_evaluation": round(1e3 * took, 2)}
 

@@ -18,19 +18,23 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class Budget:
-    """`trials` is what a problem gets on average; `seconds` is for all of them together. Whichever is spent first ends
-    the tuning; without `trials`, only the time does."""
+    """`trials` is what a problem gets on average; `seconds` is for all of them together; `target` ends the trials of a
+    problem when the next is expected to shorten its best time by fewer per cent. Whichever comes first ends the tuning;
+    what is not given ends nothing."""
 
     trials: int | None = None
     seconds: float | None = None
+    target: float | None = None
 
     def __post_init__(self) -> None:
-        if self.trials is None and self.seconds is None:
-            raise ValueError("a budget of nothing: give trials, seconds, or both")
+        if self.trials is None and self.seconds is None and self.target is None:
+            raise ValueError("a budget of nothing: give trials, seconds, a target, or several of them")
         if self.trials is not None and (isinstance(self.trials, bool) or self.trials < 1):
             raise ValueError(f"trials={self.trials} must be at least 1: a problem without a trial is not tuned")
         if self.seconds is not None and not 0 < self.seconds <= DAY_S:
             raise ValueError(f"seconds={self.seconds:g} must be above 0, and at most {DAY_S:g} (a day)")
+        if self.target is not None and not 0 < self.target < 100:
+            raise ValueError(f"target={self.target:g} must be per cent above 0 and below 100: 1 is a good one")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """An Optuna sampler over an enumerated space: it proposes feasible configs only, and none twice.
 
-TPE over categoricals is no better than random in spaces of kernels. Here the proposals come out of a pool: the cost
-model's best, the neighbours of the fastest configs measured, and some at random. The pool is ranked by a Gaussian
-process that learns what the cost model gets wrong; now and then one of the pool is taken whatever its rank.
+TPE over categoricals is no better than random in spaces of kernels. Here a Gaussian process learns what the cost model
+gets wrong, and the config is proposed that is expected to shorten the best time most (expected improvement). Two
+configs are alike by their fields, and by their launch: the blocks, the threads and the shared memory tell more of a
+time than tiles do, and mean the same in every family.
 """
 
 from __future__ import annotations
@@ -22,43 +23,53 @@ from qconv.generator import Config
 
 Floats = NDArray[np.float64]
 
-CHEAPEST = 128  # of the pool: the cost model's best untried
-PARENTS = 6  # the fastest measured, whose neighbours are of the pool
-RANDOM = 128  # of the pool: any untried
-# So many times must be known before the process is asked.
-WARM_UP = 6
-EXPLORE = 0.08  # of the proposals are random
-# A family this much slower than another one, after so many trials of each, is not proposed any more.
-FAR_SLOWER, TRIED_ENOUGH = 1.5, 6
-# How fast configs grow unlike each other, a field of their choices at a time; the likeliest of these is used.
-REACHES = (1.0, 2.0, 4.0, 8.0)
-BOLDNESS = 1.0  # standard deviations that a proposal is granted for being unlike what is known
-# Variances, beside 1 for what is a config's own: of its measurement, of the cost model's slope, of its family.
-NOISE, SLOPE, FAMILY = 1e-3, 0.5, 4.0
+# A larger space is not looked at as a whole: the cheapest, the neighbours of the fastest, and some at random.
+MOST_LOOKED_AT = 2048
+CHEAPEST, PARENTS, RANDOM = 1024, 6, 512
+# How fast configs grow unlike each other, a step among a field's choices at a time; the likeliest of these is used.
+REACHES = (2.0, 4.0, 8.0, 16.0)
+LAUNCH_REACH = 3.0  # the same for a launch: powers of two of its blocks, threads and bytes
+STRUCTURE = 1.0  # steps between configs of different structures
+# Variances, beside 1 for what the fields explain: of the measurement, of the cost model's slope, of a family, of the
+# launch.
+NOISE, SLOPE, FAMILY, LAUNCH = 3e-3, 0.25, 4.0, 2.0
+# How far a time is from the cost model's, as a logarithm; from the others, where no cost is known; and how many
+# measurements that belief weighs.
+SPREAD, SPREAD_WITHOUT_COSTS, BELIEF = 0.25, 0.5, 4.0
+# So many times must be known before an expected gain is believed.
+WARM_UP = 8
 
 
 class SpaceSampler(BaseSampler):
-    """`costs` are the cost model's, cheapest first; `choices` are those of each family's fields; of two configs that
-    differ in their `structures` one time says little of the other's."""
+    """`expected` are the logarithms of the times by the cost model, but for a constant; `choices` are those of each
+    family's fields; of two configs that differ in their `structures` one time says less of the other's; `launches` are
+    logarithms of what is launched. After a proposal, `gain` is by which fraction it is expected to shorten the best
+    time; None, where too little is known."""
 
     def __init__(
         self,
         configs: Sequence[Config],
-        costs: Sequence[float],
+        expected: Sequence[float],
         choices: Mapping[str, Mapping[str, Sequence[int]]],
         structures: Sequence[tuple[int, ...]],
+        launches: Sequence[tuple[float, ...]],
         first: Iterable[Config],
         seed: int,
     ) -> None:
+        self.gain: float | None = None
         self._configs = list(configs)
         self._numbers = {config: i for i, config in enumerate(self._configs)}
         self._types = {config.family: type(config) for config in self._configs}
         self._choices = choices
-        self._costs = np.log(np.maximum(np.asarray(costs, dtype=np.float64), 1e-9))
+        self._expected = np.asarray(expected, dtype=np.float64)
+        self._believed = SPREAD if len(set(expected)) > 1 else SPREAD_WITHOUT_COSTS
         self._families = np.array([list(choices).index(config.family) for config in self._configs])
         self._places = _places(self._configs, choices)
         numbers = {structure: i for i, structure in enumerate(dict.fromkeys(structures))}
         self._structures = np.array([numbers[structure] for structure in structures])
+        self._launches = np.asarray(launches, dtype=np.float64).reshape(
+            len(self._configs), len(launches[0]) if launches else 0
+        )
         self._first = [self._numbers[config] for config in dict.fromkeys(first) if config in self._numbers]
         self._rng = np.random.default_rng(seed)
         self._waiting = np.ones(len(self._configs), dtype=bool)
@@ -99,93 +110,112 @@ class SpaceSampler(BaseSampler):
         return self._numbers[self._types[family](**{n.removeprefix(f"{family}."): v for n, v in values.items()})]
 
     def _choose(self) -> int:
+        self.gain = None
         while self._first:
             number = self._first.pop(0)
             if self._waiting[number]:
                 return number
-        allowed = np.flatnonzero(self._waiting & ~self._hopeless())
-        if not allowed.size:
-            allowed = np.flatnonzero(self._waiting)
+        allowed = np.flatnonzero(self._waiting)
+        if not self._proposed:
+            return int(allowed[np.argmin(self._expected[allowed])])
+        pool = self._pool(allowed)
+        gains = self._gains(pool)
+        if sum(time is not None for time in self._times.values()) >= WARM_UP:
+            self.gain = -math.expm1(-float(gains.max()))
+        return int(pool[np.argmax(gains)])
+
+    def _pool(self, allowed: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What is looked at: everything, unless the space is large."""
+        if allowed.size <= MOST_LOOKED_AT:
+            return allowed
+        cheapest = allowed[np.argsort(self._expected[allowed], kind="stable")[:CHEAPEST]]
+        parts = [cheapest, self._rng.choice(allowed, RANDOM, replace=False)]
         timed = [number for number, time in self._times.items() if time is not None]
-        if len(timed) < WARM_UP:
-            return self._unlearned(allowed)
-        if self._rng.random() < EXPLORE:
-            return int(self._rng.choice(allowed))
-        pool = self._pool(allowed, sorted(timed, key=lambda number: self._times[number] or 0.0))
-        return int(pool[np.argmin(self._optimistic(pool))])
-
-    def _unlearned(self, allowed: NDArray[np.int64]) -> int:
-        """Each family in turn, for their costs may be on other scales: three of its cheapest, none next to another that
-        was tried, and the cheapest of a structure that was not; one of its cheaper half, where all were."""
-        tried = np.bincount(self._families[~self._waiting], minlength=len(self._choices))
-        turn = min(set(self._families[allowed].tolist()), key=lambda family: (tried[family], family))
-        own = allowed[self._families[allowed] == turn]
-        before = np.flatnonzero(~self._waiting & (self._families == turn))
-        if tried[turn] % 4 == 3:
-            unseen = own[~np.isin(self._structures[own], self._structures[before])]
-            return int(unseen[0] if unseen.size else self._rng.choice(own[: (own.size + 1) // 2]))
-        moved = (self._places[own][:, None] != self._places[before]).sum(axis=2)
-        differing = own[(moved > 1).all(axis=1)]
-        return int(differing[0] if differing.size else own[0])
-
-    def _hopeless(self) -> NDArray[np.bool_]:
-        """Candidates of families that were tried enough to see that another one is far faster."""
-        best: dict[int, list[float]] = {}
-        for number, time in self._times.items():
-            best.setdefault(int(self._families[number]), []).append(math.inf if time is None else time)
-        fastest = min((min(times) for times in best.values()), default=math.inf)
-        limit = fastest + math.log(FAR_SLOWER)
-        slow = [family for family, times in best.items() if len(times) >= TRIED_ENOUGH and min(times) > limit]
-        return np.isin(self._families, slow)
-
-    def _pool(self, allowed: NDArray[np.int64], fastest: list[int]) -> NDArray[np.int64]:
-        parts = [allowed[:CHEAPEST], self._rng.choice(allowed, min(RANDOM, allowed.size), replace=False)]
-        for parent in fastest[:PARENTS]:
+        for parent in sorted(timed, key=lambda number: self._times[number] or 0.0)[:PARENTS]:
             # One field moved, or two: many moves pay only together, as a tile with what a thread does of it.
             moved = (self._places[allowed] != self._places[parent]).sum(axis=1)
             parts.append(allowed[(moved <= 2) & (self._families[allowed] == self._families[parent])])
         return np.unique(np.concatenate(parts))
 
-    def _optimistic(self, pool: NDArray[np.int64]) -> Floats:
-        """What the log of the time of each may be at best. A proposal that is still out counts as known, at what is
-        expected of it, so that a batch is not one config with its neighbours."""
-        known = np.array(list(self._times))
-        measured = np.array([math.nan if time is None else time for time in self._times.values()])
-        # A failure is as bad as the worst, so that its neighbours come later.
-        measured = np.where(np.isnan(measured), np.nanmax(measured), measured)
-        centre = float(np.median(measured))
-        fits = [self._fit(known, measured - centre, reach) for reach in REACHES]
+    def _gains(self, pool: NDArray[np.int64]) -> Floats:
+        """By how much the log of the best time is expected to fall with each. A proposal that is still out counts as
+        known, at what is expected of it, so that a batch is not one config with its neighbours."""
+        known, residuals = self._residuals()
+        centre = float(np.median(residuals)) if known.size else 0.0
+        fits = [self._fit(known, residuals - centre, reach) for reach in REACHES]
         likeliest = int(np.argmax([likelihood for likelihood, _ in fits]))
         reach, weights = REACHES[likeliest], fits[likeliest][1]
+        spread = self._spread(residuals - centre, weights)
         out = np.array([n for n in self._proposed.values() if n not in self._times], dtype=np.int64)
-        expected = self._alike(pool, known, reach) @ weights
         basis = np.concatenate([known, out])
-        alike = self._alike(basis, basis, reach) + NOISE * np.eye(len(basis))
         across = self._alike(pool, basis, reach)
-        explained = np.einsum("ij,ji->i", across, np.linalg.solve(alike, across.T))
-        own = 1.0 + SLOPE * self._tilt(pool) ** 2 + FAMILY
-        spread = math.sqrt(max(float((measured - centre) @ weights), 1e-12) / len(known))
-        optimistic: Floats = expected - BOLDNESS * spread * np.sqrt(np.maximum(own - explained, 0.0))
-        return optimistic
+        alike = self._alike(basis, basis, reach) + NOISE * np.eye(len(basis))
+        explained = (np.linalg.solve(np.linalg.cholesky(alike), across.T) ** 2).sum(axis=0)
+        means = self._expected[pool] + centre + across[:, : len(known)] @ weights
+        deviations = spread * np.sqrt(np.maximum(self._own(pool) - explained, 1e-9))
+        times = [time for time in self._times.values() if time is not None]
+        best = min(times) if times else float((self._expected[basis] + centre).min())
+        return expected_improvement(best - means, deviations)
 
-    def _fit(self, known: NDArray[np.int64], measured: Floats, reach: float) -> tuple[float, Floats]:
+    def _residuals(self) -> tuple[NDArray[np.int64], Floats]:
+        """What is known, and how far its log is from the expected one. A failure is as bad as the worst, so that its
+        neighbours come later."""
+        known = np.array(list(self._times), dtype=np.int64)
+        worst = max((time for time in self._times.values() if time is not None), default=None)
+        if worst is None:
+            return known, np.zeros(len(known))
+        measured = np.array([worst if time is None else time for time in self._times.values()])
+        return known, measured - self._expected[known]
+
+    def _fit(self, known: NDArray[np.int64], residuals: Floats, reach: float) -> tuple[float, Floats]:
         """The log of the marginal likelihood, the scale being the likeliest, and the weights of what is known."""
         alike = self._alike(known, known, reach) + NOISE * np.eye(len(known))
-        weights: Floats = np.linalg.solve(alike, measured).astype(np.float64)
+        weights: Floats = np.linalg.solve(alike, residuals).astype(np.float64)
         _, volume = np.linalg.slogdet(alike)
-        return -len(known) * math.log(max(float(measured @ weights), 1e-12)) - float(volume), weights
+        return -2.0 * (len(known) + BELIEF) * math.log(self._spread(residuals, weights)) - float(volume), weights
+
+    def _spread(self, residuals: Floats, weights: Floats) -> float:
+        """The likeliest scale of the process, a standard deviation; a few times do not overturn what is believed."""
+        squares = float(residuals @ weights) + BELIEF * self._believed**2
+        return math.sqrt(max(squares, 1e-12) / (len(residuals) + BELIEF))
 
     def _alike(self, some: NDArray[np.int64], others: NDArray[np.int64], reach: float) -> Floats:
-        """The covariance: near configs of one family are alike; the cost model tells something of all."""
+        """The covariance: near configs of one family are alike, and like launches of any."""
         same = self._families[some][:, None] == self._families[others][None, :]
-        differing = np.abs(self._places[some][:, None, :] - self._places[others][None, :, :]).sum(axis=2)
+        steps = STRUCTURE * (self._structures[some][:, None] != self._structures[others][None, :])
+        steps = steps + _distances(self._places[some], self._places[others])
+        launch = _distances(self._launches[some], self._launches[others])
         tilt = SLOPE * np.outer(self._tilt(some), self._tilt(others))
-        alike: Floats = np.where(same, np.exp(-differing / reach) + FAMILY, 0.0) + tilt
-        return alike
+        alike: Floats = np.where(same, np.exp(-steps / reach) + FAMILY, 0.0) + LAUNCH * np.exp(-launch / LAUNCH_REACH)
+        return alike + tilt
+
+    def _own(self, numbers: NDArray[np.int64]) -> Floats:
+        """The variances of each."""
+        own: Floats = 1.0 + FAMILY + LAUNCH + SLOPE * self._tilt(numbers) ** 2
+        return own
 
     def _tilt(self, numbers: NDArray[np.int64]) -> Floats:
-        tilt: Floats = self._costs[numbers] - self._costs[0]
+        tilt: Floats = self._expected[numbers] - self._expected.min()
         return tilt
+
+
+_ERF = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def expected_improvement(leads: Floats, deviations: Floats) -> Floats:
+    """The mean of what lies above 0 of normal distributions about `leads`."""
+    z = leads / deviations
+    below = 0.5 * (1.0 + _ERF(z / math.sqrt(2.0)))
+    gains: Floats = leads * below + deviations * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    return np.maximum(gains, 0.0)
+
+
+def _distances(some: Floats, others: Floats) -> Floats:
+    """Sums of the distances along each axis."""
+    distances = np.zeros((len(some), len(others)))
+    for column in range(some.shape[1]):
+        distances += np.abs(some[:, column][:, None] - others[:, column][None, :])
+    return distances
 
 
 def parameters_of(config: Config) -> dict[str, Any]:

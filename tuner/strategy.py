@@ -39,6 +39,11 @@ class Strategy(Protocol):
         """A plan of the space that was neither asked nor told before; None when there is none left."""
         ...
 
+    @property
+    def gain(self) -> float | None:
+        """By which fraction the plan asked last is expected to shorten the best time; None where that is not known."""
+        ...
+
     def tell(self, config: Config, time_us: float | None) -> None:
         """The time of a config, once; None for a failure. One that was told before it was asked is not asked any more;
         one that is not of the space tells nothing."""

@@ -42,13 +42,19 @@ class Progress:
 
 @dataclass(frozen=True)
 class Search:
-    """How a problem is searched. `until` is the time.monotonic() after which no trial begins."""
+    """How a problem is searched. `until` is the time.monotonic() after which no trial begins; with a `target`, none
+    begins that is expected to shorten the best time by fewer per cent."""
 
     trials: int
     timeout_s: float = 60.0
     seed: int = 0
     strategy: str = DEFAULT
     until: float | None = None
+    target: float | None = None
+
+    def is_worth(self, gain: float | None) -> bool:
+        """Whether a trial of such an expected gain begins; what nobody can tell is tried."""
+        return self.target is None or gain is None or 100.0 * gain >= self.target
 
     @property
     def is_over(self) -> bool:
@@ -86,19 +92,21 @@ def tune(
     timeout_s: float = 60.0,
     seed: int = 0,
     strategy: str = DEFAULT,
+    target: float | None = None,
     shipped: Layered | None = None,
     child: Child | None = None,
     watch: Watch = lambda progress: None,
 ) -> Outcome:
     """Bring the number of configs measured for this problem up to `trials`; what an earlier run measured counts. Behind
-    `seconds` no trial begins.
+    `seconds` no trial begins, nor when the next is expected to shorten the best time by less than `target` per cent.
 
     The default and the config that lookup would use now are measured first, so that a tuned answer never loses to not
     tuning. A row is written the moment it is known: interrupting loses nothing. `shipped` is what lies below the
     database; without it, the winners that travel with the package. `child` is one that goes on to the next problem:
     starting it takes seconds.
     """
-    search = Search(trials, timeout_s, seed, strategy, None if seconds is None else time.monotonic() + seconds)
+    until = None if seconds is None else time.monotonic() + seconds
+    search = Search(trials, timeout_s, seed, strategy, until, target)
     named(strategy)  # a name that is not known is refused before a worker starts
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
     with own as child:
@@ -205,11 +213,14 @@ class Run:
         return self._store(self._child.measure(candidate, best_us))
 
     def search(self, strategy: Strategy, total: int, search: Search, watch: Watch) -> None:
-        """Measures until there are `total` rows, or the space is exhausted. The next candidates compile meanwhile."""
+        """Measures until there are `total` rows, or nothing in the space is worth a trial. The next candidates compile
+        meanwhile."""
+        exhausted = False
         with Ahead(self._toolchain, search.timeout_s) as ahead:
             while True:
-                while not ahead.full and len(self.rows) + len(ahead) < total and not search.is_over:
-                    if (proposed := strategy.ask()) is None:
+                while not (ahead.full or exhausted or search.is_over) and len(self.rows) + len(ahead) < total:
+                    if (proposed := strategy.ask()) is None or not search.is_worth(strategy.gain):
+                        exhausted = True
                         break
                     ahead.submit(self.candidate(proposed))
                 if not ahead:

@@ -35,7 +35,8 @@ def tune(
     watch: Callable[[Step], None] = lambda step: None,
 ) -> list[Result]:
     """Tune problems, or those of a file: an ONNX model, a csv, a list of keys. A problem that stands there twice counts
-    twice. `budget` is trials a problem on average, or a `qconv.Budget` with seconds.
+    twice. `budget` is trials a problem on average, or a `qconv.Budget` with seconds, or with a target: no trial
+    begins that is expected to shorten the best time by fewer per cent.
 
     Trials go where the network's time is. The database is that of the command; what it has of an earlier run is not
     measured again, and the next `qconv.lookup` finds the winners. With `workers`, so many processes here measure, each
@@ -50,7 +51,8 @@ def tune(
 
     workload = workload_of(problems, batch)
     limits = budget if isinstance(budget, Budget) else Budget(budget)
-    how = Search(0, timeout_s, strategy=strategies.DEFAULT if strategy is None else strategy)
+    chosen = strategies.DEFAULT if strategy is None else strategy
+    how = Search(0, timeout_s, strategy=chosen, target=limits.target)
     where = database or default_database()
     with Database.open(where) as rows, engine_of(device, rows, where, how, workers, scheduler) as engine:
         tune_workload(workload, engine, rows, limits, watch)

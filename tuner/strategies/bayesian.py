@@ -1,6 +1,8 @@
-"""What a model of the times learned so far expects to be fastest: an Optuna study with the sampler of this project."""
+"""What a model of the times known so far expects to gain most by: an Optuna study with this project's sampler."""
 
 from __future__ import annotations
+
+import math
 
 import optuna
 from optuna.trial import TrialState
@@ -15,13 +17,26 @@ class Bayesian:
         self._families = families(space.problem)
         self._choices = {name: family.choices for name, family in self._families.items()}
         self._plans = {plan.config: plan for plan in space.plans}
-        costs = [plan.cost() for plan in space.plans]
         structures = [self._families[config.family].structure(config) for config in self._plans]
-        sampler = SpaceSampler(list(self._plans), costs, self._choices, structures, space.first, space.seed)
+        launches = [launch_of(plan) for plan in space.plans]
+        expected = self._expected(space)
+        configs = list(self._plans)
+        self._sampler = SpaceSampler(configs, expected, self._choices, structures, launches, space.first, space.seed)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._study = optuna.create_study(sampler=sampler, direction="minimize")
+        self._study = optuna.create_study(sampler=self._sampler, direction="minimize")
         self._asked: dict[Config, optuna.trial.Trial] = {}
         self._left = len(self._plans)
+
+    @property
+    def gain(self) -> float | None:
+        return self._sampler.gain
+
+    def _expected(self, space: Space) -> list[float]:
+        """The logarithms of the times that the cost models predict; where they only give an order, one that rises
+        slowly with the rank."""
+        if all(self._families[config.family].predicts_time for config in self._plans):
+            return [math.log(max(plan.cost(), 1e-9)) for plan in space.plans]
+        return [rank / len(space.plans) for rank in range(len(space.plans))]
 
     def ask(self) -> Plan | None:
         if not self._left:
@@ -48,6 +63,13 @@ class Bayesian:
                 state=state,
             )
             self._study.add_trial(finished)
+
+
+def launch_of(plan: Plan) -> tuple[float, ...]:
+    """What the process compares of a launch: see `sampler`."""
+    main = plan.main
+    x, y, z = main.grid
+    return math.log2(x * y * z), math.log2(main.threads), math.log2(main.smem_bytes + 1024)
 
 
 STRATEGY = Bayesian

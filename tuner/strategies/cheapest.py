@@ -8,6 +8,8 @@ from qconv.tuner.strategy import Space
 
 
 class Cheapest:
+    gain = None  # it expects nothing
+
     def __init__(self, space: Space) -> None:
         plans = {plan.config: plan for plan in space.plans}
         first = {config: plans[config] for config in space.first if config in plans}

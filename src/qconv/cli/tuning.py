@@ -49,6 +49,12 @@ TRIALS, TRIALS_EACH = 100, 24
     help=f"Configs to measure in all [{TRIALS}]; of a workload, for a problem on average [{TRIALS_EACH}].",
 )
 @click.option("--seconds", type=float, help="Begin no trial after so many; without --trials, the only limit.")
+@click.option(
+    "--target",
+    type=float,
+    metavar="PERCENT",
+    help="Begin no trial that is expected to shorten the best time by less; without --trials, they end at that alone.",
+)
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="s a config, its compiler included.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search; the data is always fresh.")
 @click.option(
@@ -93,6 +99,7 @@ class Asked:
     as_json: bool
     trials: int | None
     seconds: float | None
+    target: float | None
     timeout: float
     seed: int
     strategy: str
@@ -105,11 +112,12 @@ class Asked:
 
     def budget(self, trials: int) -> Budget:
         """`trials` where nothing was asked for."""
-        return Budget(trials if self.trials is None and self.seconds is None else self.trials, self.seconds)
+        unlimited = self.trials is None and self.seconds is None and self.target is None
+        return Budget(trials if unlimited else self.trials, self.seconds, self.target)
 
     @property
     def how(self) -> dict[str, Any]:
-        return {"timeout_s": self.timeout, "seed": self.seed, "strategy": self.strategy}
+        return {"timeout_s": self.timeout, "seed": self.seed, "strategy": self.strategy, "target": self.target}
 
     @property
     def crew(self) -> dict[str, Any]:
