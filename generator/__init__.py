@@ -32,7 +32,7 @@ from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Rendered, Source, joined, render, render_kernels
-from qconv.op import Problem
+from qconv.op import Problem, quoted
 from qconv.target import Target
 
 __all__ = [
@@ -173,7 +173,7 @@ def config_from_json(text: str) -> Config:
         raise ValueError(f"the config {text[:120]!r} must have exactly the fields {', '.join(sorted(names))}")
     for name, value in values.items():
         if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"{name}={value!r} in the config must be an integer")
+            raise ValueError(f"{name}={quoted(value)} in the config must be an integer")
     return family.config(**values)
 
 

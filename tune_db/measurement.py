@@ -12,7 +12,7 @@ from typing import Any
 
 from qconv.generator import Config, config_from_json, older_names
 from qconv.keys import parse
-from qconv.op import Problem
+from qconv.op import Problem, quoted
 
 # The words of the FAIR T4 results format, so that an export is a loop.
 OUTCOMES = ("correct", "constraints", "compile", "runtime", "timeout", "correctness")
@@ -57,7 +57,7 @@ class Measurement:
         for name in ("device", "target", "toolchain", "digest"):
             _check_word(name, getattr(self, name))
         if self.outcome not in OUTCOMES:
-            raise ValueError(f"outcome={self.outcome!r} is not one of {', '.join(OUTCOMES)}")
+            raise ValueError(f"outcome={quoted(self.outcome)} is not one of {', '.join(OUTCOMES)}")
         self._check_times()
         self._check_reason()
         for name in ("registers", "spill_bytes", "smem_bytes"):
@@ -72,7 +72,7 @@ class Measurement:
 
     def _check_times(self) -> None:
         if not isinstance(self.times_us, (tuple, list)):
-            raise ValueError(f"times_us={_short(self.times_us)} must be a list of numbers")
+            raise ValueError(f"times_us={quoted(self.times_us)} must be a list of numbers")
         times = tuple(_number("a time of times_us", time, above_zero=True) for time in self.times_us)
         object.__setattr__(self, "times_us", times)
         if self.outcome != "correct":
@@ -89,10 +89,10 @@ class Measurement:
     def _check_reason(self) -> None:
         if self.outcome == "correct":
             if self.reason is not None:
-                raise ValueError(f"outcome='correct' with a reason ({_short(self.reason)}); only failures have one")
+                raise ValueError(f"outcome='correct' with a reason ({quoted(self.reason)}); only failures have one")
             return
         if not isinstance(self.reason, str) or not self.reason.strip():
-            raise ValueError(f"outcome={self.outcome!r} with reason={self.reason!r}; say why it failed")
+            raise ValueError(f"outcome={self.outcome!r} with reason={quoted(self.reason)}; say why it failed")
         # A compiler's words may hold any byte, a text column may not: no failure is lost for how it is worded.
         clean = self.reason.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
         object.__setattr__(self, "reason", clean)
@@ -162,7 +162,7 @@ def rivals(measurements: Iterable[Measurement]) -> list[list[Measurement]]:
 
 def read_problem(key: object) -> Problem:
     if not isinstance(key, str):
-        raise ValueError(f"problem={_short(key)} must be the key of a problem")
+        raise ValueError(f"problem={quoted(key)} must be the key of a problem")
     return _problem(key)
 
 
@@ -170,13 +170,13 @@ def read_problem(key: object) -> Problem:
 def _problem(key: str) -> Problem:
     problem = parse(key)
     if str(problem) != key:
-        raise ValueError(f"problem={_short(key)} is not in its canonical form, {str(problem)!r}")
+        raise ValueError(f"problem={quoted(key)} is not in its canonical form, {str(problem)!r}")
     return problem
 
 
 def read_config(text: object) -> Config:
     if not isinstance(text, str):
-        raise ValueError(f"config={_short(text)} must be JSON text")
+        raise ValueError(f"config={quoted(text)} must be JSON text")
     return _config(text)
 
 
@@ -184,7 +184,7 @@ def read_config(text: object) -> Config:
 def _config(text: str) -> Config:
     config = config_from_json(text)
     if config.as_json() != text:
-        raise ValueError(f"config={_short(text)} is not in its canonical form, {config.as_json()!r}")
+        raise ValueError(f"config={quoted(text)} is not in its canonical form, {config.as_json()!r}")
     return config
 
 
@@ -197,7 +197,7 @@ def read_time(text: object) -> datetime:
         # In one form only, for databases compare these as text.
         if time is not None and time.tzinfo is not None and time_text(time) == text:
             return time
-    raise ValueError(f"created_at={_short(text)} must be a UTC time like {time_text(datetime(2026, 1, 2, tzinfo=UTC))}")
+    raise ValueError(f"created_at={quoted(text)} must be a UTC time like {time_text(datetime(2026, 1, 2, tzinfo=UTC))}")
 
 
 def time_text(time: datetime) -> str:
@@ -207,14 +207,14 @@ def time_text(time: datetime) -> str:
 
 def _check_word(name: str, value: object) -> None:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise ValueError(f"{name}={_short(value)} must be text of one line, and not empty")
+        raise ValueError(f"{name}={quoted(value)} must be text of one line, and not empty")
 
 
 def _check_count(name: str, value: object) -> None:
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= INT_MAX:
-        raise ValueError(f"{name}={_short(value)} must be an integer between 0 and {INT_MAX}, or None where unknown")
+        raise ValueError(f"{name}={quoted(value)} must be an integer between 0 and {INT_MAX}, or None where unknown")
 
 
 def _number(name: str, value: object, above_zero: bool = False) -> float:
@@ -226,7 +226,7 @@ def _number(name: str, value: object, above_zero: bool = False) -> float:
         if math.isfinite(number) and (number > 0 or (number == 0 and not above_zero)):
             return number
     rule = "positive" if above_zero else "not negative"
-    raise ValueError(f"{name} is {_short(value)}; it must be a finite number, {rule}")
+    raise ValueError(f"{name} is {quoted(value)}; it must be a finite number, {rule}")
 
 
 def _plain(protocol: object) -> dict[str, Any]:
@@ -234,12 +234,7 @@ def _plain(protocol: object) -> dict[str, Any]:
     try:
         copy = json.loads(json.dumps(protocol, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"protocol={_short(protocol)} cannot be written as JSON: {error}") from None
+        raise ValueError(f"protocol={quoted(protocol)} cannot be written as JSON: {error}") from None
     if not isinstance(copy, dict):
-        raise ValueError(f"protocol={_short(protocol)} must be a mapping from names to plain values")
+        raise ValueError(f"protocol={quoted(protocol)} must be a mapping from names to plain values")
     return copy
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 160 else text[:157] + "..."

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qconv.errors import DatabaseError
-from qconv.op import Problem
+from qconv.op import Problem, quoted
 from qconv.tune_db.measurement import (
     Measurement,
     best_of,
@@ -81,7 +81,7 @@ def _wrong(origin: str, number: int, why: str) -> DatabaseError:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise ValueError(f"a name stands twice among {', '.join(name for name, _ in pairs)[:160]}")
+        raise ValueError(f"a name stands twice among {quoted(', '.join(name for name, _ in pairs))}")
     return values
 
 
@@ -95,13 +95,13 @@ def from_dict(values: object, origin: str) -> Measurement:
 
 def _measurement(record: object) -> Measurement:
     if not isinstance(record, dict):
-        raise ValueError(f"{repr(record)[:160]} is not a measurement: an object with named values")
+        raise ValueError(f"{quoted(record)} is not a measurement: an object with named values")
     for name in _NEEDED:
         if name not in record:
             raise ValueError(f"it has no {name}")
     for name, value in record.items():
         if name not in _NAMES:
-            raise ValueError(f"{name[:160]!r} is no field of a measurement; known: {', '.join(_NAMES)}")
+            raise ValueError(f"{quoted(name)} is no field of a measurement; known: {', '.join(_NAMES)}")
         if value is None:
             raise ValueError(f"{name} is null; what is unknown is left out")
     config = json.dumps(record["config"], separators=(",", ":"))

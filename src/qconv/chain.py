@@ -10,7 +10,7 @@ import numpy as np
 from qconv.convolution import conv2d, style_of, towards
 from qconv.draft import Given, draw_layer
 from qconv.fused import Chain, FusedBlock, FusedConv2d, chain_of
-from qconv.op import BETWEEN, Array, Op, Sample, read_key, short
+from qconv.op import BETWEEN, Array, Op, Sample, quoted, read_key
 from qconv.option import Option
 from qconv.problem import FLAGS, Conv2d, read_conv2d
 from qconv.window import windows
@@ -48,7 +48,7 @@ def chained(*keys: str) -> Chain:
 def _conv2d(key: str, part: str) -> Conv2d:
     op, given = read_key(part, FLAGS)
     if op != "conv2d":
-        raise ValueError(f"the key {short(key)!r} joins {short(op)!r} with another op; only conv2d can be joined")
+        raise ValueError(f"the key {quoted(key)} joins {quoted(op)} with another op; only conv2d can be joined")
     return read_conv2d(part, given)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qconv.op import BETWEEN, Problem, short
+from qconv.op import BETWEEN, Problem, quoted
 from qconv.ops import OPS
 
 
@@ -15,4 +15,4 @@ def parse(key: str) -> Problem:
     if takers:
         return takers[0].read(key)
     known = ", ".join(op.name for op in alone)
-    raise ValueError(f"the key {short(key)!r} names the op {short(name)!r}; known: {known}")
+    raise ValueError(f"the key {quoted(key)} names the op {quoted(name)}; known: {known}")

@@ -126,7 +126,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         return
     near = difflib.get_close_matches(str(value), choices, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"{name}={value!r} is not one of {', '.join(choices)}{hint}")
+    raise ValueError(f"{name}={quoted(value)} is not one of {', '.join(choices)}{hint}")
 
 
 def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> int:
@@ -138,9 +138,9 @@ def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> i
             raise TypeError
         number = operator.index(cast(SupportsIndex, value))
     except TypeError:
-        raise ValueError(f"{name}={value!r} must be an integer") from None
+        raise ValueError(f"{name}={quoted(value)} must be an integer") from None
     if not least <= number <= most:
-        raise ValueError(f"{name}={number} must be between {least} and {most}")
+        raise ValueError(f"{name}={quoted(number)} must be between {least} and {most}")
     return number
 
 
@@ -188,10 +188,10 @@ def read_key(key: str, flags: tuple[str, ...]) -> tuple[str, dict[str, str | boo
     for part in parts:
         name, equals, text = part.partition("=")
         if name in given:
-            raise ValueError(f"{name!r} stands twice in the key {short(key)!r}")
+            raise ValueError(f"{quoted(name)} stands twice in the key {quoted(key)}")
         if bool(equals) == (name in flags):
             rule = "is a flag and takes no value" if name in flags else "needs a value, as in name=value"
-            raise ValueError(f"{short(part)!r} in the key {short(key)!r}: {name!r} {rule}")
+            raise ValueError(f"{quoted(part)} in the key {quoted(key)}: {quoted(name)} {rule}")
         given[name] = text if equals else True
     return op, given
 
@@ -199,9 +199,14 @@ def read_key(key: str, flags: tuple[str, ...]) -> tuple[str, dict[str, str | boo
 def read_integer(name: str, text: str | bool) -> int:
     digits = text.removeprefix("-") if isinstance(text, str) else ""
     if not digits.isascii() or not digits.isdigit() or len(digits) > 10:
-        raise ValueError(f"{name}={text!r} in a problem key must be an integer of at most ten digits")
+        raise ValueError(f"{name}={quoted(text)} in a problem key must be an integer of at most ten digits")
     return int(text)
 
 
-def short(text: str) -> str:
+def quoted(value: object) -> str:
+    """A value as a message shows it: in one line, and no longer than anybody reads."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a list thousands deep
+        text = f"a value of type {type(value).__name__} that is too large to be shown"
     return text if len(text) <= 160 else text[:157] + "..."

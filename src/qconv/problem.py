@@ -15,8 +15,8 @@ from qconv.op import (
     alignment,
     check_choice,
     checked_size,
+    quoted,
     read_integer,
-    short,
 )
 from qconv.quantization import Parameters, Quantization
 
@@ -297,7 +297,7 @@ def read_conv2d(key: str, given: dict[str, str | bool]) -> Conv2d:
         if name in given:
             sizes[name] = read_integer(name, given.pop(name))
         elif name != "groups":
-            raise ValueError(f"the key {short(key)!r} has no {name}; it needs {', '.join(_SIZES)}")
+            raise ValueError(f"the key {quoted(key)} has no {name}; it needs {', '.join(_SIZES)}")
     for name in _PLURAL:
         if name in given:
             values = tuple(read_integer(name, text) for text in str(given.pop(name)).split(","))
@@ -306,7 +306,7 @@ def read_conv2d(key: str, given: dict[str, str | bool]) -> Conv2d:
     modes = tuple((name, str(given.pop(name))) for name in _MODES if name in given)
     quantized = tuple((name, given.pop(name)) for name in (*_TYPES, *FLAGS, *_CHOICES) if name in given)
     if given:
-        raise ValueError(f"unknown field {short(next(iter(given)))!r} in the key {short(key)!r}")
+        raise ValueError(f"unknown field {quoted(next(iter(given)))} in the key {quoted(key)}")
     return Conv2d(layout=layout, quantization=_quantization(quantized, modes), **sizes)  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ from qconv.conversion.presets import system_flags
 from qconv.conversion.rules import EPS, check_added, check_eps, check_fma, check_mapping, check_precision, check_range
 from qconv.dtypes import ELEMENT_TYPES, INTEGERS, RANGES
 from qconv.mode import MODE_VALUES
-from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, read_integer
+from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, quoted, read_integer
 
 REALS = ("float32", "float16", "bfloat16", "float64")
 WIDE = ("float32", "float64")
@@ -164,7 +164,7 @@ class Conversion(Problem):
         values: dict[str, Any] = {}
         for name, text in given.items():
             if name not in known:
-                raise ValueError(f"unknown field {name!r} in a key of {cls.op}; it has {', '.join(known)}")
+                raise ValueError(f"unknown field {quoted(name)} in a key of {cls.op}; it has {', '.join(known)}")
             values[name] = read_integer(name, text) if name in _NUMBERS else _real(text) if name == "eps" else text
         return values
 
@@ -178,7 +178,7 @@ def _real(text: str | bool) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"eps={text!r} in a problem key must be a number, as in eps=1e-05") from None
+        raise ValueError(f"eps={quoted(text)} in a problem key must be a number, as in eps=1e-05") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from qconv.dtypes import ELEMENT_TYPES
-from qconv.op import Problem, check_choice, checked_size, read_integer, read_key, short
+from qconv.op import Problem, check_choice, checked_size, quoted, read_integer, read_key
 from qconv.parameter import check_zero_point
 
 BYTES = ("int8", "uint8")
@@ -51,10 +51,10 @@ class TensorOp(Problem):
         _, given = read_key(key, cls.flags)
         missing = [name for name in cls.numbers if name not in given]
         if missing:
-            raise ValueError(f"the key {short(key)!r} has no {missing[0]}; it needs {', '.join(cls.numbers)}")
+            raise ValueError(f"the key {quoted(key)} has no {missing[0]}; it needs {', '.join(cls.numbers)}")
         known = [entry.name for entry in fields(cls) if entry.init]  # type: ignore[arg-type]
         if strange := [name for name in given if name not in known]:
-            raise ValueError(f"unknown field {short(strange[0])!r} in a key of {cls.op}; it has {', '.join(known)}")
+            raise ValueError(f"unknown field {quoted(strange[0])} in a key of {cls.op}; it has {', '.join(known)}")
         return cls(**{name: cls._read_value(name, text) for name, text in given.items()})
 
     @classmethod
