@@ -15,6 +15,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import math
 import re
 import shutil
 import tempfile
@@ -26,6 +27,7 @@ from qconv.device.binary import Resources
 from qconv.device.folders import Layer, cache_root
 from qconv.generator import Source
 from qconv.generator.digest import text_digest
+from qconv.op import quoted
 from qconv.target import TARGETS
 
 log = logging.getLogger("qconv")
@@ -40,6 +42,46 @@ class Binary:
     toolchain: str
     compile_ms: float
     resources: dict[str, Resources]
+
+
+@dataclass(frozen=True)
+class _Build:
+    """What build.json records of a binary."""
+
+    toolchain: str
+    binary: str
+    sha256: str
+    compile_ms: float
+    resources: dict[str, Resources]
+
+    @classmethod
+    def parse(cls, text: bytes) -> _Build:
+        """ValueError where `publish` did not write it."""
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ValueError("build.json is not JSON") from None
+        build = document if isinstance(document, dict) else {}
+        words = [build.get(name) for name in ("toolchain", "binary", "sha256")]
+        milliseconds, needs = build.get("compile_ms"), build.get("resources")
+        if not all(isinstance(word, str) and word.isprintable() and word for word in words):
+            raise ValueError("build.json does not say toolchain, binary and sha256 in words")
+        if type(milliseconds) not in (int, float) or not 0 <= milliseconds < math.inf:
+            raise ValueError(f"build.json says compile_ms={quoted(milliseconds)}, which is no time")
+        if not isinstance(needs, dict):
+            raise ValueError("build.json does not say what each kernel needs")
+        return cls(*words, float(milliseconds), {kernel: _resources(values) for kernel, values in needs.items()})
+
+
+def _resources(values: object) -> Resources:
+    known = [field.name for field in dataclasses.fields(Resources)]
+    if not isinstance(values, dict) or sorted(values) != sorted(known):
+        raise ValueError(f"build.json does not say {', '.join(known)} of each kernel")
+    for name, value in values.items():
+        unknown = value is None and name in ("spill_bytes", "threads_max")
+        if not unknown and (type(value) is not int or value < 0):
+            raise ValueError(f"build.json says {name}={quoted(value)}, which is no count")
+    return Resources(**values)
 
 
 def _parts(source: Source, target: str) -> tuple[str, ...]:
@@ -101,7 +143,7 @@ def publish(
         temporary.rename(final)
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)
-        published = _read(final, user)
+        published = _read(final, user) if final.exists() else None
         if published is None:
             raise
         return published
@@ -113,15 +155,14 @@ def _read(entry: Path, layer: Layer) -> Binary | None:
     passed over in others; one that others could have written is refused."""
     try:
         layer.check_all(entry / "build.json")
-        build = json.loads((entry / "build.json").read_text())
-        path = entry / Path(build["binary"]).name
+        build = _Build.parse((entry / "build.json").read_bytes())
+        path = entry / Path(build.binary).name
         layer.check_all(path)
         data = path.read_bytes()
-        if hashlib.sha256(data).hexdigest() != build["sha256"]:
+        if hashlib.sha256(data).hexdigest() != build.sha256:
             raise ValueError("the binary's digest is not the recorded one")
-        resources = {str(kernel): Resources(**needs) for kernel, needs in build["resources"].items()}
-        return Binary(data, path, str(build["toolchain"]), float(build["compile_ms"]), resources)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return Binary(data, path, build.toolchain, build.compile_ms, build.resources)
+    except (OSError, ValueError) as error:
         log.warning("the cached kernel %s is damaged (%s): it is not used", entry, error)
         if layer.is_user:
             shutil.rmtree(entry, ignore_errors=True)

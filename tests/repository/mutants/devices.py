@@ -81,8 +81,8 @@ MUTANTS = (
     Mutant(
         "cache: a damaged binary is loaded",
         HERE + "cache.py",
-        'if hashlib.sha256(data).hexdigest() != build["sha256"]:',
-        'if not build["sha256"]:',
+        "if hashlib.sha256(data).hexdigest() != build.sha256:",
+        "if not build.sha256:",
         "What a full disk or a killed copy left is run.",
         (CACHE,),
     ),
