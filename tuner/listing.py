@@ -8,6 +8,7 @@ Columns named as a field of `Quantization` say what the numbers of that layer me
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from qconv.fused import Chain, chain_of
 from qconv.keys import parse
-from qconv.op import Problem
+from qconv.op import Problem, quoted
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
 from qconv.tuner.workload import Place, Refused, Workload
@@ -48,7 +49,7 @@ Maker = Callable[[int | None], Place]
 
 def _keys(path: Path) -> Iterator[tuple[str, Maker]]:
     """A line that names no problem is an error: somebody wrote it. Empty lines and those that begin with # are none."""
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(_text(path).splitlines(), 1):
         key = line.strip()
         if not key or key.startswith("#"):
             continue
@@ -74,16 +75,28 @@ def with_batch(problem: Problem, batch: int) -> Conv2d | Chain:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Maker]]:
-    with path.open(newline="") as lines:
-        rows = csv.DictReader(lines)
-        columns = tuple(rows.fieldnames or ())
-        for needed, made in ((PAIR, _pair), (EXTENTS, _layer)):
-            if set(needed) <= set(columns):
-                for row in rows:
-                    yield name_of(row), partial(made, row)
-                return
-        missing = ", ".join(name for name in EXTENTS if name not in columns)
-        raise ValueError(f"{path}: its first line names no column {missing}; a layer needs {', '.join(EXTENTS)}")
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
+    try:
+        rows = list(reader)
+    except csv.Error as error:
+        raise ValueError(f"{path}:{reader.line_num}: no row of a csv ({error}); mend or remove it") from None
+    columns = tuple(reader.fieldnames or ())
+    for needed, made in ((PAIR, _pair), (EXTENTS, _layer)):
+        if set(needed) <= set(columns):
+            yield from ((name_of(row), partial(made, row)) for row in rows)
+            return
+    missing = ", ".join(name for name in EXTENTS if name not in columns)
+    raise ValueError(f"{path}: its first line names no column {missing}; a layer needs {', '.join(EXTENTS)}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is no text in UTF-8 (at byte {error.start}): give a csv of layers, a file with a key in each "
+            "line, or a model whose name ends in .onnx"
+        ) from None
 
 
 def name_of(row: Row) -> str:
@@ -97,7 +110,7 @@ def _layer(row: Row, batch: int | None) -> Place:
 
 def _pair(row: Row, batch: int | None) -> Place:
     if row.get("between", "none") != "none":
-        raise ValueError(f"{row['between']} stands between the two: only what follows at once is one kernel")
+        raise ValueError(f"{quoted(row['between'])} stands between the two: only what follows at once is one kernel")
     return Place(name_of(row), chain([row], batch))
 
 
@@ -117,10 +130,10 @@ def chain(rows: Sequence[Row], batch: int | None) -> Chain:
     """As it is deployed: a scale and a bias for every channel, the network's activation between two, and around an
     inverted residual what was added to it. Each row goes on with the second convolution of the one before."""
     n, c, h, w = batch or _integer(rows[0], "N"), *(_integer(rows[0], name) for name in ("C", "H", "W"))
-    made = [_of_pair(rows[0], "1", (n, h, w, c), rows[0]["act1"])]
+    made = [_of_pair(rows[0], "1", (n, h, w, c), rows[0].get("act1") or "none")]
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         last = made[-1]
-        activation = "none" if following is None else following["act1"]
+        activation = "none" if following is None else following.get("act1") or "none"
         made.append(_of_pair(row, "2", (n, last.oh, last.ow, last.k), activation))
     if len(made) == 3 and made[-1].y_shape == made[0].x_shape:
         made[-1] = replace(made[-1], quantization=replace(made[-1].quantization, residual="int8"))
@@ -141,7 +154,7 @@ def stated(row: Row) -> Quantization:
         text = (row.get(name) or "").strip()
         if kind == "bool":
             if text not in _SWITCHES:
-                raise ValueError(f"{name}={text!r} must be 0 or 1")
+                raise ValueError(f"{name}={quoted(text)} must be 0 or 1")
             given[name] = _SWITCHES[text]
         elif name == "bias" and text in _SWITCHES:
             given[name] = "int32" if _SWITCHES[text] else "none"
@@ -162,5 +175,5 @@ def _two(row: Row, name: str) -> tuple[int, int]:
 def _integer(row: Row, name: str) -> int:
     text = (row.get(name) or "").strip()
     if not text.isascii() or not text.isdigit() or len(text) > 10:
-        raise ValueError(f"{name}={text!r} must be an integer, not negative, of at most ten digits")
+        raise ValueError(f"{name}={quoted(text)} must be an integer, not negative, of at most ten digits")
     return int(text)

@@ -27,6 +27,7 @@ from qconv.onnx.tensor import Unsupported
 ORT_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
     *(kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception)),
+    UnicodeDecodeError,  # of its own message, where that quotes a name that is no UTF-8
 )
 CPU_ONLY = ("CPUExecutionProvider",)
 Source = str | bytes

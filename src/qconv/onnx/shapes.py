@@ -58,7 +58,7 @@ def workload_of(model: onnx.ModelProto, name: str, batch: int | None = None) -> 
     found: dict[str, Place] = {}
     refused: list[Refused] = []
     for node in graph.convolutions():
-        place = node.name or node.output[0]
+        place = f"{node.name or node.output[0]}"  # bytes, where a file has it in no UTF-8
         try:
             found[node.output[0]] = Place(place, _problem(graph, node))
         except ValueError as error:
