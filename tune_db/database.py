@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, Executable, delete, func, or_, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from qconv.errors import DatabaseError
 from qconv.op import Problem
@@ -29,6 +30,8 @@ from qconv.tune_db.writing import batched, put, put_newer, start_writing
 # What was not there when we looked can come before ours, from another process: then it is there now. A row can meet
 # that in each of the tables.
 _ATTEMPTS = 8
+# How long a server may be away once it has been there, as while it is started again.
+AWAY_S = 30.0
 # Who asks for rows by rank mostly needs the first.
 _FEW = 4
 
@@ -123,13 +126,16 @@ class Database:
         return self._write(lambda connection: put_newer(connection, self._stored, batch))
 
     def _write(self, work: Callable[[Connection], Answer], attempts: int = _ATTEMPTS) -> Answer:
-        """In one transaction; once more where another process has stored the same meanwhile."""
+        """In one transaction; once more where another process has stored the same meanwhile, or the server has ended
+        it: whatever is written twice is there once."""
         try:
             with self._transaction() as connection:
                 start_writing(connection)
                 return work(connection)
         except DatabaseError as error:
-            if not isinstance(error.__cause__, IntegrityError) or attempts == 1:
+            cause = error.__cause__
+            was_cut = isinstance(cause, DBAPIError) and cause.connection_invalidated
+            if not (was_cut or isinstance(cause, IntegrityError)) or attempts == 1:
                 raise
         return self._write(work, attempts - 1)
 
@@ -252,10 +258,20 @@ class Database:
             if self._closed:
                 raise DatabaseError(f"{self.where}: this Database is closed; open it again with Database.open")
             try:
-                with self._engine.begin() as connection:
+                with self._connect() as connection, connection.begin():
                     yield connection
             except DRIVER_ERRORS as error:
                 raise explained(self.where, error) from error
+
+    def _connect(self) -> Connection:
+        end = time.monotonic() + AWAY_S
+        while True:
+            try:
+                return self._engine.connect()
+            except OperationalError:
+                if self._engine.dialect.name == "sqlite" or time.monotonic() > end:
+                    raise
+            time.sleep(0.25)
 
 
 def _leading(problem: Problem, device: str, target: str) -> tuple[Executable, dict[str, Any]]:

@@ -30,6 +30,7 @@ from sqlalchemy.pool import StaticPool
 
 from qconv.device import folders
 from qconv.errors import DatabaseError
+from qconv.op import quoted
 from qconv.tune_db import upgrade
 from qconv.tune_db.models import SCHEMA_VERSION, Base, MeasurementRow, SchemaRow
 from qconv.tune_db.writing import start_writing
@@ -62,6 +63,8 @@ DRIVER_ERRORS = (SQLAlchemyError, UnicodeDecodeError)
 _ANEW = "bring back a copy, or move it away and tune again"
 # What drivers say to who may only read.
 _NOT_WRITABLE = ("readonly", "read-only", "permission denied", "must be owner")
+# What SQLite says where it cannot write, and nobody has taken the right away.
+_NO_ROOM = "disk i/o error"
 # What drivers say, and what to do about it.
 _REMEDIES = (
     ("not a database", "give the path of a tuning database, or of a new file"),
@@ -72,6 +75,7 @@ _REMEDIES = (
     ("unable to open", "check that its folder exists and that you may write there"),
     ("locked", f"another process has been writing for {BUSY_S} s: try again when it is done"),
     ("full", "make room on the disk"),
+    (_NO_ROOM, "make room on the disk, or check that it works"),
     ("no such table", f"a table is missing: {_ANEW}"),
     ("permission denied", "ask for the right to write there, or work on a copy"),
     ("must be owner", "have the owner of its tables open it once: it is of an older qconv, and is upgraded then"),
@@ -111,6 +115,9 @@ def open_engine(url_or_path: str | os.PathLike[str], *, create: bool, read_only:
         return Opened(_with_schema(engine, where, create), where)
     except DRIVER_ERRORS as error:
         engine.dispose()
+        if is_written and not create and _NO_ROOM in str(error).lower():
+            # On a full disk there is no room for what a reader in WAL mode writes beside the file.
+            return open_engine(url_or_path, create=False, read_only=True)
         raise explained(where, error) from error
     except BaseException:
         engine.dispose()
@@ -160,7 +167,8 @@ def _is_writable(file: Path) -> bool:
 
 def _engine(url: URL, read_only: Path | None = None) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url)
+        # A connection that the server has closed meanwhile, as when it was restarted, is replaced before it is used.
+        return create_engine(url, pool_pre_ping=True)
     # One connection, which the threads of a Database take in turn: opening a file costs more than a query does, and a
     # database in memory lives as long as its connection.
     how: dict[str, Any] = {"timeout": BUSY_S, "check_same_thread": False}
@@ -210,7 +218,21 @@ def _with_schema(engine: Engine, where: str, create: bool) -> Engine:
         # If it fails once more, it says why; if another process created the tables meanwhile, it does not.
         versions = _versions(engine)
     _check_versions(versions, where)
+    _check_triggers(engine, where)
     return engine
+
+
+def _check_triggers(engine: Engine, where: str) -> None:
+    """A file may bring statements of its own, that run when a row is added: none of ours does."""
+    if engine.dialect.name != "sqlite":
+        return
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").scalars().all()
+    if found:
+        raise DatabaseError(
+            f"{where}: it has the trigger {quoted(found[0])}, which qconv did not make and which could change rows; "
+            "drop it, or export the rows as text and merge them into a new file"
+        )
 
 
 def _upgraded(engine: Engine, where: str, create: bool) -> bool:

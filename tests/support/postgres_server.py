@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,9 +34,15 @@ def _as_account() -> list[str]:
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
+class Server(str):
+    """Its URL; `restart` ends it at once, as a crash does, and starts it again."""
+
+    restart: Callable[[], None]
+
+
 @contextmanager
-def server() -> Iterator[str]:
-    """Its URL. The test is skipped where there is no server to start."""
+def server() -> Iterator[Server]:
+    """The test is skipped where there is no server to start."""
     folder = programs()
     if folder is None:
         pytest.skip("no PostgreSQL server is installed: apt-get install postgresql")
@@ -56,8 +62,12 @@ def server() -> Iterator[str]:
         run(folder / "initdb", "-D", data, "-U", ACCOUNT, "-A", "trust", "--no-sync")
         options = f"-p {port} -c listen_addresses=127.0.0.1 -k {home} -c fsync=off"
         run(folder / "pg_ctl", "-D", data, "-l", home / "log", "-w", "-o", options, "start")
+        url = Server(f"postgresql+psycopg://{ACCOUNT}@127.0.0.1:{port}/{ACCOUNT}")
+        url.restart = lambda: run(
+            folder / "pg_ctl", "-D", data, "-l", home / "log", "-w", "-m", "immediate", "-o", options, "restart"
+        )
         try:
-            yield f"postgresql+psycopg://{ACCOUNT}@127.0.0.1:{port}/{ACCOUNT}"
+            yield url
         finally:
             run(folder / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
     finally:
