@@ -6,6 +6,7 @@ machine lacks something (a device, a compiler, a cached kernel); 4 the database 
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -48,6 +49,9 @@ for command in (
 def main(arguments: Sequence[str] | None = None) -> None:
     """An expected error is one message on stderr and an exit code; only a bug shows a traceback. Without arguments,
     those of the command line."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # A path whose name is no UTF-8 is printed as it is, instead of ending the command when its work is done.
+        sys.stdout.reconfigure(errors="surrogateescape")
     try:
         commands.main(arguments, standalone_mode=False)
     except click.exceptions.Exit as done:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli.options import database_option, device_option, json_option, print_json, refuse_device
+from qconv.cli.options import database_option, device_option, json_option, print_json, refuse_device, write_whole
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
@@ -98,7 +98,7 @@ def export_rows(database: str | None, out: Path, form: str, best: bool, device: 
 
     with _open(database) as rows:
         found = _of_device(rows, best, device)
-    out.write_text(text.dump(found) if form == "text" else json.dumps(t4.results(found), indent=1) + "\n")
+    write_whole(out, text.dump(found) if form == "text" else json.dumps(t4.results(found), indent=1) + "\n")
     click.echo(f"{len(found)} rows to {out}", err=True)
 
 
@@ -164,7 +164,7 @@ def refresh(
             print_json({"problems": []})
     if out is not None:
         kept = winners.kept(_rows_of(where, shipped, name))
-        out.write_text(text.dump(kept))
+        write_whole(out, text.dump(kept))
         click.echo(f"{len(kept)} rows to {out}", err=True)
 
 

@@ -22,6 +22,8 @@ from qconv.errors import (
 # The format of an error under --json: fields are added without a new one, and none is changed or taken away.
 SCHEMA = "qconv-error-1"
 REQUEST, MACHINE = 2, 3
+# What is quoted of a command line may be as long as that is.
+LONGEST = 800
 
 EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (ValueError, REQUEST),
@@ -45,6 +47,7 @@ _REMEDIES = {
     errno.EROFS: "give a place that can be written; QCONV_CACHE moves the cache, --db the database",
     errno.ENOSPC: "make room on the disk, or give another place",
     errno.ENOENT: "check the path",
+    errno.ENAMETOOLONG: "give a shorter one",
 }
 
 
@@ -56,7 +59,7 @@ class Failure:
 
     def show(self, as_json: bool) -> None:
         """The sentence on stderr; with --json the document on stdout, where its reader expects one."""
-        click.echo(f"Error: {self.message}", err=True)
+        click.echo(f"Error: {_readable(self.message)}", err=True)
         if as_json:
             document = {"kind": self.kind, "message": self.message, "exit_code": self.exit_code}
             click.echo(json.dumps({"schema": SCHEMA, "error": document}, indent=1))
@@ -65,11 +68,17 @@ class Failure:
 def failure_of(error: Exception) -> Failure | None:
     """None for what is a bug of ours, which shows its traceback."""
     kind = type(error).__name__
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        missing = error.param.get_error_hint(error.ctx)
+        return Failure(kind, f"{missing} is missing, and the command needs it: --help says what it is", REQUEST)
+    if isinstance(error, click.UsageError) and error.message == "Missing command.":
+        return Failure(kind, "no command was given, and there is nothing to do without one: --help lists them", REQUEST)
     if isinstance(error, click.ClickException):
-        return Failure(kind, error.format_message(), error.exit_code)
+        return Failure(kind, _clipped(error.format_message()), error.exit_code)
     for expected, code in EXIT_CODES:
         if isinstance(error, expected):
-            return Failure(kind, str(error), code)
+            # A compiler's words stay as they are.
+            return Failure(kind, str(error) if expected is CompileError else _clipped(str(error)), code)
     if isinstance(error, MemoryError):
         return Failure(kind, f"this machine has too little memory for the problem: {error}; make n smaller", MACHINE)
     if isinstance(error, ModuleNotFoundError):
@@ -78,10 +87,19 @@ def failure_of(error: Exception) -> Failure | None:
         return Failure(kind, f"{error}, which this command needs: {remedy}", MACHINE)
     if isinstance(error, OSError):
         remedy = _REMEDIES.get(error.errno or 0, "qconv-tune doctor says what works here")
-        return Failure(kind, f"{error}: {remedy}", MACHINE)
+        return Failure(kind, f"{_clipped(str(error))}: {remedy}", MACHINE)
     if is_of_the_gpu(error):
         return Failure(kind, f"the GPU failed: {error}; qconv-tune doctor says what works here", MACHINE)
     return None
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _readable(message: str) -> str:
+    """A terminal does nothing but show it: a path or an argument that is quoted may hold any character."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in message)
 
 
 def is_of_the_gpu(error: Exception) -> bool:

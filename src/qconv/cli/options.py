@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -163,6 +165,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 
 def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=1))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """The file is there as a whole, or as it was before: what is written beside it takes its place at the end."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def refuse_device(what: str, devices: list[str]) -> NoReturn:
