@@ -12,8 +12,9 @@ MIRRORED = {
     "qconv": "src/qconv",
     **{name: name for name in ("bench", "generator", "instances", "templates", "tune_db", "tuner")},
 }
-# What is of no one package: documents, other systems, the repository's own rules, and what tests share.
-OTHERS = {"conformance", "docs", "repository", "support"}
+# What is of no one package: documents, other systems, hostile input and faults, the repository's own rules, and what
+# tests share.
+OTHERS = {"conformance", "docs", "hostile", "repository", "support"}
 # What a test may be named after: modules, pages, headers of the CPU device.
 NAMING = (".py", ".j2", ".h")
 

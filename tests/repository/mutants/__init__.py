@@ -12,6 +12,7 @@ from mutants import (
     digests,
     fused,
     gpu,
+    hostile,
     house,
     mma,
     models,
@@ -65,6 +66,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "pytorch": pytorch.MUTANTS,
     "samples": samples.MUTANTS,
     "devices": devices.MUTANTS,
+    "hostile": hostile.MUTANTS,
     "house": house.MUTANTS,
     "gpu": gpu.MUTANTS,
 }

@@ -1,0 +1,86 @@
+"""What may become of an input: it is taken and right, or refused by a sentence of this project's own.
+
+A refusal counts only if it is one of the errors that qconv documents, of exactly that type, and was raised by a line of
+qconv: what Python, NumPy or a parser says of a value that nobody checked is a traceback that happens to be short.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from qconv.errors import CacheError, DatabaseError, DeviceError, Infeasible, KernelMissing
+
+REFUSALS: tuple[type[Exception], ...] = (ValueError, Infeasible, DatabaseError, CacheError, DeviceError, KernelMissing)
+# What no reader can do anything with: words of the interpreter about itself.
+INTERNAL = re.compile(
+    r"Traceback|object at 0x|NoneType|has no attribute|unhashable|list index|invalid literal|could not convert"
+    r"|unexpected keyword|positional argument|not subscriptable|not iterable|out of range\b(?!:)|KeyError|<class"
+)
+LONGEST = 1200
+
+
+class Wrong(AssertionError):
+    """The input was neither refused as it should be, nor taken rightly."""
+
+
+class Refused(Exception):
+    """Raised by a surface that has seen the refusal itself, and checked what it says."""
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Where input comes in. `draw` makes one out of a seed, mostly a damaged valid one; `take` uses it as qconv would,
+    and raises `Wrong` where what came of it is not right. An input is bytes, so that a vector can hold it."""
+
+    name: str
+    draw: Callable[[Random], bytes]
+    take: Callable[[bytes], None]
+    cases: int  # of the slow suite
+    refusals: tuple[type[Exception], ...] = REFUSALS
+
+
+def judge(surface: Surface, given: bytes) -> str:
+    """'taken' or 'refused'; raises Wrong, with what happened."""
+    try:
+        surface.take(given)
+    except Wrong:
+        raise
+    except Refused:
+        return "refused"
+    except BaseException as error:
+        _check(error, surface.refusals)
+        return "refused"
+    return "taken"
+
+
+def _check(error: BaseException, refusals: tuple[type[Exception], ...]) -> None:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__module__}.{type(error).__name__} at {last.filename}:{last.lineno}: {str(error)[:400]}"
+    if type(error) not in refusals:
+        raise Wrong(f"no refusal, but {said}") from error
+    module = _module_of(error)
+    if module.partition(".")[0] != "qconv":
+        raise Wrong(f"refused by {module}, not by qconv: {said}") from error
+    check_sentence(str(error))
+
+
+def check_sentence(message: str) -> None:
+    """Something to read: of several words, no longer than anybody reads, and about the input, not the interpreter."""
+    if len(message.split()) < 4 or len(message) > LONGEST:
+        raise Wrong(f"no sentence of 4 words to {LONGEST} letters: {message[: LONGEST + 1]!r}")
+    if (internal := INTERNAL.search(message)) is not None:
+        raise Wrong(f"{internal.group()!r} says nothing to a reader: {message!r}")
+    if any(0xD800 <= ord(letter) <= 0xDFFF or (ord(letter) < 32 and letter != "\n") for letter in message):
+        raise Wrong(f"a terminal cannot show {message!r}")
+
+
+def _module_of(error: BaseException) -> str:
+    trace = error.__traceback__
+    assert trace is not None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return str(trace.tb_frame.f_globals.get("__name__"))

@@ -1,0 +1,8 @@
+"""Every surface that input comes in by."""
+
+from __future__ import annotations
+
+from tests.hostile import commands, files, models, texts
+
+EVERY = (*texts.SURFACES, *commands.SURFACES, *files.SURFACES, *models.SURFACES)
+SURFACES = {surface.name: surface for surface in EVERY}

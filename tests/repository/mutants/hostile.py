@@ -1,0 +1,90 @@
+"""Mutants of what refuses hostile input, and of the suite that brings it."""
+
+from mutants.mutant import Mutant
+
+FUZZ, KILLED = "tests/hostile/test_fuzz.py", "tests/hostile/test_killed.py"
+
+MUTANTS = (
+    Mutant(
+        "messages: a value is quoted whole",
+        "src/qconv/op.py",
+        'return text if len(text) <= 160 else text[:157] + "..."',
+        "return text",
+        "A refusal is as long as what was refused.",
+        (FUZZ,),
+    ),
+    Mutant(
+        "failures: control characters go to the terminal",
+        "src/qconv/cli/failures.py",
+        'click.echo(f"Error: {_readable(self.message)}", err=True)',
+        'click.echo(f"Error: {self.message}", err=True)',
+        "A file name that is quoted moves the cursor and changes colours.",
+        (FUZZ,),
+    ),
+    Mutant(
+        "cache: a record of any types is taken",
+        "src/qconv/device/cache.py",
+        "if not unknown and (type(value) is not int or value < 0):",
+        "if False:",
+        "An entry says that a kernel needs 'x' registers.",
+        (FUZZ,),
+    ),
+    Mutant(
+        "cache: a binary is published before it is whole",
+        "src/qconv/device/cache.py",
+        'temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder))',
+        "temporary = final\n    temporary.mkdir(mode=0o700)",
+        "A build that is killed leaves half an entry where the next one looks.",
+        (KILLED,),
+    ),
+    Mutant(
+        "database: triggers of a file run",
+        "tune_db/engine.py",
+        "    _check_triggers(engine, where)\n",
+        "",
+        "A database that somebody sent deletes rows when one is added.",
+        (FUZZ,),
+    ),
+    Mutant(
+        "database: a full disk hides what is stored",
+        "tune_db/engine.py",
+        "if is_written and not create and _NO_ROOM in str(error).lower():",
+        "if False:",
+        "A lookup fails where there is no room for what SQLite writes beside a file that it only reads.",
+        ("tests/hostile/test_places.py::test_a_disk_that_is_full",),
+        slow=True,
+    ),
+    Mutant(
+        "database: a server that is restarted is given up",
+        "tune_db/database.py",
+        'if self._engine.dialect.name == "sqlite" or time.monotonic() > end:',
+        "if True:",
+        "A tuner ends for the seconds that its server is away.",
+        ("tests/hostile/test_faults.py::test_a_server_that_is_restarted_in_the_middle",),
+        slow=True,
+    ),
+    Mutant(
+        "listing: a pair needs its activations",
+        "tuner/listing.py",
+        'rows[0].get("act1") or "none")]',
+        'rows[0]["act1"])]',
+        "A csv without that column is a KeyError.",
+        (FUZZ,),
+    ),
+    Mutant(
+        "fuzz: whatever is raised is a refusal",
+        "tests/hostile/judge.py",
+        "        _check(error, surface.refusals)\n",
+        "",
+        "A traceback counts as a sentence.",
+        (FUZZ,),
+    ),
+    Mutant(
+        "traced: nothing is stopped",
+        "tests/hostile/traced.py",
+        "if at is not None and changes >= at and fails is None:",
+        "if False:",
+        "Every work ends as if there were no fault, and all that is asked of it holds.",
+        (KILLED,),
+    ),
+)
