@@ -74,7 +74,7 @@ def check_sentence(message: str) -> None:
         raise Wrong(f"no sentence of 4 words to {LONGEST} letters: {message[: LONGEST + 1]!r}")
     if (internal := INTERNAL.search(message)) is not None:
         raise Wrong(f"{internal.group()!r} says nothing to a reader: {message!r}")
-    if any(0xD800 <= ord(letter) <= 0xDFFF or (ord(letter) < 32 and letter != "\n") for letter in message):
+    if any(0xD800 <= ord(letter) <= 0xDFFF or (ord(letter) < 32 and letter not in "\n\t") for letter in message):
         raise Wrong(f"a terminal cannot show {message!r}")
 
 

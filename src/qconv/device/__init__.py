@@ -19,6 +19,7 @@ from qconv.errors import DeviceError, first_line
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
 from qconv.generator.tensor_map import TensorMap
+from qconv.op import quoted
 from qconv.target import TARGETS, Target
 
 log = logging.getLogger("qconv")
@@ -96,7 +97,7 @@ def _open(spec: str) -> Device:
         return CpuDevice(cpus[spec])
     kind, _, index = spec.partition(":")
     if kind not in ("cuda", "hip") or not (index.isascii() and index.isdigit()):
-        raise DeviceError(f"the device {spec!r} is not known; use {', '.join(cpus)}, cuda, cuda:N, hip or hip:N")
+        raise DeviceError(f"the device {quoted(spec)} is not known; use {', '.join(cpus)}, cuda, cuda:N, hip or hip:N")
     if (missing := why_no_cupy()) is not None:
         extra = "cuda" if kind == "cuda" else "rocm"
         raise DeviceError(
