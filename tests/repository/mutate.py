@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -79,14 +78,10 @@ class Copy:
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
         )
         for name in filter(None, listed.split("\0")):
-            if (ROOT / name).is_file():
+            if (ROOT / name).exists():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(ROOT / name, root / name)
-        # An editable install finds `qconv.generator` in generator/ of the original: here, a link comes before it.
-        project = tomllib.loads((root / "pyproject.toml").read_text())
-        for package, folder in project["tool"]["setuptools"]["package-dir"].items():
-            if package != "qconv":
-                (root / "src" / package.replace(".", "/")).symlink_to(root / folder, target_is_directory=True)
+                # The links of src/qconv stay links: they lead to the folders of the copy.
+                shutil.copyfile(ROOT / name, root / name, follow_symlinks=False)
 
     def pytest(self, arguments: Sequence[str], *, own_cache: bool = False) -> tuple[int, str]:
         """Exit status and output; a run that does not end says nothing: the machine may be busy."""

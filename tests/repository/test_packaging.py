@@ -5,7 +5,10 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+LINKED = ("generator", "instances", "templates", "tune_db", "tuner")
 
 
 def test_every_folder_of_templates_travels() -> None:
@@ -19,9 +22,18 @@ def test_every_folder_of_templates_travels() -> None:
 
 def test_every_folder_of_modules_travels() -> None:
     setup = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    folders = {
-        ".".join((package, *path.parent.relative_to(ROOT / folder).parts))
-        for package, folder in setup["package-dir"].items()
+    folders = {".".join(path.parent.relative_to(ROOT / "src").parts) for path in (ROOT / "src").rglob("__init__.py")}
+    folders |= {
+        ".".join(("qconv", *path.parent.relative_to(ROOT).parts))
+        for folder in LINKED
         for path in (ROOT / folder).rglob("__init__.py")
     }
     assert folders <= set(setup["packages"])
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_folder_beside_src_is_reached_through_src(name: str) -> None:
+    """By a link that holds wherever the repository is cloned to."""
+    link = ROOT / "src/qconv" / name
+    assert link.readlink() == Path("../..", name)
+    assert (link / "__init__.py").samefile(ROOT / name / "__init__.py")

@@ -32,9 +32,11 @@ class Revision:
             archive = subprocess.check_output(["git", "archive", name], cwd=ROOT)
             with tarfile.open(fileobj=io.BytesIO(archive)) as files:
                 files.extractall(folder, filter="data")
-        # An editable install finds `qconv.generator` in generator/ of the original: here, a link comes before it.
+        # Commits before the links of src/qconv say in pyproject.toml where `qconv.generator` is.
         project = tomllib.loads((folder / "pyproject.toml").read_text())
         for package, place in project["tool"]["setuptools"]["package-dir"].items():
+            if not package:
+                continue
             link = folder / "src" / package.replace(".", "/")
             if not link.exists():
                 link.symlink_to(folder / place, target_is_directory=True)
@@ -61,6 +63,6 @@ class Revision:
 def _copy(folder: Path) -> None:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in filter(None, subprocess.check_output(command, cwd=ROOT, text=True).split("\0")):
-        if (ROOT / name).is_file():
+        if (ROOT / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, folder / name)
+            shutil.copyfile(ROOT / name, folder / name, follow_symlinks=False)
