@@ -7,6 +7,7 @@ from typing import Any
 
 from qconv.device import Device
 from qconv.instances.arguments import as_array, in_mode, is_array, is_nonzero, place_of, shape_of, type_of
+from qconv.instances.array_kinds import AnyArray, Extents, Numbers, gives_one
 from qconv.instances.serving import lookup
 from qconv.mode import Mode
 from qconv.op import Problem, check_choice
@@ -18,43 +19,46 @@ _LAYOUTS_1D = {"nwc": ("nhwc", 1), "ncw": ("nchw", 2)}
 _W_LAYOUTS_1D = {"ksc": ("krsc", 1), "kcs": ("kcrs", 2)}
 
 
+@gives_one
 def conv2d(
     x: Any,
-    w: Any,
+    /,
+    w: AnyArray,
     *,
-    stride: int | Sequence[int] = 1,
-    dilation: int | Sequence[int] = 1,
-    pad: int | Sequence[int] = 0,
+    stride: Extents = 1,
+    dilation: Extents = 1,
+    pad: Extents = 0,
     groups: int = 1,
     layout: str = "nhwc",
     w_layout: str | None = None,
-    x_scale: Any = 1.0,
-    w_scale: Any = 1.0,
-    y_scale: Any = 1.0,
-    x_zero_point: Any = 0,
-    w_zero_point: Any = 0,
-    y_zero_point: Any = 0,
-    bias: Any = None,
+    x_scale: Numbers = 1.0,
+    w_scale: Numbers = 1.0,
+    y_scale: Numbers = 1.0,
+    x_zero_point: Numbers = 0,
+    w_zero_point: Numbers = 0,
+    y_zero_point: Numbers = 0,
+    bias: Numbers | None = None,
     activation: str = "none",
-    slope: Any = None,
-    low: Any = None,
-    high: Any = None,
-    residual: Any = None,
-    residual_scale: Any = None,
-    residual_zero_point: Any = 0,
+    slope: Numbers | None = None,
+    low: Numbers | None = None,
+    high: Numbers | None = None,
+    residual: AnyArray | None = None,
+    residual_scale: Numbers | None = None,
+    residual_zero_point: Numbers = 0,
     out_type: str = "int8",
     mode: str | Mode | None = None,
-    out: Any = None,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
     """Quantized convolution of NHWC `x` with KRSC `w`; the result is NHWK. With `layout="nchw"`: NCHW, KCRS and NKHW.
 
     The arrays are NumPy or CuPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`; the kernel runs
-    where they are. Weights in the other layout (`w_layout` krsc or kcrs) are copied at every call; `pack` them once
-    instead. Scales given per output channel, and zero points other than 0, choose the kernel. leaky_relu needs
-    `slope`, clamp `low` and `high`, in real units. A `residual` of the output's shape is added before the activation.
-    `mode` names the system whose arithmetic it shall have, by default ONNX Runtime's, or is a `qconv.Mode`.
+    where they are, and the result is of the same library as `x`. Weights in the other layout (`w_layout` krsc or kcrs)
+    are copied at every call; `pack` them once instead. Scales given per output channel, and zero points other than 0,
+    choose the kernel. leaky_relu needs `slope`, clamp `low` and `high`, in real units. A `residual` of the output's
+    shape is added before the activation. `mode` names the system whose arithmetic it shall have, by default ONNX
+    Runtime's, or is a `qconv.Mode`.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]
@@ -81,20 +85,20 @@ def conv2d_problem(
     x: Any,
     w: Any,
     *,
-    stride: int | Sequence[int] = 1,
-    dilation: int | Sequence[int] = 1,
-    pad: int | Sequence[int] = 0,
+    stride: Extents = 1,
+    dilation: Extents = 1,
+    pad: Extents = 0,
     groups: int = 1,
     layout: str = "nhwc",
     w_layout: str = "krsc",
-    w_scale: Any = 1.0,
-    x_zero_point: Any = 0,
-    w_zero_point: Any = 0,
-    y_zero_point: Any = 0,
-    bias: Any = None,
+    w_scale: Numbers = 1.0,
+    x_zero_point: Numbers = 0,
+    w_zero_point: Numbers = 0,
+    y_zero_point: Numbers = 0,
+    bias: Numbers | None = None,
     activation: str = "none",
     residual: Any = None,
-    residual_zero_point: Any = 0,
+    residual_zero_point: Numbers = 0,
     out_type: str = "int8",
     mode: str | Mode | None = None,
 ) -> Conv2d:
@@ -125,16 +129,18 @@ def conv2d_problem(
     return Conv2d(**sizes, **filters, quantization=quantization, **geometry)
 
 
+@gives_one
 def conv1d(
     x: Any,
-    w: Any,
+    /,
+    w: AnyArray,
     *,
-    stride: int | Sequence[int] = 1,
-    dilation: int | Sequence[int] = 1,
-    pad: int | Sequence[int] = 0,
+    stride: Extents = 1,
+    dilation: Extents = 1,
+    pad: Extents = 0,
     layout: str = "nwc",
     w_layout: str | None = None,
-    out: Any = None,
+    out: AnyArray | None = None,
     device: str | None = None,
     **parameters: Any,
 ) -> Any:
@@ -163,23 +169,6 @@ def conv1d(
         **parameters,
     )
     return out if out is not None else y.reshape((*y.shape[:axis], *y.shape[axis + 1 :]))
-
-
-def conv3d(*_: Any, **__: Any) -> Any:
-    """Refused, with the way round it."""
-    raise ValueError(
-        "conv3d is not supported: the kernels index two filter axes. A filter of depth 1 is conv2d with the frames in "
-        "the batch; a deeper one is the sum, over its depth, of conv2d(..., out_type='int32') of the shifted frames"
-    )
-
-
-def conv_transpose2d(*_: Any, **__: Any) -> Any:
-    """Refused, with the way round it."""
-    raise ValueError(
-        "conv_transpose2d is not supported: each of its outputs gathers from an input with gaps, which the kernels do "
-        "not have. Write stride - 1 times x_zero_point between the pixels of x, and call conv2d at stride 1 with the "
-        "filter turned round in r and s, its input and output channels exchanged, and pad = dilation * (r - 1) - pad"
-    )
 
 
 def _lifted(name: str, array: Any, axis: int, device: Device) -> Any:

@@ -19,13 +19,16 @@ from qconv.conversion.view import Axis, View, view_of
 from qconv.device import Device
 from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.instances.arguments import as_array, in_mode, in_shape, place_of, shape_of, type_of
+from qconv.instances.array_kinds import AnyArray, Numbers, gives_one, gives_three, gives_two
 from qconv.instances.serving import lookup
 
 
+@gives_one
 def quantize(
     x: Any,
-    scale: Any,
-    zero_point: Any = None,
+    /,
+    scale: Numbers,
+    zero_point: Numbers | None = None,
     *,
     axis: Axis = None,
     block: int = 0,
@@ -33,7 +36,7 @@ def quantize(
     low: int | None = None,
     high: int | None = None,
     mode: str | None = None,
-    out: Any = None,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
     **flags: Any,
@@ -46,16 +49,18 @@ def quantize(
     return _convert(Quantize, mode, spec, given, x, axis, block, out, stream, device)
 
 
+@gives_one
 def dequantize(
     x: Any,
-    scale: Any,
-    zero_point: Any = None,
+    /,
+    scale: Numbers,
+    zero_point: Numbers | None = None,
     *,
     axis: Axis = None,
     block: int = 0,
     out_type: str = "float32",
     mode: str | None = None,
-    out: Any = None,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
     **flags: Any,
@@ -66,12 +71,14 @@ def dequantize(
     return _convert(Dequantize, mode, spec, given, x, axis, block, out, stream, device)
 
 
+@gives_one
 def requantize(
     x: Any,
-    x_scale: Any,
-    y_scale: Any,
-    x_zero_point: Any = None,
-    y_zero_point: Any = None,
+    /,
+    x_scale: Numbers,
+    y_scale: Numbers,
+    x_zero_point: Numbers | None = None,
+    y_zero_point: Numbers | None = None,
     *,
     axis: Axis = None,
     block: int = 0,
@@ -79,7 +86,7 @@ def requantize(
     low: int | None = None,
     high: int | None = None,
     mode: str | None = None,
-    out: Any = None,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
     **flags: Any,
@@ -96,8 +103,10 @@ def requantize(
     return _convert(Requantize, mode, spec, given, x, axis, block, out, stream, device)
 
 
+@gives_two
 def choose_qparams(
     x: Any,
+    /,
     *,
     axis: Axis = None,
     out_type: str | None = None,
@@ -118,8 +127,10 @@ def choose_qparams(
     return scale, zero_point
 
 
+@gives_three
 def quantize_dynamic(
     x: Any,
+    /,
     *,
     axis: Axis = None,
     out_type: str | None = None,

@@ -7,33 +7,36 @@ from typing import Any
 
 from qconv.fused import MIDS, OF_EACH, WORDS, Chain, chain_of
 from qconv.instances.api import conv2d_problem, run
+from qconv.instances.array_kinds import AnyArray, Numbers, gives_one
 from qconv.problem import Conv2d
 
 # Arguments of a convolution that say which kernel it is, and are no value of a call.
 _SHAPE = ("stride", "dilation", "pad", "groups", "activation", "out_type", "mode")
 
 
+@gives_one
 def conv2d_conv2d(
     x: Any,
-    w1: Any,
-    w2: Any,
-    w3: Any = None,
+    /,
+    w1: AnyArray,
+    w2: AnyArray,
+    w3: AnyArray | None = None,
     *,
     first: Mapping[str, Any] | None = None,
     second: Mapping[str, Any] | None = None,
     third: Mapping[str, Any] | None = None,
-    x_scale: Any = 1.0,
-    x_zero_point: Any = 0,
-    mid_scale: Any = 1.0,
-    mid_zero_point: Any = 0,
-    mid2_scale: Any = None,
-    mid2_zero_point: Any = None,
-    y_scale: Any = 1.0,
-    y_zero_point: Any = 0,
-    residual: Any = None,
-    residual_scale: Any = None,
-    residual_zero_point: Any = 0,
-    out: Any = None,
+    x_scale: Numbers = 1.0,
+    x_zero_point: Numbers = 0,
+    mid_scale: Numbers = 1.0,
+    mid_zero_point: Numbers = 0,
+    mid2_scale: Numbers | None = None,
+    mid2_zero_point: Numbers | None = None,
+    y_scale: Numbers = 1.0,
+    y_zero_point: Numbers = 0,
+    residual: AnyArray | None = None,
+    residual_scale: Numbers | None = None,
+    residual_zero_point: Numbers = 0,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
 ) -> Any:

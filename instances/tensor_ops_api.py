@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from qconv.instances.arguments import in_shape, place_of, shape_of, type_of
+from qconv.instances.array_kinds import AnyArray, Numbers, gives_one, takes_several
 from qconv.instances.serving import lookup
 from qconv.tensor_ops import Add, AveragePool, Binary, Concat, GlobalAveragePool, MaxPool, Mul, Table
 from qconv.tensor_ops.binary import begins_with_first, turned
@@ -19,19 +20,21 @@ from qconv.tensor_ops.functions import Function, named, rescaled, table_of
 from qconv.tensor_ops.pooling import window_of
 
 
+@gives_one
 def add(
     a: Any,
-    b: Any,
+    /,
+    b: AnyArray,
     *,
-    a_scale: Any = 1.0,
-    b_scale: Any = 1.0,
-    y_scale: Any = 1.0,
-    a_zero_point: Any = 0,
-    b_zero_point: Any = 0,
-    y_zero_point: Any = 0,
+    a_scale: Numbers = 1.0,
+    b_scale: Numbers = 1.0,
+    y_scale: Numbers = 1.0,
+    a_zero_point: Numbers = 0,
+    b_zero_point: Numbers = 0,
+    y_zero_point: Numbers = 0,
     activation: str = "none",
     out_type: str | None = None,
-    out: Any = None,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
@@ -43,19 +46,21 @@ def add(
     return _binary(Add, a, b, numbers | zeros, activation, out_type, out, stream, device)
 
 
+@gives_one
 def mul(
     a: Any,
-    b: Any,
+    /,
+    b: AnyArray,
     *,
-    a_scale: Any = 1.0,
-    b_scale: Any = 1.0,
-    y_scale: Any = 1.0,
-    a_zero_point: Any = 0,
-    b_zero_point: Any = 0,
-    y_zero_point: Any = 0,
+    a_scale: Numbers = 1.0,
+    b_scale: Numbers = 1.0,
+    y_scale: Numbers = 1.0,
+    a_zero_point: Numbers = 0,
+    b_zero_point: Numbers = 0,
+    y_zero_point: Numbers = 0,
     activation: str = "none",
     out_type: str | None = None,
-    out: Any = None,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
@@ -66,17 +71,19 @@ def mul(
     return _binary(Mul, a, b, numbers | zeros, activation, out_type, out, stream, device)
 
 
+@gives_one
 def unary(
     x: Any,
+    /,
     function: str | Function,
     *,
-    x_scale: Any = 1.0,
-    y_scale: Any = 1.0,
-    x_zero_point: Any = 0,
-    y_zero_point: Any = 0,
-    alpha: Any = None,
+    x_scale: Numbers = 1.0,
+    y_scale: Numbers = 1.0,
+    x_zero_point: Numbers = 0,
+    y_zero_point: Numbers = 0,
+    alpha: Numbers | None = None,
     out_type: str | None = None,
-    out: Any = None,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
@@ -88,7 +95,10 @@ def unary(
     return apply_table(x, table, out=out, stream=stream, device=device)
 
 
-def apply_table(x: Any, table: Any, *, out: Any = None, stream: Any = None, device: str | None = None) -> Any:
+@gives_one
+def apply_table(
+    x: Any, /, table: AnyArray, *, out: AnyArray | None = None, stream: Any = None, device: str | None = None
+) -> Any:
     """The entry of the table (256 of int8 or uint8) for the byte of every element. `out` may be `x` itself."""
     shape = shape_of("x", x)
     place = place_of(x, device)
@@ -102,15 +112,17 @@ def apply_table(x: Any, table: Any, *, out: Any = None, stream: Any = None, devi
     return y.reshape(shape) if out is None else out
 
 
+@takes_several
 def concat(
-    tensors: Sequence[Any],
+    tensors: Any,
+    /,
     axis: int = -1,
     *,
-    x_scales: Sequence[Any] | None = None,
-    x_zero_points: Sequence[Any] | None = None,
-    y_scale: Any = 1.0,
-    y_zero_point: Any = 0,
-    out: Any = None,
+    x_scales: Sequence[float] | None = None,
+    x_zero_points: Sequence[int] | None = None,
+    y_scale: Numbers = 1.0,
+    y_zero_point: Numbers = 0,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
@@ -139,11 +151,13 @@ def concat(
     return y.reshape(y_shape) if out is None else out
 
 
+@gives_one
 def max_pool(
     x: Any,
+    /,
     kernel: int | Sequence[int],
     *,
-    out: Any = None,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
     **geometry: Any,
@@ -156,16 +170,18 @@ def max_pool(
     return lookup(problem, place_of(x, device).spec)(x, out=out, stream=stream)
 
 
+@gives_one
 def average_pool(
     x: Any,
+    /,
     kernel: int | Sequence[int],
     *,
-    x_scale: Any = 1.0,
-    y_scale: Any = 1.0,
-    x_zero_point: Any = 0,
-    y_zero_point: Any = 0,
+    x_scale: Numbers = 1.0,
+    y_scale: Numbers = 1.0,
+    x_zero_point: Numbers = 0,
+    y_zero_point: Numbers = 0,
     out_type: str | None = None,
-    out: Any = None,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
     **geometry: Any,
@@ -175,7 +191,8 @@ def average_pool(
 
     `stride`, `pad` and `ceil_mode` are as of `max_pool`. Padding is a real zero, which counts with `count_include_pad`
     only."""
-    shape, numbers = shape_of("x", x, "nhwc"), {"x_scale": x_scale, "y_scale": y_scale}
+    shape = shape_of("x", x, "nhwc")
+    numbers: dict[str, Any] = {"x_scale": x_scale, "y_scale": y_scale}
     numbers |= {"x_zero_point": x_zero_point, "y_zero_point": y_zero_point}
     types = {"x_type": type_of(x), "out_type": out_type or type_of(x)}
     if window_of(kernel) == shape[1:3] and not np.any(geometry.get("pad", 0)):
@@ -184,15 +201,17 @@ def average_pool(
     return lookup(problem, place_of(x, device).spec)(x, out=out, stream=stream, **numbers)
 
 
+@gives_one
 def global_average_pool(
     x: Any,
+    /,
     *,
-    x_scale: Any = 1.0,
-    y_scale: Any = 1.0,
-    x_zero_point: Any = 0,
-    y_zero_point: Any = 0,
+    x_scale: Numbers = 1.0,
+    y_scale: Numbers = 1.0,
+    x_zero_point: Numbers = 0,
+    y_zero_point: Numbers = 0,
     out_type: str | None = None,
-    out: Any = None,
+    out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
 ) -> Any:
@@ -201,7 +220,8 @@ def global_average_pool(
     n, h, w, c = shape_of("x", x, "nhwc")
     place = place_of(x, device)
     problem = GlobalAveragePool(n, h * w, c, x_type=type_of(x), out_type=out_type or type_of(x))
-    numbers = {"x_scale": x_scale, "y_scale": y_scale, "x_zero_point": x_zero_point, "y_zero_point": y_zero_point}
+    numbers: dict[str, Any] = {"x_scale": x_scale, "y_scale": y_scale}
+    numbers |= {"x_zero_point": x_zero_point, "y_zero_point": y_zero_point}
     with place.on(stream):
         given = in_shape(place, "x", x, (n, h, w, c), (n, h * w, c))
         into = None if out is None else in_shape(place, "out", out, (n, 1, 1, c), (n, c))

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qconv.benchmark import Benchmark, bench
     from qconv.errors import (
         CacheError,
         CompileError,
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
         Infeasible,
         KernelMissing,
         LaunchError,
+        WrongOutput,
     )
     from qconv.fused import FusedBlock, FusedConv2d
-    from qconv.instances.api import conv1d, conv2d, conv3d, conv_transpose2d
+    from qconv.instances.api import conv1d, conv2d
     from qconv.instances.conversion_api import choose_qparams, dequantize, quantize, quantize_dynamic, requantize
     from qconv.instances.executable import Bound, Packed
     from qconv.instances.fused_api import conv2d_conv2d
@@ -40,18 +42,21 @@ if TYPE_CHECKING:
     from qconv.mode import Mode
     from qconv.problem import Conv2d
     from qconv.quantization import Parameters, Quantization
+    from qconv.shipping import Export, export
     from qconv.tuner.allocation import Budget
+    from qconv.tuner.result import Result
     from qconv.tuning import tune
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "qconv.benchmark": ("Benchmark", "bench"),
     "qconv.errors": (
         *("CacheError", "CompileError", "CompileTimeout", "DatabaseError", "DeviceError"),
-        *("Infeasible", "KernelMissing", "LaunchError"),
+        *("Infeasible", "KernelMissing", "LaunchError", "WrongOutput"),
     ),
     "qconv.fused": ("FusedBlock", "FusedConv2d"),
-    "qconv.instances.api": ("conv1d", "conv2d", "conv3d", "conv_transpose2d"),
+    "qconv.instances.api": ("conv1d", "conv2d"),
     "qconv.instances.conversion_api": (
         *("choose_qparams", "dequantize", "quantize", "quantize_dynamic", "requantize"),
     ),
@@ -66,12 +71,27 @@ _HOMES = {
     "qconv.mode": ("Mode",),
     "qconv.problem": ("Conv2d",),
     "qconv.quantization": ("Parameters", "Quantization"),
+    "qconv.shipping": ("Export", "export"),
     "qconv.tuner.allocation": ("Budget",),
+    "qconv.tuner.result": ("Result",),
     "qconv.tuning": ("tune",),
+}
+# What others have and this does not, with the way round it.
+_ABSENT = {
+    "conv3d": (
+        "the kernels index two filter axes. A filter of depth 1 is conv2d with the frames in the batch; a deeper one "
+        "is the sum, over its depth, of conv2d(..., out_type='int32') of the shifted frames"
+    ),
+    "conv_transpose2d": (
+        "each of its outputs gathers from an input with gaps, which the kernels do not have. Write stride - 1 times "
+        "x_zero_point between the pixels of x, and call conv2d at stride 1 with the filter turned round in r and s, "
+        "its input and output channels exchanged, and pad = dilation * (r - 1) - pad"
+    ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Benchmark",
     "Bound",
     "Budget",
     "CacheError",
@@ -80,6 +100,7 @@ __all__ = [
     "Conv2d",
     "DatabaseError",
     "DeviceError",
+    "Export",
     "FusedBlock",
     "FusedConv2d",
     "Infeasible",
@@ -90,18 +111,20 @@ __all__ = [
     "Packed",
     "Parameters",
     "Quantization",
+    "Result",
+    "WrongOutput",
     "__version__",
     "add",
     "apply_table",
     "average_pool",
+    "bench",
     "choose_qparams",
     "concat",
     "conv1d",
     "conv2d",
     "conv2d_conv2d",
-    "conv3d",
-    "conv_transpose2d",
     "dequantize",
+    "export",
     "forget",
     "global_average_pool",
     "lookup",
@@ -116,9 +139,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'qconv' has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
+# Hidden from type checkers, which would take any name for one of the package's.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            why = f": {_ABSENT[name]}" if name in _ABSENT else ""
+            raise AttributeError(f"module 'qconv' has no attribute {name!r}{why}")
+        value = getattr(import_module(_HOME_OF[name]), name)
+        globals()[name] = value
+        return value

@@ -36,6 +36,10 @@ class DatabaseError(Exception):
     """A tuning database, or a row of it, that cannot be trusted. Names the file and the row."""
 
 
+class WrongOutput(Exception):
+    """A kernel's output is not the oracle's. Says where, and which random data show it."""
+
+
 class DeviceError(Exception):
     """The device asked for does not exist here, or what it needs is not installed."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
 
 from qconv.mode import Mode
 from qconv.op import (
@@ -49,6 +49,25 @@ class Conv2d(Problem):
     quantization: Quantization = field(default_factory=Quantization)
     key: str = field(init=False, repr=False)
     _hash: int = field(init=False, repr=False)
+
+    if TYPE_CHECKING:
+        # One number may stand for both directions, or for all four sides; the fields hold each of them.
+        def __init__(
+            self,
+            n: int,
+            h: int,
+            w: int,
+            c: int,
+            k: int,
+            r: int,
+            s: int,
+            stride: int | tuple[int, int] = 1,
+            dilation: int | tuple[int, int] = 1,
+            pad: int | tuple[int, int, int, int] = 0,
+            groups: int = 1,
+            layout: str = "nhwc",
+            quantization: Quantization = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):

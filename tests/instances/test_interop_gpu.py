@@ -45,6 +45,8 @@ def test_the_one_liner_runs_where_the_arrays_are(instance: Instance, torch: Any)
     x, w = torch.from_numpy(DRAWN.arrays[0]).cuda(), torch.from_numpy(DRAWN.arrays[1]).cuda()
     parameters = DRAWN.parameters | {"x_zero_point": int(DRAWN.parameters["x_zero_point"])}
     y = qconv.conv2d(x, w, pad=1, **parameters)
+    assert type(y) is torch.Tensor
+    assert y.is_cuda
     assert np.array_equal(instance.device.download(y), WANT)
 
 

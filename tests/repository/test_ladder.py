@@ -82,7 +82,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
     ("qconv.tuner",),
     ("qconv.network",),
     # The faces: they may use everything, and nothing below uses them.
-    ("qconv.cli", "qconv.onnx", "qconv.torch", "qconv.tuning"),
+    ("qconv.benchmark", "qconv.cli", "qconv.onnx", "qconv.shipping", "qconv.torch", "qconv.tuning"),
 )
 # The root package only names where things are; it imports them when they are used.
 FACE = "qconv"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import statistics
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from qconv.cli.options import ProblemCommand, database_option, device_option, json_option, print_json, problem_options
+from qconv.errors import WrongOutput
 from qconv.op import Problem
 
 if TYPE_CHECKING:
@@ -91,31 +91,25 @@ def run(
 @json_option
 def bench(problem: Problem, fixed: dict[str, int], device: str | None, database: str | None, as_json: bool) -> None:
     """Verify and time the instance that lookup would give, by the tuner's protocol."""
-    from qconv import sample
+    from qconv.benchmark import bench as measure
     from qconv.instances.serving import lookup
-    from qconv.tuner.protocol import protocol_for, time_us
-    from qconv.tuner.verify import mismatch
 
-    instance = lookup(problem, device, database)
-    drawn = sample.draw(problem, secrets.randbits(32), fixed)
-    protocol = protocol_for(instance.device)
-    wrong = mismatch(instance.executable, drawn)
-    document = _describe(instance) | {"verified": wrong is None, "protocol": protocol.as_dict()}
-    if wrong is None:
-        times = time_us(instance.executable, drawn, protocol)
-        median = statistics.median(times)
-        document |= {
-            "time_us": median,
-            "times_us": list(times),
-            "tops": tops(problem, median),
-            "gb_per_s": problem.io_bytes / median / 1e3,
-            "facts": instance.device.facts(),
-        }
-    else:
-        document |= {"wrong": wrong}
-    _print(document, as_json)
-    if wrong is not None:
+    document = _describe(lookup(problem, device, database))
+    try:
+        found = measure(problem, device, database, zero_points=fixed)
+    except WrongOutput as wrong:
+        _print(document | {"verified": False, "wrong": str(wrong)}, as_json)
         sys.exit(1)
+    document |= {
+        "verified": True,
+        "protocol": found.protocol.as_dict(),
+        "time_us": found.time_us,
+        "times_us": list(found.times_us),
+        "tops": found.tops,
+        "gb_per_s": found.gb_per_s,
+        "facts": found.facts,
+    }
+    _print(document, as_json)
 
 
 def _print(document: dict[str, Any], as_json: bool) -> None:

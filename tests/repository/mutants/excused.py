@@ -19,7 +19,6 @@ EXCUSED = {
     "templates/entry/cpu.j2": "one call: without it nothing runs on the CPU device",
     "templates/conv2d/fold.j2": "a frame around fold_channel.j2, which has its own",
     "templates/fused/fold.j2": "a frame around conv2d/fold_channel.j2, which has its own",
-    "src/qconv/__init__.py": _NAMES,
     "src/qconv/conversion/__init__.py": _NAMES,
     "src/qconv/tensor_ops/__init__.py": _NAMES,
     "src/qconv/tensor_ops/ops.py": _NAMES,

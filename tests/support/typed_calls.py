@@ -1,0 +1,82 @@
+"""What type checkers see of the package: `tests/repository/test_types.py` has them read this file, and nobody runs it.
+
+A line that ends with "refused" must be refused, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+import qconv
+from qconv import generator
+
+
+class Tensor:
+    """Another library's, as PyTorch's is."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def __dlpack__(self, *, stream: Any = None) -> Any: ...
+
+    def backward(self) -> None: ...
+
+
+def arrays_come_out_as_they_went_in(
+    x: NDArray[np.int8], w: NDArray[np.int8], t: Tensor, f: NDArray[np.float32]
+) -> None:
+    assert_type(qconv.conv2d(x, w, pad=1, x_scale=0.02, bias=np.zeros(4, np.int32)), NDArray[Any])
+    assert_type(qconv.conv2d(t, t, pad=(1, 1, 1, 1), w_scale=[0.1, 0.2]), Tensor)
+    assert_type(qconv.conv1d(t, t, pad=1), Tensor)
+    assert_type(qconv.conv2d_conv2d(t, t, t, first={"pad": 1}), Tensor)
+    assert_type(qconv.quantize(f, 0.1), NDArray[Any])
+    assert_type(qconv.dequantize(t, t, axis=1), Tensor)
+    assert_type(qconv.requantize(t, 0.1, 0.2), Tensor)
+    assert_type(qconv.choose_qparams(t), tuple[Tensor, Tensor])
+    assert_type(qconv.quantize_dynamic(f), tuple[NDArray[Any], NDArray[Any], NDArray[Any]])
+    assert_type(qconv.add(t, t), Tensor)
+    assert_type(qconv.mul(x, w), NDArray[Any])
+    assert_type(qconv.unary(t, "sigmoid"), Tensor)
+    assert_type(qconv.apply_table(t, t), Tensor)
+    assert_type(qconv.concat([t, t], axis=1), Tensor)
+    assert_type(qconv.concat([x, w]), NDArray[Any])
+    assert_type(qconv.max_pool(t, 2, stride=2), Tensor)
+    assert_type(qconv.average_pool(t, (2, 2)), Tensor)
+    assert_type(qconv.global_average_pool(x), NDArray[Any])
+    qconv.conv2d(x, w).backward()  # refused
+    qconv.conv2d(x, w, pad="same")  # refused
+    qconv.conv2d(x, w, x_scale="0.02")  # refused
+    qconv.conv2d([[1]], w)  # refused
+    qconv.conv2d(t, t, padding=1)  # refused
+
+
+def problems_are_typed() -> None:
+    problem = qconv.Conv2d(1, 14, 14, 64, 64, 3, 3, pad=1, stride=(2, 2), quantization=qconv.Quantization(bias="int32"))
+    assert_type(problem.pad, tuple[int, int, int, int])
+    assert_type(problem.key, str)
+    qconv.Conv2d(1, 14, 14, 64, 64, 3, 3, pad="same")  # refused
+    qconv.Conv2d(1, 14, 14, 64, 64, 3, 3, pad=(1, 1, 1))  # refused
+    qconv.FusedConv2d(problem, 7)  # refused
+
+
+def the_rest_is_functions(problem: qconv.Conv2d, watch: Callable[[int, int], None]) -> None:
+    instance = qconv.lookup(problem, "cpu")
+    assert_type(instance, qconv.Instance)
+    assert_type(instance.reason, str)
+    assert_type(qconv.tune([problem, "conv2d:n=1"], 24, device="cuda:0"), list[qconv.Result])
+    assert_type(qconv.tune(Path("model.onnx"), qconv.Budget(seconds=60.0))[0].tuned_us, float | None)
+    assert_type(qconv.bench(problem).time_us, float)
+    assert_type(qconv.export([problem], "kernels", form="library", targets=["sm_80"], watch=watch), qconv.Export)
+    assert_type(qconv.__version__, str)
+    assert_type(generator.render(instance.plan).text, str)  # of a folder that a link leads to
+    qconv.lookup("cpu")  # refused
+    qconv.tune(problem, budget="long")  # refused
+    _ = qconv.bench(problem).time_ms  # refused
+    qconv.export([problem], "kernels", form="wheel")  # refused
+    _ = qconv.conv3d  # refused
