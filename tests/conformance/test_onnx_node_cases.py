@@ -83,7 +83,7 @@ def test_every_case_passes_or_is_refused_by_name() -> None:
 
 @pytest.mark.slow
 def test_the_counts_of_this_version() -> None:
-    """docs/usage.md names these counts."""
+    """docs/tasks/onnx.md names these counts."""
     narrow = {name for name in cases() if is_narrow(name)}
     assert len(cases()) - len(narrow) == 17 or not onnx.__version__.startswith("1.23")
     assert len(narrow) == 16 or not onnx.__version__.startswith("1.23")

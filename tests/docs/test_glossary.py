@@ -1,4 +1,4 @@
-"""The glossary explains every field of every family's config, and nothing that is not one."""
+"""The page of the configs explains every field of every family's config, and nothing that is not one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from qconv.generator import FAMILIES, Config
 
-GLOSSARY = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text()
-WORDS, _, CONFIGS = GLOSSARY.partition("\n## Fields of the configs\n")
+DOCS = Path(__file__).parents[2] / "docs"
+WORDS, CONFIGS = (DOCS / "glossary.md").read_text(), (DOCS / "reference/configs.md").read_text()
 
 
 def entries() -> dict[str, dict[str, str]]:
     """Family -> field -> meaning, as the tables under the headings say."""
     found: dict[str, dict[str, str]] = {}
-    for section in CONFIGS.split("\n### ")[1:]:
+    for section in CONFIGS.split("\n## ")[1:]:
         heading, _, text = section.partition("\n")
         rows = re.findall(r"^\| `([^`]*)` \| (.*) \|$", text, re.MULTILINE)
         assert len(rows) == len(dict(rows)), f"{heading} explains a field twice"

@@ -14,22 +14,11 @@ from typing import Any
 
 import click
 import pytest
+from document_blocks import DOCUMENTS
 
 from qconv.cli import commands
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted(
-    str(path.relative_to(ROOT))
-    for pattern in (
-        "*.md",
-        "bench/*.md",
-        "docs/*.md",
-        "docs/hopper/*.md",
-        "examples/*.md",
-        "tests/repository/mutants/*.md",
-    )
-    for path in ROOT.glob(pattern)
-)
 FENCE = re.compile(r"^```(\w*).*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -203,7 +192,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 def test_commands_are_found() -> None:
     """As many as a reader of these sees; with fewer, nothing is checked."""
-    pages = ("README.md", "docs/usage.md", "bench/README.md")
+    pages = ("README.md", "docs/tasks/tune.md", "bench/README.md")
     found = {name: list(commands_of((ROOT / name).read_text(), name)) for name in pages}
     assert sum(command.whole for command in found["README.md"]) >= 3
     assert sum(not command.whole for name in pages[:2] for command in found[name]) >= 5

@@ -1,0 +1,341 @@
+"""Draws the fields of every family's config, one picture a family.
+
+    python docs/drawings/draw.py
+
+`tests/docs/test_drawings.py` holds the pictures to this script, and each to the fields of its config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from canvas import Canvas
+
+HERE = Path(__file__).parent
+
+
+def product(c: Canvas, m: tuple[str, ...], n: tuple[str, ...], step: str) -> None:
+    """A product of matrices: the tile of a block, and in it that of a warp or a thread."""
+    left, top, cell = 230, 120, 14
+    c.text(left + 70, 18, "weights: the reduction by output channels", "middle")
+    c.box(left, 40, 168, 66)
+    c.box(left + 42, 66, 84, 20, "three")
+    c.text(120, 104, "pixels by the reduction", "middle")
+    c.box(40, top, 160, 168)
+    c.box(110, top + 28, 24, 112, "three")
+    c.across(110, 134, top + 164, step)
+    c.box(left, top, 168, 168)
+    c.box(left + 42, top + 28, 84, 112, "one")
+    c.grid(left + 42, top + 28, 3, 2, cell, range(6))
+    c.across(left + 42, left + 126, top + 188, n[0])
+    c.across(left + 42, left + 84, top + 22, n[1])
+    c.down(left + 190, top + 28, top + 140, m[0], left=False)
+    c.down(left + 138, top + 28, top + 56, m[1], left=False)
+    c.text(left + 84, top + 214, "the output: pixels by channels", "middle")
+
+
+def stages(c: Canvas, x: float, y: float, field: str = "pipeline_stages") -> None:
+    """Buffers in shared memory, of which one is read while others are filled."""
+    for at, (fill, says) in enumerate((("one", "multiplied"), ("three", "being copied"), ("three", "being copied"))):
+        c.box(x, y + 26 * at, 90, 22, fill)
+        c.text(x + 100, y + 26 * at + 16, says)
+    c.down(x - 8, y, y + 74, field)
+
+
+def simt() -> Canvas:
+    c = Canvas(800, 350, "simt")
+    product(c, ("tile_m", "thread_m"), ("tile_n", "thread_n"), "tile_k")
+    stages(c, 590, 150)
+    c.text(590, 140, "shared memory")
+    return c
+
+
+def mma() -> Canvas:
+    c = Canvas(820, 620, "mma")
+    product(c, ("tile_m", "warp_m"), ("tile_n", "warp_n"), "tile_k")
+    stages(c, 610, 150)
+    c.text(610, 140, "shared memory")
+    c.field(480, 260, "instruction", "one product of a warp")
+    c.field(480, 284, "prefetch_fragments", "registers, one product early")
+    c.field(480, 308, "staged", "outputs leave as whole rows")
+    c.text(40, 368, "split: blocks that share a tile")
+    for at in range(3):
+        c.box(40 + 56 * at, 392, 56, 24, ("one", "two", "three")[at])
+    c.across(40, 208, 386, "split")
+    c.text(40, 436, "the reduction of one tile")
+    c.text(300, 368, "tiles by waves of blocks")
+    c.grid(300, 380, 8, 2, 18)
+    for at in range(3):
+        c.box(300 + 18 * at, 416, 18, 18, "two")
+    c.field(360, 431, "split_last_wave", "n blocks per SM")
+    c.text(40, 480, "persistent blocks")
+    for at in range(2):
+        for tile in range(3):
+            c.box(40 + 46 * tile, 492 + 28 * at, 46, 22, "one" if at else "two")
+    c.field(40, 570, "persist", "n blocks per SM, whole tiles")
+    c.field(40, 592, "stream_k", "equal shares of steps instead")
+    c.text(400, 480, "the order of tiles")
+    c.grid(400, 508, 6, 4, 20, (0, 1, 2, 6, 7, 8, 12, 13, 14, 18, 19, 20))
+    c.across(400, 460, 502, "tile_swizzle_width")
+    for at in range(3):
+        c.line(410 + 20 * at, 514, 410 + 20 * at, 582, arrow=True)
+    return c
+
+
+def image(c: Canvas, x: float, y: float, rows: str, columns: str, whose: str) -> None:
+    """An output image, and a tile of it."""
+    c.text(x, y - 26, whose)
+    c.grid(x, y, 10, 8, 16, [row * 10 + column for row in (2, 3, 4) for column in (3, 4, 5, 6)])
+    c.across(x + 48, x + 112, y - 6, columns)
+    c.down(x - 8, y + 32, y + 80, rows)
+
+
+def channels(c: Canvas, x: float, y: float, count: int, field: str, says: str) -> None:
+    """A run of channels, cut into parts."""
+    for at in range(count):
+        c.box(x + 44 * at, y, 44, 24, "three" if at == 0 else "none")
+    c.across(x, x + 44 * count, y - 8, field)
+    c.text(x, y + 42, says)
+
+
+def blocks(c: Canvas, x: float, y: float, inner: str, says: str, outer: str = "blocks_per_sm") -> None:
+    """Blocks of an SM, each with its warps."""
+    for at in range(2):
+        c.box(x + 150 * at, y, 140, 56, dashed=True)
+        for warp in range(4):
+            c.box(x + 150 * at + 10 + 31 * warp, y + 16, 26, 24, "one" if at == 0 else "none")
+    c.across(x, x + 290, y - 8, outer)
+    c.across(x + 10, x + 129, y + 74, inner)
+    c.text(x, y + 96, says)
+
+
+def sixteens(c: Canvas, x: float, y: float, field: str = "batch") -> None:
+    """Groups of 16 pixels that a warp multiplies at a time."""
+    for at in range(3):
+        c.box(x + 70 * at, y, 70, 20, "two")
+        c.text(x + 70 * at + 35, y + 14, "16 pixels", "middle")
+    c.across(x, x + 210, y - 8, field)
+
+
+def depthwise() -> Canvas:
+    c = Canvas(760, 240, "depthwise")
+    image(c, 90, 60, "rows", "columns", "outputs of one thread")
+    channels(c, 330, 60, 6, "vector", "channels of one thread")
+    for at in range(4):
+        c.box(330 + 44 * at, 150, 44, 24, "two" if at < 2 else "none")
+    c.across(330, 418, 142, "run")
+    c.text(330, 192, "neighbours that use the same words of the input")
+    c.field(330, 222, "threads", "threads of a block, each with such a patch")
+    return c
+
+
+def direct() -> Canvas:
+    c = Canvas(760, 300, "direct")
+    image(c, 90, 60, "tile_h", "tile_w", "outputs of one block")
+    channels(c, 330, 60, 4, "slabs", "a block's channels, slab by slab")
+    sixteens(c, 330, 150)
+    blocks(c, 330, 202, "warps", "")
+    return c
+
+
+def stem() -> Canvas:
+    c = Canvas(780, 320, "stem")
+    image(c, 90, 60, "tile_h", "tile_w", "outputs of one block")
+    channels(c, 330, 60, 4, "slabs", "a block's channels, slab by slab")
+    for at in range(3):
+        c.box(560 + 60 * at, 60, 60, 24, "two")
+        c.text(590 + 60 * at, 76, "8", "middle")
+    c.across(560, 740, 52, "atoms")
+    c.text(560, 102, "groups of 8 channels in a slab")
+    sixteens(c, 330, 160)
+    blocks(c, 330, 222, "warps", "")
+    return c
+
+
+def gemv() -> Canvas:
+    c = Canvas(700, 210, "gemv")
+    c.text(40, 24, "one window, shared by the threads of a row")
+    for at in range(8):
+        c.box(40 + 40 * at, 56, 40, 24, "one" if at == 0 else "none")
+    c.across(40, 360, 48, "lanes")
+    c.text(430, 24, "outputs of these threads")
+    c.grid(440, 56, 4, 3, 24, range(12))
+    c.across(440, 536, 48, "channels")
+    c.down(432, 56, 128, "pixels")
+    c.field(40, 120, "threads", "threads of a block: several such rows")
+    c.line(400, 84, 400, 150, arrow=True)
+    c.text(300, 172, "sums meet in shared memory")
+    return c
+
+
+def pointwise() -> Canvas:
+    c = Canvas(780, 360, "pointwise")
+    c.text(40, 24, "pixels in their order; a warp streams units of them")
+    for at in range(4):
+        c.box(40 + 170 * at, 56, 170, 26, ("one", "three", "three", "none")[at])
+        for part in range(1, 3):
+            c.line(40 + 170 * at + 57 * part, 56, 40 + 170 * at + 57 * part, 82)
+    c.across(40, 210, 48, "batches")
+    c.across(40, 550, 104, "pipeline_stages")
+    sixteens(c, 40, 150)
+    for at in range(3):
+        c.box(330 + 60 * at, 150, 60, 20, "three")
+        c.text(360 + 60 * at, 164, "8", "middle")
+    c.across(330, 510, 142, "atoms")
+    c.text(330, 190, "groups of 8 output channels")
+    blocks(c, 40, 234, "warps", "")
+    c.field(370, 264, "weights_in_smem", "1: in shared memory; 0: in registers")
+    return c
+
+
+def wgmma() -> Canvas:
+    c = Canvas(820, 360, "wgmma")
+    c.box(40, 50, 120, 60, "one")
+    c.text(100, 84, "producers", "middle")
+    c.line(160, 80, 214, 80, arrow=True)
+    for at in range(4):
+        c.box(220, 40 + 24 * at, 110, 20, "three")
+    c.text(220, 152, "rings in shared memory")
+    c.down(348, 40, 132, "weight_slots", left=False)
+    c.line(465, 80, 520, 80, arrow=True)
+    for at in range(2):
+        c.box(530, 40 + 60 * at, 150, 44, "two")
+        c.text(605, 66 + 60 * at, "a warpgroup", "middle")
+    c.down(690, 40, 144, "consumers", left=False)
+    c.text(40, 200, "one tile, two consumers")
+    for at, (x, says) in enumerate(((40, "split_pixels = 1"), (260, "split_pixels = 0"))):
+        c.box(x, 214, 90, 90)
+        c.box(x, 214, *((90, 45) if at == 0 else (45, 90)), "two")
+        c.text(x, 326, says, code=True)
+    c.down(32 + 110, 214, 259, "pixels", left=False)
+    c.text(480, 200, "slabs of channels, in time")
+    for at in range(2):
+        for slab in range(3):
+            c.box(480 + 60 * slab + 60 * at, 214 + 34 * at, 60, 26, "two" if at else "one")
+    c.across(480, 540, 290, "lag")
+    return c
+
+
+def chain(layers: int, name: str) -> Canvas:
+    words = ("first", "second", "third")[:layers]
+    c = Canvas(820, 340 + 78 * layers, name)
+    image(c, 90, 60, "tile_h", "tile_w", "outputs of the last convolution")
+    c.text(330, 24, "a block: teams of warps, each with tiles of its own")
+    blocks(c, 330, 66, "warps", "one team has so many warps", "teams")
+    c.field(330, 200, "blocks_per_sm", "such blocks share an SM")
+    c.field(330, 222, "cluster_blocks", "or so many compute one tile together")
+    c.text(40, 262, "the convolutions; the tensor between two stays in shared memory")
+    for at, word in enumerate(words):
+        y = 296 + 78 * at
+        c.box(120, y, 170, 36, "one" if at < layers - 1 else "two")
+        c.text(205, y + 22, f"the {word}", "middle")
+        c.grid(400, y - 4, 4, 2, 20, range(8))
+        c.down(390, y - 4, y + 36, f"{word}_m")
+        c.across(400, 480, y - 12, f"{word}_n")
+        if at:
+            c.line(205, y - 42, 205, y - 2, arrow=True)
+    last = 296 + 78 * (layers - 1) + 36
+    c.down(530, 296, last, "on_wgmma", left=False)
+    c.text(538, (296 + last) / 2 + 20, "how many, counted from the last")
+    c.down(30, 296, last, "", left=False)
+    c.field(40, last + 36, "weights_in_smem", "how many, counted from the last, keep their weights in shared memory")
+    return c
+
+
+def fused() -> Canvas:
+    return chain(2, "fused")
+
+
+def block() -> Canvas:
+    return chain(3, "block")
+
+
+def unfused() -> Canvas:
+    c = Canvas(640, 130, "unfused")
+    for x, name in ((40, "first"), (360, "second")):
+        c.box(x, 44, 160, 40, "one" if name == "first" else "two")
+        c.text(x + 80, 68, "a kernel", "middle")
+        c.across(x, x + 160, 34, name)
+    c.line(200, 64, 354, 64, arrow=True)
+    c.text(277, 54, "in device memory", "middle")
+    c.text(40, 112, "each has a config of its own")
+    return c
+
+
+def stream(name: str, fields: Sequence[str], more: Callable[[Canvas], None] | None = None) -> Canvas:
+    """Elements in their order: what a thread loads at once, and how many loads it has in flight."""
+    c = Canvas(760, 190 if more is None else 290, name)
+    c.text(40, 22, "elements in their order; coloured: those of one thread")
+    for at in range(16):
+        c.box(40 + 40 * at, 60, 40, 26, "two" if at % 8 == 0 else "none")
+        for part in range(1, 4):
+            c.line(40 + 40 * at + 10 * part, 60, 40 + 40 * at + 10 * part, 86)
+    c.across(40, 80, 50, "vector")
+    c.across(40, 360, 108, "threads")
+    if "unroll" in fields:
+        c.across(40, 680, 140, "unroll")
+        c.text(40, 166, "unroll: such rounds are loaded before the first is used")
+    if more is not None:
+        more(c)
+    return c
+
+
+def elementwise() -> Canvas:
+    return stream("elementwise", ("unroll",))
+
+
+def binary() -> Canvas:
+    return stream("binary", ("unroll",))
+
+
+def concat() -> Canvas:
+    return stream("concat", ("unroll",))
+
+
+def pooling() -> Canvas:
+    return stream("pooling", ())
+
+
+def choosing() -> Canvas:
+    def more(c: Canvas) -> None:
+        c.text(40, 188, "one channel, cut into slices; each is reduced by one team")
+        for at in range(4):
+            c.box(40 + 150 * at, 224, 150, 24, "three" if at == 0 else "none")
+        c.across(40, 640, 216, "slices")
+        c.across(40, 190, 268, "team")
+
+    return stream("choosing", ("unroll",), more)
+
+
+def table() -> Canvas:
+    def more(c: Canvas) -> None:
+        c.field(40, 200, "rounds", "how often all of that is done for one filling of the table")
+        for at in range(3):
+            c.box(40 + 150 * at, 236, 144, 24, "three")
+            c.text(112 + 150 * at, 252, "table of 256", "middle")
+        c.across(40, 484, 228, "copies")
+
+    return stream("table", ("unroll",), more)
+
+
+def global_pooling() -> Canvas:
+    def more(c: Canvas) -> None:
+        c.text(40, 188, "one image: pixels by vectors of channels")
+        c.grid(120, 222, 12, 3, 20, (0, 12, 24))
+        c.across(120, 360, 216, "lanes")
+
+    return stream("global_pooling", ("unroll",), more)
+
+
+DRAWINGS: dict[str, Callable[[], Canvas]] = {
+    draw.__name__: draw
+    for draw in (
+        *(simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, fused, block, unfused),
+        *(elementwise, choosing, binary, table, concat, pooling, global_pooling),
+    )
+}
+
+if __name__ == "__main__":
+    for name, draw in DRAWINGS.items():
+        (HERE / f"{name}.svg").write_text(draw().svg())
