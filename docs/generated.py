@@ -18,7 +18,7 @@ from qconv.problem import Conv2d
 from qconv.target import TARGETS, Target
 from qconv.tensor_ops import Add, MaxPool
 
-COLUMNS = 96
+COLUMNS = 84
 
 
 def pages() -> dict[str, str]:

@@ -18,21 +18,21 @@ HERE = Path(__file__).parent
 def product(c: Canvas, m: tuple[str, ...], n: tuple[str, ...], step: str) -> None:
     """A product of matrices: the tile of a block, and in it that of a warp or a thread."""
     left, top, cell = 230, 120, 14
-    c.text(left + 70, 18, "weights: the reduction by output channels", "middle")
-    c.box(left, 40, 168, 66)
+    c.text(left + 108, 18, "weights: the reduction by output channels", "middle")
+    c.box(left, 40, 216, 66)
     c.box(left + 42, 66, 84, 20, "three")
     c.text(120, 104, "pixels by the reduction", "middle")
     c.box(40, top, 160, 168)
     c.box(110, top + 28, 24, 112, "three")
     c.across(110, 134, top + 164, step)
-    c.box(left, top, 168, 168)
+    c.box(left, top, 216, 168)
     c.box(left + 42, top + 28, 84, 112, "one")
     c.grid(left + 42, top + 28, 3, 2, cell, range(6))
     c.across(left + 42, left + 126, top + 188, n[0])
     c.across(left + 42, left + 84, top + 22, n[1])
-    c.down(left + 190, top + 28, top + 140, m[0], left=False)
+    c.down(left + 234, top + 28, top + 140, m[0], left=False)
     c.down(left + 138, top + 28, top + 56, m[1], left=False)
-    c.text(left + 84, top + 214, "the output: pixels by channels", "middle")
+    c.text(left + 108, top + 214, "the output: pixels by channels", "middle")
 
 
 def stages(c: Canvas, x: float, y: float, field: str = "pipeline_stages") -> None:
@@ -44,22 +44,22 @@ def stages(c: Canvas, x: float, y: float, field: str = "pipeline_stages") -> Non
 
 
 def simt() -> Canvas:
-    c = Canvas(800, 350, "simt")
+    c = Canvas(860, 350, "simt")
     product(c, ("tile_m", "thread_m"), ("tile_n", "thread_n"), "tile_k")
-    stages(c, 590, 150)
-    c.text(590, 140, "shared memory")
+    stages(c, 670, 150)
+    c.text(670, 140, "shared memory")
     return c
 
 
 def mma() -> Canvas:
-    c = Canvas(820, 620, "mma")
+    c = Canvas(860, 620, "mma")
     product(c, ("tile_m", "warp_m"), ("tile_n", "warp_n"), "tile_k")
-    stages(c, 610, 150)
-    c.text(610, 140, "shared memory")
+    stages(c, 670, 150)
+    c.text(670, 140, "shared memory")
     c.field(480, 260, "instruction", "one product of a warp")
     c.field(480, 284, "prefetch_fragments", "registers, one product early")
     c.field(480, 308, "staged", "outputs leave as whole rows")
-    c.text(40, 368, "split: blocks that share a tile")
+    c.text(40, 362, "split: blocks that share a tile")
     for at in range(3):
         c.box(40 + 56 * at, 392, 56, 24, ("one", "two", "three")[at])
     c.across(40, 208, 386, "split")
@@ -75,7 +75,7 @@ def mma() -> Canvas:
             c.box(40 + 46 * tile, 492 + 28 * at, 46, 22, "one" if at else "two")
     c.field(40, 570, "persist", "n blocks per SM, whole tiles")
     c.field(40, 592, "stream_k", "equal shares of steps instead")
-    c.text(400, 480, "the order of tiles")
+    c.text(400, 476, "the order of tiles")
     c.grid(400, 508, 6, 4, 20, (0, 1, 2, 6, 7, 8, 12, 13, 14, 18, 19, 20))
     c.across(400, 460, 502, "tile_swizzle_width")
     for at in range(3):

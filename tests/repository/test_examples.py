@@ -9,14 +9,23 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+# They compile a library, or several kernels, or measure.
+SLOW = ("fleet", "library", "network")
+# Script -> the package that it needs, and the extra that brings it.
+NEEDS = {"pytorch": ("torch", "torch"), "network": ("onnxruntime", "onnx"), "fleet": ("distributed", "fleet")}
+SCRIPTS = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
+    for path in sorted(EXAMPLES.glob("*.py"))
+]
 
 
-@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_an_example_is_bit_exact(
     script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if "import torch\n" in script.read_text():
-        pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
+    if script.stem in NEEDS:
+        package, extra = NEEDS[script.stem]
+        pytest.importorskip(package, reason=f"{package} is not installed: pip install 'qconv-tune[{extra}]'")
     monkeypatch.setattr(sys, "argv", [str(script), "cpu"])
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out.endswith("bit-exact: True\n")

@@ -1,4 +1,5 @@
-"""Mutants of what a program in Python calls: whose arrays come out, bench, export, the names of the package."""
+"""Mutants of what a program in Python calls (whose arrays come out, bench, export, the names of the package), and of
+the documents that teach it."""
 
 from mutants.mutant import Mutant
 
@@ -68,5 +69,53 @@ MUTANTS = (
         "if name in _HOME_OF else",
         "Who looks for conv3d is told the way round.",
         ("tests/templates/test_layout.py::test_what_is_no_kernel_of_ours_says_why",),
+    ),
+    Mutant(
+        "documents: a drawing without a field",
+        "docs/drawings/draw.py",
+        '    c.across(480, 540, 290, "lag")\n',
+        "",
+        "Every field of a config stands in the drawing of its family.",
+        ("tests/docs/test_drawings.py",),
+    ),
+    Mutant(
+        "documents: a block that does not run",
+        "docs/tasks/lookup.md",
+        "assert qconv.parse(problem.key) == problem",
+        "assert qconv.parse(problem.name) == problem",
+        "What a reader copies out of a document runs.",
+        ("tests/docs/test_blocks.py",),
+    ),
+    Mutant(
+        "documents: a block for a GPU names what is not there",
+        "docs/tasks/cupy.md",
+        "y = qconv.conv2d(x, w, pad=1,",
+        "y = qconv.conv2d(x, w, padding=1,",
+        "What cannot run here is read all the same.",
+        ("tests/docs/test_blocks.py",),
+    ),
+    Mutant(
+        "documents: C++ of another interface",
+        "docs/tasks/cpp.md",
+        "qconv_bind(packed, inputs, outputs, &bound);",
+        "qconv_bind(packed, inputs, &bound);",
+        "A compiler reads the C++ of a document.",
+        ("tests/docs/test_blocks.py",),
+    ),
+    Mutant(
+        "documents: a fence with a word that nobody knows",
+        "docs/tasks/database.md",
+        "```sh hosts",
+        "```sh later",
+        "A word behind the language says who runs a block; another one would hide it.",
+        ("tests/docs/test_blocks.py",),
+    ),
+    Mutant(
+        "documents: a link to a place that is gone",
+        "tests/repository/site_links.py",
+        'elif there.suffix == ".html" and unquote(parts.fragment) not in',
+        'elif there.suffix == ".htm" and unquote(parts.fragment) not in',
+        "A link to a heading names one of that page.",
+        ("tests/repository/test_site_links.py",),
     ),
 )
