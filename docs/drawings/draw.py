@@ -159,13 +159,13 @@ def gemv() -> Canvas:
     for at in range(8):
         c.box(40 + 40 * at, 56, 40, 24, "one" if at == 0 else "none")
     c.across(40, 360, 48, "lanes")
-    c.text(430, 24, "outputs of these threads")
+    c.text(430, 24, "outputs of one thread")
     c.grid(440, 56, 4, 3, 24, range(12))
     c.across(440, 536, 48, "channels")
     c.down(432, 56, 128, "pixels")
-    c.field(40, 120, "threads", "threads of a block: several such rows")
-    c.line(400, 84, 400, 150, arrow=True)
-    c.text(300, 172, "sums meet in shared memory")
+    c.line(60, 84, 60, 124, arrow=True)
+    c.text(76, 110, "sums meet in shared memory")
+    c.field(40, 160, "threads", "threads of a block: several such rows")
     return c
 
 

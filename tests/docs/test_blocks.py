@@ -17,6 +17,7 @@ from document_blocks import DOCUMENTS, ROOT, WORDS, Block, blocks_of, with_block
 
 import qconv
 import qconv.device
+from qconv.device import Device
 
 # What a page's reader has beside him: a wide terminal, and the command on his path.
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -83,6 +84,13 @@ def test_python_of_torch_runs(document: str, here: Path, capsys: pytest.CaptureF
     names = run(blocks_of(document, "python", "torch"), {})
     assert names["y"].shape == (1, 64, 14, 14)
     assert capsys.readouterr().out == "conv2d: qconv.conv2d, with relu, quantized\n"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("document", with_blocks("python", "gpu"))
+def test_python_of_a_gpu_runs(document: str, gpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(blocks_of(document, "python", "gpu"), {})
 
 
 @pytest.mark.parametrize("document", with_blocks("python", "gpu", "torch", "onnx"))

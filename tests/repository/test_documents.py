@@ -48,7 +48,8 @@ def commands_of(text: str, name: str) -> Iterator[Command]:
     for block in FENCE.finditer(text):
         if block[1] in SHELLS:
             at = block.start(2)
-            for line in block[2].splitlines(keepends=True):
+            # A command may go on in the next line.
+            for line in block[2].replace("\\\n", "  ").splitlines(keepends=True):
                 words = shlex.split(line, comments=True)
                 yield from (Command(place(at), tuple(part), True) for part in parts(words))
                 at += len(line)

@@ -22,7 +22,7 @@ WORDS = {
         "slow": "behind those, in the slow suite",
         "onnx": "by itself, with a model beside it",
         "torch": "by itself, where there is PyTorch",
-        "gpu": "its syntax and its names are checked here",
+        "gpu": "in one go with the others for a GPU, where there is one; here, its syntax and its names are checked",
     },
     "sh": {
         "": "in a folder of its own, in the slow suite",
