@@ -36,12 +36,21 @@ Array = TypeVar("Array", bound=SupportsDLPack | SupportsCudaArray)
 P = ParamSpec("P")
 
 
+class NoArray(Protocol):
+    """Nothing is of this type. Where a checker does not know an argument's type, as CuPy's arrays have none, this third
+    possibility keeps it from saying that the result is NumPy's."""
+
+    def _is_no_array(self) -> None: ...
+
+
 # NumPy's arrays carry their element type, which a kernel changes: they have a line of their own.
 class GivesOne(Protocol[P]):
     @overload
     def __call__(self, x: HostArray, /, *args: P.args, **named: P.kwargs) -> HostArray: ...
     @overload
     def __call__(self, x: Array, /, *args: P.args, **named: P.kwargs) -> Array: ...
+    @overload
+    def __call__(self, x: NoArray, /, *args: P.args, **named: P.kwargs) -> NoArray: ...
 
 
 class GivesTwo(Protocol[P]):
@@ -49,6 +58,8 @@ class GivesTwo(Protocol[P]):
     def __call__(self, x: HostArray, /, *args: P.args, **named: P.kwargs) -> tuple[HostArray, HostArray]: ...
     @overload
     def __call__(self, x: Array, /, *args: P.args, **named: P.kwargs) -> tuple[Array, Array]: ...
+    @overload
+    def __call__(self, x: NoArray, /, *args: P.args, **named: P.kwargs) -> NoArray: ...
 
 
 class GivesThree(Protocol[P]):
@@ -56,12 +67,13 @@ class GivesThree(Protocol[P]):
     def __call__(self, x: HostArray, /, *args: P.args, **named: P.kwargs) -> tuple[HostArray, HostArray, HostArray]: ...
     @overload
     def __call__(self, x: Array, /, *args: P.args, **named: P.kwargs) -> tuple[Array, Array, Array]: ...
+    @overload
+    def __call__(self, x: NoArray, /, *args: P.args, **named: P.kwargs) -> NoArray: ...
 
 
 class TakesSeveral(Protocol[P]):
-    @overload
-    def __call__(self, x: Sequence[HostArray], /, *args: P.args, **named: P.kwargs) -> HostArray: ...
-    @overload
+    """One behind the other: also the element type is that of what was given."""
+
     def __call__(self, x: Sequence[Array], /, *args: P.args, **named: P.kwargs) -> Array: ...
 
 

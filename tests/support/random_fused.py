@@ -109,7 +109,7 @@ def _conv(rng: random.Random, decks: Decks, kind: str, n: int, h: int, w: int, c
     pads = (span_h // 2, span_w // 2) * 2 if pad or h < span_h or w < span_w else (0, 0, 0, 0)
     if h + 2 * pads[0] < span_h or w + 2 * pads[1] < span_w:
         pads = (span_h, span_w, span_h, span_w)
-    return Conv2d(n, h, w, c, k, r, s, stride, dilation, pads, groups, quantization=q)  # type: ignore[arg-type]
+    return Conv2d(n, h, w, c, k, r, s, stride, dilation, pads, groups, quantization=q)
 
 
 def fused_plan(problem: Chain, target: Target, seed: object, feature: Wanted | None = None) -> Plan:

@@ -45,7 +45,7 @@ def arrays_come_out_as_they_went_in(
     assert_type(qconv.unary(t, "sigmoid"), Tensor)
     assert_type(qconv.apply_table(t, t), Tensor)
     assert_type(qconv.concat([t, t], axis=1), Tensor)
-    assert_type(qconv.concat([x, w]), NDArray[Any])
+    assert_type(qconv.concat([x, w]), NDArray[np.int8])
     assert_type(qconv.max_pool(t, 2, stride=2), Tensor)
     assert_type(qconv.average_pool(t, (2, 2)), Tensor)
     assert_type(qconv.global_average_pool(x), NDArray[Any])
@@ -54,6 +54,14 @@ def arrays_come_out_as_they_went_in(
     qconv.conv2d(x, w, x_scale="0.02")  # refused
     qconv.conv2d([[1]], w)  # refused
     qconv.conv2d(t, t, padding=1)  # refused
+
+
+def what_is_not_known_stays_so(cupy_array: Any, x: NDArray[np.int8]) -> None:
+    assert_type(qconv.conv2d(cupy_array, cupy_array, pad=1), Any)
+    assert_type(qconv.choose_qparams(cupy_array), Any)
+    assert_type(qconv.concat([cupy_array, cupy_array]), Any)
+    qconv.conv2d(cupy_array, cupy_array).get()
+    qconv.conv2d(x, cupy_array).get()  # refused
 
 
 def problems_are_typed() -> None:
