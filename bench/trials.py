@@ -43,6 +43,7 @@ from qconv.instances.lookup import choose
 from qconv.op import Problem
 from qconv.step import Array
 from qconv.tune_db.database import Database
+from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement
 from qconv.tune_db.text import dump
 from qconv.tuner.candidate import Candidate
@@ -62,7 +63,7 @@ SAID = 160  # characters of a reason
 
 def chosen(problem: Problem, place: Place, count: int) -> list[Config]:
     """The more likely ones first."""
-    layers = shipped.layer(place.name)
+    layers = Layered([shipped.layer(place.name)])
     plans, _ = generator.space(problem, place.target)
     unfused = [generator.unfused_plan(problem, place.target, _looked_up(place))] if problem.parts else []
     first = [generator.default(problem, place.target).config, choose(problem, place, layers).plan.config]
@@ -81,7 +82,7 @@ def chosen(problem: Problem, place: Place, count: int) -> list[Config]:
 
 
 def _looked_up(place: Place) -> Any:
-    layers = shipped.layer(place.name)
+    layers = Layered([shipped.layer(place.name)])
     return lambda one: choose(one, place, layers).plan.config
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -28,6 +28,7 @@ from qconv.generator import (
     unfused,
     wgmma,
 )
+from qconv.generator.correction import MODEL, Expected
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Plan
@@ -37,14 +38,18 @@ from qconv.target import Target
 
 __all__ = [
     "Config",
+    "Expected",
     "Plan",
     "Rejected",
     "Rendered",
     "Source",
+    "cheapest",
     "config_from_json",
     "cost",
     "default",
+    "expected",
     "families",
+    "fastest",
     "joined",
     "plan",
     "predicted_us",
@@ -55,6 +60,9 @@ __all__ = [
     "unfused_plan",
 ]
 
+
+# So many of a family's cheapest by its cost model are looked at once more, with what is known of its errors.
+RANKED = 48
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -134,15 +142,38 @@ def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[
     return [made for _, made in feasible], rejected
 
 
-@lru_cache(maxsize=256)
-def default(problem: Problem, target: Target) -> Plan:
-    """What is used where nothing was tuned: the cheapest by the cost model; of the likely, where any of them serves."""
-    plans = [unfused_plan(problem, target)] if problem.parts else []
+def cheapest(problem: Problem, target: Target, most: int) -> list[Plan]:
+    """So many plans of each family, the cheapest by its cost model; of the likely, where any of them serves."""
+    rejected: list[Rejected] = []
     for likely in (True, False):
         feasible, rejected = space(problem, target, likely)
-        if feasible or plans:
-            return min([*feasible[:1], *plans], key=cost)
+        if feasible:
+            families: dict[str, list[Plan]] = {}
+            for one in feasible:
+                families.setdefault(one.config.family, []).append(one)
+            return [one for own in families.values() for one in own[:most]]
+    if problem.parts:
+        return []
     raise Infeasible(f"no kernel can serve {problem} on {target.name}; for instance: {rejected[0].reason}")
+
+
+@lru_cache(maxsize=256)
+def default(problem: Problem, target: Target) -> Plan:
+    """What is used where nothing was tuned nearby: what is expected to be fastest of each family's cheapest."""
+    plans = [*cheapest(problem, target, RANKED), *([unfused_plan(problem, target)] if problem.parts else [])]
+    return fastest(plans)
+
+
+def fastest(plans: Sequence[Plan]) -> Plan:
+    """By what is expected of each; of equals the first. Costs that are no times order one family's plans alone."""
+    if not predicts_time(plans[0].problem):
+        return min(plans, key=cost)
+    return min(zip(expected(plans), plans, strict=True), key=lambda pair: pair[0].us)[1]
+
+
+def expected(plans: Sequence[Plan]) -> list[Expected]:
+    """What each is expected to take on the GPU that the models are fitted to: see `qconv.generator.correction`."""
+    return MODEL.expected(plans)
 
 
 def unfused_plan(problem: Problem, target: Target, best: Callable[[Problem], Config] | None = None) -> Plan:

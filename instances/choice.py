@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from qconv.generator import Plan, Source
+from qconv.generator import Expected, Plan, Source
 
 # Where the plan's config comes from: measured for this very problem, for a neighbour, or the cost model alone.
 Origin = Literal["exact", "nearest", "default"]
@@ -16,7 +16,8 @@ class Choice:
     """`reason` says the origin in words, for the user. `toolchain` is the one that built the binary which was measured;
     None where nothing was measured for this problem, so that any will do. `sources` are those of `plan.kernels`, where
     choosing has rendered them to see whether they are what was measured. `measured_us` is what these very sources took
-    for this problem; None where nobody measured that."""
+    for this problem; None where nobody measured that. `expected`: how long a call will take, and how sure that is, where
+    several were ranked by it."""
 
     plan: Plan
     origin: Origin
@@ -24,3 +25,4 @@ class Choice:
     toolchain: str | None = None
     sources: tuple[Source, ...] | None = None
     measured_us: float | None = None
+    expected: Expected | None = None

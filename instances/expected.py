@@ -60,7 +60,8 @@ def spared_us(chain: Chain, target: Target) -> float:
 
 
 def _predicted_us(plan: Plan) -> float:
-    """By the cost model; where that merely orders the configs of its family, what a copy of so many bytes takes."""
+    """By the corrected cost model; where that merely orders the configs of its family, what a copy of so many bytes takes."""
     if generator.predicts_time(plan.problem):
-        return generator.predicted_us(plan)
+        (predicted,) = generator.expected([plan])
+        return predicted.us
     return (plan.problem.io_bytes / plan.target.processors / MEMORY + LAUNCH) / CLOCK_MHZ

@@ -1,11 +1,11 @@
-"""problem + device -> choice: what was tuned for exactly this problem, or else what the cost model thinks best of its
-own proposal and of the winners of neighbours. Policy alone: nothing is compiled, loaded or remembered here."""
+"""problem + device -> choice: what was tuned for exactly this problem, or else what is expected to be fastest of what
+the cost model proposes and of the winners of neighbours. Policy alone: nothing is compiled, loaded, remembered here."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from qconv import generator
 from qconv.errors import Infeasible
 from qconv.generator import Plan, Rendered
-from qconv.instances.choice import Choice
+from qconv.instances.choice import Choice, Origin
+from qconv.instances.elsewhere import scaled
+from qconv.instances.ranking import Transfer, ranked
 from qconv.op import Problem
 from qconv.target import Target
 
@@ -29,12 +31,6 @@ FARTHEST = 4.0
 FARTHEST_CHAIN = 1.0
 # How many neighbours' winners are ranked.
 NEIGHBOURS = 8
-# A neighbour's winner goes before the cost model's own best up to so many times its predicted time, for it was measured
-# and the other was not. Of 197 transfers between the H200's winners of one kind, 16 % of those predicted within 1.1 of
-# the model's best were the winner there as well (the model's best was in 15 %), of the others one of 86.
-TRUST = 1.1
-# The same where the neighbour was measured on an older template.
-TRUST_OLDER = 1.05
 
 TUNE = "run qconv-tune tune for a measured winner"
 # What was measured on today's templates goes before what was faster on older ones, up to here: a change of a template
@@ -74,44 +70,35 @@ class Tuned:
         return Choice(self.plan, "exact", reason, row.toolchain, self.rendered.sources, measured_us)
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """A neighbour's row, its config planned for another problem."""
-
-    plan: Plan
-    row: Measurement
-    distance: float
-
-    def __str__(self) -> str:
-        return f"the winner of {self.row.problem}, {self.distance:.1f} doublings away"
-
-
 def _untuned(problem: Problem, device: Place, layers: Layered) -> Choice:
-    """Neighbours' winners and the cost model's best, ranked by the cost model. It is not asked where a neighbour has
-    the very same extents (another activation, say), nor of an op whose costs are no times."""
+    """Neighbours' winners, what is near them and the cost model's best, ranked by what they are expected to take. It is
+    not asked where a neighbour has the very same extents (another activation, say), nor of an op whose costs are no
+    times."""
     transfers = list(islice(_transfers(problem, device, layers), NEIGHBOURS))
     if transfers and (transfers[0].distance == 0 or not generator.predicts_time(problem)):
         return Choice(transfers[0].plan, "nearest", f"nearest: {transfers[0]}")
-    own = generator.default(problem, device.target)
-    if not transfers:
-        return Choice(own, "default", f"default: by the cost model, nothing near of its kind was tuned; {TUNE}")
-    own_us = generator.predicted_us(own)
-    times = [(generator.predicted_us(transfer.plan), transfer) for transfer in transfers]
-    # Rendering a neighbour's source tells how far it is trusted: only where that may decide. Of equals the nearest,
-    # which comes first.
-    within = [(us / _trust(one.row, device.target), us, one) for us, one in times if us <= own_us * TRUST]
-    trusted_us, us, best = min(within or [(us, us, one) for us, one in times], key=lambda one: one[0])
-    if trusted_us <= own_us:
-        reason = f"nearest: {best}, predicted {us:.1f} us; the cost model's own best {own_us:.1f} us"
-        return Choice(best.plan, "nearest", reason)
-    reason = f"default: the cost model's own best, predicted {own_us:.1f} us; {best}, {us:.1f} us; {TUNE}"
-    return Choice(own, "default", reason)
+    own = _own(problem, device, layers)
+    if not generator.predicts_time(problem):
+        return Choice(generator.fastest(own), "default", f"default: the cheapest by the cost model; {TUNE}")
+    order = ranked(own, transfers, lambda row: _is_newest(row, device.target))
+    order = [replace(one, expected=scaled(one.expected, one.plan, device.name)) for one in order]
+    best, others = order[0], [one for one in order[1:] if (one.near is None) != (order[0].near is None)]
+    origin: Origin = "default" if best.near is None else "nearest"
+    beside = f"; {others[0]}" if others else "; nothing near of its kind was tuned"
+    return Choice(best.plan, origin, f"{origin}: {best}{beside}; {TUNE}", expected=best.expected)
 
 
-def _trust(row: Measurement, target: Target) -> float:
-    """How many times the predicted time of the cost model's best a neighbour's may be."""
+def _own(problem: Problem, device: Place, layers: Layered) -> list[Plan]:
+    """The cost model's, and of a chain what is best for its parts."""
+    own = generator.cheapest(problem, device.target, generator.RANKED)
+    if not problem.parts:
+        return own
+    return [*own, generator.unfused_plan(problem, device.target, lambda one: choose(one, device, layers).plan.config)]
+
+
+def _is_newest(row: Measurement, target: Target) -> bool:
     tuned = _tuned(row.problem, row, target)
-    return TRUST if tuned is not None and tuned.is_as_measured else TRUST_OLDER
+    return tuned is not None and tuned.is_as_measured
 
 
 def _transfers(problem: Problem, device: Place, layers: Layered) -> Iterator[Transfer]:

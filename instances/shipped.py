@@ -7,6 +7,7 @@ from functools import lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+from qconv.instances.elsewhere import Elsewhere
 from qconv.tune_db.text import TextLayer
 
 
@@ -16,9 +17,10 @@ def file_name(device: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def layer(device: str) -> TextLayer:
+def layer(device: str) -> TextLayer | Elsewhere:
+    """The device's own; without one, what others of its generation took."""
     path = _folder() / file_name(device)
-    return TextLayer(path.read_text() if path.is_file() else "[]", str(path))
+    return TextLayer(path.read_text(), str(path)) if path.is_file() else Elsewhere(layers)
 
 
 @lru_cache(maxsize=1)

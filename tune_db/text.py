@@ -173,6 +173,12 @@ class TextLayer:
                     found[Neighbour(far, key)] = other
         return iter([(neighbour.distance, found[neighbour]) for neighbour in sorted(found)])
 
+    @property
+    def devices(self) -> frozenset[tuple[str, str]]:
+        """The devices that its rows are of, each with its target. Reads no row."""
+        records = (record for record in self._records.values() if isinstance(record, dict))
+        return frozenset((str(record.get("device")), str(record.get("target"))) for record in records)
+
     def problems(self, device: str, target: str) -> list[Problem]:
         return sorted({m.problem for m in self.measurements(device=device, target=target) if m.correct}, key=str)
 

@@ -56,7 +56,7 @@ def test_the_second_call_finds_the_same_kernel(caplog: pytest.LogCaptureFixture)
     with caplog.at_level("INFO", "qconv"):
         for _ in range(3):
             assert (qconv.conv2d(x, w) == 4).all()
-    assert len([record for record in caplog.records if "default: by the cost model" in record.message]) == 1
+    assert len([record for record in caplog.records if "default: the cost model's own best" in record.message]) == 1
     qconv.forget()
 
 

@@ -1,0 +1,213 @@
+"""Corrects the cost models by what was measured: small trees that say by how much a prediction is off.
+
+    python bench/correct.py pack EXPORT.json[.gz] ...   # what db export --format text or trials.py wrote
+    python bench/correct.py fit                         # writes generator/corrections/
+    python bench/correct.py report                      # its error, by leaving out one network at a time
+
+A fit knows nothing of the networks that it is judged by: for each network of layers.csv and fused_pairs.csv, trees are
+fitted to all problems but those with the geometry of one of its own, at any batch, and rank the measured configs of
+these. What they choose is compared with the fastest that was measured; `model` is the same for the cost models alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import measured
+import numpy as np
+import pairs
+import workload
+from boosting import Boosting, fit
+from choices import geometry
+from numpy.typing import NDArray
+
+from qconv import Conv2d
+from qconv.fused import Chain
+from qconv.generator.correction import UNKNOWN, Correction, Model, written
+from qconv.generator.cost_units import CLOCK_MHZ
+from qconv.generator.features import features, names
+from qconv.generator.forest import Floats
+from qconv.generator.plan import Plan
+from qconv.op import Problem
+from qconv.tune_db.text import parse as parse_rows
+
+WORKLOADS = Path(__file__).with_name("workloads")
+CORRECTIONS = Path(__file__).parents[1] / "generator" / "corrections"
+GENERATION = "Hopper"
+HOW = Boosting()
+# What a row counts: slower than the fastest of its problem by so much, or measured on older templates.
+SLOWER = ((1.5, 1.0), (4.0, 0.6), (math.inf, 0.2))
+OF_OLDER = 0.5
+LEAST_ROWS = 40  # of a family with trees
+CONFIGS = 6  # of a problem that a choice is judged by
+
+
+@dataclass(frozen=True)
+class Data:
+    problems: list[Problem]  # each once
+    of_row: NDArray[np.int64]  # the number of its problem
+    plans: list[Plan]
+    us: Floats
+    weights: Floats
+
+
+def data_of(path: Path) -> Data:
+    found = measured.read(path)
+    rows = [(number, row) for number, own in enumerate(found.values()) for row in own]
+    best = [min(row.us for row in own) for own in found.values()]
+    weights = [
+        next(weight for limit, weight in SLOWER if row.us <= limit * best[number]) * (row.is_newest or OF_OLDER)
+        for number, row in rows
+    ]
+    return Data(
+        list(found),
+        np.array([number for number, _ in rows]),
+        [row.plan for _, row in rows],
+        np.array([row.us for _, row in rows]),
+        np.array(weights),
+    )
+
+
+Corrections = dict[str, Correction]
+
+
+def fitted(data: Data, train: NDArray[np.bool_], spreads: dict[str, float] | None = None) -> Corrections:
+    """Chains of separate kernels come last: what is corrected of them is the sum of what their kernels are expected
+    to take."""
+    families = np.array([plan.config.family for plan in data.plans])
+    order = sorted(set(families.tolist()), key=lambda family: (family == "unfused", family))
+    found: Corrections = {}
+    for family in order:
+        own = np.flatnonzero(train & (families == family))
+        if len(own) >= LEAST_ROWS:
+            plans = [data.plans[row] for row in own]
+            bases = np.array([Model(found.get).base_us(plan) for plan in plans])
+            rows = np.array([features(plan, us * CLOCK_MHZ) for plan, us in zip(plans, bases, strict=True)])
+            wanted = np.log(data.us[own] / bases)
+            forest = fit(rows, wanted, data.weights[own], data.of_row[own], HOW)
+            found[family] = Correction(GENERATION, (spreads or {}).get(family, UNKNOWN), names(plans[0]), forest)
+    return found
+
+
+def networks() -> dict[str, frozenset[str]]:
+    """The geometries of each network's layers and pairs."""
+    found: dict[str, set[str]] = {}
+    for layer in workload.read(WORKLOADS / "layers.csv"):
+        found.setdefault(str(layer.model), set()).add(geometry_of(layer.problem))
+    for blocks in (False, True):
+        for problem, same in pairs.read(WORKLOADS / "fused_pairs.csv", "", "", None, blocks)[0].items():
+            for pair in same:
+                found.setdefault(pair.name.partition("/")[0], set()).add(geometry_of(problem))
+    return {name: frozenset(own) for name, own in found.items()}
+
+
+def geometry_of(problem: Problem) -> str:
+    layers = problem.layers.values() if isinstance(problem, Chain) else (problem,)
+    return "+".join(geometry(layer) for layer in layers if isinstance(layer, Conv2d))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was expected of every row by trees that knew nothing of a network with its problem; nan where none has."""
+
+    model_us: Floats
+    corrected_us: Floats
+
+
+def judged(data: Data) -> Judged:
+    """A problem that several networks have counts as one of the last: all but a few rows are the same."""
+    geometries = [geometry_of(problem) for problem in data.problems]
+    of_row = [geometries[number] for number in data.of_row]
+    corrected = np.full(len(data.us), np.nan)
+    for own in networks().values():
+        held = np.array([geometry in own for geometry in of_row])
+        if held.any():
+            model = Model(fitted(data, ~held).get)
+            times = model.expected([data.plans[row] for row in np.flatnonzero(held)])
+            corrected[held] = [one.us for one in times]
+    plain = Model(lambda family: None)
+    return Judged(np.array([one.us for one in plain.expected(data.plans)]), corrected)
+
+
+def ratios(data: Data, times: Floats, wanted: Callable[[Problem], bool]) -> dict[Problem, float]:
+    """The speed of what these times choose over the fastest's, of problems with enough configs."""
+    found = {}
+    for number, problem in enumerate(data.problems):
+        own = np.flatnonzero(data.of_row == number)
+        if wanted(problem) and len(own) >= CONFIGS and not np.isnan(times[own]).any():
+            found[problem] = float(data.us[own].min() / data.us[own[np.argmin(times[own])]])
+    return found
+
+
+def spreads_of(data: Data, found: Judged) -> dict[str, float]:
+    """Over the rows that may be chosen: those that take up to half as long again as their problem's fastest."""
+    best = np.array([data.us[data.of_row == number].min() for number in range(len(data.problems))])
+    near = (data.us <= SLOWER[0][0] * best[data.of_row]) & ~np.isnan(found.corrected_us)
+    families = np.array([plan.config.family for plan in data.plans])
+    off = np.log(data.us / found.corrected_us)
+    return {
+        family: float(f"{math.sqrt(float(np.mean(off[near & (families == family)] ** 2))):.2g}")
+        for family in sorted(set(families[near].tolist()))
+    }
+
+
+def batch(problem: Problem) -> int:
+    first = problem.parts[0] if problem.parts else problem
+    assert isinstance(first, Conv2d)
+    return first.n
+
+
+KINDS: dict[str, Callable[[Problem], bool]] = {
+    "layers, N=1": lambda problem: not problem.parts and batch(problem) == 1,
+    "layers, more": lambda problem: not problem.parts and batch(problem) > 1,
+    "chains, N=1": lambda problem: bool(problem.parts) and batch(problem) == 1,
+    "chains, more": lambda problem: bool(problem.parts) and batch(problem) > 1,
+}
+
+
+def show(data: Data, found: Judged) -> None:
+    print(f"{'':<16}{'problems':>9}{'mean':>8}{'tenth':>8}{'worst':>8}")
+    for kind, wanted in KINDS.items():
+        for name, times in (("model", found.model_us), ("corrected", found.corrected_us)):
+            chosen = ratios(data, np.where(np.isnan(found.corrected_us), np.nan, times), wanted)
+            if chosen:
+                values = sorted(chosen.values())
+                mean, tenth = statistics.geometric_mean(values), float(np.quantile(values, 0.1))
+                print(f"{kind:<12} {name:<10}{len(values):>5}{mean:>8.3f}{tenth:>8.3f}{values[0]:>8.3f}")
+    for family, spread in spreads_of(data, found).items():
+        print(f"{family}: the logarithms of times are off by {spread:.2f}")
+
+
+def rows_of(path: Path) -> list[Any]:
+    raw = path.read_bytes()
+    return parse_rows((gzip.decompress(raw) if path.suffix == ".gz" else raw).decode(), str(path))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("pack", "fit", "report"))
+    parser.add_argument("exports", type=Path, nargs="*", help="to pack")
+    parser.add_argument("--data", type=Path, default=measured.PATH, help="default: %(default)s")
+    parser.add_argument("--out", type=Path, default=CORRECTIONS, help="of a fit; default: %(default)s")
+    options = parser.parse_args(arguments)
+    if options.what == "pack":
+        rows = [row for path in options.exports for row in rows_of(path)]
+        print(f"{measured.pack(rows, options.data)} rows in {options.data}")
+        return
+    data = data_of(options.data)
+    found = judged(data)
+    show(data, found)
+    if options.what == "fit":
+        for family, correction in fitted(data, np.ones(len(data.us), bool), spreads_of(data, found)).items():
+            (options.out / f"{family}.json").write_text(written(correction))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Measured configs of many problems in one small file: what the cost models' corrections are fitted to.
+
+A problem has its rows by family: the config's integers in the order of its fields, the median in microseconds, and
+whether today's templates gave that very source when it was packed (1) or older ones did (0). The kernels of an unfused
+chain are configs themselves, as text."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from qconv import generator, parse
+from qconv.errors import Infeasible
+from qconv.generator import Config, Plan, config_from_json
+from qconv.op import Problem
+from qconv.target import target
+from qconv.tune_db.measurement import Measurement
+
+PATH = Path(__file__).with_name("measured") / "nvidia-h200.json.gz"
+DIGITS = 4
+NEWEST, OLDER = 1, 0
+
+
+@dataclass(frozen=True)
+class Row:
+    plan: Plan
+    us: float
+    is_newest: bool  # measured on the templates of its day
+
+
+def pack(rows: Iterable[Measurement], path: Path) -> int:
+    """How many rows were written: the correct ones that can be planned; of one config on one device the newest."""
+    packed: dict[str, dict[str, dict[str, list[Any]]]] = {}
+    devices = set()
+    for row in sorted(rows, key=lambda row: row.created_at):
+        if not row.correct or row.median_us is None or not generator.predicts_time(row.problem):
+            continue
+        try:
+            plan = generator.plan(row.problem, row.config, target(row.target))
+        except Infeasible:
+            continue
+        devices.add((row.device, row.target))
+        newest = generator.render_kernels(plan).digest == row.digest
+        own = packed.setdefault(str(row.problem), {}).setdefault(row.config.family, {})
+        known = own.get(row.config.as_json())
+        if known is None or newest or not known[-1]:
+            time_us = float(f"{row.median_us:.{DIGITS}g}")
+            own[row.config.as_json()] = [*_values(row.config), time_us, NEWEST if newest else OLDER]
+    if len(devices) != 1:
+        raise ValueError(f"the rows are of {len(devices)} devices; a file has those of one: {sorted(devices)}")
+    ((device, name),) = devices
+    problems = {
+        key: {family: sorted(own.values(), key=str) for family, own in sorted(families.items())}
+        for key, families in sorted(packed.items())
+    }
+    said = {"device": device, "target": name, "problems": problems}
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(gzip.compress(json.dumps(said, separators=(",", ":")).encode(), mtime=0))
+    return sum(len(own) for families in problems.values() for own in families.values())
+
+
+def read(path: Path = PATH) -> dict[Problem, list[Row]]:
+    """Configs that later templates have no use for any more are left out."""
+    said = json.loads(gzip.decompress(path.read_bytes()))
+    on = target(said["target"])
+    found: dict[Problem, list[Row]] = {}
+    for key, families in said["problems"].items():
+        problem = parse(key)
+        for family, rows in families.items():
+            for *values, us, newest in rows:
+                try:
+                    plan = generator.plan(problem, _config(family, values), on)
+                except Infeasible:
+                    continue
+                found.setdefault(problem, []).append(Row(plan, us, newest == NEWEST))
+    return found
+
+
+def _values(config: Config) -> list[Any]:
+    if config.family == "unfused":
+        return [config.as_json()]
+    return [getattr(config, field.name) for field in fields(config)]
+
+
+def _config(family: str, values: list[Any]) -> Config:
+    if family == "unfused":
+        return config_from_json(values[0])
+    known = generator.FAMILIES[family]
+    return known.config(*values)

@@ -1,0 +1,108 @@
+"""What serves a problem that nobody tuned: winners of its neighbours, configs that differ from one of these by a field,
+and the cost model's own best, all ranked by what they are expected to take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from qconv import generator
+from qconv.errors import Infeasible
+from qconv.generator import Config, Expected, Plan
+from qconv.tune_db.measurement import Measurement
+
+# A neighbour's winner goes before others up to so many times the time that is expected of them, for it was measured and
+# the others were not; where that was on older templates, the second. Left out network by network, 377 winners that an
+# H200 ran on neighbours as well show no more trust than that to be worth while, once a model is corrected; before, of
+# those predicted within 1.1 of the model's best 16 % were the winner there as well, of the others one of 86.
+TRUST, TRUST_OLDER = 1.02, 1.0
+UNCORRECTED, UNCORRECTED_OLDER = 1.1, 1.05
+# Plans whose neighbours in config space are looked at: those that are expected to be fastest.
+WITH_MOVES = 2
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A neighbour's row, its config planned for another problem."""
+
+    plan: Plan
+    row: Measurement
+    distance: float
+
+    def __str__(self) -> str:
+        return f"the winner of {self.row.problem} on {self.row.device}, {self.distance:.1f} doublings away"
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """`near`: the winner that it is, or that it differs from by a field; None of the cost model's own."""
+
+    plan: Plan
+    expected: Expected
+    near: Transfer | None = None
+
+    trust: float = 1.0
+
+    @property
+    def is_transfer(self) -> bool:
+        return self.near is not None and self.near.plan.config == self.plan.config
+
+    def __str__(self) -> str:
+        if self.near is None:
+            what = "the cost model's own best"
+        else:
+            what = f"{'' if self.is_transfer else 'one field from '}{self.near}"
+        return f"{what}, expected {self.expected}"
+
+
+IsNewest = Callable[[Measurement], bool]
+
+
+def ranked(own: Sequence[Plan], transfers: Sequence[Transfer], is_newest: IsNewest) -> list[Ranked]:
+    """The best first; of equals, the nearest neighbour's before others. `is_newest` tells whether today's templates
+    give what was measured: rendering them takes longest, so that it is asked of those only that may be chosen."""
+    plans = [*(transfer.plan for transfer in transfers), *own]
+    near = [*transfers, *([None] * len(own))]
+    first = [Ranked(*one) for one in zip(plans, generator.expected(plans), near, strict=True)]
+    best = sorted(_each_once([replace(one, trust=_trust(one)) for one in first]), key=_trusted_us)
+    others = [(plan, one.near) for one in best[:WITH_MOVES] for plan in moved(one.plan)]
+    times = generator.expected([plan for plan, _ in others])
+    moves = [Ranked(plan, us, of) for (plan, of), us in zip(others, times, strict=True)]
+    return _by_their_templates(sorted(_each_once([*best, *moves]), key=_trusted_us), is_newest)
+
+
+def _each_once(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """The first of each config."""
+    return list({one.plan.config: one for one in reversed(ranked)}.values())[::-1]
+
+
+def _trusted_us(one: Ranked) -> float:
+    return one.expected.us / one.trust
+
+
+def _trust(one: Ranked) -> float:
+    if one.near is None:
+        return 1.0
+    return TRUST if one.expected.is_corrected else UNCORRECTED
+
+
+def _by_their_templates(order: list[Ranked], is_newest: IsNewest) -> list[Ranked]:
+    looked_at: set[Config] = set()
+    while (first := order[0]).near is not None and first.is_transfer and first.plan.config not in looked_at:
+        looked_at.add(first.plan.config)
+        if not is_newest(first.near.row):
+            trust = TRUST_OLDER if first.expected.is_corrected else UNCORRECTED_OLDER
+            order = sorted([replace(first, trust=trust), *order[1:]], key=_trusted_us)
+    return order
+
+
+def moved(plan: Plan) -> Iterator[Plan]:
+    """The feasible configs whose value of one field is the next of its choices."""
+    config = plan.config
+    for name, values in generator.families(plan.problem)[config.family].choices.items():
+        at = values.index(getattr(config, name))
+        for other in (*values[max(0, at - 1) : at], *values[at + 1 : at + 2]):
+            try:
+                yield generator.plan(plan.problem, replace(config, **{name: other}), plan.target)
+            except Infeasible:
+                continue

@@ -1,0 +1,102 @@
+"""The correction of the cost models: what is stored is what the command fits, and it is worth it."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import boosting
+import correct
+import measured
+import numpy as np
+import pytest
+
+from qconv import Conv2d, generator
+from qconv.generator.correction import read, written
+from qconv.target import target
+from qconv.tune_db.measurement import Measurement
+
+PROBLEM = Conv2d(1, 14, 14, 64, 64, 3, 3, pad=1)
+
+
+def test_boosting_finds_a_step_and_what_two_features_do_together() -> None:
+    grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(12.0)), -1).reshape(-1, 2)
+    wanted = np.where(grid[:, 0] > 4, 0.5, 0.0) + np.where((grid[:, 0] > 7) & (grid[:, 1] > 2), 0.3, 0.0)
+    each = np.arange(len(grid))
+    forest = boosting.fit(grid, wanted, np.ones(len(grid)), each, replace(correct.HOW, shared=1.0))
+    assert np.abs(forest.values(grid) - wanted).max() < 0.02
+    again = boosting.fit(grid, wanted, np.ones(len(grid)), each, replace(correct.HOW, shared=1.0))
+    assert again == forest
+
+
+def test_what_all_rows_of_a_problem_share_counts_less() -> None:
+    rows, problems = np.arange(40.0)[:, None], np.arange(40) // 20
+    wanted = np.where(problems == 1, 1.0, 0.0) + np.where(np.arange(40) % 20 > 9, 0.5, 0.0)
+    how = boosting.Boosting(trees=20, ridge=0.1, least_weight=2.0)
+    values = [
+        boosting.fit(rows, wanted, np.ones(40), problems, replace(how, shared=s)).values(rows) for s in (0.1, 1.0)
+    ]
+    between = [value[20:].mean() - value[:20].mean() for value in values]
+    within = [value[10:20].mean() - value[:10].mean() for value in values]
+    assert between[0] < 0.5 * between[1]
+    assert within[0] > 0.7 * within[1]
+
+
+def test_rows_are_packed_and_read_again(tmp_path: Path) -> None:
+    plans = [*generator.space(PROBLEM, target("sm_90a"), likely=True)[0][:3]]
+    rows = [measurement(plan, 10.0 + number, number != 1) for number, plan in enumerate(plans)]
+    assert (
+        measured.pack(
+            [*rows, replace(rows[0], outcome="runtime", reason="x", times_us=(), median_us=None)],
+            tmp_path / "x" / "rows.gz",
+        )
+        == 3
+    )
+    ((problem, found),) = measured.read(tmp_path / "x" / "rows.gz").items()
+    assert problem == PROBLEM
+    assert {(row.plan, row.us, row.is_newest) for row in found} == {
+        (plan, 10.0 + number, number != 1) for number, plan in enumerate(plans)
+    }
+    with pytest.raises(ValueError, match="2 devices"):
+        measured.pack([rows[0], replace(rows[1], device="NVIDIA H100")], tmp_path / "rows.gz")
+
+
+def measurement(plan: generator.Plan, us: float, is_newest: bool) -> Measurement:
+    return Measurement(
+        problem=plan.problem,
+        config=plan.config,
+        device="NVIDIA H200",
+        target="sm_90a",
+        toolchain="nvrtc 13.0",
+        digest=generator.render(plan).digest if is_newest else "0" * 32,
+        outcome="correct",
+        times_us=(us,),
+        median_us=us,
+        created_at=datetime(2026, 11, 25, tzinfo=UTC),
+    )
+
+
+@pytest.mark.slow
+def test_the_stored_trees_are_what_the_command_fits() -> None:
+    data = correct.data_of(measured.PATH)
+    stored = {path.stem: path.read_text() for path in correct.CORRECTIONS.iterdir()}
+    spreads = {family: read(text).spread for family, text in stored.items()}
+    model = correct.fitted(data, np.ones(len(data.us), bool), spreads)
+    assert {family: written(own) for family, own in model.items()} == stored
+    assert all(0.01 < spread < 0.5 for spread in spreads.values())
+
+
+@pytest.mark.slow
+def test_networks_that_it_does_not_know_are_served_better_than_by_the_cost_model() -> None:
+    data = correct.data_of(measured.PATH)
+    found = correct.judged(data)
+    known = np.where(np.isnan(found.corrected_us), np.nan, found.model_us)
+    for wanted in (lambda problem: not problem.parts, lambda problem: bool(problem.parts)):
+        plain, corrected = (
+            sorted(correct.ratios(data, times, wanted).values()) for times in (known, found.corrected_us)
+        )
+        assert len(plain) == len(corrected) > 100
+        assert statistics.geometric_mean(corrected) > max(0.94, statistics.geometric_mean(plain))
+        assert np.quantile(corrected, 0.1) > max(0.85, np.quantile(plain, 0.1))

@@ -1,0 +1,88 @@
+"""What is expected of a plan: its cost model's time, corrected by trees that are plain numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qconv import Conv2d, generator
+from qconv.fused import chain_of
+from qconv.generator.correction import UNKNOWN, Correction, Expected, Model, read, stored, written
+from qconv.generator.cost_units import CLOCK_MHZ
+from qconv.generator.features import features, names
+from qconv.generator.forest import LEAVES, Forest, Tree
+from qconv.target import target
+
+HOPPER = target("sm_90a")
+DENSE = Conv2d(4, 28, 28, 64, 64, 3, 3, pad=1)
+PROBLEMS = [
+    DENSE,
+    Conv2d(4, 28, 28, 96, 40, 1, 1),
+    Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1, groups=96),
+    Conv2d(4, 28, 28, 3, 32, 3, 3, pad=1),
+    Conv2d(1, 1, 1, 96, 40, 1, 1),
+    chain_of([DENSE, Conv2d(4, 28, 28, 64, 32, 1, 1)]),
+]
+
+
+def test_a_tree_goes_right_where_a_feature_is_above_its_limit() -> None:
+    asks = Tree((0, 1, -1, 0, -1, -1, -1), (1.0, 5.0, 0.0, 0.5, 0.0, 0.0, 0.0), tuple(range(LEAVES)))
+    rows = [[0.0, 5.0], [0.7, 5.0], [0.0, 5.1], [1.0, 9.0], [1.1, 0.0]]
+    assert Forest((asks,)).values(rows).tolist() == [0.0, 1.0, 2.0, 2.0, 4.0]
+    assert Forest((asks, asks)).values(rows).tolist() == [0.0, 2.0, 4.0, 4.0, 8.0]
+    assert Forest(()).values(rows).tolist() == [0.0] * 5
+    assert Forest((asks,)).values(np.zeros((0, 2))).tolist() == []
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_what_is_stored_asks_for_what_is_given(problem: Conv2d) -> None:
+    """The trees name features: those of a plan of today are these, each with a number."""
+    plans = generator.cheapest(problem, HOPPER, 2)
+    for plan in plans + ([generator.unfused_plan(problem, HOPPER)] if problem.parts else []):
+        correction = stored(plan.config.family)
+        assert correction is not None
+        own = correction.features
+        assert own == names(plan)
+        given = features(plan, plan.cost())
+        assert len(given) == len(own)
+        assert all(map(math.isfinite, given))
+
+
+def test_the_cost_model_is_corrected_by_the_trees() -> None:
+    plan = generator.cheapest(DENSE, HOPPER, 1)[0]
+    doubles = Forest((Tree((-1,) * 7, (0.0,) * 7, (math.log(2),) * LEAVES),))
+    correction = Correction("Hopper", 0.1, names(plan), doubles)
+    own = Model({plan.config.family: correction}.get)
+    assert own.expected([plan]) == [Expected(pytest.approx(2 * plan.cost() / CLOCK_MHZ), 0.1)]
+    for corrections in ({plan.config.family: replace(correction, generation="Ampere")}, {}):
+        assert Model(corrections.get).expected([plan]) == [Expected(plan.cost() / CLOCK_MHZ, UNKNOWN)]
+
+
+def test_kernels_of_a_chain_are_expected_to_take_what_each_takes() -> None:
+    plan = generator.unfused_plan(PROBLEMS[-1], HOPPER)
+    (whole,) = Model(lambda family: None if family == "unfused" else stored(family)).expected([plan])
+    parts = [generator.expected([part])[0].us for part in plan.parts]
+    assert whole == Expected(pytest.approx(sum(parts)), UNKNOWN)
+
+
+def test_plans_of_several_families_come_back_in_their_order() -> None:
+    plans = generator.cheapest(DENSE, HOPPER, 3)
+    mixed = plans[::2] + plans[1::2]
+    assert len({plan.config.family for plan in plans}) > 1
+    assert generator.expected(mixed) == [generator.expected([plan])[0] for plan in mixed]
+    assert generator.fastest(mixed) == min(mixed, key=lambda plan: generator.expected([plan])[0].us)
+
+
+def test_what_is_written_is_read() -> None:
+    correction = stored("simt")
+    assert correction is not None
+    text = written(correction)
+    assert read(text) == correction
+    assert text.count("\n") == len(correction.forest.trees) + 2  # a review sees which tree changed
+
+
+def test_a_prediction_says_how_sure_it_is() -> None:
+    assert str(Expected(12.34, math.log(1.2))) == "12.3 us, give or take 20 %"
