@@ -16,8 +16,8 @@ class Choice:
     """`reason` says the origin in words, for the user. `toolchain` is the one that built the binary which was measured;
     None where nothing was measured for this problem, so that any will do. `sources` are those of `plan.kernels`, where
     choosing has rendered them to see whether they are what was measured. `measured_us` is what these very sources took
-    for this problem; None where nobody measured that. `expected`: how long a call will take, and how sure that is, where
-    several were ranked by it."""
+    for this problem; None where nobody measured that. `expected`: how long a call will take, and how sure that is,
+    where several were ranked by it."""
 
     plan: Plan
     origin: Origin

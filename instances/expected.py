@@ -60,7 +60,7 @@ def spared_us(chain: Chain, target: Target) -> float:
 
 
 def _predicted_us(plan: Plan) -> float:
-    """By the corrected cost model; where that merely orders the configs of its family, what a copy of so many bytes takes."""
+    """By the corrected cost model; where that merely orders configs, what a copy of so many bytes takes."""
     if generator.predicts_time(plan.problem):
         (predicted,) = generator.expected([plan])
         return predicted.us

@@ -199,6 +199,6 @@ MUTANTS = (
         "    tile::publish();\n    tile::barrier();\n",
         "    tile::publish();\n",
         "The last block takes sums that are not all there.",
-        ("tests/templates/test_mma_sanitizers.py::test_a_block_arrives_when_all_of_its_threads_have_added",),
+        ("tests/templates/test_scratch.py::test_a_block_arrives_when_all_of_its_threads_have_added",),
     ),
 )
