@@ -32,6 +32,7 @@ include_patterns = [
 exclude_patterns = [".venv", ".git", "build", "dist", "src", "docs/reference/targets.md"]
 nitpicky = False
 default_role = "code"
+smartquotes = False
 myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure"]
 autodoc_typehints = "signature"
