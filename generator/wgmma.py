@@ -32,6 +32,8 @@ from qconv.problem import Conv2d
 from qconv.target import Target
 
 GROUP_THREADS = 128
+# Pixels of a consumer beside whose sums there are registers for the residuals and borders of outputs of several bytes.
+MOST_WITH_BORDERS = 128
 # Registers of a thread, once its role is known: three warpgroups have at most 65536 together.
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 
@@ -331,6 +333,8 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
         residual_map(problem, config.pixels)
         # The epilogue computes where a lane's outputs begin, those of a tile past the last as well.
         at_most((problem.pixels + 2 * tile_pixels) * problem.k, 2**31 - 1, "outputs of whole tiles")
+    if made.residual_slots and made.borders is not None and problem.quantization.types.y.bytes > 1:
+        at_most(config.pixels, MOST_WITH_BORDERS, "pixels of a consumer with registers for borders and wide outputs")
     at_most(made.weight_words, 2**29 - 1, "words of weights")
     if made.borders is not None:
         at_most(made.borders.classes * problem.k, 2**24, "offsets of classes of pixels")

@@ -240,6 +240,15 @@ def test_slots_of_residuals() -> None:
     assert PLANS["residuals"].alignment["residual"] == 16
 
 
+def test_registers_for_residuals_and_borders() -> None:
+    wide = Quantization(out_type="float16", x_zero_point=True, residual="int8")
+    problem = Conv2d(2, 20, 20, 128, 256, 3, 3, pad=1, quantization=wide)
+    assert plan_of(problem, pixels=128).residual_slots == 1
+    with pytest.raises(Infeasible, match="wide outputs: 192; at most 128"):
+        plan_of(problem, pixels=192)
+    assert plan_of(replace(problem, pad=(0, 0, 0, 0)), pixels=192).residual_slots == 1
+
+
 def test_configs_that_make_no_sense() -> None:
     problem = Conv2d(1, 8, 8, 128, 128, 3, 3, pad=1)
     for config, says in (
