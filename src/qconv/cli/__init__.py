@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import click
 
-from qconv.cli import build, database, doctor, export, look, measure, tuning
+from qconv.cli import build, database, doctor, export, look, measure, topics, tuning
 from qconv.cli.failures import asks_for_json, failure_of
 
 
@@ -25,8 +25,10 @@ def commands() -> None:
     other commands print it:
 
     \b
-      qconv-tune tune conv2d --n 1 --h 14 --w 14 --c 64 --k 64 --r 3 --s 3 --pad 1 --device cpu
-      qconv-tune tune conv2d:n=1:h=14:w=14:c=64:k=64:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=int8
+      qconv-tune tune conv2d --n 1 --h 14 --w 14 --c 64 --k 64 --r 3 --s 3
+      qconv-tune lookup conv2d:n=1:h=14:w=14:c=64:k=64:r=3:s=3:x_type=int8:w_type=int8:out_type=int8
+
+    Start with qconv-tune doctor; qconv-tune help lists more topics.
     """
 
 
@@ -42,6 +44,7 @@ for command in (
     build.build,
     export.export,
     database.db,
+    topics.topics,
 ):
     commands.add_command(command)
 

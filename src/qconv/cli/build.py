@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from qconv.cli.options import database_option, json_option, print_json
+from qconv.cli.options import database_option, is_quiet, json_option, print_json, quiet_option
 
 
 @click.command()
@@ -25,6 +25,7 @@ from qconv.cli.options import database_option, json_option, print_json
     "--batch", default="1", metavar="1,32", show_default=True, help="For a model: the batches it is built for."
 )
 @json_option
+@quiet_option
 def build(
     words: tuple[str, ...],
     targets: tuple[str, ...],
@@ -50,7 +51,8 @@ def build(
             for built in building.build(words, place, database):
                 done.append(built)
                 at = f" for {place.name}" if place.name else ""
-                click.echo(f"{built.problem}{at}: {built.compiled} of {len(built.binaries)} compiled now", err=True)
+                if not is_quiet():
+                    click.echo(f"{built.problem}{at}: {built.compiled} of {len(built.binaries)} compiled now", err=True)
     if not done and not runtimes:
         raise ValueError(
             f"no tuned problem of {', '.join(targets)} matches: name problems by keys, or the device by --device"

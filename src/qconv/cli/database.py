@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli.options import database_option, device_option, json_option, print_json, refuse_device, write_whole
+from qconv.cli.options import (
+    database_option,
+    device_option,
+    json_option,
+    print_json,
+    quiet_option,
+    refuse_device,
+    write_whole,
+)
+from qconv.cli.table import of_terminal, table
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
@@ -50,13 +59,18 @@ def list_rows(database: str | None, as_json: bool, best: bool, device: str | Non
     if as_json:
         print_json([as_dict(row) for row in found])
         return
-    lines = []
-    for row in found:
-        time = f"{row.median_us:10.2f} us" if row.median_us is not None else f"{row.outcome:>13}"
-        reason = f"  {row.reason}" if row.reason else ""
-        lines.append(f"{time}  {row.config}  {row.problem}  {row.device}{reason}")
+    rows_shown = [(_time(row), str(row.config), str(row.problem), row.device, _one_line(row.reason)) for row in found]
     # At once: a terminal or a pipe would be flushed after each of thousands of rows.
-    click.echo("\n".join([*lines, f"{len(found)} rows"]))
+    shown = table(("time", "config", "problem", "device", "reason"), rows_shown, of_terminal())
+    click.echo(f"{shown}\n{len(found)} rows")
+
+
+def _time(row: Measurement) -> str:
+    return f"{row.median_us:.2f} us" if row.median_us is not None else row.outcome
+
+
+def _one_line(reason: str | None) -> str:
+    return " ".join((reason or "").split())
 
 
 @db.command()
@@ -125,6 +139,7 @@ def prune(database: str | None, failed: bool, slower_than: float | None, device:
 @database_option
 @device_option
 @json_option
+@quiet_option
 @click.option("--shipped", is_flag=True, help="Also the winners that travel with the package.")
 @click.option("--trials", type=click.IntRange(3), default=24, show_default=True, help="For a problem on average.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Then write the winners to this file.")
@@ -183,6 +198,6 @@ def _show_stale(found: list[Measurement], as_json: bool) -> None:
     if as_json:
         print_json([as_dict(row) for row in found])
         return
-    for row in found:
-        click.echo(f"{row.created_at:%Y-%m-%d} {row.median_us:10.2f} us  {row.config}  {row.problem}  {row.device}")
+    rows = [(f"{row.created_at:%Y-%m-%d}", _time(row), str(row.config), str(row.problem), row.device) for row in found]
+    click.echo(table(("measured", "time", "config", "problem", "device"), rows, of_terminal()))
     click.echo(f"{len(found)} winners of older templates")

@@ -19,6 +19,7 @@ from qconv.ops import OPS
 from qconv.option import Option
 
 Command = Callable[..., Any]
+_QUIET = "qconv.cli.quiet"
 
 
 def _shared(options: list[Option]) -> Option:
@@ -49,8 +50,27 @@ class Extents(click.ParamType):  # type: ignore[type-arg]  # not generic before 
         return numbers[0] if len(numbers) == 1 else numbers
 
 
+MOST_CHOICES = 24  # letters of the choices that stand beside an option
+# What most layers are described by; the others are in the help of the op.
+COMMON = ("n", "h", "w", "c", "k", "r", "s", "stride", "pad", "groups", "x_zero_point", "bias", "activation")
+
+
 class ProblemCommand(click.Command):
-    """Zero points take an optional value. Click reads a negative one as the next option, so it travels in brackets."""
+    """Its help has the options that are its own, and those of a problem that most need.
+
+    Zero points take an optional value. Click reads a negative one as the next option, so it travels in brackets."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        described = {param.name: param.get_help_record(ctx) for param in self.get_params(ctx)}
+        common = [record for name in COMMON if (record := described.get(name)) is not None]
+        own = [record for name, record in described.items() if record is not None and name not in (*_NAMES, "op")]
+        with formatter.section("A conv2d, in short"):
+            formatter.write_dl(common)
+        with formatter.section("Options"):
+            formatter.write_dl(own)
+        formatter.write_paragraph()
+        names = ", ".join(op.name for op in OPS)
+        formatter.write_text(f"qconv-tune help OP lists every option of an op: {names}.")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spelled: list[str] = []
@@ -97,6 +117,15 @@ def _with_problem(command: Command, required: bool) -> Command:
 
 
 def _clicked(option: Option) -> Callable[[Command], Command]:
+    return click.option(option.spelled, option.name, **_described(option))
+
+
+def clicked(option: Option) -> click.Option:
+    """As an op has it for itself, with its own words and choices."""
+    return click.Option([option.spelled, option.name], **_described(option))
+
+
+def _described(option: Option) -> dict[str, Any]:
     kinds: dict[str, dict[str, Any]] = {
         "integer": {"type": int},
         "extents": {"type": Extents()},
@@ -110,7 +139,11 @@ def _clicked(option: Option) -> Callable[[Command], Command]:
         given["metavar"] = option.metavar
     if option.alone is not None:
         given |= {"is_flag": False, "flag_value": option.alone}
-    return click.option(option.spelled, option.name, help=option.says, **given)
+    says = option.says
+    if len("|".join(option.choices)) > MOST_CHOICES:  # in one word, that no terminal would break
+        given["metavar"] = option.metavar or option.name.upper()
+        says = f"{says} One of {', '.join(option.choices)}."
+    return given | {"help": says}
 
 
 def _problem(name: str, given: dict[str, Any]) -> Problem:
@@ -160,6 +193,24 @@ device_option = click.option(
 database_option = click.option(
     "--db", "database", help="A SQLite file or SQLAlchemy URL. Default: QCONV_DB, or the cache."
 )
+
+
+def quiet_option(command: Command) -> Command:
+    """-q: no line of progress on stderr. The commands under it ask `is_quiet`."""
+
+    def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        ctx.meta[_QUIET] = value
+
+    return click.option(
+        *("-q", "--quiet"), is_flag=True, expose_value=False, callback=remember, help="No progress on stderr."
+    )(command)
+
+
+def is_quiet() -> bool:
+    ctx = click.get_current_context(silent=True)
+    return ctx is not None and bool(ctx.meta.get(_QUIET))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
 
 

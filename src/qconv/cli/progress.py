@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qconv.cli.options import is_quiet
+
 if TYPE_CHECKING:
     from qconv.op import Problem
     from qconv.tune_db.measurement import Measurement
@@ -21,7 +23,10 @@ BAR_COLUMNS = 12
 
 @contextlib.contextmanager
 def on_stderr() -> Iterator[Callable[[Step], None]]:
-    """One line that is written over on a terminal, a line a trial elsewhere."""
+    """One line that is written over on a terminal, a line a trial elsewhere; nothing where -q was given."""
+    if is_quiet():
+        yield lambda step: None
+        return
     if not sys.stderr.isatty():
         yield Lines()
         return

@@ -18,6 +18,7 @@ from qconv.cli.options import (
     json_option,
     print_json,
     problem_or_file_options,
+    quiet_option,
 )
 from qconv.op import Problem
 from qconv.tuner import strategy as strategies
@@ -36,6 +37,7 @@ TRIALS, TRIALS_EACH = 100, 24
 @device_option
 @database_option
 @json_option
+@quiet_option
 @click.option(
     "--workload",
     type=click.Path(path_type=Path),

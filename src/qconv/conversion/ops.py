@@ -15,7 +15,7 @@ from qconv.op import Array, Op, Sample, read_key
 from qconv.option import Option
 
 OPTIONS = (
-    Option("x_type", "Conversions: these, int16, uint16 and int32, or floats.", metavar="TYPE"),
+    Option("x_type", "Conversions: int8, uint8, int16, uint16, int32, or a float type.", metavar="TYPE"),
     Option("out_type", "Conversions: as of --x-type.", metavar="TYPE"),
     Option("mode", "The system whose arithmetic it is. Default: ort's.", choices=tuple(SYSTEMS)),
     Option("shape", "Of the array that is converted: INT,INT,...", "extents", required=True),

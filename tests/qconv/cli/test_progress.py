@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import click
 import pytest
 
 from qconv import generator
-from qconv.cli.progress import OfOne, left, line
+from qconv.cli.options import quiet_option
+from qconv.cli.progress import OfOne, left, line, on_stderr
 from qconv.tuner.schedule import Step
 from qconv.tuner.tune import Progress
 from tests.tuner.test_evaluate import CPU, MANY, Recorded
@@ -43,3 +45,15 @@ def test_one_problem_is_timed_from_its_first_trial(monkeypatch: pytest.MonkeyPat
         watch(Progress(done, 20, ROW, replace(ROW)))
     assert [step.remaining_s for step in shown] == [8.0, 6.0]
     assert [(step.done, step.trials) for step in shown] == [(11, 20), (12, 20)]
+
+
+def test_quiet_says_nothing_of_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    @quiet_option
+    def told() -> None:
+        with on_stderr() as show:
+            show(Step(1, 2, MANY, ROW, ROW, 1.0))
+
+    for words, lines in ((["-q"], 0), (["--quiet"], 0), ([], 2)):
+        told.main(words, standalone_mode=False)
+        assert len(capsys.readouterr().err.splitlines()) == lines

@@ -167,10 +167,13 @@ def test_every_command_refuses_a_zero_point_that_its_type_cannot_hold(
 
 
 def test_the_help_offers_a_type_to_the_op_that_takes_it(command: Callable[..., Answer]) -> None:
-    code, out, _ = command("tune", "--help")
-    assert code == 0
-    said = " ".join(out.split())
-    assert "conv2d: int8 (default), uint8. Conversions: these, int16, uint16 and int32, or floats." in said
+    for op, types in (
+        ("conv2d", "conv2d: int8 (default), uint8."),
+        ("requantize", "Conversions: int8, uint8, int16, "),
+    ):
+        code, out, _ = command("help", op)
+        assert code == 0
+        assert types in " ".join(out.split())
     for types in ("--x-type int16 --out-type uint8", "--x-type int32 --out-type uint16"):
         assert command("space", "requantize", "--shape", "64", *types.split(), "--target", "cpu")[0] == 0
 

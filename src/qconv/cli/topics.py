@@ -1,0 +1,85 @@
+"""help: what does not fit into the help of a command, by topics: each op with its options, and what concerns all."""
+
+from __future__ import annotations
+
+import click
+
+from qconv.cli.options import clicked
+from qconv.op import Op
+from qconv.ops import OPS
+
+ENVIRONMENT = (
+    ("QCONV_CACHE", "The folder of compiled kernels and of the database. Default: ~/.cache/qconv."),
+    ("QCONV_DB", "The database: a SQLite file or an SQLAlchemy URL. Default: tune.sqlite in the cache."),
+    ("QCONV_PATH", "Folders that qconv-tune build --out made, with colons between: they are only read."),
+    ("QCONV_NO_COMPILE", "1: nothing is compiled; what no folder has is an error that says how to build it."),
+    ("CXX", "The C++ compiler of the CPU device. Default: g++."),
+    ("QCONV_CLANG", "The clang of the AMD targets. Default: the newest that is found."),
+)
+COMPLETION = (
+    ("bash", 'eval "$(_QCONV_TUNE_COMPLETE=bash_source qconv-tune)"    in ~/.bashrc'),
+    ("zsh", 'eval "$(_QCONV_TUNE_COMPLETE=zsh_source qconv-tune)"    in ~/.zshrc'),
+    ("fish", "_QCONV_TUNE_COMPLETE=fish_source qconv-tune | source    in ~/.config/fish/config.fish"),
+)
+EXIT_CODES = (
+    ("0", "done"),
+    ("1", "done, but the answer is no: a wrong output, no config that works"),
+    ("2", "the request is wrong"),
+    ("3", "this machine lacks something: a device, a compiler, a package, a cached kernel, room on the disk"),
+    ("4", "the database cannot be used"),
+    ("130", "interrupted; what was measured is kept"),
+)
+GENERAL = {
+    "environment": ("The variables that qconv reads.", ENVIRONMENT),
+    "completion": ("Names of commands and options, completed by the shell.", COMPLETION),
+    "exit-codes": ("What the exit code says. With --json, an error is a document with the same code.", EXIT_CODES),
+}
+
+
+@click.command("help")
+@click.argument("topic", required=False)
+@click.pass_context
+def topics(ctx: click.Context, topic: str | None) -> None:
+    """Help by TOPIC: an op with all of its options, a command, environment, completion or exit-codes."""
+    formatter = ctx.make_formatter()
+    if topic is None:
+        _all(formatter)
+    elif topic in GENERAL:
+        says, rows = GENERAL[topic]
+        formatter.write_text(says)
+        formatter.write_paragraph()
+        formatter.write_dl(rows)
+    elif (op := next((op for op in OPS if op.name == topic), None)) is not None:
+        _of_op(op, formatter)
+    else:
+        assert ctx.parent is not None
+        assert isinstance(ctx.parent.command, click.Group)
+        command = ctx.parent.command.get_command(ctx.parent, topic)
+        if command is None:
+            known = ", ".join((*GENERAL, *(op.name for op in OPS), *ctx.parent.command.commands))
+            raise click.UsageError(f"{topic!r} is no topic; there are {known}")
+        with command.make_context(topic, [], parent=ctx.parent, resilient_parsing=True) as of_command:
+            click.echo(command.get_help(of_command))
+        return
+    click.echo(formatter.getvalue().rstrip())
+
+
+def _all(formatter: click.HelpFormatter) -> None:
+    rows = [(name, says) for name, (says, _) in GENERAL.items()]
+    rows.append(("OP", f"All options of an op: {', '.join(op.name for op in OPS)}."))
+    rows.append(("COMMAND", "The same as qconv-tune COMMAND --help."))
+    formatter.write_text("qconv-tune help TOPIC")
+    formatter.write_paragraph()
+    formatter.write_dl(rows)
+
+
+def _of_op(op: Op, formatter: click.HelpFormatter) -> None:
+    """What this op takes and nothing else, with the choices that are its own."""
+    needed = [option.spelled for option in op.options if option.required]
+    formatter.write_text(f"{op.name} needs {', '.join(needed)}; all else has a default.")
+    formatter.write_paragraph()
+    records = [clicked(option).get_help_record(click.Context(topics)) for option in op.options]
+    formatter.write_dl([record for record in records if record is not None])
+    if op.instead:
+        formatter.write_paragraph()
+        formatter.write_text(f"For all else, {op.instead}.")
