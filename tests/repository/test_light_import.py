@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 
@@ -57,3 +58,24 @@ def test_the_module_is_the_command() -> None:
     run = subprocess.run([sys.executable, "-m", "qconv.cli", "--help"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "Usage:" in run.stdout
+
+
+# Seconds of a processor: 0.03 and 0.24 when this was written, and more where other processes take its caches.
+IMPORT_S, HELP_S = 0.06, 0.40
+
+
+def least_s(*words: str) -> float:
+    def run_s() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *words], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return min(run_s() for _ in range(7))
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_it() -> None:
+    empty = least_s("-c", "")
+    assert least_s("-c", "import qconv") - empty < IMPORT_S
+    assert least_s("-m", "qconv.cli", "--help") - empty < HELP_S

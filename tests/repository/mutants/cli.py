@@ -1,0 +1,48 @@
+"""Mutants of the command's first contact: help, tables, progress."""
+
+from mutants.mutant import Mutant
+
+TABLE, TOPICS = "tests/qconv/cli/test_table.py", "tests/qconv/cli/test_topics.py"
+
+MUTANTS = (
+    Mutant(
+        "table: columns keep their width",
+        "src/qconv/cli/table.py",
+        "        widths = fitted(widths, columns)\n",
+        "        pass\n",
+        "A row of a table takes three lines of a terminal.",
+        (TABLE,),
+    ),
+    Mutant(
+        "table: a column that says nothing stays",
+        "src/qconv/cli/table.py",
+        "if not rows or any(row[at] for row in rows)]",
+        "]",
+        "Reasons that nobody has take room from what is there.",
+        (TABLE,),
+    ),
+    Mutant(
+        "topics: every op has the options of all",
+        "src/qconv/cli/topics.py",
+        "for option in op.options]\n    formatter",
+        "for option in {o.name: o for other in OPS for o in other.options}.values()]\n    formatter",
+        "The help offers what the op refuses.",
+        (TOPICS,),
+    ),
+    Mutant(
+        "options: choices stand in one word",
+        "src/qconv/cli/options.py",
+        'if len("|".join(option.choices)) > MOST_CHOICES:',
+        "if False:",
+        "A line of the help is wider than the terminal.",
+        (TOPICS,),
+    ),
+    Mutant(
+        "options: -q is not remembered",
+        "src/qconv/cli/options.py",
+        "ctx.meta[_QUIET] = value",
+        "ctx.meta[_QUIET] = False",
+        "Progress is printed where none was wanted.",
+        ("tests/qconv/cli/test_progress.py",),
+    ),
+)
