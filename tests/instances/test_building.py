@@ -144,7 +144,7 @@ print(json.dumps([instance.origin, int(y[0, 1, 1, 0]), str(instance.binary.path)
 
 
 @pytest.mark.slow
-def test_in_a_container_that_nobody_can_write(elsewhere: Path, tmp_path: Path) -> None:
+def test_in_a_container_that_nobody_can_write(elsewhere: Path) -> None:
     """Everything is mounted read-only; no compiler is on PATH, there is no HOME, and the user is another one."""
     run = python_without_disk(f"QCONV_PATH={elsewhere}", "QCONV_NO_COMPILE=1")
     session = run("-c", SESSION, str(PROBLEM))

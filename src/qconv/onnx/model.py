@@ -7,9 +7,10 @@ QuantizeLinear where it does not.
 
 from __future__ import annotations
 
+import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,19 @@ def source_of(model: onnx.ModelProto | bytes | str | Path) -> Source:
     return str(model)
 
 
+@contextmanager
+def _in_memory() -> Iterator[str]:
+    """The path of a file that is on no disk: a read-only image may have no folder for temporary ones."""
+    file = os.memfd_create("rewritten.onnx")
+    try:
+        yield f"/proc/self/fd/{file}"
+    finally:
+        os.close(file)
+
+
 def rewritten(source: Source, config: Mapping[str, str]) -> onnx.ModelProto:
     """By all of ONNX Runtime's optimizations that are not about layouts of its own kernels."""
-    with tempfile.TemporaryDirectory(prefix="qconv-onnx-") as folder:
-        path = str(Path(folder) / "rewritten.onnx")
+    with _in_memory() as path:
         options = session_options(config)
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = path

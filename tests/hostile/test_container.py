@@ -1,0 +1,67 @@
+"""A whole network where nothing can be compiled or written, from a layer that was built elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import quantized_networks as networks
+from read_only import python_without_disk
+
+from qconv.device import open_device
+from qconv.instances import building
+from qconv.onnx import Session
+from qconv.target import target
+
+SESSION = """
+import json, sys
+import numpy as np
+from qconv.onnx import Session
+session = Session(sys.argv[1], "cpu", strict=True)
+outputs = session.run(None, dict(np.load(sys.argv[2])))
+print(json.dumps([[output.tolist() for output in outputs], [row.runs_on for row in session.explain().rows]]))
+"""
+
+
+@pytest.fixture
+def shipped() -> Iterator[Path]:
+    """A model, its input and a layer, in a folder that anybody may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="qconv-shipped-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_a_session_in_a_container(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every layer runs on kernels out of the layer, with the bits of ONNX Runtime outside."""
+    monkeypatch.delenv("QCONV_PATH", raising=False)
+    model = networks.quantized(networks.resnet_like(), "QOperator", "u8u8", False)
+    feeds = {"x": networks.images(1, 0)}
+    onnx.save(model, shipped / "model.onnx")
+    np.savez(shipped / "x.npz", **feeds)
+    place = building.Place(open_device("cpu").name, target("cpu"))
+    session = Session(model, "cpu")
+    session.run(None, feeds)  # what stands at the ends of a network is known with the shapes of a call
+    keys = [str(problem) for problem in session.problems]
+    binaries = {str(binary.path): binary for built in building.build(keys, place) for binary in built.binaries}
+    building.copy_to(shipped / "layer", binaries.values(), building.runtime_for(target("cpu")))
+    wanted = networks.by_ort(model, feeds)
+
+    words = ("-c", SESSION, str(shipped / "model.onnx"), str(shipped / "x.npz"))
+    done = python_without_disk(f"QCONV_PATH={shipped / 'layer'}", "QCONV_NO_COMPILE=1")(*words)
+    assert done.returncode == 0, done.stderr
+    outputs, runs_on = json.loads(done.stdout.splitlines()[-1])
+    assert set(runs_on) == {"qconv"}
+    for got, expected in zip(outputs, wanted, strict=True):
+        np.testing.assert_array_equal(np.array(got, expected.dtype), expected)
+    bare = python_without_disk(f"QCONV_PATH={shipped}", "QCONV_NO_COMPILE=1")(*words)
+    assert bare.returncode == 1
+    assert "qconv-tune build" in bare.stderr.splitlines()[-1]
