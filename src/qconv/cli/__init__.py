@@ -32,6 +32,21 @@ def commands() -> None:
     """
 
 
+# What the list of commands says of each, in the columns that it has there.
+IN_SHORT = {
+    "bench": "Verify and time the kernel that lookup gives.",
+    "build": "Compile ahead, for a device that is not here.",
+    "db": "The tuning database: list, merge, export, prune.",
+    "devices": "The devices here, and what can be compiled for.",
+    "doctor": "What works here, what is missing, how to get it.",
+    "export": "Write winners to ship, as sources or a library.",
+    "help": "Help by topics: ops, environment, completion.",
+    "lookup": "The kernel that would be used, and why.",
+    "run": "Run that kernel once, on random data.",
+    "source": "Print a generated kernel.",
+    "space": "Every config of the search space.",
+    "tune": "Measure configs, and remember the fastest.",
+}
 for command in (
     tuning.tune,
     measure.run,
@@ -46,6 +61,7 @@ for command in (
     database.db,
     topics.topics,
 ):
+    command.short_help = IN_SHORT.get(command.name or "")
     commands.add_command(command)
 
 
@@ -70,6 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         failure = failure_of(error)
         if failure is None:
             raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later: its message is the help
+            click.echo(str(error), err=True)
+            sys.exit(failure.exit_code)
         if isinstance(error, click.UsageError) and error.ctx is not None:
             click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
         failure.show(asks_for_json(sys.argv[1:] if arguments is None else arguments))

@@ -10,7 +10,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from qconv.cli import commands
+from qconv.cli import IN_SHORT, commands, main
 from qconv.cli.topics import COMPLETION, GENERAL
 from qconv.ops import OPS
 
@@ -47,6 +47,22 @@ def test_every_topic_is_listed() -> None:
     assert all(topic in shown for topic in GENERAL)
     assert all(op.name in shown for op in OPS)
     assert said("help", "doctor") == said("doctor", "--help")
+
+
+def test_the_list_of_commands_is_not_cut() -> None:
+    assert set(IN_SHORT) == set(commands.commands)
+    shown = said("--help")
+    assert "..." not in shown
+    assert all(says in shown for says in IN_SHORT.values())
+
+
+def test_no_command_is_answered_with_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        main([])
+    assert done.value.code in (0, 2), "2 from click 8.2 on"
+    out, err = capsys.readouterr()
+    assert (out + err).startswith("Usage: ")
+    assert "Error" not in out + err
 
 
 def test_what_is_no_topic() -> None:
