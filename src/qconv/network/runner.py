@@ -164,7 +164,9 @@ class Runner:
         found = [problem for one in ready if one is not None for problem in one.problems]
         arranged = (one for every in self._arranged.values() for one in every.values())
         others = dict.fromkeys(problem for one in arranged for problem in one.alternatives)
-        return (*found, *(problem for problem in others if problem not in set(found)))
+        for problem in found:
+            others.pop(problem, None)
+        return (*found, *others)
 
     def explain(self, why_not: Mapping[str, str]) -> Explanation:
         """`why_not`: for each layer that runs elsewhere, by its name."""

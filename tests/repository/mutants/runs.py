@@ -144,14 +144,6 @@ MUTANTS = (
         (WIDENING,),
     ),
     Mutant(
-        "widening: what cuts pads",
-        HERE + "widening.py",
-        "if any(each < 0 for each in pads):",
-        "if False:",
-        "A negative width is no width.",
-        (WIDENING,),
-    ),
-    Mutant(
         "widening: a pad is zeros",
         HERE + "widening.py",
         "np.full((rows, width), layer.constant, layer.dtype)",

@@ -1,0 +1,102 @@
+"""Which ops of quantized networks run elsewhere, as a table: `python tests/support/fallback_table.py`.
+
+Five small networks of the usual kinds with seeded weights, and the three trained ones that rapidocr-onnxruntime ships,
+in all formats that quantize_static has. Nothing runs: `pytest -m slow tests/qconv/onnx` compares their bits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import quantized_networks as networks
+
+from qconv.onnx import Session
+
+# Images that are as small as the networks take them, so that the CPU device is done in seconds.
+TRAINED = {"ch_PP-OCRv4_det": (1, 3, 64, 96), "ch_PP-OCRv4_rec": (1, 3, 48, 96), "ch_ppocr_mobile": (1, 3, 48, 96)}
+
+
+def load(name: str) -> Any:
+    """None where the package is not installed."""
+    spec = find_spec("rapidocr_onnxruntime")
+    if spec is None or spec.origin is None:
+        return None
+    (path,) = Path(spec.origin).parent.glob(f"models/{name}*.onnx")
+    return onnx.load(path)
+
+
+def lift_constants(model: Any) -> None:
+    """Makes initializers of nodes: quantize_static takes no weights that are nodes into a QOperator model."""
+    nodes = list(model.graph.node)
+    for node in nodes:
+        if node.op_type == "Constant":
+            tensor = node.attribute[0].t
+            tensor.name = node.output[0]
+            model.graph.initializer.append(tensor)
+    del model.graph.node[:]
+    model.graph.node.extend(node for node in nodes if node.op_type != "Constant")
+
+
+def feeds_of(name: str) -> dict[str, Any]:
+    return {"x": np.random.default_rng(1).uniform(-1, 1, TRAINED[name]).astype(np.float32)}
+
+
+def model_of(name: str, form: str, types: str, per_channel: bool) -> Any:
+    """None where quantize_static does not take it, or what ships it is not installed."""
+    if name in networks.NETWORKS:
+        return networks.quantized(networks.NETWORKS[name](), form, types, per_channel)
+    model = load(name)
+    if model is None:
+        return None
+    if form == "QOperator":
+        lift_constants(model)
+    try:
+        return networks.quantized(model, form, types, per_channel, batches=[feeds_of(name)])
+    except Exception:  # other people's code, whatever it raises
+        return None
+
+
+def sessions(name: str, form: str) -> Iterator[tuple[str, Session | None]]:
+    """With what tells them apart."""
+    for types in networks.TYPES:
+        for per_channel in (False, True):
+            says = f"{types} {'channel' if per_channel else 'tensor'}"
+            model = model_of(name, form, types, per_channel)
+            try:
+                session = None if model is None else Session(model, "cpu", config=networks.INT8_ALLOWED)
+            except ValueError:
+                session = None
+            yield says, session
+
+
+def cell(session: Session | None) -> str:
+    if session is None:
+        return "is not taken"
+    explanation = session.explain()
+    here = sum(row.runs_on == "qconv" for row in explanation.rows)
+    fallen: Mapping[str, int] = Counter(explanation.fallen_back)
+    ops = ", ".join(f"{op.removeprefix('com.microsoft.')} {count}" for op, count in sorted(fallen.items()))
+    return f"{here} of {len(explanation.rows)} layers | {ops or 'nothing'}"
+
+
+def table() -> Iterator[str]:
+    yield "| network | format | types, weights per | on kernels | elsewhere |"
+    yield "|---|---|---|---|---|"
+    for name in (*networks.NETWORKS, *TRAINED):
+        for form in networks.FORMATS:
+            alike: dict[str, list[str]] = {}
+            for says, session in sessions(name, form):
+                alike.setdefault(cell(session), []).append(says)
+            for shown, variants in alike.items():
+                which = "all six" if len(variants) == 6 else ", ".join(variants)
+                yield f"| {name} | {form} | {which} | {shown if '|' in shown else f'{shown} |'} |"
+
+
+if __name__ == "__main__":
+    for line in table():
+        print(line, flush=True)
