@@ -62,7 +62,7 @@ __all__ = [
 
 
 # So many of a family's cheapest by its cost model are looked at once more, with what is known of its errors.
-RANKED = 48
+RANKED = 32
 
 FAMILIES: dict[str, Family] = {
     family.name: family

@@ -40,8 +40,7 @@ def names(plan: Plan) -> tuple[str, ...]:
 
 def features(plan: Plan, cost: float) -> list[float]:
     """`cost`: in clocks, which are asked for before."""
-    config = plan.config
-    own = [_log(1 + getattr(config, name)) for name in _fields(plan)]
+    own = [_log(1 + getattr(plan.config, name)) for name in _fields(plan)]
     return [*of_problem(plan.problem), *_of_launch(plan, cost), *_of_family(plan), *own]
 
 

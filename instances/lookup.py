@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from qconv import generator
 from qconv.errors import Infeasible
-from qconv.generator import Plan, Rendered
+from qconv.generator import Config, Plan, Rendered
 from qconv.instances.choice import Choice, Origin
 from qconv.instances.elsewhere import scaled
 from qconv.instances.ranking import Transfer, ranked
@@ -89,11 +89,16 @@ def _untuned(problem: Problem, device: Place, layers: Layered) -> Choice:
 
 
 def _own(problem: Problem, device: Place, layers: Layered) -> list[Plan]:
-    """The cost model's, and of a chain what is best for its parts."""
+    """The cost model's, and for a chain what was tuned for its parts, or else their defaults."""
     own = generator.cheapest(problem, device.target, generator.RANKED)
     if not problem.parts:
         return own
-    return [*own, generator.unfused_plan(problem, device.target, lambda one: choose(one, device, layers).plan.config)]
+
+    def best(one: Problem) -> Config:
+        tuned = _exact(one, device, layers)
+        return (generator.default(one, device.target) if tuned is None else tuned.plan).config
+
+    return [*own, generator.unfused_plan(problem, device.target, best)]
 
 
 def _is_newest(row: Measurement, target: Target) -> bool:

@@ -14,6 +14,7 @@ from qconv.generator.correction import UNKNOWN, Correction, Expected, Model, rea
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.features import features, names
 from qconv.generator.forest import LEAVES, Forest, Tree
+from qconv.generator.mma import MmaPlan
 from qconv.target import target
 
 HOPPER = target("sm_90a")
@@ -49,6 +50,21 @@ def test_what_is_stored_asks_for_what_is_given(problem: Conv2d) -> None:
         given = features(plan, plan.cost())
         assert len(given) == len(own)
         assert all(map(math.isfinite, given))
+
+
+def test_features_say_what_a_plan_leaves_empty() -> None:
+    """784 pixels in 13 tiles of 64, and 40 channels, of which 32 or 40 are a tile."""
+    problem = Conv2d(1, 28, 28, 96, 40, 1, 1)
+    plans, _ = generator.space(problem, HOPPER, likely=True)
+    plan = next(one for one in plans if isinstance(one, MmaPlan) and one.config.tile_m == 64 and one.config.split == 1)
+    given = dict(zip(names(plan), features(plan, 1755.0), strict=True))
+    tile_n = plan.config.tile_n
+    assert given["m_filled"] == pytest.approx(784 / (13 * 64))
+    assert given["n_filled"] == pytest.approx(40 / (tile_n * math.ceil(40 / tile_n)))
+    assert (given["c_filled"], given["c_aligned"], given["k_aligned"]) == (0.75, 5.0, 3.0)
+    assert (given["us"], given["config.tile_m"]) == (0.0, pytest.approx(math.log2(65)))
+    assert given["blocks_per_sm"] == pytest.approx(math.log2(plan.blocks / 132))
+    assert given["waves"] <= given["blocks_per_sm"] < 0
 
 
 def test_the_cost_model_is_corrected_by_the_trees() -> None:
