@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import click
 
-from qconv.cli import build, database, doctor, export, look, measure, topics, tuning
+from qconv.cli import build, database, doctor, export, look, measure, report, topics, tuning
 from qconv.cli.failures import asks_for_json, failure_of
 
 
@@ -42,6 +42,7 @@ IN_SHORT = {
     "export": "Write winners to ship, as sources or a library.",
     "help": "Help by topics: ops, environment, completion.",
     "lookup": "The kernel that would be used, and why.",
+    "report": "One page of what a device measured.",
     "run": "Run that kernel once, on random data.",
     "source": "Print a generated kernel.",
     "space": "Every config of the search space.",
@@ -59,6 +60,7 @@ for command in (
     build.build,
     export.export,
     database.db,
+    report.report,
     topics.topics,
 ):
     command.short_help = IN_SHORT.get(command.name or "")

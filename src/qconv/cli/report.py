@@ -1,0 +1,43 @@
+"""report: what a database says of a device, as one page or as figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from qconv.cli.options import database_option
+
+
+@click.command()
+@database_option
+@click.option("--name", "device", help="Of the device, as db list prints it. Default: the one with most rows.")
+@click.option("--peers", type=click.Path(path_type=Path), metavar="FILE", help="Their times: a file of bench/results.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(("html", "svg")),
+    default="html",
+    show_default=True,
+    help="One page with nothing outside it, or a folder of figures.",
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The page, or the folder.")
+def report(database: str | None, device: str | None, peers: Path | None, kind: str, out: Path) -> None:
+    """Roofline, convergence, winners, the fields that matter and what failed: of everything that was measured."""
+    from qconv.instances.serving import default_database
+    from qconv.tune_db.database import Database
+    from qconv.tuner import charts
+    from qconv.tuner import report as reports
+
+    known = {} if peers is None else reports.peers_of(peers)
+    with Database.open(database or default_database(), create=False, read_only=True) as rows:
+        made = reports.read(rows, device, known)
+    if kind == "html":
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(made.html())
+        click.echo(f"wrote {out}")
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    for name, svg in made.figures().items():
+        (out / f"{name}.svg").write_text(charts.alone(svg))
+    click.echo(f"wrote {', '.join(reports.FIGURES)} as SVG to {out}")
