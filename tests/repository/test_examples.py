@@ -12,7 +12,12 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 # They compile a library, or several kernels, or measure.
 SLOW = ("fleet", "library", "network", "torchvision_network")
 # Script -> the package that it needs, and the extra that brings it.
-NEEDS = {"pytorch": ("torch", "torch"), "network": ("onnxruntime", "onnx"), "fleet": ("distributed", "fleet"), "torchvision_network": ("torchvision", "conformance")}
+NEEDS = {
+    "pytorch": ("torch", "torch"),
+    "network": ("onnxruntime", "onnx"),
+    "fleet": ("distributed", "fleet"),
+    "torchvision_network": ("torchvision", "conformance"),
+}
 SCRIPTS = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
     for path in sorted(EXAMPLES.glob("*.py"))

@@ -1,0 +1,48 @@
+"""Mutants of the report and of what it draws."""
+
+from mutants.mutant import Mutant
+
+HERE = "tuner/"
+
+MUTANTS = (
+    Mutant(
+        "charts: a logarithm of the wrong axis",
+        HERE + "charts.py",
+        "        if self.log:\n            return (math",
+        "        if not self.log:\n            return (math",
+        "Points would stand elsewhere than their values.",
+        ("tests/tuner/test_charts.py",),
+    ),
+    Mutant(
+        "charts: words as they come",
+        HERE + "charts.py",
+        'f"{escape(says)}</text>"',
+        'f"{says}</text>"',
+        "A reason with < in it would break the picture.",
+        ("tests/tuner/test_charts.py::test_words_are_escaped_and_a_figure_alone_has_its_colours",),
+    ),
+    Mutant(
+        "report: chance explains the times",
+        HERE + "report.py",
+        "groups.setdefault(value, []).append(log)",
+        "groups.setdefault(len(groups) % 2, []).append(log)",
+        "The field that decides the time is the one named.",
+        ("tests/tuner/test_report.py::test_a_field_that_decides_the_time_explains_it",),
+    ),
+    Mutant(
+        "report: the last time instead of the best so far",
+        HERE + "report.py",
+        "best = min(best, row.median_us or math.inf)",
+        "best = row.median_us or math.inf",
+        "A failure would look like a search that lost what it had found.",
+        ("tests/tuner/test_report.py::test_what_it_says_of_a_layer",),
+    ),
+    Mutant(
+        "roofline: the smaller of the two bounds",
+        HERE + "roofline.py",
+        "return max(problem.operations",
+        "return min(problem.operations",
+        "No kernel is faster than the slower of both.",
+        ("tests/tuner/test_report.py::test_what_it_says_of_a_layer",),
+    ),
+)
