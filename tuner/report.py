@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jinja2
 
-from qconv.errors import DatabaseError, first_line
+from qconv.errors import DatabaseError
 from qconv.op import Problem
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement, best_of
@@ -87,7 +87,9 @@ class Report:
     def html(self) -> str:
         loader = jinja2.PackageLoader("qconv.tuner", "")
         page = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-        reasons = Counter((row.outcome, first_line(row.reason or "")[:160]) for row in self.rows if not row.correct)
+        reasons = Counter(
+            (row.outcome, (row.reason or "").partition("\n")[0][:160]) for row in self.rows if not row.correct
+        )
         return page.get_template("report.j2").render(
             report=self, figures=self.figures(), reasons=reasons.most_common(MOST_REASONS)
         )

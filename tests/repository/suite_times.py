@@ -33,6 +33,7 @@ KINDS = (
     ("qconv.device", "the CPU device"),
     ("tests.qconv.", "problems, arithmetic and one-liners"),
     ("tests.conformance.", "other systems"),
+    ("tests.hostile.", "faults and hostile input"),
     ("tests.tuner.", "the tuner"),
     ("tests.tune_db.", "the database"),
     ("tests.bench.", "bench"),
