@@ -249,12 +249,12 @@ def test_there_is_always_a_default(target: Target) -> None:
         check(plan, problem, target)
 
 
-def test_the_space_is_sorted_by_the_cost_model_and_the_default_is_the_first_of_the_likely() -> None:
+def test_the_space_is_sorted_by_the_cost_model_and_the_default_is_one_of_the_likely() -> None:
     plans, _ = generator.space(PROBLEMS["3x3"], TARGETS["sm_90a"])
     costs = [plan.cost() for plan in plans]
     assert costs == sorted(costs)
     likely, _ = generator.space(PROBLEMS["3x3"], TARGETS["sm_90a"], likely=True)
-    assert likely[0] == generator.default(PROBLEMS["3x3"], TARGETS["sm_90a"])
+    assert generator.default(PROBLEMS["3x3"], TARGETS["sm_90a"]) in likely[: len(generator.FAMILIES) * generator.RANKED]
     assert {plan.config for plan in likely} < {plan.config for plan in plans}
     again, _ = generator.space(parse(str(PROBLEMS["3x3"])), TARGETS["sm_90a"])
     assert again == plans
