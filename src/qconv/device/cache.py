@@ -62,15 +62,23 @@ class _Build:
         except (ValueError, RecursionError):
             raise ValueError("build.json is not JSON") from None
         build = document if isinstance(document, dict) else {}
-        words = [build.get(name) for name in ("toolchain", "binary", "sha256")]
+        words = [_word(build, name) for name in ("toolchain", "binary", "sha256")]
         milliseconds, needs = build.get("compile_ms"), build.get("resources")
-        if not all(isinstance(word, str) and word.isprintable() and word for word in words):
-            raise ValueError("build.json does not say toolchain, binary and sha256 in words")
-        if type(milliseconds) not in (int, float) or not 0 <= milliseconds < math.inf:
+        if not isinstance(milliseconds, (int, float)) or isinstance(milliseconds, bool):
+            raise ValueError(f"build.json says compile_ms={quoted(milliseconds)}, which is no time")
+        if not 0 <= milliseconds < math.inf:
             raise ValueError(f"build.json says compile_ms={quoted(milliseconds)}, which is no time")
         if not isinstance(needs, dict):
             raise ValueError("build.json does not say what each kernel needs")
-        return cls(*words, float(milliseconds), {kernel: _resources(values) for kernel, values in needs.items()})
+        resources = {kernel: _resources(values) for kernel, values in needs.items()}
+        return cls(words[0], words[1], words[2], float(milliseconds), resources)
+
+
+def _word(build: dict[str, object], name: str) -> str:
+    word = build.get(name)
+    if not isinstance(word, str) or not word or not word.isprintable():
+        raise ValueError(f"build.json says {name}={quoted(word)}, which is no word")
+    return word
 
 
 def _resources(values: object) -> Resources:
