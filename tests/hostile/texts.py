@@ -15,6 +15,7 @@ from random_problems import problems
 from random_tensor_ops import tensor_op_problems
 
 from qconv import generator
+from qconv.errors import Infeasible
 from qconv.generator import Plan
 from qconv.keys import parse
 from qconv.op import Problem
@@ -83,7 +84,7 @@ def _first(problem: Problem, family: str, to: Target) -> Plan | None:
             return None
         try:
             return generator.plan(problem, config, to)
-        except generator.Infeasible:
+        except Infeasible:
             continue
     return None
 
