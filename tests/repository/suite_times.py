@@ -32,6 +32,7 @@ KINDS = (
     ("qconv.cli", "the command line"),
     ("qconv.device", "the CPU device"),
     ("tests.qconv.", "problems, arithmetic and one-liners"),
+    ("tests.hostile.", "hostile input and faults"),
     ("tests.conformance.", "other systems"),
     ("tests.hostile.", "faults and hostile input"),
     ("tests.tuner.", "the tuner"),
