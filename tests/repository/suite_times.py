@@ -34,7 +34,6 @@ KINDS = (
     ("tests.qconv.", "problems, arithmetic and one-liners"),
     ("tests.hostile.", "hostile input and faults"),
     ("tests.conformance.", "other systems"),
-    ("tests.hostile.", "faults and hostile input"),
     ("tests.tuner.", "the tuner"),
     ("tests.tune_db.", "the database"),
     ("tests.bench.", "bench"),
