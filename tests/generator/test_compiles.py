@@ -115,6 +115,7 @@ SMALL = {
 SPILLED_BY_DEFAULTS = {
     ("stem, NCHW", "sm_86"): 16,
     ("stem, NCHW", "sm_89"): 16,
+    ("stem, bytes", "sm_90a"): 24,
     ("3x3, gelu", "sm_75"): 20,
     ("3x3, residual", "sm_86"): 192,
 }

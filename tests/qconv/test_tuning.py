@@ -57,5 +57,5 @@ def test_what_is_refused(given: object, batch: int | None, says: str) -> None:
 
 def test_a_binary_file_that_is_no_model_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"\x80\x81\x82")
-    with pytest.raises(ValueError, match=r"is no text .* a model's name ends with \.onnx"):
+    with pytest.raises(ValueError, match=r"is no text in UTF-8 \(at byte 0\): .* a model whose name ends in \.onnx"):
         workload_of(tmp_path / "model.bin")
