@@ -80,11 +80,13 @@ def test_scales_and_zero_points_of_channels_on_the_gpu() -> None:
 def test_it_runs_on_the_current_stream() -> None:
     network, x = Network().cuda(), REAL.cuda()
     network(x)
+    negated = x.neg()  # loads a kernel of PyTorch's, which waits for what runs
     stream = torch.cuda.Stream()
-    torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(1_000_000_000)  # about half a second: memory for a new stream is asked for in it
-        y = network(x.neg())
+        network(negated)  # gives the stream memory of its own, which waits as well
+        torch.cuda.synchronize()
+        torch.cuda._sleep(1_000_000_000)
+        y = network(negated)
         assert not stream.query()
     stream.synchronize()
     assert torch.equal(y.cpu(), expected(network, -REAL))
