@@ -31,7 +31,7 @@ from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement
 
 LOOKUPS = 7
-# Looks up problems in turn. The cost model's own proposal, which does not depend on the database, is timed apart.
+# Looks up problems in turn. The cost models' own proposals, which do not depend on the database, are timed apart.
 LOOK_UP = '''
 import json, sys, time
 import qconv, qconv.instances.lookup, qconv.instances.serving, qconv.tune_db.database, qconv.tune_db.layered
@@ -39,14 +39,14 @@ from qconv import generator
 from qconv.target import target
 class Place:
     name, target = sys.argv[1], target(sys.argv[2])
-default, spent = generator.default, 0.0
-def timed_default(*given):
+cheapest, spent = generator.cheapest, 0.0
+def timed_cheapest(*given):
     global spent
     begin = time.perf_counter()
-    made = default(*given)
+    made = cheapest(*given)
     spent += time.perf_counter() - begin
     return made
-generator.default = timed_default
+generator.cheapest = timed_cheapest
 class Timed:
     """Layers, and how long they took to answer."""
     def __init__(self, layers):
