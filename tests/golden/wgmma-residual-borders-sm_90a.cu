@@ -721,7 +721,10 @@ __device__ __forceinline__ const unsigned char* residuals_at(
 __device__ __forceinline__ Residuals load_residuals(const unsigned char* from) {
     // Volatile, or those of later pixels are loaded ahead, and registers that a border needs are spilled.
     const unsigned word = *reinterpret_cast<const volatile unsigned*>(from);
-    return reinterpret_cast<const Residuals&>(word);
+    Residuals residuals;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) residuals.element[i] = static_cast<Residual>(word >> 8 * i);
+    return residuals;
 }
 
 // A consumer's sums become outputs: those of TILE_N pixels and TILE_M channels from these on. The channel
