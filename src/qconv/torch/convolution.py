@@ -138,11 +138,7 @@ def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
     names = [name for name, value in given.items() if isinstance(value, torch.Tensor) and name not in _INPUTS]
     tensors = [given[name] for name in names]
     shapes = tuple((tuple(image.shape), image.dtype) for image in inputs)
-    # What is packed outlives the call: it is in memory of the device, and in no pool that PyTorch keeps for a graph.
-    with device.on(stream):
-        packing = packing_of(
-            (_key(given), shapes, place), tensors, place, lambda: _packed(given, inputs, device, stream)
-        )
+    packing = packing_of((_key(given), shapes, place), tensors, place, lambda: _packed(given, inputs, device, stream))
     packed, alignment = packing.packed
     with allocating_on(place), device.on(stream):
         taken = [aligned(image, alignment[name]) for image, name in zip(inputs, _INPUTS, strict=False)]
@@ -167,12 +163,14 @@ def _key(given: Given) -> Hashable:
 
 def _packed(given: Given, inputs: Sequence[Any], device: Any, stream: Any) -> tuple[Any, Mapping[str, int]]:
     """The kernel with a copy of the weights, and the alignment that it needs of its inputs. This waits for the GPU:
-    scales and biases are checked on the host, and calls on other streams find what was packed."""
-    weights = [_as_krsc(weight) for weight in weights_of(given)]
-    problem, values = _problem(given, inputs, weights)
-    instance = lookup(problem, device.spec)
-    packed = instance.pack(*(_copied(weight, device) for weight in weights), stream=stream, **values)
-    device.synchronize()
+    scales and biases are checked on the host, and calls on other streams find what was packed. It outlives the call: it
+    is in memory of the device, and in no pool that PyTorch keeps for a graph."""
+    with device.on(stream):
+        weights = [_as_krsc(weight) for weight in weights_of(given)]
+        problem, values = _problem(given, inputs, weights)
+        instance = lookup(problem, device.spec)
+        packed = instance.pack(*(_copied(weight, device) for weight in weights), stream=stream, **values)
+        device.synchronize()
     return packed, instance.plan.alignment
 
 
