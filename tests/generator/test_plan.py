@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from mostly_slow import mostly_slow
 from plan_checks import check_tiles_of_wgmma, check_units_of_pointwise
 from random_matrix import constants, matrix_plan, matrix_problems
 from random_problems import problems
@@ -36,17 +37,15 @@ PROBLEMS = {
     "one output": Conv2d(1, 1, 1, 1, 1, 1, 1, quantization=Quantization(out_type="float16")),
 }
 # The limits of an emulated architecture are those of its GPU, whose spaces the fast suite goes through.
-EVERY_TARGET = [
-    pytest.param(target, id=name, marks=pytest.mark.slow if name.startswith("cpu.") else ())
-    for name, target in TARGETS.items()
-]
+EVERY_TARGET = mostly_slow(TARGETS, {name for name in TARGETS if not name.startswith("cpu.")})
 WARP_SUMS = 128  # of a lane, at most
 OUT_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
-@pytest.mark.parametrize("target", EVERY_TARGET)
+@pytest.mark.parametrize("name", EVERY_TARGET)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_every_feasible_config_keeps_the_limits(problem: Conv2d, target: Target) -> None:
+def test_every_feasible_config_keeps_the_limits(problem: Conv2d, name: str) -> None:
+    target = TARGETS[name]
     plans, rejected = generator.space(problem, target)
     assert plans
     assert len({plan.config for plan in plans}) == len(plans)
@@ -241,10 +240,11 @@ def test_too_many_groups_for_the_grid_say_so() -> None:
         generator.default(problem, TARGETS["gfx906"])
 
 
-@pytest.mark.parametrize("target", EVERY_TARGET)
-def test_there_is_always_a_default(target: Target) -> None:
+@pytest.mark.parametrize("name", EVERY_TARGET)
+def test_there_is_always_a_default(name: str) -> None:
+    target = TARGETS[name]
     # Each problem on several targets, each target with another share of them.
-    for problem in problems(seed=4, count=200)[list(TARGETS).index(target.name) % 6 :: 6]:
+    for problem in problems(seed=4, count=200)[list(TARGETS).index(name) % 6 :: 6]:
         plan = generator.default(problem, target)
         check(plan, problem, target)
 
