@@ -167,7 +167,7 @@ def sample(count: int, seed: str) -> list[Mutant]:
 
 
 def _is_quick(mutant: Mutant, known: Mapping[str, record.Judged]) -> bool:
-    if mutant.needs and find_spec(mutant.needs) is None:
+    if mutant.gpu or (mutant.needs and find_spec(mutant.needs) is None):
         return False
     judged = record.of(mutant, known)
     return judged is not None and judged.caught == "fast" and judged.seconds <= QUICK_S
