@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -74,7 +75,7 @@ class Fleet:
     def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
         """All are handed out at once, in their order; a worker that is free takes the next."""
         dask, told = _dask(), {"spec": self._worker_spec, "where": self._where, "how": asdict(self._how)}
-        given = [_Errand(str(visit.problem), visit.trials, visit.seconds, visit.deadline) for visit in visits]
+        given = [self._errand(visit) for visit in visits]
         left = [one for one in given if one.problem not in self._given_up]
         futures = [self._client.submit(_run, one, **told, pure=False, priority=-i) for i, one in enumerate(left)]
         errands = dict(zip(futures, left, strict=True))
@@ -92,6 +93,12 @@ class Fleet:
                 done = outcome.known + outcome.measured
                 tell(outcome.problem, Progress(done, done, outcome.best, outcome.best))
             yield outcome
+
+    def _errand(self, visit: Visit) -> _Errand:
+        deadline = visit.deadline
+        if deadline is not None:
+            deadline += self._client.run_on_scheduler(time.monotonic) - time.monotonic()
+        return _Errand(str(visit.problem), visit.trials, visit.seconds, deadline)
 
     def _check(self) -> None:
         """That all workers measure the same kind of device, one problem at a time, and can reach the database."""
@@ -177,7 +184,8 @@ def _sees(kind: str, number: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Errand:
-    """A visit as it travels: a problem goes by its key, for the hash that it keeps is another in every process."""
+    """A visit as it travels: a problem goes by its key, for the hash that it keeps is another in every process, and the
+    deadline by the scheduler's time.monotonic(), the one clock that all workers can read and nobody sets."""
 
     problem: str
     trials: int
@@ -201,8 +209,14 @@ def _device(spec: str | None, timeout_s: float) -> tuple[Device, Child]:
     return device, Child(device, protocol_for(device), timeout_s)
 
 
+def _deadline_here(deadline: float) -> float:
+    """By this host's time.monotonic()."""
+    return time.monotonic() + deadline - float(_dask().get_client().run_on_scheduler(time.monotonic))
+
+
 def _run(errand: _Errand, spec: str | None, where: str, how: dict[str, Any]) -> dict[str, Any]:
-    visit = Visit(parse(errand.problem), errand.trials, errand.seconds, errand.deadline)
+    deadline = None if errand.deadline is None else _deadline_here(errand.deadline)
+    visit = Visit(parse(errand.problem), errand.trials, errand.seconds, deadline)
     search = visit.search(Search(**how))
     device, child = _device(spec, search.timeout_s)
     with Database.open(where) as rows:

@@ -32,8 +32,8 @@ Seconds = Callable[[Sequence[Entry], int], float | None]
 
 @dataclass(frozen=True)
 class Visit:
-    """One problem, to be brought up to so many trials, in at most so many seconds, and begun before `deadline` (unix
-    time, for the visit may be paid on another host)."""
+    """One problem, to be brought up to so many trials, in at most so many seconds, and begun before `deadline`: a
+    time.monotonic() of this host."""
 
     problem: Problem
     trials: int
@@ -42,8 +42,11 @@ class Visit:
 
     def search(self, how: Search) -> Search:
         """As it is begun now."""
-        left = [one for one in (self.seconds, None if self.deadline is None else self.deadline - time.time()) if one]
-        return replace(how, trials=self.trials, until=time.monotonic() + min(left) if left else None)
+        now = time.monotonic()
+        ends = [] if self.deadline is None else [self.deadline]
+        if self.seconds is not None:
+            ends.append(now + self.seconds)
+        return replace(how, trials=self.trials, until=min(ends, default=None))
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ class _Run:
     measured: int = 0
 
     def __post_init__(self) -> None:
-        self.begun = time.time()
+        self.begun = time.monotonic()
         self._predicted: dict[Problem, float] = {}
         for entry in self.workload.entries:
             rows = holding(entry.problem, self.engine.station, self.database)
@@ -163,7 +166,7 @@ class _Run:
         time, its share of the whole."""
         if self.deadline is None:
             return None
-        left_s = max(0.0, self.deadline - time.time()) * self.engine.width
+        left_s = max(0.0, self.deadline - time.monotonic()) * self.engine.width
         others = entries[at + 1 :] if self.engine.width == 1 else (*entries[:at], *entries[at + 1 :])
         return allocation.seconds_for([self._stake(one) for one in (entries[at], *others)], left_s)
 
@@ -175,7 +178,7 @@ class _Run:
                 yield Visit(entry.problem, reached[entry.problem], seconds(left, at), self.deadline)
 
     def _is_over(self) -> bool:
-        return self.deadline is not None and time.time() >= self.deadline
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     def _standings(self) -> list[Standing]:
         return [
@@ -203,7 +206,7 @@ class _Run:
 
     def _remaining_s(self) -> float | None:
         """By the pace of this run, and at most what the budget leaves."""
-        now = time.time()
+        now = time.monotonic()
         ends = [] if self.deadline is None else [max(0.0, self.deadline - now)]
         if self.budget.trials is not None and self.measured:
             left = max(0, self.wanted - sum(self.known.values()))

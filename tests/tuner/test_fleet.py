@@ -54,12 +54,36 @@ def test_a_worker_goes_on_with_what_another_left(tmp_path: Path, monkeypatch: py
         assert again.best == rows.best(FAST, CPU.name, "cpu")
 
 
+class Booted:
+    """In place of a client: the scheduler's host was started long before this one."""
+
+    @staticmethod
+    def now() -> float:
+        return time.monotonic() + 1e6
+
+    def run_on_scheduler(self, asked: Callable[[], float]) -> float:
+        assert asked is time.monotonic
+        return self.now()
+
+
+def test_a_deadline_is_the_same_instant_on_every_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, client = Fleet(Crew(scheduler="tcp://a:1"), "cpu", "t.sqlite", Search(0)), Booted()
+    engine._client = client
+    monkeypatch.setattr(fleet, "_dask", lambda: SimpleNamespace(get_client=Booted))
+    deadline = time.monotonic() + 50
+    errand = engine._errand(Visit(FAST, 5, None, deadline))
+    assert errand.deadline == pytest.approx(deadline + 1e6, abs=5)
+    assert fleet._deadline_here(errand.deadline) == pytest.approx(deadline, abs=5)
+    assert engine._errand(Visit(FAST, 5)).deadline is None
+
+
 def test_an_errand_whose_time_is_over_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "Child", Scaled)
     monkeypatch.setattr(ahead, "build", lambda *_: None)
     fleet._device.cache_clear()
     told: dict[str, Any] = {"spec": "cpu", "where": str(tmp_path / "t.sqlite"), "how": {"trials": 0}}
-    outcome = fleet._outcome(fleet._run(fleet._Errand(str(FAST), 5, None, time.time() - 9), **told))
+    monkeypatch.setattr(fleet, "_dask", lambda: SimpleNamespace(get_client=Booted))
+    outcome = fleet._outcome(fleet._run(fleet._Errand(str(FAST), 5, None, Booted.now() - 9), **told))
     fleet._device.cache_clear()
     assert (outcome.measured, outcome.best) == (0, None)
 

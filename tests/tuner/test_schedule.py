@@ -173,7 +173,6 @@ def test_a_small_space_is_finished_and_its_trials_go_elsewhere(rows: Database) -
 def test_the_time_is_the_limit(rows: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time that the trials themselves take: a second each."""
     passed = [1000.0]
-    monkeypatch.setattr(schedule.time, "time", lambda: passed[0])
     monkeypatch.setattr(tune.time, "monotonic", lambda: passed[0])
     honest = Scaled.measure
 
@@ -190,6 +189,37 @@ def test_the_time_is_the_limit(rows: Database, monkeypatch: pytest.MonkeyPatch) 
     assert fast.trials == pytest.approx(FIRST_TRIALS + 39 / 13, abs=2)
     assert steps[0].trials is None
     assert steps[0].remaining_s == pytest.approx(54.0)
+
+
+@pytest.mark.parametrize("set_by", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_neither_ends_nor_prolongs_a_budget(
+    set_by: float, rows: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial takes a second, and from the third one on the wall clock is an hour off."""
+    passed, trials = [1000.0], [0]
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: passed[0])
+    monkeypatch.setattr(schedule.time, "time", lambda: passed[0] + (set_by if trials[0] >= 3 else 0.0))
+    honest = Scaled.measure
+
+    def slowly(self: Scaled, candidate: Candidate, best_us: float | None = None) -> Measurement:
+        passed[0], trials[0] = passed[0] + 1.0, trials[0] + 1
+        return honest(self, candidate, best_us)
+
+    monkeypatch.setattr(Scaled, "measure", slowly)
+    monkeypatch.setattr(ahead.Ahead, "full", property(lambda self: len(self) >= 1))
+    steps: list[Step] = []
+    tuned(rows, Budget(seconds=25.0), steps.append)
+    assert trials[0] == pytest.approx(25, abs=4)
+    left = [step.remaining_s for step in steps]
+    assert left[:5] == pytest.approx([24.0, 23.0, 22.0, 21.0, 20.0])
+
+
+def test_a_visit_without_time_left_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No seconds are not any number of seconds."""
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: 1000.0)
+    assert Visit(FAST, 5, 0.0).search(Search(0)).until == 1000.0
+    assert Visit(FAST, 5, 9.0, 1000.0).search(Search(0)).until == 1000.0
+    assert Visit(FAST, 5).search(Search(0)).until is None
 
 
 def test_parts_are_known_before_the_chain_and_not_tuned_by_it(rows: Database) -> None:

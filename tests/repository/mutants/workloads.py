@@ -141,10 +141,26 @@ MUTANTS = (
     Mutant(
         "schedule: a visit of any length",
         HERE + "schedule.py",
-        "until=time.monotonic() + min(left) if left else None",
+        "until=min(ends, default=None)",
         "until=None",
         "A budget of seconds ends.",
         (SCHEDULE, FLEET),
+    ),
+    Mutant(
+        "schedule: a budget by the clock of the wall",
+        HERE + "schedule.py",
+        "self.deadline is not None and time.monotonic() >= self.deadline",
+        "self.deadline is not None and time.time() >= self.deadline",
+        "A clock that is set would end the tuning, or prolong it.",
+        (SCHEDULE + "::test_a_clock_that_is_set_neither_ends_nor_prolongs_a_budget",),
+    ),
+    Mutant(
+        "fleet: a deadline of another host's clock",
+        HERE + "fleet.py",
+        "deadline += self._client.run_on_scheduler(time.monotonic) - time.monotonic()",
+        "deadline += 0.0",
+        "Two hosts that started at different times would disagree about the end.",
+        (FLEET + "::test_a_deadline_is_the_same_instant_on_every_host",),
     ),
     Mutant(
         "result: layers are counted once",
