@@ -17,7 +17,7 @@ from qconv.target import Target
 
 
 @dataclass(frozen=True)
-class Expected:
+class LookupTime:
     """Two predictions compare with each other, and so do two measurements; one of each does not."""
 
     plan: Plan
@@ -35,9 +35,9 @@ class Expectations:
     def __init__(self, device: Place, database: str | None = None) -> None:
         self.device = device
         self._database = database
-        self._found: dict[Problem, Expected | None] = {}
+        self._found: dict[Problem, LookupTime | None] = {}
 
-    def of(self, problems: Iterable[Problem]) -> list[Expected | None]:
+    def of(self, problems: Iterable[Problem]) -> list[LookupTime | None]:
         """None for what no kernel serves."""
         asked = list(problems)
         new = [problem for problem in dict.fromkeys(asked) if problem not in self._found]
@@ -49,7 +49,7 @@ class Expectations:
                     except Infeasible:
                         self._found[problem] = None
                     else:
-                        self._found[problem] = Expected(choice.plan, choice.measured_us, _predicted_us(choice.plan))
+                        self._found[problem] = LookupTime(choice.plan, choice.measured_us, _predicted_us(choice.plan))
         return [self._found[problem] for problem in asked]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from qconv.fused import Chain
-from qconv.instances.expected import Expectations, Expected, spared_us
+from qconv.instances.expected import Expectations, LookupTime, spared_us
 from qconv.network.chained import IntegerChain, Shape
 from qconv.network.region import Element, Fusion, Region
 from qconv.network.served import Served
@@ -38,7 +38,7 @@ class Compared:
     is_measured: bool
 
     @classmethod
-    def of(cls, one: Expected, unfused: Sequence[Expected], unsure: float) -> Compared:
+    def of(cls, one: LookupTime, unfused: Sequence[LookupTime], unsure: float) -> Compared:
         """`unsure` is of predictions."""
         measured = [each.measured_us for each in (one, *unfused)]
         times = [us for us in measured if us is not None]
@@ -109,7 +109,7 @@ class Arranger:
         return _arrangement(region, chosen, compared, tuple(alternatives))
 
     def _compared(
-        self, region: Region, shapes: Mapping[str, Shape], unfused: Sequence[Expected]
+        self, region: Region, shapes: Mapping[str, Shape], unfused: Sequence[LookupTime]
     ) -> dict[Fusion, tuple[Problem, Compared]]:
         """Those that are one kernel."""
         found = {}
@@ -126,7 +126,7 @@ class Arranger:
                 found[fusion] = problem, Compared.of(one, rivals, unsure_of(problem))
         return found
 
-    def _is_promising(self, problem: Chain, unfused: Sequence[Expected]) -> bool:
+    def _is_promising(self, problem: Chain, unfused: Sequence[LookupTime]) -> bool:
         convolutions = unfused[: len(problem.LAYERS)]
         spared = spared_us(problem, self.expectations.device.target)
         return bool(self.chains) or spared >= LEAST_SPARED * sum(one.predicted_us for one in convolutions)
@@ -147,7 +147,7 @@ def unsure_of(problem: Problem) -> float:
     return UNSURE_CHAIN_AND_SUM if problem.last.quantization.residual != "none" else UNSURE
 
 
-def _us(one: Expected) -> float:
+def _us(one: LookupTime) -> float:
     return one.predicted_us if one.measured_us is None else one.measured_us
 
 
