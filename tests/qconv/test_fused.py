@@ -275,4 +275,4 @@ def test_the_command_takes_two_keys() -> None:
     assert "needs --second" in refused.output
     refused = runner.invoke(commands, ["source", *given, "--n", "3"])
     assert refused.exit_code == 2
-    assert "--n does not belong to fused; give --first KEY" in refused.output
+    assert "global_average_pool: give --first KEY" in refused.output

@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli.options import database_option, is_quiet, json_option, print_json, quiet_option
+from qconv.cli.options import (
+    ProblemCommand,
+    database_option,
+    is_quiet,
+    json_option,
+    print_json,
+    problem_or_words_options,
+    quiet_option,
+)
+from qconv.op import quoted
+
+if TYPE_CHECKING:
+    from qconv.instances.building import Built
 
 
-@click.command()
-@click.argument("words", nargs=-1, metavar="[KEY|PART]...|MODEL.onnx")
+@dataclass(frozen=True)
+class Asked:
+    """What is to be compiled, for which devices, and where the files go."""
+
+    words: tuple[str, ...]
+    targets: tuple[str, ...]
+    device: str | None
+    database: str | None
+    out: Path | None
+    batch: str | None
+    as_json: bool
+
+    @property
+    def is_model(self) -> bool:
+        return any(word.lower().endswith(".onnx") for word in self.words)
+
+    @property
+    def batches(self) -> list[int]:
+        """Those that a model is built for."""
+        batches = (self.batch or "1").split(",")
+        if not all(one.isascii() and one.isdigit() and int(one) for one in batches):
+            raise ValueError(f"--batch {self.batch!r} must be numbers of at least 1, with commas between them")
+        return list(map(int, batches))
+
+
+@click.command(cls=ProblemCommand)
+@click.argument("words", nargs=-1, metavar="[OP|KEY|PART]...|MODEL.onnx")
+@problem_or_words_options
 @click.option(
     "--target", "targets", multiple=True, required=True, metavar="sm_90a|gfx942|cpu|...", help="What to compile for."
 )
@@ -21,73 +61,61 @@ from qconv.cli.options import database_option, is_quiet, json_option, print_json
     type=click.Path(file_okay=False, path_type=Path),
     help="A folder that QCONV_PATH can name, or for a model one that a session loads. Default: the cache alone.",
 )
-@click.option(
-    "--batch", default="1", metavar="1,32", show_default=True, help="For a model: the batches it is built for."
-)
+@click.option("--batch", metavar="1,32", help="For a model: the batches it is built for. Default: 1.")
 @json_option
 @quiet_option
-def build(
-    words: tuple[str, ...],
-    targets: tuple[str, ...],
-    device: str | None,
-    database: str | None,
-    out: Path | None,
-    batch: str,
-    as_json: bool,
-) -> None:
-    """Compile what a lookup on such a device would choose: for the problems that are named by a KEY, for those that
-    were tuned and whose key has a PART, or for all that an ONNX model needs, with its graph."""
-    if any(word.lower().endswith(".onnx") for word in words):
-        _build_model(words, targets, device, database, out, batch, as_json)
+def build(**options: Any) -> None:
+    """Compile what a lookup on such a device would choose: for the problems that are named by a KEY, or by an OP with
+    its flags; for those that were tuned and whose key has a PART; or for all that an ONNX model needs, with its graph.
+    """
+    asked = Asked(**options)
+    if asked.is_model:
+        _build_model(asked)
         return
+    if asked.batch is not None:
+        raise click.UsageError(f"--batch {asked.batch} belongs to a MODEL.onnx: a problem has its own n, leave it out")
+    _build_problems(asked)
+
+
+def _build_problems(asked: Asked) -> None:
     from qconv.instances import building
     from qconv.target import target
 
-    done = []
+    done: list[Built] = []
     runtimes: list[Path] = []
-    for name in targets:
+    for name in asked.targets:
         runtimes += building.runtime_for(target(name))
-        for place in building.places(target(name), device):
-            for built in building.build(words, place, database):
+        for place in building.places(target(name), asked.device):
+            for built in building.build(asked.words, place, asked.database):
                 done.append(built)
-                at = f" for {place.name}" if place.name else ""
-                if not is_quiet():
-                    click.echo(f"{built.problem}{at}: {built.compiled} of {len(built.binaries)} compiled now", err=True)
-    if not done and not runtimes:
+                _watch(built, place.name)
+    if not done and (asked.words or not runtimes):
+        matching = f" has {', '.join(map(quoted, asked.words))} in its key" if asked.words else " is known"
         raise ValueError(
-            f"no tuned problem of {', '.join(targets)} matches: name problems by keys, or the device by --device"
+            f"no tuned problem of {', '.join(asked.targets)}{matching}: "
+            "name a problem by its key or by its op with all flags, or the device by --device"
         )
     binaries = {str(binary.path): binary for built in done for binary in built.binaries}
-    files = building.copy_to(out, binaries.values(), runtimes) if out is not None else None
+    files = building.copy_to(asked.out, binaries.values(), runtimes) if asked.out is not None else None
     document = {
         "problems": len(done),
         "kernels": len(binaries),
         "compiled": sum(built.compiled for built in done),
-        "folder": None if out is None else str(out),
+        "folder": None if asked.out is None else str(asked.out),
         "files": files,
     }
-    if as_json:
+    if asked.as_json:
         print_json(document)
         return
     click.echo(f"{len(done)} problems, {len(binaries)} kernels, {document['compiled']} of them compiled now")
-    if out is not None:
-        click.echo(f"{files} files in {out}: name it in QCONV_PATH")
+    if asked.out is not None:
+        click.echo(f"{files} files in {asked.out}: name it in QCONV_PATH")
 
 
-def _build_model(
-    words: tuple[str, ...],
-    targets: tuple[str, ...],
-    device: str | None,
-    database: str | None,
-    out: Path | None,
-    batch: str,
-    as_json: bool,
-) -> None:
-    if len(words) != 1 or len(targets) != 1 or out is None:
+def _build_model(asked: Asked) -> None:
+    if len(asked.words) != 1 or len(asked.targets) != 1 or asked.out is None:
         raise ValueError("a model is built alone, for one --target, into a folder that --out names")
-    batches = batch.split(",")
-    if not all(one.isascii() and one.isdigit() and int(one) for one in batches):
-        raise ValueError(f"--batch {batch!r} must be numbers of at least 1, with commas between them")
+    batches = asked.batches
     try:
         from qconv.onnx import built
     except ImportError as missing:
@@ -95,13 +123,18 @@ def _build_model(
     from qconv.instances import building
     from qconv.target import target
 
-    def watch(one: building.Built) -> None:
-        click.echo(f"{one.problem}: {one.compiled} of {len(one.binaries)} compiled now", err=True)
-
-    place = building.places(target(targets[0]), device)[0]
-    count = built.build(words[0], out, place, list(map(int, batches)), database=database, watch=watch)
-    document = {"problems": count, "target": place.target.name, "device": place.name, "folder": str(out)}
-    if as_json:
+    (name,) = asked.targets
+    place = building.places(target(name), asked.device)[0]
+    count = built.build(asked.words[0], asked.out, place, batches, database=asked.database, watch=_watch)
+    document = {"problems": count, "target": place.target.name, "device": place.name, "folder": str(asked.out)}
+    if asked.as_json:
         print_json(document)
     else:
-        click.echo(f"{count} problems for {place.target.name} in {out}: qconv.onnx.Session({str(out)!r}) loads it")
+        loads = f"qconv.onnx.Session({str(asked.out)!r}) loads it"
+        click.echo(f"{count} problems for {place.target.name} in {asked.out}: {loads}")
+
+
+def _watch(one: Built, device: str = "") -> None:
+    if not is_quiet():
+        at = f" for {device}" if device else ""
+        click.echo(f"{one.problem}{at}: {one.compiled} of {len(one.binaries)} compiled now", err=True)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qconv.cli.options import database_option, json_option, print_json
+from qconv.cli.options import ProblemCommand, database_option, json_option, print_json, problem_or_words_options
 
 if TYPE_CHECKING:
     from qconv.instances.winners import Wanted, Winner
 
 
-@click.command()
-@click.argument("words", nargs=-1, metavar="[KEY|PART]...")
+@click.command(cls=ProblemCommand)
+@click.argument("words", nargs=-1, metavar="[OP|KEY|PART]...")
+@problem_or_words_options
 @click.option(
     "--format",
     "form",
@@ -46,7 +47,7 @@ def export(
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Write winners to ship: of the problems that are named by a KEY or by a part of one, or of all."""
+    """Write winners to ship: of the problems that are named by a KEY, an OP with its flags or a PART, or of all."""
     from qconv.instances.winners import Wanted, find
 
     # Wanted checks what was typed.

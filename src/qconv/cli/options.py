@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from qconv.keys import parse
-from qconv.op import Op, Problem
+from qconv.op import Op, Problem, quoted
 from qconv.ops import OPS
 from qconv.option import Option
 
@@ -84,7 +85,40 @@ class ProblemCommand(click.Command):
                 spelled.append(f"{option}=({value})")
             else:
                 spelled.append(arg)
+        if not ctx.resilient_parsing:
+            self._refuse_options(ctx, spelled)
         return super().parse_args(ctx, spelled)
+
+    def _refuse_options(self, ctx: click.Context, args: list[str]) -> None:
+        """Refuses what nobody has, and what the named op does not have, before any value is read."""
+        try:
+            given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        except click.NoSuchOption as unknown:
+            raise self._unknown(ctx, args, unknown) from None
+        names = [name for name in _NAMES if name in given]
+        if not names or not set(ctx.help_option_names).isdisjoint(args):
+            return
+        words = given.get("words", given.get("op"))  # a tuple, a word, or what stands for none
+        if isinstance(words, tuple) and len(words) > 1:
+            raise click.UsageError(
+                f"{_option(names[0]).spelled} was given beside {len(words)} words: give one op alone with its options",
+                ctx,
+            )
+        word = words[0] if isinstance(words, tuple) and words else words
+        if not isinstance(word, str):
+            raise click.UsageError(f"{_option(names[0]).spelled} was given without an op, such as conv2d", ctx)
+        _check_belongs(word, names, ctx)
+
+    def _unknown(self, ctx: click.Context, args: list[str], unknown: click.NoSuchOption) -> click.NoSuchOption:
+        op = next((op for op in OPS if op.name in args), None)
+        own = [spelled for param in self.params if param.name not in _NAMES for spelled in param.opts]
+        its = [option.spelled for option in (OPTIONS if op is None else op.options)]
+        near = difflib.get_close_matches(unknown.option_name, [*own, *its], n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        who, where = (ctx.info_name, f"{ctx.command_path} --help") if op is None else (op.name, _all_options(op))
+        return click.NoSuchOption(
+            unknown.option_name, f"{who} has no option {unknown.option_name}{hint}: {where} lists those it has", ctx=ctx
+        )
 
 
 def problem_options(command: Command) -> Command:
@@ -98,22 +132,38 @@ def problem_or_file_options(command: Command) -> Command:
     return _with_problem(command, required=False)
 
 
+def problem_or_words_options(command: Command) -> Command:
+    """Passes `words`, keys or parts of keys: an op with its options is the key of that problem."""
+
+    def wrapped(words: tuple[str, ...], **options: Any) -> Any:
+        given, _ = _taken(options)
+        if given:
+            words = (str(_problem(words[0], given)),)
+        return command(words=words, **options)
+
+    return _with_options(functools.wraps(command)(wrapped))
+
+
 def _with_problem(command: Command, required: bool) -> Command:
     def wrapped(op: str | None, **options: Any) -> Any:
-        given = {name: value for name in _NAMES if (value := options.pop(name)) not in (None, ())}
-        if op is None:
-            if given:
-                raise click.UsageError(f"{_option(next(iter(given))).spelled} was given without an op, such as conv2d")
-            return command(problem=None, fixed={}, **options)
-        given |= {name: _zero_point(name, given[name]) for name in _ZERO_POINTS if name in given}
-        fixed = {name: given[name] for name in _ZERO_POINTS if given.get(name, True) is not True}
-        return command(problem=_problem(op, given), fixed=fixed, **options)
+        given, fixed = _taken(options)
+        return command(problem=None if op is None else _problem(op, given), fixed=fixed, **options)
 
-    made: Command = functools.wraps(command)(wrapped)
-    for option in reversed(OPTIONS):
-        made = _clicked(option)(made)
     metavar = "OP|KEY" if required else "[OP|KEY]"
-    return click.argument("op", metavar=metavar, required=required)(made)
+    return click.argument("op", metavar=metavar, required=required)(_with_options(functools.wraps(command)(wrapped)))
+
+
+def _with_options(command: Command) -> Command:
+    for option in reversed(OPTIONS):
+        command = _clicked(option)(command)
+    return command
+
+
+def _taken(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Takes what describes a problem out of the options: all that was given, and the zero points with a value."""
+    given = {name: value for name in _NAMES if (value := options.pop(name)) not in (None, ())}
+    given |= {name: _zero_point(name, given[name]) for name in _ZERO_POINTS if name in given}
+    return given, {name: given[name] for name in _ZERO_POINTS if given.get(name, True) is not True}
 
 
 def _clicked(option: Option) -> Callable[[Command], Command]:
@@ -148,28 +198,36 @@ def _described(option: Option) -> dict[str, Any]:
 
 def _problem(name: str, given: dict[str, Any]) -> Problem:
     op = next((op for op in OPS if op.name == name), None)
-    if op is not None:
-        _check(op, given)
-        return op.ask(given)
-    if given:
-        spelled = _option(next(iter(given))).spelled
-        raise click.UsageError(f"{spelled} was given beside the key {name[:80]!r}: a key says everything, leave it out")
-    return parse(name)
-
-
-def _check(op: Op, given: dict[str, Any]) -> None:
-    """Refuses what another op has, and what is missing."""
-    for name in given:
-        owners = [other for other in OPS if any(option.name == name for option in other.options)]
-        if op in owners:
-            continue
-        if op.instead:
-            raise click.UsageError(f"{_option(name).spelled} does not belong to {op.name}; {op.instead}")
-        others = ", ".join(owner.name for owner in owners)
-        raise click.UsageError(f"{_option(name).spelled} belongs to {others}: leave it out")
+    if op is None:
+        return parse(name)
     missing = [option.spelled for option in op.options if option.required and option.name not in given]
     if missing:
         raise click.UsageError(f"{op.name} needs {', '.join(missing)} (or one canonical key in place of the flags)")
+    return op.ask(given)
+
+
+def _check_belongs(word: str, names: list[str], ctx: click.Context) -> None:
+    """Refuses options beside what is no op, and those that only other ops have."""
+    op = next((op for op in OPS if op.name == word), None)
+    if op is None:
+        spelled = _option(names[0]).spelled
+        if ":" in word:
+            rule = f"was given beside the key {quoted(word[:80])}: a key says everything, leave it out"
+        else:
+            rule = f"was given beside {quoted(word[:80])}, which is no op: give one of {', '.join(o.name for o in OPS)}"
+        raise click.UsageError(f"{spelled} {rule}", ctx)
+    for name in names:
+        owners = [other.name for other in OPS if any(option.name == name for option in other.options)]
+        if op.name in owners:
+            continue
+        remedy = op.instead or f"leave it out, {_all_options(op)} lists those it has"
+        raise click.UsageError(
+            f"{op.name} has no option {_option(name).spelled}, which belongs to {', '.join(owners)}: {remedy}", ctx
+        )
+
+
+def _all_options(op: Op) -> str:
+    return f"qconv-tune help {op.name}"
 
 
 def _option(name: str) -> Option:

@@ -265,7 +265,7 @@ def test_the_conversions(flags: str, sizes: str, flag: str) -> None:
     ("flags", "says"),
     [
         ("quantize", "quantize needs --shape"),
-        ("quantize --shape 4,4 --stride 2", "--stride does not belong to quantize"),
+        ("quantize --shape 4,4 --stride 2", "quantize has no option --stride, which belongs to conv2d"),
         ("quantize --shape 4,4 --axis 5", "axis=5 must be between -2 and 1"),
         ("quantize --shape 4,4 --axis a", "--axis 'a' is not an integer"),
         ("quantize --shape 4,0", "so no element"),
@@ -275,7 +275,7 @@ def test_the_conversions(flags: str, sizes: str, flag: str) -> None:
         ("quantize --shape 4,4 --mode ck", "that system has none"),
         ("dequantize --shape 4,4 --x-type float32", "is not one of int8"),
         ("choose --shape 4,4 --axis 1 --block 2", "scales are chosen per channel"),
-        ("conv2d --shape 4,4", "--shape belongs to quantize"),
+        ("conv2d --shape 4,4", "conv2d has no option --shape, which belongs to quantize"),
     ],
 )
 def test_a_malformed_conversion_is_refused(flags: str, says: str) -> None:

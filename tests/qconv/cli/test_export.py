@@ -77,4 +77,4 @@ def test_a_layer_is_built_and_counted(command: Callable[..., Answer], tmp_path: 
 def test_a_build_that_matches_nothing_is_refused(command: Callable[..., Answer]) -> None:
     code, out, err = command("build", "--target", "gfx90a", "k=77777")
     assert (code, out) == (2, "")
-    assert "no tuned problem of gfx90a matches: name problems by keys, or the device by --device" in err
+    assert "no tuned problem of gfx90a has 'k=77777' in its key: name a problem by its key or by its op" in err

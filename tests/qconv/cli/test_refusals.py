@@ -16,6 +16,7 @@ import pytest
 from qconv import generator, sample
 from qconv.cli import main
 from qconv.device import open_device
+from qconv.instances import building
 from qconv.keys import parse
 from qconv.target import target
 from qconv.tune_db.database import Database
@@ -130,6 +131,20 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "no such database": (["db", "list", "--db", "no/such/file.sqlite"], 4, "no/such/file.sqlite"),
     "lookup in no database": (["lookup", *CONV, "--device", "cpu", "--db", "nowhere.sqlite"], 4, "nowhere.sqlite"),
     "database URL of no dialect": (["db", "list", "--db", "oracle9://x"], 4, "oracle9"),
+    **{
+        f"build, {name}": (["build", *given.split(), "--target", "cpu"], 2, says)
+        for name, given, says in (
+            ("a missing flag", "conv2d --n 1 --h 8", "conv2d needs --w, --c, --k, --r, --s (or one canonical key"),
+            ("a wrong value", "conv2d --n one", "'one' is not a valid integer"),
+            ("a value out of range", " ".join(CONV).replace("--n 1", "--n 0"), "n=0 must be between 1"),
+            ("two ops", "conv2d add --n 1", "--n was given beside 2 words: give one op alone"),
+            ("no op", "--n 1", "--n was given without an op"),
+            ("no such op", "gemm --n 1", "--n was given beside 'gemm', which is no op: give one of conv2d,"),
+            ("a key and a flag", f"{KEY} --n 1", "a key says everything"),
+            ("the batch of a model", f"{KEY} --batch 2", "--batch 2 belongs to a MODEL.onnx"),
+            ("a part that no key has", "k=77777", "no tuned problem of cpu has 'k=77777' in its key: name a problem"),
+        )
+    },
     "nothing to export": (["export", "--db", "no.sqlite", "--out", "x"], 4, "no.sqlite"),
 }
 
@@ -164,6 +179,34 @@ def test_every_command_refuses_a_zero_point_that_its_type_cannot_hold(
     assert (code, out) == (2, "")
     assert says in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["lookup", "tune", "run", "bench", "space", "source", "export", "build"])
+def test_every_command_refuses_an_option_that_the_op_does_not_have(action: str, command: Callable[..., Answer]) -> None:
+    # The value is no integer: the option is refused before it is read.
+    code, out, err = command(action, "add", "--n", "x")
+    assert (code, out) == (2, "")
+    assert "add has no option --n, which belongs to conv2d, max_pool" in err
+    assert "leave it out, qconv-tune help add lists those it has" in err
+    code, out, err = command(action, "add", "--shapes", "4")
+    assert (code, out) == (2, "")
+    assert "add has no option --shapes (did you mean --shape?): qconv-tune help add lists those it has" in err
+    assert f"{action} has no option --zz: " in command(action, "--zz")[2]
+    assert command(action, "add", "--n", "1", "--help")[0] == 0
+
+
+def test_an_op_with_its_flags_is_the_word_that_build_and_export_take(
+    command: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(words: tuple[str, ...], *_: object) -> list[building.Built]:
+        asked.append(words)
+        return []
+
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(building, "build", build)
+    assert command("build", *CONV, "--target", "sm_80", "--device", "any")[0] == 2
+    assert asked == [(KEY,)]
+    assert command("export", *CONV, "--origin", "default", "--target", "cpu", "--out", "o")[1].count(KEY) == 1
 
 
 def test_the_help_offers_a_type_to_the_op_that_takes_it(command: Callable[..., Answer]) -> None:

@@ -46,7 +46,7 @@ def test_it_is_run_and_verified() -> None:
     ("flags", "says"),
     [
         ("add", "add needs --shape"),
-        ("add --shape 4,4 --stride 2", "--stride belongs to conv2d, max_pool, average_pool"),
+        ("add --shape 4,4 --stride 2", "add has no option --stride, which belongs to conv2d"),
         ("add --shape 4,4 --b-shape 3", "does not broadcast"),
         ("add --shape 4,4 --activation gelu", "activation='gelu' is not one of none, relu"),
         ("table --shape 4 --x-type int16", "x_type='int16' is not one of int8, uint8"),

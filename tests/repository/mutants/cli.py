@@ -38,6 +38,22 @@ MUTANTS = (
         (TOPICS,),
     ),
     Mutant(
+        "options: an op takes the options of all",
+        "src/qconv/cli/options.py",
+        "        if op.name in owners:\n",
+        "        if owners:\n",
+        "An option that the op does not have is accepted, and forgotten.",
+        ("tests/qconv/cli/test_refusals.py",),
+    ),
+    Mutant(
+        "build: an op's flags are forgotten",
+        "src/qconv/cli/options.py",
+        "            words = (str(_problem(words[0], given)),)\n",
+        "            _problem(words[0], given)\n",
+        "All tuned problems of the op are built, in place of the one that was described.",
+        ("tests/qconv/cli/test_refusals.py",),
+    ),
+    Mutant(
         "options: -q is not remembered",
         "src/qconv/cli/options.py",
         "ctx.meta[_QUIET] = value",

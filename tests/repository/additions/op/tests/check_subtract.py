@@ -54,4 +54,4 @@ def test_it_is_asked_for_by_its_options(tmp_path: Path) -> None:
     tuned = CliRunner().invoke(commands, ["tune", *asked, "--trials", "2", "--db", str(tmp_path / "tune.sqlite")])
     assert json.loads(tuned.stdout)["measured"] == 2
     refused = CliRunner().invoke(commands, ["run", "conv2d", "--count", "1"])
-    assert "--count belongs to subtract: leave it out" in refused.output
+    assert "has no option --count, which belongs to subtract: leave it out" in refused.output
