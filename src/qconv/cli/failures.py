@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
+import re
+import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 
 import click
 
@@ -83,6 +87,11 @@ def failure_of(error: Exception) -> Failure | None:
         return Failure(kind, f"this machine has too little memory for the problem: {error}; make n smaller", MACHINE)
     if isinstance(error, ModuleNotFoundError):
         missing = (error.name or "").partition(".")[0]
+        if missing in core_packages():
+            again = f"run {shlex.quote(sys.executable or 'python')} -m pip install qconv-tune again"
+            return Failure(
+                kind, f"{error}, which qconv-tune itself depends on: its installation is incomplete, {again}", MACHINE
+            )
         remedy = PACKAGES.get(missing, f"pip install {missing}" if missing else "install what is missing")
         return Failure(kind, f"{error}, which this command needs: {remedy}", MACHINE)
     if isinstance(error, OSError):
@@ -91,6 +100,16 @@ def failure_of(error: Exception) -> Failure | None:
     if is_of_the_gpu(error):
         return Failure(kind, f"the GPU failed: {error}; qconv-tune doctor says what works here", MACHINE)
     return None
+
+
+def core_packages() -> set[str]:
+    """What is installed with qconv-tune, without any extra, as its metadata says; by the names of their modules."""
+    try:
+        required = metadata.requires("qconv-tune") or []
+    except metadata.PackageNotFoundError:  # run from its sources
+        return set()
+    names = (re.match(r"[\w.-]+", one) for one in required if "extra ==" not in one)
+    return {name[0].lower().replace("-", "_") for name in names if name is not None}
 
 
 def _clipped(text: str) -> str:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
+import tomllib
 from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
 
 import click
 import pytest
 
 from qconv import device
 from qconv.cli import commands, main
-from qconv.cli.failures import SCHEMA, failure_of
+from qconv.cli.failures import SCHEMA, core_packages, failure_of
 from qconv.errors import CacheError, DatabaseError, KernelMissing
+from qconv.instances import serving
 
 
 class Gpu(RuntimeError):
@@ -27,6 +32,11 @@ FAILURES: dict[str, tuple[Exception, int, str]] = {
         ModuleNotFoundError("No module named 'x.y'", name="x.y"),
         3,
         "this command needs: pip install x",
+    ),
+    "a package of ours": (
+        ModuleNotFoundError("No module named 'optuna.trial'", name="optuna.trial"),
+        3,
+        f"depends on: its installation is incomplete, run {sys.executable} -m pip install qconv-tune again",
     ),
     "permission": (PermissionError(errno.EACCES, "Permission denied", "/o"), 3, "'/o': give a place that you may use"),
     "read-only": (OSError(errno.EROFS, "Read-only file system", "/o"), 3, "QCONV_CACHE moves the cache"),
@@ -50,6 +60,31 @@ def test_it_is_a_sentence_with_an_exit_code(name: str) -> None:
     assert (failure.exit_code, failure.kind) == (code, type(error).__name__)
     assert said in failure.message
     assert "\n" not in failure.message
+
+
+def test_what_is_installed_with_qconv_is_read_from_its_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert len(core_packages()) == len(project["dependencies"])
+    required = ["ml-dtypes>=0.5", "SQLAlchemy (>=2.0)", 'cupy-cuda13x>=14; extra == "cuda"']
+    monkeypatch.setattr(metadata, "requires", lambda _: required)
+    assert core_packages() == {"ml_dtypes", "sqlalchemy"}
+
+
+def test_a_package_of_ours_that_is_not_there_is_told_by_every_command_alike(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'sqlalchemy'", name="sqlalchemy")
+
+    monkeypatch.setattr(serving, "lookup", fail)
+    key = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3"
+    for words in (["doctor", "--device", "cpu"], ["lookup", key], ["run", key], ["bench", key]):
+        with pytest.raises(SystemExit) as done:
+            main(words)
+        assert done.value.code == 3
+        said = "".join(capsys.readouterr())
+        assert "No module named 'sqlalchemy', which qconv-tune itself depends on" in said, words
+        assert f"run {sys.executable} -m pip install qconv-tune again" in said
 
 
 def test_a_bug_is_none() -> None:
