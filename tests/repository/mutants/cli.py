@@ -54,6 +54,14 @@ MUTANTS = (
         ("tests/qconv/cli/test_refusals.py",),
     ),
     Mutant(
+        "failures: a package of an extra is the installation's",
+        "src/qconv/cli/failures.py",
+        ' if "extra ==" not in one)',
+        ")",
+        "Whoever lacks CuPy is told to install what does not bring it.",
+        ("tests/qconv/cli/test_failures.py",),
+    ),
+    Mutant(
         "options: -q is not remembered",
         "src/qconv/cli/options.py",
         "ctx.meta[_QUIET] = value",
