@@ -157,7 +157,7 @@ def _amd(name: str, generation: Generation, processors: int, lds_kib: int, threa
 
 # NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities".
 # An SM keeps 1 KiB of shared memory per block for itself from 8.0 on, hence 163 of 164 KiB. The SMs are those of the
-# T4, A100, A10, L40S, H200, B200 and RTX 5090.
+# T4, A100, A10, L40S, H200, B200, B300 and RTX 5090; the B300 is taken to have as many as the B200.
 _NVIDIA = (
     _nvidia("sm_75", TURING, 40, 64, 64, 1024),
     _nvidia("sm_80", AMPERE, 108, 163, 164, 2048),
@@ -165,6 +165,7 @@ _NVIDIA = (
     _nvidia("sm_89", ADA, 142, 99, 100, 1536),
     _nvidia("sm_90a", HOPPER, 132, 227, 228, 2048),
     _nvidia("sm_100a", BLACKWELL, 148, 227, 228, 2048),
+    _nvidia("sm_103a", BLACKWELL, 148, 227, 228, 2048),
     _nvidia("sm_120", BLACKWELL, 170, 99, 100, 1536),
 )
 

@@ -90,6 +90,27 @@ def compiled(source: Source, target: Target) -> tuple[bytes, str]:
     return compiler.run(source)
 
 
+# The product of bytes that Blackwell has in the place of wgmma, spelled for one CTA.
+TCGEN05 = Source(
+    """
+extern "C" __global__ void product(unsigned sums, unsigned long long a, unsigned long long b, unsigned kind) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %3, 0;"
+                 " tcgen05.mma.cta_group::1.kind::i8 [%0], %1, %2, %3, p; }" :: "r"(sums), "l"(a), "l"(b), "r"(kind));
+}
+""",
+    "",
+    ".cu",
+)
+
+
+def test_only_one_blackwell_multiplies_bytes_by_tcgen05() -> None:
+    """As the table of docs/gpus.md has it."""
+    assert "UTCIMMA" in disassembled(compiled(TCGEN05, TARGETS["sm_100a"])[0])
+    for name in ("sm_90a", "sm_103a", "sm_120"):
+        with pytest.raises(CompileError, match="not supported on"):
+            compiled(TCGEN05, TARGETS[name])
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_sources(name: str) -> None:
     plan = plan_of(name)
