@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +97,13 @@ class Fleet:
     def _errand(self, visit: Visit) -> _Errand:
         deadline = visit.deadline
         if deadline is not None:
-            deadline += self._client.run_on_scheduler(time.monotonic) - time.monotonic()
+            deadline += self._scheduler_ahead_s
         return _Errand(str(visit.problem), visit.trials, visit.seconds, deadline)
+
+    @cached_property
+    def _scheduler_ahead_s(self) -> float:
+        """What the scheduler's clock shows more than this host's: asked once, for neither is ever set."""
+        return float(self._client.run_on_scheduler(time.monotonic)) - time.monotonic()
 
     def _check(self) -> None:
         """That all workers measure the same kind of device, one problem at a time, and can reach the database."""

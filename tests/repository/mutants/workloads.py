@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "fleet: a deadline of another host's clock",
         HERE + "fleet.py",
-        "deadline += self._client.run_on_scheduler(time.monotonic) - time.monotonic()",
+        "deadline += self._scheduler_ahead_s",
         "deadline += 0.0",
         "Two hosts that started at different times would disagree about the end.",
         (FLEET + "::test_a_deadline_is_the_same_instant_on_every_host",),
