@@ -15,6 +15,10 @@ OPS: tuple[Op, ...] = (
 )
 
 
+def op_named(name: str) -> Op | None:
+    return next((op for op in OPS if op.name == name), None)
+
+
 def op_of(problem: Problem) -> Op:
     for op in OPS:
         if type(problem) in op.problems:

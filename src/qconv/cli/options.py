@@ -16,7 +16,7 @@ import click
 
 from qconv.keys import parse
 from qconv.op import Op, Problem, quoted
-from qconv.ops import OPS
+from qconv.ops import OPS, op_named
 from qconv.option import Option
 
 Command = Callable[..., Any]
@@ -197,7 +197,7 @@ def _described(option: Option) -> dict[str, Any]:
 
 
 def _problem(name: str, given: dict[str, Any]) -> Problem:
-    op = next((op for op in OPS if op.name == name), None)
+    op = op_named(name)
     if op is None:
         return parse(name)
     missing = [option.spelled for option in op.options if option.required and option.name not in given]
@@ -208,7 +208,7 @@ def _problem(name: str, given: dict[str, Any]) -> Problem:
 
 def _check_belongs(word: str, names: list[str], ctx: click.Context) -> None:
     """Refuses options beside what is no op, and those that only other ops have."""
-    op = next((op for op in OPS if op.name == word), None)
+    op = op_named(word)
     if op is None:
         spelled = _option(names[0]).spelled
         if ":" in word:

@@ -6,7 +6,7 @@ import click
 
 from qconv.cli.options import clicked
 from qconv.op import Op
-from qconv.ops import OPS
+from qconv.ops import OPS, op_named
 
 ENVIRONMENT = (
     ("QCONV_CACHE", "The folder of compiled kernels and of the database. Default: ~/.cache/qconv."),
@@ -49,7 +49,7 @@ def topics(ctx: click.Context, topic: str | None) -> None:
         formatter.write_text(says)
         formatter.write_paragraph()
         formatter.write_dl(rows)
-    elif (op := next((op for op in OPS if op.name == topic), None)) is not None:
+    elif (op := op_named(topic)) is not None:
         _of_op(op, formatter)
     else:
         assert ctx.parent is not None
