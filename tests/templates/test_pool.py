@@ -35,6 +35,14 @@ SANITIZED: dict[str, tuple[Pool, Pooling]] = {
         MaxPool(2, 9, 8, 20, 3, 2, stride=2, pad=(1, 0, 2, 1), ceil_mode=True, dilation=(1, 2)),
         Pooling(threads=64, vector=4),
     ),
+    "the largest of unsigned channels, by single bytes": (
+        MaxPool(1, 7, 9, 5, 2, 3, pad=1, x_type="uint8"),
+        Pooling(threads=64, vector=1),
+    ),
+    "the largest, sixteen channels a thread": (
+        MaxPool(1, 6, 5, 32, 3, 3, stride=2, pad=1, x_type="uint8"),
+        Pooling(threads=64, vector=16),
+    ),
     "averages without the padding": (
         AveragePool(2, 7, 9, 16, 3, 3, stride=(2, 1), pad=1, x_type="uint8"),
         Pooling(threads=64, vector=16),
