@@ -16,6 +16,7 @@ from qconv.generator.mma_space import Mma
 from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
+from qconv.generator.table import TableConfig
 from qconv.generator.wgmma import Wgmma
 from qconv.mode import Mode
 from qconv.op import Problem
@@ -339,7 +340,11 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "binary-add-relu-sm_90a.cu": (Add(1, 1, 32 * 56 * 56 * 256, activation="relu"), "sm_90a", None),
     "binary-mul-channels-of-images-gfx942.hip": (Mul(32, 28 * 28, 120, "uint8", "uint8", "uint8"), "gfx942", None),
     "binary-add-number-cpu.cpp": (Add(1, 999, 1, out_type="uint8"), "cpu", None),
-    "table-copies-sm_90a.cu": (Table(2**24), "sm_90a", None),
+    "table-copies-sm_90a.cu": (
+        Table(2**24),
+        "sm_90a",
+        TableConfig(threads=256, vector=16, unroll=4, rounds=4, copies=32),
+    ),
     "concat-scales-sm_90a.cu": (Concat(32 * 28 * 28, (128, 96, 32), tables=(0, 1, 1), x_type="uint8"), "sm_90a", None),
     "concat-slice-gfx942.hip": (Concat(32 * 28 * 28, (24,), (128,), (40,)), "gfx942", None),
     "pooling-max-sm_90a.cu": (MaxPool(32, 112, 112, 64, 3, 3, stride=2, pad=1), "sm_90a", None),
