@@ -26,7 +26,7 @@ from qconv.target import Target
 from qconv.tensor_ops import AveragePool, MaxPool
 from qconv.tensor_ops.averages import OF_WINDOW, REAL, arguments
 
-# Of the prelude, for the largest elements of a window.
+# What the largest elements of a window need of the prelude.
 LARGEST_WANTS = frozenset({"bytes", "halves"})
 # Windows with more columns would be unrolled into very long kernels.
 MOST_COLUMNS = 64

@@ -159,7 +159,8 @@ __device__ __forceinline__ Output average(float sum, int taps, const Arguments& 
     return static_cast<Output>(tile::round_to_int(tile::clamp(value, args.low, args.high)));
 }
 
-__device__ __forceinline__ void write(Output* address, const Window& window, int taps, const Arguments& args) {
+__device__ __forceinline__ void write(
+    Output* address, const Window& window, int taps, const Arguments& args) {
     Vector<Output> y;
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) y.element[i] = average(window.sums[i], taps, args);

@@ -71,7 +71,7 @@ struct __align__(8) Words<2> { unsigned word[2]; };
 template <>
 struct __align__(16) Words<4> { unsigned word[4]; };
 
-// Of the 16-bit halves of two words, the larger ones.
+// The larger ones of the 16-bit halves of two words.
 template <bool IS_SIGNED>
 __device__ __forceinline__ unsigned larger_halves(unsigned a, unsigned b) {
     return IS_SIGNED ? __vmaxs2(a, b) : __vmaxu2(a, b);
@@ -128,8 +128,9 @@ struct Arguments {
     Output* y;  // the output
 };
 
-// The largest elements of a window, in words of four channels: the bytes 1 and 3 of each as the upper bytes of 16-bit
-// halves, then 0 and 2. Upper bytes decide which half is larger; what lies below decides only between equal ones.
+// The largest elements of a window, in words of four channels: the bytes 1 and 3 of each as the upper bytes
+// of 16-bit halves, then 0 and 2. Upper bytes decide which half is larger; what lies below decides only
+// between equal ones.
 constexpr int WORDS = VECTOR < 4 ? 1 : VECTOR / 4;
 constexpr bool IS_SIGNED = X(-1) < X(0);
 constexpr unsigned LEAST = IS_SIGNED ? 0x80808080u : 0u;  // what padding holds, four times
@@ -141,7 +142,8 @@ __device__ __forceinline__ tile::Words<WORDS> load_channels(const X* address) {
     tile::Words<WORDS> channels = {};
 #pragma unroll
     for (int i = 0; i < VECTOR && i < 4; ++i) {
-        channels.word[0] |= static_cast<unsigned>(static_cast<unsigned char>(tile::load(address + i))) << 8 * i;
+        const unsigned byte = static_cast<unsigned char>(tile::load(address + i));
+        channels.word[0] |= byte << 8 * i;
     }
     return channels;
 }
