@@ -21,10 +21,10 @@ from qconv.generator.plan import (
     ceil_div,
     check_choices,
 )
+from qconv.parameter import ENTRIES
 from qconv.target import Target
 from qconv.tensor_ops import Concat
 from qconv.tensor_ops.concat import Slice
-from qconv.tensor_ops.table import ENTRIES
 
 
 @dataclass(frozen=True)

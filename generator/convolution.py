@@ -150,6 +150,8 @@ def _pointers_and_scalars(problem: Conv2d) -> tuple[tuple[Field, ...], tuple[Fie
                 pointers.append(
                     Field("int32_bias", "const int*", "value", "per channel: read by fold", argument, problem.k)
                 )
+        elif argument.words:
+            pointers.append(Field(argument.name, argument.ctype, "value", argument.says, argument, argument.words))
         elif argument.per_channel:
             says = f"per channel: {argument.says}"
             pointers.append(Field(argument.name, f"const {argument.ctype}*", "value", says, argument, problem.k))
@@ -286,7 +288,11 @@ def _what_it_computes(problem: Conv2d) -> list[str]:
         value += " / y_scale" if mode.order == "multiply_divide" else " * inverse"
     zero = " + y_zero" if q.y_zero_point else ""
     inside, outside = (zero, "") if mode.zero_point_add == "before_round" else ("", zero)
-    return [*lines, f"  y   = clamp({ROUNDINGS[mode.rounding]}({value}{inside}){outside}) as {q.out_type}"]
+    requantized = f"clamp({ROUNDINGS[mode.rounding]}({value}{inside}){outside}) as {q.out_type}"
+    if q.table:
+        index = "b - y_zero" if outside else "b"
+        return [*lines, f"  b   = {requantized}", f"  y   = table[the byte of {index}]"]
+    return [*lines, f"  y   = {requantized}"]
 
 
 def _residual(q: Quantization) -> str:

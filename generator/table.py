@@ -10,9 +10,9 @@ from qconv.errors import Infeasible
 from qconv.generator.binary import blocks_of, constants_of, order
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan, at_most, check_choices
+from qconv.parameter import ENTRIES
 from qconv.target import Target
 from qconv.tensor_ops import Table
-from qconv.tensor_ops.table import ENTRIES
 
 WORDS = ENTRIES // 4
 # What it costs, in units of `order`, that each thread writes a word of a table. Lanes that read the same bank cost less

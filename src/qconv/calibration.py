@@ -138,7 +138,7 @@ def real_values(q: Quantization, k: int, given: dict[str, Any], acc: Array, resi
     """What comes out of the activation, in real units."""
     if q.mode.requantizes_before_residual and residual is not None:
         return _sum_of_requantized(q, k, given, acc, residual)
-    real = replace(q, out_type="float32", y_zero_point=False)
+    real = replace(q, out_type="float32", y_zero_point=False, table=False)
     known = {name: value for name, value in given.items() if name not in ("y_scale", "y_zero_point")}
     return computed(real, Parameters(**known).checked(real, k), acc, residual)
 

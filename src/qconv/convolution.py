@@ -62,6 +62,7 @@ OPTIONS = (
     Option("mode", "The system whose arithmetic it is. Default: ort's.", choices=tuple(PRESETS)),
     Option("activation", "Default none.", choices=ACTIVATIONS),
     Option("residual", "Added before the activation. Default none.", choices=RESIDUALS),
+    Option("table", "Outputs are looked up by their byte in a table of 256.", "switch"),
     Option("residual_add", "How it is added. Default multiply_add.", choices=MODE_VALUES["residual_add"]),
     *(
         Option(name, "The layer has one; its value is for the data of run and bench (default: random).", "zero_point")

@@ -12,6 +12,7 @@ from qconv import calibration, operands
 from qconv.calibration import Style, Sums
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.epilogue import computed
+from qconv.parameter import ENTRIES
 from qconv.variety import Variety
 from qconv.window import Windows, gathered, rows_of, sums
 
@@ -257,6 +258,8 @@ class _Attempt:
             values = calibration.real_values(q, self.problem.k, given, sums32, residual)
             zero = self.fixed.get("y_zero_point") if q.y_zero_point else 0
             given["y_scale"], given["y_zero_point"] = calibration.output(q, values, zero, style, rng)
+        if q.table:  # in which no two bytes have one output
+            given["table"] = rng.permutation(ENTRIES).astype(np.uint8).view(q.out_type)
 
     def _laid_out(self, w: Array) -> Array:
         p = self.problem

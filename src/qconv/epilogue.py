@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from qconv import requantized_sum
+from qconv import output_table, requantized_sum
 from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.fma import fma
 from qconv.quantization import Parameters, Quantization
@@ -353,8 +353,10 @@ ROUNDINGS: dict[str, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
 
 def packs(quantization: Quantization) -> bool:
     """Whether the last rounding, the clamp to the output's range and the narrowing are done for several outputs at
-    once, behind the steps: GPUs have an instruction that does all three, half to even."""
-    return quantization.requantizes and quantization.mode.rounding == "rne" and quantization.mode.multiplier != "fp64"
+    once, behind the steps: GPUs have an instruction that does all three, half to even. What is looked up by its byte
+    is a byte of its own before."""
+    rounds_so = quantization.mode.rounding == "rne" and quantization.mode.multiplier != "fp64"
+    return quantization.requantizes and rounds_so and not quantization.table
 
 
 def _requantize(quantization: Quantization) -> Step:
@@ -383,5 +385,8 @@ def _requantize(quantization: Quantization) -> Step:
         limits = f"{low}.0f - channel.y_zero, {high}.0f - channel.y_zero"
         behind = "\n        + static_cast<int>(channel.y_zero)"
     clamped = f"{cxx}(tile::clamp(value, {limits}))"
+    if quantization.table:
+        indexes = Step("look_up", f"{added}result = {output_table.entry(clamped)};", requantized, arguments, wants)
+        return output_table.look_up(quantization, indexes)
     cast = f"static_cast<Output>(\n        {clamped}{behind})" if behind else f"static_cast<Output>({clamped})"
     return Step("requantize", f"{added}result = {cast};", requantized, arguments, wants)

@@ -58,6 +58,10 @@ class Chain(Problem):
                 f"y_zero_point={given.y_zero_point} of the {producer}, but x_zero_point={taken.x_zero_point} of the "
                 f"{consumer}: they are one zero point, so give both or none"
             )
+        if given.table:
+            raise ValueError(
+                f"the {producer} has a table: only the outputs of the {self.LAYERS[-1]} are looked up; run them unfused"
+            )
         if given.residual != "none":
             raise ValueError(
                 f"the {producer} has residual={given.residual}: only the {self.LAYERS[-1]} can add one; run "
@@ -136,7 +140,7 @@ class Chain(Problem):
         ends = (("x", x), ("y", y))
         named = {f"{own}_{what}": f"{of}_{what}" for own, of in ends for what in ("scale", "zero_point")}
         if at == last:
-            added = ("residual_scale", "residual_zero_point", "inner_scale", "inner_zero_point")
+            added = ("residual_scale", "residual_zero_point", "inner_scale", "inner_zero_point", "table")
             named |= {name: name for name in added}
         return named | {name: f"{layer}_{name}" for name in OF_EACH}
 

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from qconv.activation import BY_NAME
 from qconv.dtypes import RANGES
 
+# A table has one for each byte.
+ENTRIES = 256
 # Above this, a residual's product with it would be infinite.
 LARGEST_RESIDUAL_SCALE = 2.0**119
 # Ratios of scales below this are denormal numbers, which a GPU may take for zero.
@@ -131,6 +133,22 @@ def check_activation_parameter(name: str, value: Any, activation: str) -> NDArra
         raise ValueError(f"{name}={value!r} is {single} as float32; it must be finite")
     # A denormal is zero, because a GPU may take it for one; the sum makes a negative zero positive.
     return np.asarray(single * (np.abs(single) >= np.finfo(np.float32).tiny) + np.float32(0), np.float32)
+
+
+def check_table(value: Any, dtype: str, used: bool) -> NDArray[Any] | None:
+    """The output for each byte that is requantized: entry `i` is that of the byte `i`, of int8 255 that of -1."""
+    if used != (value is not None):
+        says, rule = ("was not given", "looks its outputs up") if used else ("was given", "looks no outputs up")
+        raise ValueError(f"table {says}, but the problem {rule} in one: make the two agree")
+    if value is None:
+        return None
+    array = np.asarray(value)
+    if array.shape != (ENTRIES,) or str(array.dtype) != dtype:
+        raise ValueError(
+            f"table has shape {array.shape} and type {array.dtype}; it must have {ENTRIES} entries of the output's "
+            f"type, {dtype}: one for each byte that is requantized"
+        )
+    return np.ascontiguousarray(array)
 
 
 def check_ratio(says: str, ratio: Any, most: float) -> None:

@@ -276,7 +276,8 @@ class Conv2d(Problem):
 _PLURAL = ("stride", "dilation", "pad")
 _SIZES = ("n", "h", "w", "c", "k", "r", "s")
 _TYPES = ("x_type", "w_type", "out_type")
-FLAGS = ("per_channel", "x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
+_ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
+FLAGS = ("per_channel", *_ZERO_POINTS, "table")
 _CHOICES = ("bias", "activation", "residual")
 _MODES = tuple(flag.name for flag in fields(Mode))
 

@@ -24,6 +24,7 @@ from qconv.parameter import (
     check_ratio,
     check_residual_scale,
     check_scale,
+    check_table,
     check_zero_points,
 )
 
@@ -51,6 +52,7 @@ class Quantization:
     residual: str = "none"
     residual_zero_point: bool = False
     inner_zero_point: bool = False
+    table: bool = False  # what is requantized is the index of the output in a table of 256
     mode: Mode = field(default_factory=Mode)
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class Quantization:
         if not isinstance(self.mode, Mode):
             raise ValueError(f"mode={self.mode!r} must be a qconv.Mode")
         zeros = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
-        for name in ("per_channel", *zeros):
+        for name in ("per_channel", *zeros, "table"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ValueError(f"{name}={value!r} must be True or False; the value itself is given at run time")
@@ -78,6 +80,7 @@ class Quantization:
                 "choose residual int8 or uint8"
             )
         self._check_inner()
+        self._check_table()
         if self.residual != "none" and self.mode.multiplier == "fp64":
             raise ValueError(
                 f"residual={self.residual!r} with multiplier='fp64': it is added in fp32; use another multiplier"
@@ -155,6 +158,18 @@ class Quantization:
             raise ValueError(
                 f"activation={self.activation!r} with {chosen}: behind QLinearAdd there is none or relu; use one of "
                 "these, or another residual_add"
+            )
+
+    def _check_table(self) -> None:
+        if self.table and not self.requantizes:
+            raise ValueError(
+                f"table=True with out_type={self.out_type!r}: an output is looked up by its byte; leave it out, or "
+                "choose out_type int8 or uint8"
+            )
+        if self.table and self.mode.requantizes_before_residual:
+            raise ValueError(
+                f"table=True with residual_add={self.mode.residual_add!r}: no table stands behind QLinearAdd here; "
+                "look the sum up by a kernel of its own, the op table"
             )
 
     @cached_property
@@ -247,7 +262,8 @@ class Quantization:
 class Parameters:
     """The run-time values: scales and zero points (scalars, or one per output channel for the weights), the bias, and
     what the activation needs: `slope` of leaky_relu, `low` and `high` of clamp, in real units. A residual has a scale
-    and a zero point as well, and so has (`inner`) an output that is requantized before the residual is added."""
+    and a zero point as well, and so has (`inner`) an output that is requantized before the residual is added. `table`
+    has an output for each byte."""
 
     x_scale: Any = 1.0
     w_scale: Any = 1.0
@@ -263,6 +279,7 @@ class Parameters:
     residual_zero_point: Any = 0
     inner_scale: Any = None
     inner_zero_point: Any = 0
+    table: Any = None
 
     def checked(self, quantization: Quantization, k: int) -> Parameters:
         """These values as arrays of the right types, or ValueError: nothing is ignored in silence."""
@@ -285,6 +302,7 @@ class Parameters:
             checked[name] = check_zero_points(name, getattr(self, name), shape, dtype, getattr(q, name))
         checked["residual_scale"] = check_residual_scale(self.residual_scale, q.residual, checked["y_scale"])
         checked["inner_scale"] = check_inner_scale(self.inner_scale, q.mode.requantizes_before_residual)
+        checked["table"] = check_table(self.table, q.out_type, q.table)
         checked["bias"] = check_bias(self.bias, q.bias, k)
         for name in ("slope", "low", "high"):
             checked[name] = check_activation_parameter(name, getattr(self, name), q.activation)

@@ -23,14 +23,15 @@ class Argument:
     """One run-time value that a step reads: a kernel argument, and a field of `Channel` in the generated source."""
 
     name: str
-    ctype: str  # "int" or "float"
+    ctype: str  # "int" or "float"; of an array that all channels share, that of its address
     per_channel: bool
     says: str
     value: Callable[[Any, Any], Any]  # of the problem's `arithmetic` and its checked parameters
+    words: int = 0  # of such an array, which is kept as words of four bytes
 
     @property
     def dtype(self) -> str:
-        return {"int": "int32", "float": "float32"}[self.ctype]
+        return "int32" if self.words else {"int": "int32", "float": "float32"}[self.ctype]
 
     @property
     def bytes(self) -> int:

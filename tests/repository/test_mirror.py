@@ -32,6 +32,7 @@ SUBJECTS = {
     "qconv/cli/test_refusals.py": "what all commands refuse",
     "templates/test_accumulator.py": "the sums of all pages",
     "templates/test_fences.py": "the fences and waits of all pages",
+    "templates/test_output_table.py": "the table that all pages look outputs up in",
     "templates/test_quotient.py": "tile::quotient, a division in every page",
     "templates/test_residual.py": "the residual of all pages",
     "templates/test_special_random.py": "the pages depthwise, direct, stem, gemv and pointwise",

@@ -15,9 +15,9 @@ from qconv.network.graph import Layer
 from qconv.network.reading import Array, Reading
 from qconv.network.served import Prepared, Unserved
 from qconv.network.value import Value
+from qconv.parameter import ENTRIES
 from qconv.tensor_ops import Table
 from qconv.tensor_ops.functions import named, table_of
-from qconv.tensor_ops.table import ENTRIES
 
 # Where QLinearSigmoid and QLinearLeakyRelu have their scales and zero points.
 NUMBERS = {"x_scale": 1, "x_zero_point": 2, "y_scale": 3, "y_zero_point": 4}

@@ -17,8 +17,8 @@ import numpy as np
 from qconv import operands
 from qconv.op import LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment, checked_size
 from qconv.option import Option
+from qconv.parameter import ENTRIES
 from qconv.tensor_ops.problem import FULL, TensorOp
-from qconv.tensor_ops.table import ENTRIES
 
 # Tensors of one kernel: the address of each is an argument.
 MOST_TENSORS = 16

@@ -17,8 +17,8 @@ from qconv.activation import BY_NAME
 from qconv.dtypes import RANGES
 from qconv.fma import fma
 from qconv.op import Array, check_choice
+from qconv.parameter import ENTRIES
 from qconv.tensor_ops.problem import BYTES, Parameters
-from qconv.tensor_ops.table import ENTRIES
 
 Function = Callable[[Array], Array]
 

@@ -10,9 +10,8 @@ import numpy as np
 from qconv import operands
 from qconv.op import LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment
 from qconv.option import Option
+from qconv.parameter import ENTRIES
 from qconv.tensor_ops.problem import FULL, TensorOp
-
-ENTRIES = 256
 
 
 @dataclass(frozen=True, eq=False)
