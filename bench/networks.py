@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 RUNS, ROUNDS = 20, 7
 # What a session decides where nobody else does.
-CHOICES = ("sums_in_convolutions", "fused_convolutions")
+CHOICES = ("sums_in_convolutions", "fused_convolutions", "tables_in_convolutions")
 ALWAYS = {None: None, "always": True, "never": False}
 Choice = dict[str, Any]
 # Images that ONNX Runtime computes as well, of each input; and inputs, of which the third replays what was recorded.
@@ -207,6 +207,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen: Choice = {"nargs": "?", "const": "always", "choices": ("always", "never")}
     says = "as of a session; default: what is faster by measured times, else by predictions"
     parser.add_argument("--sums-in-convolutions", **chosen, help=says)
+    parser.add_argument("--tables-in-convolutions", **chosen, help="the same of functions of what convolutions give")
     parser.add_argument("--fused-convolutions", **chosen, help="the same of two and three convolutions in one kernel")
     parser.add_argument("--suite", default="networks")
     parser.add_argument("--device")

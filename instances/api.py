@@ -42,6 +42,7 @@ def conv2d(
     slope: Numbers | None = None,
     low: Numbers | None = None,
     high: Numbers | None = None,
+    table: AnyArray | None = None,
     residual: AnyArray | None = None,
     residual_scale: Numbers | None = None,
     residual_zero_point: Numbers = 0,
@@ -57,7 +58,8 @@ def conv2d(
     where they are, and the result is of the same library as `x`. Weights in the other layout (`w_layout` krsc or kcrs)
     are copied at every call; `pack` them once instead. Scales given per output channel, and zero points other than 0,
     choose the kernel. leaky_relu needs `slope`, clamp `low` and `high`, in real units. A `residual` of the output's
-    shape is added before the activation. `mode` names the system whose arithmetic it shall have, by default ONNX
+    shape is added before the activation. A `table` has an output for each byte that is requantized, entry `i` for the
+    byte `i`: of int8, -1 has entry 255. `mode` names the system whose arithmetic it shall have, by default ONNX
     Runtime's, or is a `qconv.Mode`.
     """
     check_choice("layout", layout, LAYOUTS)
@@ -65,13 +67,15 @@ def conv2d(
     problem = conv2d_problem(
         x, w, stride=stride, dilation=dilation, pad=pad, groups=groups, layout=layout, w_layout=w_layout,
         w_scale=w_scale, x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
-        activation=activation, residual=residual, residual_zero_point=residual_zero_point, out_type=out_type, mode=mode,
+        activation=activation, table=table, residual=residual, residual_zero_point=residual_zero_point,
+        out_type=out_type, mode=mode,
     )  # fmt: skip
     return run(
         problem, (x, w, residual), device, w_layout=w_layout, out=out, stream=stream,
         x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
         x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
-        slope=slope, low=low, high=high, residual_scale=residual_scale, residual_zero_point=residual_zero_point,
+        slope=slope, low=low, high=high, table=table,
+        residual_scale=residual_scale, residual_zero_point=residual_zero_point,
     )  # fmt: skip
 
 
@@ -97,6 +101,7 @@ def conv2d_problem(
     y_zero_point: Numbers = 0,
     bias: Numbers | None = None,
     activation: str = "none",
+    table: Any = None,
     residual: Any = None,
     residual_zero_point: Numbers = 0,
     out_type: str = "int8",
@@ -121,6 +126,7 @@ def conv2d_problem(
         "y_zero_point": is_nonzero(y_zero_point),
         "bias": _bias(bias),
         "activation": activation,
+        "table": table is not None,
         "residual": "none" if residual is None else type_of(residual),
         "residual_zero_point": is_nonzero(residual_zero_point),
     }

@@ -9,6 +9,7 @@ from qconv.network.arrange import Arranger
 from qconv.network.ends import serve_ends
 from qconv.network.fold import fold_clamps
 from qconv.network.fold_sum import fold_sums
+from qconv.network.fold_table import fold_tables_behind
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.integer import IntegerConvolution, read_layer
 from qconv.network.joining import one_output_each
@@ -41,6 +42,7 @@ __all__ = [
     "fold_clamps",
     "fold_sums",
     "fold_tables",
+    "fold_tables_behind",
     "one_output_each",
     "partition",
     "read_layer",

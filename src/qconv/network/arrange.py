@@ -14,8 +14,9 @@ from qconv.network.served import Served
 from qconv.op import Problem
 
 # How many times shorter than that of several kernels the predicted time of one must be: the models of kernels for
-# several layers are right to a tenth, with a sum behind them to a third. Where one of the layers is dense and larger
-# than 1x1, they took up to 2.0 times what was predicted (ResNet-50's first blocks on an H200).
+# several layers are right to a tenth, with a sum behind them to a third; with a table they count as with a sum until
+# some are measured. Where one of the layers is dense and larger than 1x1, they took up to 2.0 times what was predicted
+# (ResNet-50's first blocks on an H200).
 UNSURE, UNSURE_CHAIN_AND_SUM, UNSURE_DENSE = 1.15, 1.5, 2.1
 # What a kernel for several convolutions must spare of their predicted time for its configs to be looked through, which
 # takes a tenth of a second: large layers are bound by their products, and are never faster together.
@@ -80,12 +81,13 @@ class Arranging(Protocol):
 
 @dataclass(frozen=True)
 class Arranger:
-    """By expected times. Whether sums are parts of convolutions, and whether convolutions are one kernel: None decides
-    it for each place; True takes every kernel that there is."""
+    """By expected times. Whether sums and tables are parts of convolutions, and whether convolutions are one kernel:
+    None decides it for each place; True takes every kernel that there is."""
 
     expectations: Expectations
     sums: bool | None = None
     chains: bool | None = None
+    tables: bool | None = None
 
     def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
         try:
@@ -133,7 +135,10 @@ class Arranger:
 
     def _ratio(self, fusion: Fusion, found: Compared) -> float:
         """What the kernel counts, where its layers unfused count 1."""
-        forced = self.chains if isinstance(fusion.served, IntegerChain) else self.sums
+        if isinstance(fusion.served, IntegerChain):
+            forced = self.chains
+        else:
+            forced = self.tables if fusion.served.has_table else self.sums
         # Where every kernel is taken, the one for most layers.
         return found.safe_ratio if forced is None else 0.5 ** (fusion.end - fusion.begin)
 
@@ -144,7 +149,8 @@ def unsure_of(problem: Problem) -> float:
         return UNSURE
     if any(layer.groups == 1 and layer.r * layer.s > 1 for layer in problem.layers.values()):
         return UNSURE_DENSE
-    return UNSURE_CHAIN_AND_SUM if problem.last.quantization.residual != "none" else UNSURE
+    q = problem.last.quantization
+    return UNSURE_CHAIN_AND_SUM if q.residual != "none" or q.table else UNSURE
 
 
 def _us(one: LookupTime) -> float:

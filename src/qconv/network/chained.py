@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class IntegerChain:
-    """Each reads what the one before it makes, and nobody else does. The last may have a sum behind it."""
+    """Each reads what the one before it makes, and nobody else does. The last may have a sum or a table behind it."""
 
     convolutions: tuple[IntegerConvolution, ...]
 
@@ -79,7 +79,8 @@ class _PackedChain:
 
 def chain(convolutions: Sequence[IntegerConvolution]) -> IntegerChain | None:
     """None where one kernel does not compute what they compute."""
-    if not all(one.axes == 2 for one in convolutions) or any(one.added for one in convolutions[:-1]):
+    before = convolutions[:-1]
+    if not all(one.axes == 2 for one in convolutions) or any(one.added or one.has_table for one in before):
         return None
     linked = all(_same_numbers(producer, consumer) for producer, consumer in pairwise(convolutions))
     return IntegerChain(tuple(convolutions)) if linked else None

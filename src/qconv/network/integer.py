@@ -44,7 +44,8 @@ class IntegerConvolution:
     """A layer of the network with everything that does not change from run to run. `weights` are KCRS; `attributes` say
     the window. A product of matrices, which has no `axes` to slide along, is a 1x1 convolution: each row is a pixel.
     With a sum behind it, `parameters` has the numbers of its own output as `inner`, those of the other tensor as
-    `residual`, and those of the sum as `y`."""
+    `residual`, and those of the sum as `y`. With a table behind it, `parameters` has the entries as `table`, and its
+    scale and zero point are those of what the table reads."""
 
     layer: Layer
     x: str
@@ -62,6 +63,10 @@ class IntegerConvolution:
     @property
     def inputs(self) -> tuple[str, ...]:
         return (self.x,) if self.added is None else (self.x, self.added.tensor)
+
+    @property
+    def has_table(self) -> bool:
+        return "table" in self.parameters
 
     @property
     def channels(self) -> int:
@@ -88,7 +93,8 @@ class IntegerConvolution:
         problem = conv2d_problem(
             _shaped((n, h, w, channels), self.x_type), self.weights, w_layout="kcrs",
             groups=self.groups, out_type=self.out_type, mode="ort",
-            activation=self.activation, bias=given.get("bias"), w_scale=given.get("w_scale", 1.0),
+            activation=self.activation, table=given.get("table"), bias=given.get("bias"),
+            w_scale=given.get("w_scale", 1.0),
             **{name: given.get(name, 0) for name in ("x_zero_point", "w_zero_point", "y_zero_point")}, **window,
         )  # fmt: skip
         return problem if self.added is None else self._with_sum(problem, x_shape, self.added)

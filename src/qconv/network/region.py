@@ -1,4 +1,5 @@
-"""Convolutions one behind the other with the sums behind them, for which several kernels compute the same bits."""
+"""Convolutions one behind the other, with the sums and the tables behind them, for which several kernels compute the
+same bits."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ from qconv.fused import Chain
 from qconv.network.chained import IntegerChain, Shape, chain
 from qconv.network.elementwise import QuantizedBinary
 from qconv.network.fold_sum import with_sum
+from qconv.network.fold_table import with_table
 from qconv.network.graph import Layer, Network, as_one
 from qconv.network.integer import IntegerConvolution
 from qconv.network.served import Served
+from qconv.network.table import Tabulated
 from qconv.op import Problem
 from qconv.tensor_ops import Add
 
-Element = IntegerConvolution | QuantizedBinary
+Element = IntegerConvolution | QuantizedBinary | Tabulated
 Step = Element | IntegerChain
 LONGEST = 3  # convolutions in one kernel
 
@@ -90,6 +93,9 @@ class Region:
                 problem = one.problem(taken[0])
                 shapes[one.y] = one.made_shape(taken[0], problem)
                 problems.append(problem)
+            elif isinstance(one, Tabulated):
+                problems.append(one.problem(taken[0]))
+                shapes[one.y] = taken[0]
             else:
                 problems.append(one.problem(one.shapes(taken))[0])
                 shapes[one.y] = np.broadcast_shapes(*one.shapes(taken))
@@ -97,10 +103,11 @@ class Region:
 
 
 def find_regions(
-    network: Network, served: Mapping[str, Served], sums: bool, chains: bool
+    network: Network, served: Mapping[str, Served], sums: bool, chains: bool, tables: bool = False
 ) -> tuple[Network, dict[str, Served | Region]]:
     """Regions for which there is more than one way, each as one layer, where its last one stands: by then all that it
-    reads is there. `sums`: a sum and the convolution in front of it may be one kernel; `chains`: so may convolutions.
+    reads is there. `sums` and `tables`: one of these and the convolution in front of it may be one kernel; `chains`: so
+    may convolutions.
     """
     found: dict[str, Served | Region] = dict(served)
     layers = {layer.name: layer for layer in network.layers}
@@ -110,7 +117,7 @@ def find_regions(
         one = served.get(layer.name)
         if layer.name in taken or not isinstance(one, IntegerConvolution):
             continue
-        elements = list(_run(network, served, one, sums, order))
+        elements = list(_run(network, served, one, (sums, tables), order))
         taken |= {each.layer.name for each in elements}
         fusions = tuple(_fusions(network, elements, chains))
         if not fusions:
@@ -123,9 +130,15 @@ def find_regions(
 
 
 def _run(
-    network: Network, served: Mapping[str, Served], first: IntegerConvolution, sums: bool, order: Mapping[str, int]
+    network: Network,
+    served: Mapping[str, Served],
+    first: IntegerConvolution,
+    followed_by: tuple[bool, bool],
+    order: Mapping[str, int],
 ) -> Iterator[Element]:
-    """It and what follows. Of two convolutions whose outputs are added, the later one has the sum behind it."""
+    """It and what follows, sums and tables if they may. Of two convolutions whose outputs are added, the later one has
+    the sum behind it."""
+    sums, tables = followed_by
     one: Element | None = first
     while one is not None:
         yield one
@@ -136,6 +149,8 @@ def _run(
             one = after if after.inputs.count(before.y) == 1 and after.x == before.y else None
         elif sums and isinstance(after, QuantizedBinary):
             one = after if _takes_sum(network, served, before, after, order) else None
+        elif tables and isinstance(after, Tabulated) and isinstance(before, IntegerConvolution):
+            one = after if with_table(network, before, after) is not None else None
 
 
 def _takes_sum(
@@ -162,11 +177,17 @@ def _fusions(network: Network, elements: Sequence[Element], chains: bool) -> Ite
             convolutions.append(one)
             if chains and len(convolutions) > 1 and (made := chain(convolutions)) is not None:
                 yield Fusion(begin, at + 1, made)
-            add = elements[at + 1] if at + 1 < len(elements) else None
-            added = with_sum(network, one, add) if isinstance(add, QuantizedBinary) else None
-            if added is None:
+            with_next = _with_next(network, one, elements[at + 1]) if at + 1 < len(elements) else None
+            if with_next is None:
                 continue
             if len(convolutions) == 1:
-                yield Fusion(begin, at + 2, added)
-            elif chains and (made := chain([*convolutions[:-1], added])) is not None:
+                yield Fusion(begin, at + 2, with_next)
+            elif chains and (made := chain([*convolutions[:-1], with_next])) is not None:
                 yield Fusion(begin, at + 2, made)
+
+
+def _with_next(network: Network, one: IntegerConvolution, after: Element) -> IntegerConvolution | None:
+    """With the sum or the table behind it; None where there is neither."""
+    if isinstance(after, QuantizedBinary):
+        return with_sum(network, one, after)
+    return with_table(network, one, after) if isinstance(after, Tabulated) else None

@@ -38,20 +38,22 @@ class Tabulated:
     def inputs(self) -> tuple[str, ...]:
         return (self.x,)
 
+    def problem(self, shape: tuple[int, ...]) -> Table:
+        return Table(prod(shape), x_type=self.dtype, out_type=str(self.table.dtype))
+
     def prepare(self, shapes: Sequence[tuple[int, ...]], device: Device) -> Prepared:
         (shape,) = shapes
-        return _LookedUp(self, shape, device)
+        return _LookedUp(self.problem(shape), self.table, device)
 
 
 class _LookedUp:
     """In the order in which the tensor lies."""
 
-    def __init__(self, layer: Tabulated, shape: tuple[int, ...], device: Device) -> None:
+    def __init__(self, problem: Table, table: Array, device: Device) -> None:
         self._device = device
-        problem = Table(prod(shape), x_type=layer.dtype, out_type=str(layer.table.dtype))
         self.problems = (problem,)
         instance = lookup(problem, device.spec)
-        self._packed = instance.pack(device.upload(layer.table))
+        self._packed = instance.pack(device.upload(table))
         self._seen = problem.inputs[0].shape
         self.why = f"{instance.plan.config.family}, {instance.reason}"
 

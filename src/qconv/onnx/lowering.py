@@ -16,6 +16,7 @@ from qconv.network import (
     fold_clamps,
     fold_sums,
     fold_tables,
+    fold_tables_behind,
     one_output_each,
     read_layer,
     serve_ends,
@@ -38,19 +39,24 @@ class Lowered:
     why_not: Mapping[str, str]
 
 
-def lower(network: Network, function: FunctionOf, sums: bool | None, chains: bool | None) -> Lowered:
-    """`sums` and `chains` as `sums_in_convolutions` and `fused_convolutions` of a session."""
+def lower(
+    network: Network, function: FunctionOf, sums: bool | None, chains: bool | None, tables: bool | None = None
+) -> Lowered:
+    """`sums`, `chains` and `tables` as `sums_in_convolutions`, `fused_convolutions` and `tables_in_convolutions` of a
+    session."""
     network = one_output_each(network)
     served, why_not = _sorted_out(network)
     network, served = fold_clamps(network, served)
     network, served = fold_tables(network, served, function)
+    if tables:
+        network, served = fold_tables_behind(network, served)
     if sums:
         network, served = fold_sums(network, served)
     served, left = serve_moving(network, served)
     served = serve_ends(network, served)
     elsewhere = {layer.name for layer in network.layers if layer.name not in served}
     why_not = {name: why for name, why in (why_not | left).items() if name in elsewhere}
-    network, arranged = find_regions(network, served, sums=sums is None, chains=chains is not False)
+    network, arranged = find_regions(network, served, sums is None, chains is not False, tables is None)
     return Lowered(network, arranged, why_not)
 
 

@@ -39,9 +39,10 @@ class Session:
     layer would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings, which are kept;
     with `{"session.qdqisint8allowed": "1"}` QDQ models of int8 activations become integer as a whole, as ONNX Runtime
     has it on ARM; on x86 it computes some of their convolutions in floats. `providers` run what no kernel here
-    computes. A sum of two tensors can be a part of the convolution in front of it, and two or three convolutions one
-    kernel, which changes no bit: by default whatever is faster by measured times, or else by predicted ones; with
-    `sums_in_convolutions` and `fused_convolutions` always (True) or never (False).
+    computes. A sum of two tensors can be a part of the convolution in front of it, so can a function of its output, and
+    two or three convolutions can be one kernel, which changes no bit: by default whatever is faster by measured times,
+    or else by predicted ones; with `sums_in_convolutions`, `tables_in_convolutions` and `fused_convolutions` always
+    (True) or never (False).
     """
 
     def __init__(
@@ -53,19 +54,21 @@ class Session:
         providers: Sequence[str] | None = None,
         sums_in_convolutions: bool | None = None,
         fused_convolutions: bool | None = None,
+        tables_in_convolutions: bool | None = None,
     ) -> None:
         self._device = open_device(None if device is None else device.lower())
+        chosen = sums_in_convolutions, fused_convolutions, tables_in_convolutions
         if is_folder(model):
-            if (config, sums_in_convolutions, fused_convolutions) != (None, None, None):
+            if (config, *chosen) != (None,) * 4:
                 raise ValueError(f"{model} has its config and its choices: give them to qconv-tune build")
             opened = open_folder(Path(model), self._device)
         else:
             read_model = read(rewritten(source_of(model), dict(config or {})), dict(config or {}))
-            arranger = Arranger(Expectations(self._device), sums_in_convolutions, fused_convolutions)
+            arranger = Arranger(Expectations(self._device), *chosen)
             opened = Opened(read_model, dict(config or {}), arranger)
         self._model, self._answering = opened.model, opened.answering
         fallback = Fallback(self._model, opened.config, providers or _providers(self._device.spec))
-        lowered = lower(self._model.network, fallback.function, sums_in_convolutions, fused_convolutions)
+        lowered = lower(self._model.network, fallback.function, *chosen)
         network, self._why_not = lowered.network, lowered.why_not
         if strict and self._why_not:
             raise Unsupported(_refusal(network, self._why_not))

@@ -78,7 +78,8 @@ def test_what_was_decided_is_not_decided_again(folder: Path, model: Any, monkeyp
     session = Session(folder, "cpu")
     fed = {"x": networks.images(1, 9)}
     assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], "")
-    folded = [row for row in session.explain().rows if "com.microsoft.QLinearAdd folded" in row.why]
+    folded = [row.why for row in session.explain().rows if row.why.startswith("QLinearConv, com.microsoft.QLinear")]
+    assert any("QLinearSigmoid folded" in why for why in folded)
     assert len(folded) == sum(map(len, spans))
 
 
@@ -104,7 +105,8 @@ def test_extents_that_are_no_batch_are_refused(model: Any) -> None:
 
 
 def test_what_a_folder_is_not_given(folder: Path, tmp_path: Path) -> None:
-    for given in ({"config": {}}, {"sums_in_convolutions": True}, {"fused_convolutions": False}):
+    choices = ({"sums_in_convolutions": True}, {"tables_in_convolutions": True}, {"fused_convolutions": False})
+    for given in ({"config": {}}, *choices):
         with pytest.raises(ValueError, match="has its config and its choices: give them to qconv-tune build"):
             Session(folder, "cpu", **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="is not empty: give a new folder"):

@@ -42,6 +42,17 @@ FLOAT_POOLS = {
 }
 
 
+# Sums and tables that are parts of the convolutions in front of them.
+FOLDED = {
+    ("resnet", "QDQ"): 2,
+    ("squeeze_excite", "QOperator"): 2,
+    ("resnext", "QOperator"): 3,
+    ("mobilenet_v3", "QDQ"): 10,
+    ("mobilenet_v3", "QOperator"): 7,
+}
+NEVER = dict.fromkeys(("sums_in_convolutions", "tables_in_convolutions", "fused_convolutions"), False)
+
+
 def fallen_back(network: str, form: str) -> dict[str, int]:
     return FLOAT_POOLS.get(network, {}) if form == "QOperator" else {}
 
@@ -53,7 +64,7 @@ def test_every_format_of_a_network(
     network: str, form: str, types: str, per_channel: bool, config: dict[str, str]
 ) -> None:
     model = networks.quantized(networks.NETWORKS[network](), form, types, per_channel)
-    compare(model, config, {"x": networks.images(2, 9)}, sums_in_convolutions=True)
+    compare(model, config, {"x": networks.images(2, 9)}, in_convolutions=True)
     session, count = compare(model, config, {"x": networks.images(2, 9)})
     here = Counter(row.op for row in session.explain().rows if row.runs_on == "qconv")
     convolutions, matrices = (
@@ -80,15 +91,18 @@ def test_every_format_of_a_network(
 )
 def test_a_network(network: str, form: str, types: str) -> None:
     model = networks.quantized(networks.NETWORKS[network](), form, types, per_channel=True)
-    for sums_in_convolutions in (False, True):
-        feeds = {"x": networks.images(2, 9)}
-        session, count = compare(model, {}, feeds, sums_in_convolutions=sums_in_convolutions)
+    feeds = {"x": networks.images(2, 9)}
+    kernels = {}
+    for in_convolutions in (True, False):
+        session, count = compare(model, {}, feeds, in_convolutions=in_convolutions)
         explanation = session.explain()
         assert explanation.fallen_back == fallen_back(network, form)
         sums = "QLinearConv, com.microsoft.QLinearAdd folded"
         folded = sum(row.why.startswith(sums) for row in explanation.rows)
-        assert (folded > 0) == sums_in_convolutions
-    assert count >= 9
+        assert (folded > 0) == in_convolutions
+        kernels[in_convolutions] = len(session.problems)
+        assert count >= 9
+    assert kernels[False] - kernels[True] == FOLDED[network, form]
     # A division by a constant, between what is quantized.
     whys = [row.why for row in explanation.rows if row.op == "Div" and row.runs_on == "qconv"]
     assert len(whys) == (2 if network == "squeeze_excite" else 0)
@@ -100,8 +114,8 @@ def test_a_network(network: str, form: str, types: str) -> None:
 @pytest.mark.parametrize("network", list(networks.NETWORKS))
 def test_a_network_on_a_gpu(network: str, form: str, gpu: Device) -> None:
     model = networks.quantized(networks.NETWORKS[network](), form, "u8s8", per_channel=True)
-    for sums_in_convolutions in (False, True):
-        compare(model, {}, {"x": networks.images(3, 9)}, gpu.spec, sums_in_convolutions)
+    for in_convolutions in (False, True):
+        compare(model, {}, {"x": networks.images(3, 9)}, gpu.spec, in_convolutions)
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +138,14 @@ def test_what_a_session_runs_can_be_tuned(model: Any, tmp_path: Path, monkeypatc
     """All of its kernels, for the shapes that have run; then a new session has the winners."""
     monkeypatch.setenv("QCONV_DB", str(tmp_path / "tune.sqlite"))
     x = networks.images(2, 5)
-    session = Session(model, "cpu", sums_in_convolutions=False, fused_convolutions=False)
+    session = Session(model, "cpu", **NEVER)
     session.run(None, {"x": x})
     ops = Counter(problem.op for problem in session.problems)
     here = [row for row in session.explain().rows if row.runs_on == "qconv"]
     assert sum(ops.values()) == sum("no kernel" not in row.why for row in here)
     assert ops["conv2d"] == sum(row.op in ("QLinearConv", "com.microsoft.QGemm") for row in here)
     qconv.tune(session.problems, 3, device="cpu")
-    tuned = Session(model, "cpu", sums_in_convolutions=False, fused_convolutions=False)
+    tuned = Session(model, "cpu", **NEVER)
     assert_equal(tuned.run(None, {"x": x})[0], session.run(None, {"x": x})[0], "tuned")
     reasons = [row.why for row in tuned.explain().rows if row.op == "QLinearConv"]
     assert reasons
