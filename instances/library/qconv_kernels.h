@@ -59,7 +59,8 @@ typedef struct qconv_bound qconv_bound;
 typedef void* qconv_stream;
 
 /* A scale, a zero point, a bias: by the name that the Python interface has for it. The values are in host memory: one,
- * or one for each output channel. Scales may be of any type; zero points and an int32 bias are QCONV_INT32. */
+ * or one for each output channel. Scales may be of any type; zero points and an int32 bias are QCONV_INT32, and so are
+ * the 256 values of a table. */
 typedef struct qconv_parameter {
     const char* name;
     qconv_type type;

@@ -21,12 +21,15 @@ struct Failure {
 
 [[noreturn]] inline void refuse(const std::string& text) { throw Failure{QCONV_BAD_ARGUMENT, text}; }
 
+// A table has an output for each byte.
+constexpr unsigned TABLE_ENTRIES = 256;
+
 // The values of one convolution: scales as they were given, everything else in the type that the kernels compute in.
 struct Parameters {
     double x_scale = 1, y_scale = 1, residual_scale = 1, inner_scale = 1;
     int x_zero_point = 0, y_zero_point = 0, residual_zero_point = 0, inner_zero_point = 0;
     std::vector<double> w_scales = {1};
-    std::vector<int> w_zero_points = {0}, integers;
+    std::vector<int> w_zero_points = {0}, integers, table;
     std::vector<float> reals;
     std::vector<float> numbers;
     const Layer* layer = nullptr;
@@ -35,6 +38,15 @@ struct Parameters {
     int w_zero_point(size_t k) const { return w_zero_points[w_zero_points.size() == 1 ? 0 : k]; }
     int integer_bias(size_t k) const { return integers[k]; }
     float bias(size_t k) const { return reals[k]; }
+    // Four neighbouring entries of the table, which begins with entry `first`: word `k`.
+    int table_word(size_t k, int first) const {
+        uint32_t word = 0;
+        for (unsigned i = 0; i < 4; ++i) {
+            const unsigned at = (4 * static_cast<unsigned>(k) + i + static_cast<unsigned>(first)) % TABLE_ENTRIES;
+            word |= (static_cast<uint32_t>(table[at]) & 0xffu) << 8 * i;
+        }
+        return static_cast<int>(word);
+    }
     float number(const char* name) const {
         for (size_t i = 0; i < layer->numbers.count; ++i)
             if (strcmp(layer->numbers[i], name) == 0) return numbers[i];
@@ -70,7 +82,7 @@ inline std::vector<const char*> names_of(const Layer& layer) {
     std::vector<const char*> names;
     for (const char* name : {layer.x_scale, layer.w_scale, layer.y_scale, layer.x_zero_point, layer.w_zero_point,
                              layer.y_zero_point, layer.bias, layer.residual_scale, layer.residual_zero_point,
-                             layer.inner_scale, layer.inner_zero_point})
+                             layer.inner_scale, layer.inner_zero_point, layer.table})
         if (name != nullptr) names.push_back(name);
     for (const char* name : layer.number_names) names.push_back(name);
     return names;
@@ -86,7 +98,7 @@ inline bool has_name(const Layer& layer, const char* name) {
 inline bool is_required(const Layer& layer, const char* name) {
     for (const char* number : layer.number_names)
         if (strcmp(number, name) == 0) return true;
-    return name == layer.bias || name == layer.residual_scale || name == layer.inner_scale;
+    return name == layer.bias || name == layer.residual_scale || name == layer.inner_scale || name == layer.table;
 }
 
 // The parameters that a caller gave.
@@ -192,6 +204,14 @@ inline void read_bias(const Layer& layer, const Given& given, Parameters& into) 
     }
 }
 
+inline void read_table(const Layer& layer, const Given& given, Parameters& into) {
+    if (layer.table == nullptr) return;
+    if (required(given, layer.table).count != TABLE_ENTRIES)
+        refuse(std::string(layer.table) + " must have " + std::to_string(TABLE_ENTRIES) +
+               " values: one output for each byte that is requantized");
+    into.table = zero_points_of(given, layer.table, layer.entries, TABLE_ENTRIES);
+}
+
 // What the activation takes. A denormal is zero, because a GPU may take it for one; the sum makes a negative zero
 // positive.
 inline void read_numbers(const Layer& layer, const Given& given, Parameters& into) {
@@ -266,6 +286,7 @@ inline Parameters parameters_of(const Layer& layer, const Given& given) {
     }
     p.inner_zero_point = zero_points_of(given, layer.inner_zero_point, layer.inner_zero, 1)[0];
     read_bias(layer, given, p);
+    read_table(layer, given, p);
     read_numbers(layer, given, p);
     check_products(layer, p);
     return p;

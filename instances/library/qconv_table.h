@@ -89,8 +89,9 @@ enum class Bias { none, int32, float32 };
 // What the parameters of one convolution are, under the names that the problem has for them; null: it has none.
 struct Layer {
     const char *x_scale, *w_scale, *y_scale, *residual_scale, *inner_scale;
-    const char *x_zero_point, *w_zero_point, *y_zero_point, *residual_zero_point, *inner_zero_point, *bias;
+    const char *x_zero_point, *w_zero_point, *y_zero_point, *residual_zero_point, *inner_zero_point, *bias, *table;
     ZeroPoint x_zero, w_zero, y_zero, residual_zero, inner_zero;
+    ZeroPoint entries;  // the range of those of the table
     Bias bias_kind;
     size_t channels;  // values of the bias
     bool per_channel;

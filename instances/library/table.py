@@ -27,7 +27,7 @@ MOST_DIMENSIONS = 8
 # The parameters of a layer that are known by their names in `qconv::Layer`.
 NAMED = (
     *("x_scale", "w_scale", "y_scale", "residual_scale", "inner_scale"),
-    *("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point", "bias"),
+    *("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point", "bias", "table"),
 )
 
 
@@ -125,7 +125,8 @@ def _layer(number: int, layer: int, entry: Entry, name: str, problem: Conv2d) ->
     names = entry.parameter_names(name)
     uses = used(q)
     named = ", ".join(_text(names.get(own, own)) if uses[own] else "nullptr" for own in NAMED)
-    zeros = ", ".join(_zero_point(uses[f"{of}_zero_point"], t) for of, t in _types(q))
+    ranges = [(uses[f"{of}_zero_point"], t) for of, t in _types(q)] + [(q.table, q.out_type)]
+    zeros = ", ".join(_zero_point(*one) for one in ranges)
     inverts_y = q.mode.multiplier == "fp32_reciprocal" or q.to_output_units == "multiply_reciprocal"
     flags = (
         q.per_channel,
@@ -155,6 +156,7 @@ def used(q: Quantization) -> dict[str, bool]:
         "residual_scale": q.residual != "none",
         "inner_scale": q.mode.requantizes_before_residual,
         "bias": q.bias != "none",
+        "table": q.table,
     } | {name: getattr(q, name) for name in NAMED if name.endswith("zero_point")}
 
 

@@ -4,7 +4,8 @@ of `qconv.epilogue` and `qconv.activation`.
 A line is an expression of `p`, the checked parameters of a convolution, and `k`, an output channel. `p` has x_scale,
 y_scale, residual_scale and inner_scale as doubles, x_zero_point, y_zero_point, residual_zero_point and inner_zero_point
 as ints, and by channel w_scale(k), a double, w_zero_point(k) and integer_bias(k), which are ints, and bias(k), a float;
-and number(NAME), a float, of the activation. `rounded(double)` gives the nearest int, half to even, within its range.
+number(NAME), a float, of the activation; and table_word(k, FIRST), an int, which is word `k` of the table from entry
+FIRST on. `rounded(double)` gives the nearest int, half to even, within its range.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from qconv import output_table
 from qconv.activation import BY_NAME
 from qconv.dtypes import RANGES
 from qconv.epilogue import packs_from_zero
@@ -47,6 +49,7 @@ def host_value(quantization: Quantization, argument: Argument) -> str:
         "inner_ratio": lambda _: _ratio("inner"),
         "residual_ratio": lambda _: _ratio("residual"),
         "sum_offset": _sum_offset,
+        "table": lambda q: f"p.table_word(k, {'p.y_zero_point' if output_table.begins_with_zero(q) else '0'})",
     }
     if argument.name not in values:
         raise ValueError(

@@ -20,9 +20,14 @@ def entry(rounded: str) -> str:
     return f"tile::load(channel.table + static_cast<unsigned char>(\n        {rounded}))"
 
 
+def begins_with_zero(quantization: Quantization) -> bool:
+    """Whether the kernel's table begins with the entry of the output zero point."""
+    return quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"
+
+
 def look_up(quantization: Quantization, indexes: Step) -> Step:
     """The step that has `entry` in its C++ line, and in its NumPy line gives the byte itself."""
-    from_zero = quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"
+    from_zero = begins_with_zero(quantization)
 
     def words(q: Quantization, parameters: Parameters) -> Array:
         turned: Array = np.roll(parameters.table, -int(parameters.y_zero_point) if from_zero else 0)

@@ -143,12 +143,13 @@ def check_table(value: Any, dtype: str, used: bool) -> NDArray[Any] | None:
     if value is None:
         return None
     array = np.asarray(value)
-    if array.shape != (ENTRIES,) or str(array.dtype) != dtype:
+    low, high = RANGES[dtype]
+    if array.shape != (ENTRIES,) or array.dtype.kind not in "iu" or not ((array >= low) & (array <= high)).all():
         raise ValueError(
-            f"table has shape {array.shape} and type {array.dtype}; it must have {ENTRIES} entries of the output's "
-            f"type, {dtype}: one for each byte that is requantized"
+            f"table has shape {array.shape} and type {array.dtype}; it must have {ENTRIES} integers from {low} to "
+            f"{high} ({dtype}): one output for each byte that is requantized"
         )
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array, dtype)
 
 
 def check_ratio(says: str, ratio: Any, most: float) -> None:

@@ -65,7 +65,17 @@ def quantizations(count: int) -> list[Quantization]:
             continue
     # A relu6 whose top may lie beyond the type's largest value, whatever else is dealt.
     capped = [Quantization(out_type=out_type, activation="relu6") for out_type in ("int8", "uint8")]
-    return [*capped, *(with_requantized_sum(one, decks) if at % 8 == 0 else one for at, one in enumerate(found))]
+    looked_up = [
+        Quantization(out_type=out_type, y_zero_point=zero, table=True, mode=Mode(zero_point_add=added))
+        for out_type in ("int8", "uint8")
+        for zero in (False, True)
+        for added in MODE_VALUES["zero_point_add"]
+    ]
+    return [
+        *capped,
+        *looked_up,
+        *(with_requantized_sum(one, decks) if at % 8 == 0 else one for at, one in enumerate(found)),
+    ]
 
 
 def entry_of(problem: Conv2d) -> Entry:
@@ -116,6 +126,8 @@ def drawn_anew(values: dict[str, Array], rng: np.random.Generator) -> dict[str, 
     for name, array in values.items():
         if name.endswith("scale"):
             changed[name] = array * 10.0 ** rng.uniform(-25, 25, array.shape)
+        elif name == "table" and rng.random() < 0.3:
+            changed[name] = array[:255] if rng.random() < 0.5 else array + np.int32(1)  # one is beyond the type
         elif name in ("slope", "low", "high") and rng.random() < 0.3:
             changed[name] = np.float64(rng.choice([1e-39, -1e-39, -0.0])).reshape(1)
     return changed

@@ -18,6 +18,7 @@ SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu",
 HALF = Quantization(out_type="float16", bias="float32")
 CLAMPED = Quantization(x_zero_point=True, bias="int32", activation="clamp")
 CLAMPED_SUM = Quantization(x_zero_point=True, bias="int32", activation="clamp", residual="int8")
+LOOKED_UP = Quantization(out_type="uint8", y_zero_point=True, bias="int32", table=True)
 
 EXPAND = Conv2d(1, 8, 8, 16, 32, 1, 1, quantization=Quantization(y_zero_point=True, bias="int32", per_channel=True))
 FILTER = Conv2d(
@@ -46,6 +47,8 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("block", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
     ("unfused", "cpu", FusedConv2d(FILTER, PROJECT)),
     ("unfused", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
+    ("simt", "cpu", Conv2d(1, 6, 5, 12, 10, 3, 3, pad=SAME, quantization=LOOKED_UP)),
+    ("pointwise", "cpu.sm_80", Conv2d(1, 9, 13, 32, 16, 1, 1, quantization=LOOKED_UP)),
     ("elementwise", "cpu", Quantize(3, 1, 40)),
     ("mma", "cpu.sm_80", Conv2d(1, 9, 9, 64, 40, 3, 3, pad=SAME, quantization=EVERYTHING)),
     ("table", "cpu", Table(1000, out_type="uint8")),

@@ -141,8 +141,9 @@ def parameters(**given: Any) -> None:
         ),
         (parameters, "table was not given, but the problem looks its outputs up"),
         (lambda: FEW.checked({"table": np.zeros(256, "int8")}), "table was given, but the problem looks no outputs up"),
-        (lambda: parameters(table=np.zeros(255, "int8")), "it must have 256 entries of the output's type, int8"),
-        (lambda: parameters(table=np.zeros(256, "uint8")), "type uint8; it must have 256 entries"),
+        (lambda: parameters(table=np.zeros(255, "int8")), "it must have 256 integers from -128 to 127"),
+        (lambda: parameters(table=np.full(256, 128)), "type int64; it must have 256 integers"),
+        (lambda: parameters(table=np.zeros(256)), "type float64; it must have 256 integers"),
         (
             lambda: FusedConv2d(looked_up(FEW, "int8"), Conv2d(2, 5, 6, 20, 8, 1, 1)),
             "the first has a table: only the outputs of the second",
