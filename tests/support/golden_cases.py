@@ -70,6 +70,9 @@ SUM = Quantization(
     inner_zero_point=True,
     mode=Mode(residual_add="requantized_last"),
 )
+LOOKED_UP = Quantization(
+    "uint8", "int8", "uint8", per_channel=True, x_zero_point=True, y_zero_point=True, bias="int32", table=True
+)
 GIVES = Quantization("int8", "int8", "uint8", True, y_zero_point=True, bias="int32", activation="relu6")
 SIGNED_MID = Quantization(per_channel=True, bias="int32", activation="relu")
 BIASED = Quantization(per_channel=True, bias="int32", activation="relu")
@@ -152,6 +155,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "simt-grouped-onnx-ref-cpu.cpp": (conv(GROUPED, WIDER), "cpu", None),
     "depthwise-float16-cpu.cpp": (conv(DEPTHWISE, HALF), "cpu", None),
     "depthwise-rows-sm_90a.cu": (conv(DEPTHWISE, BIASED), "sm_90a", TALL),
+    "depthwise-table-gfx942.hip": (conv(DEPTHWISE, replace(BIASED, table=True)), "gfx942", TALL),
     "depthwise-everything-gfx942.hip": (conv(DEPTHWISE, EVERYTHING), "gfx942", TALL),
     "depthwise-gathers-sm_75.cu": (
         conv(replace(DEPTHWISE, c=24, groups=24, r=5, s=5), ADDED),
@@ -177,6 +181,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         "sm_80",
         replace(UNITS, batch=1, batches=2, atoms=10, weights_in_smem=1),
     ),
+    "pointwise-table-sm_90a.cu": (conv(EXPAND, LOOKED_UP), "sm_90a", UNITS),
     "pointwise-odd-everything-cpu.sm_80.cpp": (conv(replace(POINTWISE, c=27, k=21), EVERYTHING), "cpu.sm_80", UNITS),
     "wgmma-body-sm_90a.cu": (conv(replace(BODY, k=256), BIASED), "sm_90a", LARGE_TILE),
     "wgmma-residual-borders-sm_90a.cu": (

@@ -24,6 +24,12 @@ CPU = open_device("cpu")
 SM_90A = TARGETS["cpu.sm_90a"]
 OUT_TYPES = ("int8", "uint8")
 FEW = Conv2d(2, 5, 6, 16, 20, 3, 3, pad=1)
+MODES = (
+    Mode(),
+    Mode(zero_point_add="before_round"),
+    Mode(rounding="half_away", clamp="symmetric"),
+    Mode(multiplier="fp64"),
+)
 # Every byte, as the sum of one product: x * 1, with scales of 1.
 SINGLE = Conv2d(1, 16, 16, 1, 1, 1, 1)
 
@@ -71,7 +77,7 @@ def test_every_way_of_a_matrix_kernel_to_its_outputs(wanted: dict[str, int]) -> 
 def test_the_kernel_that_serves_everything_is_the_oracle(layout: str) -> None:
     rng = random.Random(f"table {layout}")
     for out_type in OUT_TYPES:
-        for mode in (Mode(), Mode(rounding="half_away", clamp="symmetric"), Mode(multiplier="fp64")):
+        for mode in MODES:
             q = Quantization("uint8", "int8", out_type, True, True, True, True, "int32", "relu6", table=True, mode=mode)
             plans = generator.space(replace(FEW, layout=layout, quantization=q), CPU.target)[0]
             check(rng.choice([one for one in plans if isinstance(one.config, Simt)]), CPU, seed=3)
