@@ -40,6 +40,7 @@ WHOLE = Quantization("uint8", "uint8", "int32", x_zero_point=True, w_zero_point=
 REAL = Quantization("int8", "uint8", "float32", w_zero_point=True, bias="int32")
 ADDED = Quantization.of("torch-onednn", y_zero_point=True, bias="float32", residual="uint8", residual_zero_point=True)
 CURVED = Quantization(out_type="bfloat16", per_channel=True, bias="float32", activation="gelu")
+LOOKED_UP = Quantization("uint8", "int8", "uint8", True, True, False, True, "int32", table=True)
 
 GPUS = {name: target for name, target in TARGETS.items() if target.vendor != "cpu"}
 # The fast suite compiles for one of each vendor, the long tests for every one.
@@ -51,6 +52,7 @@ TYPICAL = {
     "depthwise": Conv2d(1, 56, 56, 48, 48, 3, 3, pad=1, groups=48, quantization=WHOLE),
     "3x3, gelu": Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1, quantization=CURVED),
     "3x3, residual": Conv2d(8, 28, 28, 128, 128, 3, 3, pad=1, quantization=ADDED),
+    "1x1, table": Conv2d(8, 28, 28, 40, 240, 1, 1, quantization=LOOKED_UP),
     "stem, NCHW": Conv2d(1, 224, 224, 3, 64, 7, 7, stride=2, pad=3, layout="nchw", quantization=EVERYTHING),
     "grouped, odd": Conv2d(2, 9, 5, 21, 33, 2, 5, dilation=(2, 1), pad=(0, 2, 1, 2), groups=3, quantization=REAL),
 }

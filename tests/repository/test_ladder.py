@@ -35,6 +35,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.step",
         "qconv.weighted_sum",
         "qconv.requantized_sum",
+        "qconv.output_table",
         "qconv.epilogue",
         "qconv.host_value",
         "qconv.instruction",

@@ -85,6 +85,8 @@ def test_every_flag_reaches_the_problem() -> None:
         "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3:stride=2,1:dilation=1,2:pad=1,2,3,4:groups=2:x_type=uint8:w_type=int8:"
         "out_type=uint8:per_channel:x_zero_point:w_zero_point:residual_zero_point:bias=float32:activation=relu6:residual=int8"
     )
+    key = document_here("space", "conv2d", *SHAPE, "--table", "--y-zero-point", "4", "--target", "sm_80")["problem"]
+    assert key.endswith(":out_type=int8:y_zero_point:table")
     sums = ["--residual", "int8", "--residual-add", "requantized_last", "--inner-zero-point", "4"]
     key = document_here("space", "conv2d", *SHAPE, *sums, "--target", "sm_80")["problem"]
     assert key.endswith(":out_type=int8:inner_zero_point:residual=int8:residual_add=requantized_last")

@@ -14,7 +14,8 @@ from qconv.onnx import Session
 
 
 def convolutions(model: Model, *outputs: str) -> list[IntegerConvolution]:
-    session = Session(model.made(*outputs), "cpu", sums_in_convolutions=True, fused_convolutions=False)
+    choice = {"sums_in_convolutions": True, "tables_in_convolutions": True, "fused_convolutions": False}
+    session = Session(model.made(*outputs), "cpu", **choice)
     return [one for one in session._runner._served.values() if isinstance(one, IntegerConvolution)]
 
 
@@ -43,6 +44,17 @@ def test_a_sum_is_the_last_ones() -> None:
     y = model.conv(b, 4, 4, b_is, model.numbers())
     first, second = convolutions(model, y)
     assert first.added is not None
+    assert chain([first, second]) is None
+
+
+def test_a_table_is_the_last_ones() -> None:
+    """What it gives has a scale and a zero point of its own, which a chain has no name for."""
+    model = Model()
+    a_is = model.numbers()
+    a = model.conv(model.input(1, 4, 5, 5), 4, 4, model.numbers(), a_is)
+    b = model.node("QLinearSigmoid", [a, *a_is, *a_is], domain="com.microsoft")
+    first, second = convolutions(model, model.conv(b, 4, 4, a_is, model.numbers()))
+    assert first.has_table
     assert chain([first, second]) is None
 
 

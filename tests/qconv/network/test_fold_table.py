@@ -107,7 +107,7 @@ def test_the_layer_that_reads_it_has_the_scale_of_the_table() -> None:
 
 
 def test_a_sum_behind_a_function_stays() -> None:
-    """Even where both have one scale: it adds what the table gives, which the convolution's own epilogue does not have."""
+    """Even where both have one scale: what the table gives is added, which the epilogue does not have."""
     model = Model("uint8", 6)
     x, x_is = model.input(2, 8, 5, 6), model.numbers()
     a_is = b_is = model.numbers()

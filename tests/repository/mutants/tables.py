@@ -104,6 +104,14 @@ MUTANTS = (
         (f"{OUTPUT_TABLE}::test_what_is_refused", f"{FOLD_TABLE}::test_a_sum_behind_a_function_stays"),
     ),
     Mutant(
+        "chained: a table in the middle",
+        HERE + "network/chained.py",
+        "any(one.added or one.has_table for one in before)",
+        "any(one.added for one in before)",
+        "The chain refuses it when its problem is made.",
+        ("tests/qconv/network/test_chained.py::test_a_table_is_the_last_ones",),
+    ),
+    Mutant(
         "arrange: who takes all sums takes all tables",
         HERE + "network/arrange.py",
         "forced = self.tables if fusion.served.has_table else self.sums",
