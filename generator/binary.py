@@ -74,6 +74,10 @@ class BinaryPlan(Plan):
             *map(Field.of_value, values),
         )
 
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        return ("a",)
+
     @cached_property
     def alignment(self) -> dict[str, int]:
         vector = self.config.vector

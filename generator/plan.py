@@ -209,6 +209,11 @@ class Plan(ABC):
         return False
 
     @property
+    def in_place(self) -> tuple[str, ...]:
+        """The caller's arrays of which the output may be one: a thread reads what it needs of it before it writes."""
+        return ()
+
+    @property
     def layers(self) -> Mapping[str, Plan]:
         """The convolutions of a problem that has several, by their names: each is a namespace of the source."""
         return {}

@@ -60,6 +60,10 @@ class TablePlan(Plan):
             Field("y", "Output*", "y", "the output; it may be x"),
         )
 
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        return ("x",)
+
     @cached_property
     def alignment(self) -> dict[str, int]:
         return {"x": self.config.vector, "table": 4, "y": self.config.vector}

@@ -155,7 +155,8 @@ class Packed:
             raise ValueError(f"out has {len(outs)} arrays; this problem writes {len(problem.outputs)}")
         for i, tensor in enumerate(problem.outputs):
             if outs[i] is None:
-                outs[i] = device.empty(tensor.shape, tensor.dtype)
+                instead_of = [arrays[name][1] for name in plan.in_place]
+                outs[i] = device.empty(tensor.shape, tensor.dtype, instead_of)
             shown = Tensor(f"out[{i}]" if several else "out", tensor.shape, tensor.dtype)
             arrays[tensor.name] = executable.array(shown, outs[i], tensor.name)
         for name, shape in self._scratch:

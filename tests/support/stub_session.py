@@ -84,7 +84,7 @@ class StubDevice:
     def download(self, array: Any) -> Any:
         return array
 
-    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: str, instead_of: Any = ()) -> Any:
         return aligned(np.zeros(shape, dtype))
 
     zeros = empty

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from qconv.device.cache import Binary
+from qconv.device.memory import Place
 from qconv.device.presence import seen_gpus
 from qconv.errors import DeviceError, first_line
 from qconv.generator import Plan
@@ -57,7 +58,11 @@ class Device(Protocol):
     def download(self, array: Any) -> Any: ...
     def contiguous(self, array: Any) -> Any: ...  # a copy where it is not
     def exchanged(self, array: Any) -> Any: ...  # its last two axes of three change places; a copy
-    def empty(self, shape: tuple[int, ...], dtype: str) -> Any: ...
+    def empty(self, shape: tuple[int, ...], dtype: str, instead_of: Sequence[int] = ()) -> Any:
+        """`instead_of`: addresses of arrays in whose place it may lie, if whoever writes it is the last to read them.
+        That is so where a recording has found a place for it."""
+        ...
+
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Any: ...
     def fill(self, array: Any, byte: int) -> None: ...
     def copy(self, array: Any, to: Any) -> None: ...  # between two of the same size
@@ -71,11 +76,14 @@ class Device(Protocol):
         ...
 
     def time_us(self, launches: Sequence[Callable[[Any], None]], repeats: int) -> tuple[float, ...]: ...
-    def record(self, work: Callable[[], Sequence[Any]]) -> tuple[list[Any], Callable[[], None]]:
+    def record(
+        self, work: Callable[[], Sequence[Any]], place: Place | None = None
+    ) -> tuple[list[Any], Callable[[], None]]:
         """The arrays that the work makes, and what does the work again, on the current stream: it writes these arrays.
 
-        The work only launches, copies and allocates. It must have been done once before, so that everything is loaded;
-        and the arrays that it reads must stay where they are."""
+        The work only launches, copies and allocates, and what it writes it has allocated just before. It must have been
+        done once before, so that everything is loaded; and the arrays that it reads must stay where they are. `place`
+        lays what the work does not keep out in one arena."""
         ...
 
 

@@ -7,15 +7,18 @@ import ctypes
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qconv.device import cpu_runtime, folders, program, tensor_maps
+from qconv.device import cpu_runtime, folders, memory, program, tensor_maps
 from qconv.device.cache import Binary
 from qconv.errors import KernelMissing
 from qconv.generator import Plan
@@ -103,6 +106,64 @@ def run_overlapped(launches: Sequence[CpuLaunch]) -> None:
         cpu_runtime.run_grid(before)
 
 
+class Allocator:
+    """Where arrays of this device come from while work is recorded: of the host, written down or placed."""
+
+    def __init__(self, trace: memory.Trace | None = None) -> None:
+        self._trace = trace
+
+    def take(self, size: int) -> Any:
+        raw = np.empty(size, np.uint8)
+        if self._trace is not None:
+            address = int(raw.__array_interface__["data"][0])
+            self._trace.take(address, size)
+            weakref.finalize(raw, self._trace.give, address).atexit = False
+        return raw
+
+
+class PlacedAllocator(Allocator):
+    def __init__(self, placement: memory.Placement, arena: Any) -> None:
+        super().__init__()
+        self._placed = memory.Placed(placement)
+        self._arena = arena
+
+    def take(self, size: int) -> Any:
+        offset = self._placed.take(size)
+        return super().take(size) if offset is None else self._arena[offset : offset + size]
+
+
+_allocators: ContextVar[Allocator | None] = ContextVar("allocator", default=None)
+
+
+@contextlib.contextmanager
+def allocating_by(allocator: Allocator) -> Iterator[None]:
+    token = _allocators.set(allocator)
+    try:
+        yield
+    finally:
+        _allocators.reset(token)
+
+
+def _empty(shape: tuple[int, ...], dtype: str) -> Any:
+    size, allocator = prod(shape) * np.dtype(dtype).itemsize, _allocators.get()
+    if allocator is None or not size:
+        return np.empty(shape, dtype)
+    # All views of it keep the whole alive, and nothing else does.
+    return np.ndarray(shape, dtype, allocator.take(size))
+
+
+def _copied(array: Any) -> Any:
+    made = _empty(array.shape, array.dtype)
+    made[...] = array
+    return made
+
+
+def _aligned_bytes(size: int) -> Any:
+    whole = np.empty(size + memory.ALIGNMENT, np.uint8)
+    begin = -int(whole.__array_interface__["data"][0]) % memory.ALIGNMENT
+    return whole[begin : begin + size]
+
+
 class CpuDevice:
     """The machine's own CPU, or with a target such as cpu.gfx942 as well what that architecture's matrix instructions
     compute; both execute any plan made for the CPU. `seed`: the order of what a GPU leaves open, as `cpu_runtime.h` has
@@ -160,16 +221,19 @@ class CpuDevice:
         return array
 
     def contiguous(self, array: Any) -> Any:
-        return np.ascontiguousarray(array)
+        return array if array.ndim and array.flags.c_contiguous else _copied(np.atleast_1d(array))
 
     def exchanged(self, array: Any) -> Any:
-        return np.ascontiguousarray(array.transpose(0, 2, 1))
+        return self.contiguous(array.transpose(0, 2, 1))
 
-    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
-        return np.empty(shape, dtype)
+    def empty(self, shape: tuple[int, ...], dtype: str, instead_of: Sequence[int] = ()) -> Any:
+        memory.wish(instead_of)
+        return _empty(shape, dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Any:
-        return np.zeros(shape, dtype)
+        made = _empty(shape, dtype)
+        made[...] = 0
+        return made
 
     def fill(self, array: Any, byte: int) -> None:
         array.view(np.uint8)[...] = byte
@@ -209,13 +273,25 @@ class CpuDevice:
         again()
         return tuple(again() for _ in range(repeats))
 
-    def record(self, work: Callable[[], Sequence[Any]]) -> tuple[list[Any], Callable[[], None]]:
+    def record(
+        self, work: Callable[[], Sequence[Any]], place: memory.Place | None = None
+    ) -> tuple[list[Any], Callable[[], None]]:
         """There are no graphs here: the work is done anew, and copied to where it lay before."""
-        arrays = list(work())
+        trace = memory.Trace()
+        with memory.tracing(trace), allocating_by(Allocator(trace)):
+            arrays = list(work())
+        placement = None if place is None else place(trace.allocations)
+        arena = None if placement is None else _aligned_bytes(placement.arena_bytes)
 
         def again() -> None:
-            for array, made in zip(arrays, work(), strict=True):
-                self.copy(made, array)
+            allocator = Allocator() if placement is None else PlacedAllocator(placement, arena)
+            try:
+                with allocating_by(allocator):
+                    made = work()
+            except memory.OtherWork:
+                made = work()
+            for array, each in zip(arrays, made, strict=True):
+                self.copy(each, array)
 
         return arrays, again
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -13,8 +13,9 @@ import numpy as np
 from cupy.cuda.function import Module
 from cupy_backends.cuda.api import driver, runtime
 
-from qconv.device import exchange, extended, tensor_maps
+from qconv.device import exchange, extended, memory, tensor_maps
 from qconv.device.cache import Binary
+from qconv.device.gpu_graph import captured, graph_of, placed_graph
 from qconv.errors import DeviceError, LaunchError
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
@@ -125,14 +126,6 @@ def stream_address(stream: Any) -> int:
     raise ValueError(f"stream={stream!r} is not a stream: give a CuPy or PyTorch stream, or its address as an int")
 
 
-def allocating_by(allocate: Callable[[int, int], int], free: Callable[[int, int], None]) -> AbstractContextManager[Any]:
-    """Within it, this thread's memory comes from another allocator: bytes and device to address, and back."""
-    made: AbstractContextManager[Any] = cupy.cuda.using_allocator(
-        cupy.cuda.PythonFunctionAllocator(allocate, free).malloc
-    )
-    return made
-
-
 class _Address:
     """A stream known by its address only, in the protocol that CuPy adopts streams by."""
 
@@ -141,20 +134,6 @@ class _Address:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self._address
-
-
-@contextmanager
-def _captured(stream: Any) -> Iterator[list[Any]]:
-    """The graph of what is launched on the stream meanwhile; a stream is closed where the work fails, too."""
-    graphs: list[Any] = []
-    stream.begin_capture()
-    try:
-        yield graphs
-    except BaseException:
-        with suppress(runtime.CUDARuntimeError):
-            stream.end_capture()
-        raise
-    graphs.append(stream.end_capture())
 
 
 class GpuDevice:
@@ -256,7 +235,8 @@ class GpuDevice:
                 _exchange(x.itemsize)(grid, (exchange.THREADS,), (x, y, *map(np.uint32, numbers)))
         return y
 
-    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: str, instead_of: Sequence[int] = ()) -> Any:
+        memory.wish(instead_of)
         with self.current:
             return cupy.empty(shape, dtype)
 
@@ -315,10 +295,10 @@ class GpuDevice:
         with self.current:
             stream = cupy.cuda.Stream(non_blocking=True)
             with stream:
-                with _captured(stream) as captured:
+                with captured(stream) as graphs:
                     for launch in launches:
                         launch(stream.ptr)
-                (graph,) = captured
+                (graph,) = graphs
                 graph.upload(stream)
             begin, end = cupy.cuda.Event(), cupy.cuda.Event()
 
@@ -339,15 +319,18 @@ class GpuDevice:
         again()
         return tuple(again() for _ in range(repeats))
 
-    def record(self, work: Callable[[], Sequence[Any]]) -> tuple[list[Any], Callable[[], None]]:
-        """In one graph, with a pool of memory of its own: what the work frees, its next launches use again."""
+    def record(
+        self, work: Callable[[], Sequence[Any]], place: memory.Place | None = None
+    ) -> tuple[list[Any], Callable[[], None]]:
+        """In one graph, with memory of its own."""
         with self.current:
             pool, stream = cupy.cuda.MemoryPool(), cupy.cuda.Stream(non_blocking=True)
             # What was uploaded and packed on other streams is there for this one.
             runtime.deviceSynchronize()
-            with stream, cupy.cuda.using_allocator(pool.malloc), _captured(stream) as captured:
-                arrays = list(work())
-            (graph,) = captured
+            made = None if place is None else placed_graph(work, place, stream)
+            if made is None:
+                made = *graph_of(work, stream, cupy.cuda.using_allocator(pool.malloc)), pool
+            arrays, graph, kept = made
             graph.upload(stream)
             stream.synchronize()
 
@@ -355,5 +338,5 @@ class GpuDevice:
             with self.current:
                 graph.launch(cupy.cuda.get_current_stream())
 
-        again.kept = (pool, arrays)  # type: ignore[attr-defined] # the graph writes there
+        again.kept = (kept, arrays)  # type: ignore[attr-defined] # the graph writes there
         return arrays, again

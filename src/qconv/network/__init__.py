@@ -13,6 +13,7 @@ from qconv.network.fold_table import fold_tables_behind
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.integer import IntegerConvolution, read_layer
 from qconv.network.joining import one_output_each
+from qconv.network.memory import Memory
 from qconv.network.moving import serve_moving
 from qconv.network.partition import Segment, partition
 from qconv.network.region import Region, find_regions
@@ -29,6 +30,7 @@ __all__ = [
     "Layer",
     "LayerReport",
     "LayerTime",
+    "Memory",
     "Network",
     "Profile",
     "Region",

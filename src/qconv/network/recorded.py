@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from qconv.device import Device
+from qconv.device.memory import Allocation, Placement
+from qconv.network.memory import Memory, place
 from qconv.network.value import Value
 
 Values = Mapping[str, Value]
@@ -16,6 +18,23 @@ def forms_of(values: Values) -> tuple[Form, ...]:
     return tuple((value.shape, value.dtype, value.is_channels_last) for value in values.values())
 
 
+class Anew(Mapping[str, Value]):
+    """Values of their own for whoever asks: one that has been turned keeps what came of it, until its last reader."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> Value:
+        value = self._values[name]
+        return value.with_array(value.array)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
 class Recorded:
     """Every run reads and writes the same arrays: what is given is copied into them, and what it gives lies in them
     until the next run."""
@@ -23,15 +42,20 @@ class Recorded:
     def __init__(self, device: Device, given: Values, run: Callable[[Values], Values]) -> None:
         self._device = device
         self._given = {name: value.copied() for name, value in given.items()}
+        self.memory = Memory()
         made: dict[str, Value] = {}
 
         def work() -> list[object]:
-            # Values of their own: one that has been turned keeps what came of it.
-            made.update(run({name: value.with_array(value.array) for name, value in self._given.items()}))
+            made.update(run(Anew(self._given)))
             return [value.array for value in made.values()]
 
-        arrays, self._replay = device.record(work)
+        arrays, self._replay = device.record(work, self._place)
         self._made = {name: value.with_array(array) for (name, value), array in zip(made.items(), arrays, strict=True)}
+
+    def _place(self, allocations: Sequence[Allocation]) -> Placement:
+        placement = place(allocations)
+        self.memory = Memory.of(placement)
+        return placement
 
     def keep(self, prepared: Sequence[object]) -> None:
         """What the launches read of the layers, packed weights for one, which whoever prepared them may forget."""

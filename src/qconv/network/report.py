@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from qconv.network.graph import Layer, Network, Tensor
+from qconv.network.memory import Memory
 
 HERE, ELSEWHERE = "qconv", "fallback"
 
@@ -31,9 +32,10 @@ class LayerReport:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The layers in the order in which they run."""
+    """The layers in the order in which they run, and the memory of what is recorded: a run is from its second time."""
 
     rows: tuple[LayerReport, ...]
+    memory: Memory = field(default_factory=Memory)
 
     @property
     def fallen_back(self) -> Mapping[str, int]:
@@ -57,7 +59,8 @@ class Explanation:
         elsewhere = ", ".join(f"{op} {count}" for op, count in self.fallen_back.items()) or "nothing"
         said = f"{here} of {len(self.rows)} layers run on qconv's kernels; elsewhere: {elsewhere}"
         crossing = f"bytes that cross: {_shown(self.crossing_bytes)}"
-        return "\n".join([*map(str, self.rows), said, crossing])
+        memory = [str(self.memory)] if self.memory.recordings else []
+        return "\n".join([*map(str, self.rows), said, crossing, *memory])
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from qconv.device import Device
 from qconv.instances.expected import Expectations
 from qconv.network.arrange import Arrangement, Arranger, Arranging, Key
 from qconv.network.graph import Layer, Network, Tensor
+from qconv.network.memory import Memory
 from qconv.network.partition import Segment, partition
 from qconv.network.recorded import Form, Recorded, forms_of
 from qconv.network.region import Region
@@ -168,6 +169,12 @@ class Runner:
             others.pop(problem, None)
         return (*found, *others)
 
+    @property
+    def memory(self) -> Memory:
+        """What all that is recorded now needs."""
+        with self._alone:
+            return sum((one.memory for one in self._recordings.values() if one is not None), Memory())
+
     def explain(self, why_not: Mapping[str, str]) -> Explanation:
         """`why_not`: for each layer that runs elsewhere, by its name."""
         reasons = {name: (ELSEWHERE, why) for name, why in why_not.items()}
@@ -181,7 +188,8 @@ class Runner:
                     layer.key, (HERE, "the kernel is chosen for the shape of the first input")
                 )
                 reasons[layer.name] = where, folded + decided.get(layer.key, "") + why
-        return explained(replace(self.network, layers=tuple(order)), order, reasons, self._seen)
+        made = explained(replace(self.network, layers=tuple(order)), order, reasons, self._seen)
+        return replace(made, memory=self.memory)
 
     def _in_order(self) -> list[Layer]:
         """As they run; of a region what was arranged last."""

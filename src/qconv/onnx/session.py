@@ -17,6 +17,7 @@ from qconv.network import (
     Arranger,
     Explanation,
     Layer,
+    Memory,
     Network,
     Profile,
     Runner,
@@ -103,6 +104,12 @@ class Session:
         """What its kernels compute, for `qconv.tune`: one for each layer, and each shape that was known or has run; and
         what else has to be measured to choose between one kernel and several."""
         return self._runner.problems
+
+    @property
+    def memory(self) -> Memory:
+        """The bytes of the tensors between layers, and of the arenas in which they lie, for all that is recorded: runs
+        of the same shapes are from the second on."""
+        return self._runner.memory
 
     def explain(self) -> Explanation:
         """Layer by layer: what runs where, why, and how many bytes cross. `print` shows it as a table."""

@@ -45,7 +45,7 @@ def allocating_on(place: Any) -> AbstractContextManager[Any]:
     """What a call allocates on a GPU comes from PyTorch's allocator; while a graph is captured, from the graph's."""
     if place.type != "cuda":
         return nullcontext()
-    from qconv.device.gpu import allocating_by
+    from qconv.device.gpu_graph import allocating_by
 
     return allocating_by(_allocate, _free)
 

@@ -23,9 +23,9 @@ W, V = (RNG.integers(-9, 9, shape).astype("int8") for shape in ((6, 4, 1, 1), (5
 class Counting(CpuDevice):
     recorded = 0
 
-    def record(self, work: Any) -> Any:
+    def record(self, work: Any, place: Any = None) -> Any:
         self.recorded += 1
-        return super().record(work)
+        return super().record(work, place)
 
 
 def network() -> Network:

@@ -4,6 +4,9 @@ from mutants.mutant import Mutant
 
 HERE = "src/qconv/network/"
 RECORDED = "tests/qconv/network/test_recorded.py"
+MEMORY = "tests/qconv/network/test_memory.py"
+TRACED = "tests/qconv/device/test_memory.py"
+SESSION_MEMORY = "tests/qconv/onnx/test_session_memory.py"
 WIDENING = "tests/qconv/network/test_widening.py"
 
 MUTANTS = (
@@ -26,8 +29,8 @@ MUTANTS = (
     Mutant(
         "runs: a recording turns its input once",
         HERE + "recorded.py",
-        "{name: value.with_array(value.array) for name, value in self._given.items()}",
-        "self._given",
+        "run(Anew(self._given))",
+        "run(self._given)",
         "The input that was turned when it was recorded is read for ever.",
         (RECORDED,),
     ),
@@ -90,7 +93,7 @@ MUTANTS = (
     Mutant(
         "runs: on the CPU device a replay leaves its arrays as they were",
         "src/qconv/device/cpu.py",
-        "                self.copy(made, array)\n",
+        "                self.copy(each, array)\n",
         "                pass\n",
         "A replay gives what was recorded.",
         (RECORDED,),
@@ -158,5 +161,101 @@ MUTANTS = (
         '    if is_first:\n        where, rounding = "asymmetric", "ceil"\n',
         "It runs elsewhere.",
         (WIDENING,),
+    ),
+    Mutant(
+        "memory: what two readers read is written by the first",
+        HERE + "memory.py",
+        "found.end == number + 1",
+        "found.end >= number + 1",
+        "A sum writes over a tensor that another layer still reads.",
+        (MEMORY, SESSION_MEMORY),
+    ),
+    Mutant(
+        "memory: places meet in the last step of one of them",
+        HERE + "memory.py",
+        "self.begin < other.end and other.begin < self.end",
+        "self.begin < other.end - 1 and other.begin < self.end - 1",
+        "A layer writes over the tensor that it reads.",
+        (MEMORY, SESSION_MEMORY),
+    ),
+    Mutant(
+        "memory: a place is written by whoever is smaller",
+        HERE + "memory.py",
+        "found.end == number + 1 and allocations[other].bytes == one.bytes",
+        "found.end == number + 1",
+        "A larger tensor runs into its neighbour.",
+        (MEMORY,),
+    ),
+    Mutant(
+        "memory: a gap is as wide as what begins behind it",
+        HERE + "memory.py",
+        "            free = max(free, end)\n",
+        "            free = end\n",
+        "Within a large tensor that is in use, the end of a small one seems free.",
+        (MEMORY,),
+    ),
+    Mutant(
+        "memory: tensors lie one behind the other, byte by byte",
+        HERE + "memory.py",
+        "size, before = _rounded(one.bytes), None",
+        "size, before = one.bytes, None",
+        "A vector or a tensor map begins where it must not.",
+        (MEMORY,),
+    ),
+    Mutant(
+        "memory: outputs lie in the arena",
+        HERE + "memory.py",
+        "        if one.end is None:\n            continue\n",
+        "        if one.end is None:\n            one = Allocation(one.bytes, number + 1)\n",
+        "What leaves a recording is written over by its next layers.",
+        (MEMORY, SESSION_MEMORY),
+    ),
+    Mutant(
+        "memory: what is given back is in use for ever",
+        "src/qconv/device/memory.py",
+        "self._ends[self._in_use.pop(address)] = len(self._sizes)",
+        "self._in_use.pop(address)",
+        "Nothing lies in the arena.",
+        (TRACED, SESSION_MEMORY),
+    ),
+    Mutant(
+        "memory: a wish is of whatever is taken later",
+        "src/qconv/device/memory.py",
+        "        self._wished = ()\n\n    def give",
+        "\n    def give",
+        "A convolution writes over its input, for a table had asked for that.",
+        (TRACED,),
+    ),
+    Mutant(
+        "memory: other work is answered all the same",
+        "src/qconv/device/memory.py",
+        "if number >= len(sizes) or sizes[number] != size:",
+        "if number >= len(sizes):",
+        "A larger tensor runs into its neighbour.",
+        (TRACED,),
+    ),
+    Mutant(
+        "memory: on a GPU outputs lie where the arena begins",
+        "src/qconv/device/gpu_graph.py",
+        "        kept.append(cupy.cuda.Memory(size))\n        return int(kept[-1].ptr)\n",
+        "        return int(arena.ptr)\n",
+        "A graph's layers write over its outputs.",
+        ("tests/qconv/device/test_gpu_graph.py",),
+    ),
+    Mutant(
+        "memory: on the CPU device an arena begins anywhere",
+        "src/qconv/device/cpu.py",
+        "    return whole[begin : begin + size]\n",
+        "    return whole[begin + 1 : begin + 1 + size]\n",
+        "A vector begins where it must not.",
+        (TRACED,),
+    ),
+    Mutant(
+        "memory: a sum may lie where its second tensor lies",
+        "generator/binary.py",
+        'return ("a",)',
+        'return ("a", "b")',
+        "The second may be repeated, and is read by other threads after it was written over.",
+        (SESSION_MEMORY,),
     ),
 )

@@ -1,0 +1,147 @@
+"""The arena of a session: whole networks whose unused memory is spoiled before each launch, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import quantized_networks as networks
+from integer_model import Model
+from session_comparison import assert_equal
+
+from qconv.device import cpu
+from qconv.device.memory import Allocation, Placement
+from qconv.network import recorded
+from qconv.network.memory import place
+from qconv.onnx import Session
+
+POISON = 0xA5
+Lifetimes = Callable[[Sequence[Allocation]], list[Allocation]]
+
+
+class Spoiling:
+    """Before memory is taken from an arena, everything in it that is not in use is spoiled."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, read: Lifetimes = list) -> None:
+        self.taken = 0
+        self.offsets: tuple[int | None, ...] = ()  # of what was placed last
+        take = cpu.PlacedAllocator.take
+        allocations: dict[Placement, Sequence[Allocation]] = {}
+
+        def placed(given: Sequence[Allocation]) -> Placement:
+            placement = place(read(given))
+            self.offsets = placement.offsets
+            allocations[placement] = given
+            return placement
+
+        def spoiled(allocator: Any, size: int) -> Any:
+            placement, number = allocator._placed._placement, allocator._placed._next
+            free = np.ones(len(allocator._arena), bool)
+            for one, offset in zip(allocations[placement][:number], placement.offsets, strict=False):
+                if offset is not None and one.end is not None and one.end > number:
+                    free[offset : offset + one.bytes] = False
+            allocator._arena[free] = POISON
+            self.taken += 1
+            return take(allocator, size)
+
+        monkeypatch.setattr(recorded, "place", placed)
+        monkeypatch.setattr(cpu.PlacedAllocator, "take", spoiled)
+
+
+def run(model: Any, feeds: dict[str, Any], **settings: Any) -> Session:
+    """The first run is layer after layer, the second is recorded, and the third is in the arena as well."""
+    session = Session(model, "cpu", **settings)
+    held = []
+    for turn in range(3):
+        fed = {name: np.roll(x, turn, -1) for name, x in feeds.items()}
+        held.append((session.run_on_device(None, fed), networks.by_ort(model, fed)))
+    for given, wanted in held:  # what a run gave is not written by the next
+        for got, want in zip(given, wanted, strict=True):
+            assert_equal(np.asarray(got), want, "output")
+    return session
+
+
+@pytest.mark.parametrize(
+    ("network", "form", "types"),
+    [("resnet", "QDQ", "u8s8"), ("mobilenet", "QOperator", "u8u8"), ("mobilenet_v3", "QOperator", "u8s8")],
+)
+def test_a_network_in_a_spoiled_arena(network: str, form: str, types: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last has layers in ONNX Runtime, between segments of kernels that have an arena each."""
+    spoiling = Spoiling(monkeypatch)
+    model = networks.quantized(networks.NETWORKS[network](), form, types, per_channel=True)
+    session = run(model, {"x": networks.images(2, 9)}, sums_in_convolutions=False, fused_convolutions=False)
+    memory = session.memory
+    assert memory.recordings == sum(segment.served for segment in session._runner.segments)
+    assert memory.recordings > (network == "mobilenet_v3")
+    assert spoiling.taken > 2 * memory.tensors > 0
+    assert memory.arena_bytes < 0.8 * memory.tensor_bytes
+    assert str(session.explain()).endswith(str(memory))
+
+
+def test_a_lifetime_that_ends_one_step_early_shows_in_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def early(given: Sequence[Allocation]) -> list[Allocation]:
+        ends = (None if one.end is None else max(at + 1, one.end - 1) for at, one in enumerate(given))
+        return [Allocation(one.bytes, end, one.instead_of) for one, end in zip(given, ends, strict=True)]
+
+    Spoiling(monkeypatch, early)
+    model = networks.quantized(networks.resnet_like(), "QDQ", "u8s8", per_channel=True)
+    with pytest.raises(AssertionError, match="Mismatched elements"):
+        run(model, {"x": networks.images(2, 9)}, sums_in_convolutions=False, fused_convolutions=False)
+
+
+def test_sums_and_tables_lie_in_place_unless_what_they_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def model() -> tuple[Model, str, Any]:
+        made = Model()
+        made.input(2, 8, 9, 9)
+        x_is = made.numbers()
+        return made, made.conv("x0", 8, 8, x_is, x_is), x_is
+
+    spoiling = Spoiling(monkeypatch)
+    chain, y, numbers = model()
+    for _ in range(3):
+        y = chain.node("QLinearSigmoid", [y, *numbers, *numbers], domain="com.microsoft")
+    run(chain.made(chain.conv(y, 8, 4, numbers, numbers)), chain.fed)
+    # The images with their channels last, then what the convolution makes, which becomes what the tables make.
+    images, made, *tables, output = spoiling.offsets
+    assert images != made
+    assert tables == [made] * 3
+    assert output is None
+    # A sum of the tensor that a table has made and of what the table has read.
+    twice, y, numbers = model()
+    z = twice.node("QLinearSigmoid", [y, *numbers, *numbers], domain="com.microsoft")
+    z = twice.add(z, numbers, y, numbers, numbers)
+    z = twice.add(z, numbers, z, numbers, numbers)
+    run(twice.made(twice.conv(z, 8, 4, numbers, numbers)), twice.fed, sums_in_convolutions=False)
+    images, made, table, *sums, _ = spoiling.offsets
+    assert images == table != made
+    assert sums == [table] * 2
+
+
+def test_a_run_that_is_not_recorded_has_no_arena() -> None:
+    model = networks.quantized(networks.mobilenet_like(), "QOperator", "u8s8", per_channel=False)
+    session = Session(model, "cpu")
+    session.run(None, {"x": networks.images(1, 1)})
+    assert session.memory.recordings == 0
+    assert "memory" not in str(session.explain())
+    session.run(None, {"x": networks.images(1, 2)})
+    assert session.memory.recordings == 1
+
+
+def test_a_sum_never_lies_where_its_second_tensor_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it makes is as large as the first; here the first is a constant, and the second has the size of both."""
+    spoiling = Spoiling(monkeypatch)
+    made = Model()
+    made.input(2, 8, 9, 9)
+    numbers = made.numbers()
+    y = made.conv("x0", 8, 8, numbers, numbers)
+    constant = made.constant(made.rng.integers(0, 256, (2, 8, 9, 9)).astype(np.uint8))
+    z = made.add(constant, numbers, y, numbers, numbers)
+    run(made.made(made.conv(z, 8, 4, numbers, numbers)), made.fed, sums_in_convolutions=False)
+    images, first, sums, _ = spoiling.offsets
+    assert images == sums != first
