@@ -40,6 +40,17 @@ class Builder:
         self.held.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
         return name
 
+    def shape(self, *extents: int) -> str:
+        name = f"s{len(self.held)}"
+        self.held.append(numpy_helper.from_array(np.asarray(extents, np.int64), name))
+        return name
+
+    def halves(self, x: str) -> tuple[str, str]:
+        """Along the channels."""
+        names = (f"split{len(self.nodes)}", f"half{len(self.nodes)}")
+        self.nodes.append(helper.make_node("Split", [x], list(names), name=names[0], axis=1))
+        return names
+
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
         name = f"{op.lower()}{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes))
@@ -139,6 +150,28 @@ def mobilenet_v3_like(seed: int = 4) -> Any:
     flat = b.node("Flatten", b.node("GlobalAveragePool", x))
     y = b.node("HardSwish", b.node("Gemm", flat, b.weights(2 * c, 3 * c), b.weights(3 * c)))
     return b.model(b.node("Gemm", y, b.weights(3 * c, CLASSES), b.weights(CLASSES)))
+
+
+def shuffle_like(seed: int = 5) -> Any:
+    """A ShuffleNet's two kinds of units: convolutions of groups with a shuffle between them, and a tensor that is
+    split, of which one half is filtered, and shuffled when it is whole again."""
+    b, c = Builder(seed), 2 * CHANNELS
+
+    def shuffled(y: str, groups: int, size: int) -> str:
+        apart = b.shape(-1, groups, c // groups, size, size)
+        y = b.node("Transpose", b.node("Reshape", y, apart), perm=[0, 2, 1, 3, 4])
+        return b.node("Reshape", y, b.shape(-1, c, size, size))
+
+    x = b.node("Relu", b.conv("x", 3, c, stride=2))
+    y = shuffled(b.node("Relu", b.conv(x, c, c, size=1, groups=4)), 4, SIZE // 2)
+    y = b.conv(b.conv(y, c, c, groups=c), c, c, size=1, groups=4)
+    x = b.node("Relu", b.node("Add", y, x))
+    for _ in range(2):
+        one, other = b.halves(x)
+        y = b.node("Relu", b.conv(other, c // 2, c // 2, size=1))
+        y = b.node("Relu", b.conv(b.conv(y, c // 2, c // 2, groups=c // 2), c // 2, c // 2, size=1))
+        x = shuffled(b.node("Concat", one, y, axis=1), 2, SIZE // 2)
+    return b.head(x, c)
 
 
 NETWORKS: dict[str, Callable[[], Any]] = {

@@ -19,6 +19,7 @@ from qconv.network.partition import Segment, partition
 from qconv.network.region import Region, find_regions
 from qconv.network.report import Explanation, LayerReport, LayerTime, Profile
 from qconv.network.runner import Runner
+from qconv.network.shuffle import fold_shuffles
 from qconv.network.served import Served, Unserved
 from qconv.network.tabulate import fold_tables
 from qconv.network.value import Value
@@ -42,6 +43,7 @@ __all__ = [
     "Value",
     "find_regions",
     "fold_clamps",
+    "fold_shuffles",
     "fold_sums",
     "fold_tables",
     "fold_tables_behind",

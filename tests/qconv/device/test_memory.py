@@ -99,12 +99,13 @@ def test_a_wish_is_of_what_is_in_use() -> None:
     trace.take(16, 4)
     trace.wish([16, 99])
     trace.take(32, 4)
+    trace.take(40, 4)
     trace.give(16)
     trace.wish([16])
     trace.take(48, 4)
     trace.take(64, 4)
     assert trace.allocations == (
-        Allocation(4, 2), Allocation(4, None, (0,)), Allocation(4, None), Allocation(4, None)
+        Allocation(4, 3), Allocation(4, None, (0,)), *[Allocation(4, None)] * 3
     )  # fmt: skip
     wish([16])  # without a trace nobody hears it
     np.testing.assert_array_equal(DEVICE.zeros((2,), "int8"), [0, 0])

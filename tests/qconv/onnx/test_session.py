@@ -109,6 +109,21 @@ def test_a_network(network: str, form: str, types: str) -> None:
     assert all(why.startswith("DequantizeLinear, Div, QuantizeLinear folded") for why in whys)
 
 
+@pytest.mark.parametrize("types", networks.TYPES)
+@pytest.mark.parametrize("form", networks.FORMATS)
+def test_shuffled_channels(form: str, types: str) -> None:
+    """All of it here, and each shuffle one layer that reads and gives tensors whose channels are last."""
+    model = networks.quantized(networks.shuffle_like(), form, types, per_channel=True)
+    config = networks.INT8_ALLOWED if (form, types) == ("QDQ", "s8s8") else {}
+    session, count = compare(model, config, {"x": networks.images(2, 9)})
+    explanation = session.explain()
+    assert explanation.fallen_back == {}
+    whys = [row.why for row in explanation.rows if "dealt out" in row.why]
+    assert len(whys) == 3
+    assert whys[0].startswith("Reshape, Transpose, Reshape folded, which changes no bit; no kernel: the channels of 4 ")
+    assert count >= 15
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("form", networks.FORMATS)
 @pytest.mark.parametrize("network", list(networks.NETWORKS))

@@ -1,0 +1,92 @@
+"""Reshape, Transpose and Reshape that shuffle channels, as one layer: between two layers whose channels are last it is
+one copy, where each of the three by itself would turn the tensor into ONNX's order, and the last back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from qconv.device import Device
+from qconv.network.graph import Network, as_one
+from qconv.network.moving import Moving, Reshaped, Shape, Transposed
+from qconv.network.served import Prepared, Served
+from qconv.network.value import Value
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffled(Moving):
+    split: Reshaped
+    swap: Transposed
+    join: Reshaped
+
+    def prepare(self, shapes: Sequence[Shape], device: Device) -> Prepared:
+        (shape,) = shapes
+        split = self.split.to(shape)
+        swapped = tuple(split[axis] for axis in _swapping(len(split))) if len(split) > 2 else split
+        joined = self.join.to(swapped)
+        # It is one if both take the channels alone apart and together; all else is done as it says.
+        is_shuffle = len(split) == len(shape) + 1 > 3 and (split[0], prod(split[1:3]), *split[3:]) == shape == joined
+        if is_shuffle and self.swap.axes == _swapping(len(split)):
+            return _Shuffled(split[1:3], device)
+        split_prepared, swap_prepared = self.split.prepare(shapes, device), self.swap.prepare([split], device)
+        turned = tuple(split[axis] for axis in self.swap.axes or ())
+        return _InTurn((split_prepared, swap_prepared, self.join.prepare([turned], device)))
+
+
+class _Shuffled:
+    """Of every pixel, the channels of the groups are dealt out in turn."""
+
+    problems = ()
+
+    def __init__(self, groups: Sequence[int], device: Device) -> None:
+        self._device = device
+        self._groups = tuple(groups)
+        self.why = f"no kernel: the channels of {groups[0]} groups dealt out in turn, by one copy"
+
+    def __call__(self, *inputs: Value) -> Value:
+        (x,) = inputs
+        array = self._device.contiguous(x.channels_last)
+        pixels = array.reshape((prod(array.shape[:-1]), *self._groups))
+        return Value(self._device, channels_last=self._device.exchanged(pixels).reshape(array.shape))
+
+
+class _InTurn:
+    problems = ()
+
+    def __init__(self, steps: Sequence[Prepared]) -> None:
+        self._steps = tuple(steps)
+        self.why = "; ".join(dict.fromkeys(step.why for step in steps))
+
+    def __call__(self, *inputs: Value) -> Value:
+        (value,) = inputs
+        for step in self._steps:
+            value = step(value)
+        return value
+
+
+def _swapping(rank: int) -> Shape:
+    """The order of axes in which the second and the third have changed places."""
+    return (0, 2, 1, *range(3, rank))
+
+
+def fold_shuffles(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
+    """Where nobody else reads what is between the three."""
+    layers, folded = {layer.name: layer for layer in network.layers}, dict(served)
+    for one in served.values():
+        swap = _reader(network, served, one) if isinstance(one, Reshaped) else None
+        join = _reader(network, served, swap) if isinstance(swap, Transposed) else None
+        if not (isinstance(one, Reshaped) and isinstance(swap, Transposed) and isinstance(join, Reshaped)):
+            continue
+        if swap.axes is None or swap.axes != _swapping(len(swap.axes)) or folded.get(one.layer.name) is not one:
+            continue
+        layer = as_one([one.layer, swap.layer, join.layer], -1)
+        for gone in (one, swap):
+            del layers[gone.layer.name], folded[gone.layer.name]
+        layers[layer.name], folded[layer.name] = layer, Shuffled(layer, one.inputs, join.y, one, swap, join)
+    return replace(network, layers=tuple(layers.values())), folded
+
+
+def _reader(network: Network, served: Mapping[str, Served], one: Moving) -> Served | None:
+    layer = network.only_consumer(one.y)
+    return None if layer is None else served.get(layer.name)
