@@ -158,8 +158,8 @@ def shuffle_like(seed: int = 5) -> Any:
     b, c = Builder(seed), 2 * CHANNELS
 
     def shuffled(y: str, groups: int, size: int) -> str:
-        apart = b.shape(-1, groups, c // groups, size, size)
-        y = b.node("Transpose", b.node("Reshape", y, apart), perm=[0, 2, 1, 3, 4])
+        split = b.shape(-1, groups, c // groups, size, size)
+        y = b.node("Transpose", b.node("Reshape", y, split), perm=[0, 2, 1, 3, 4])
         return b.node("Reshape", y, b.shape(-1, c, size, size))
 
     x = b.node("Relu", b.conv("x", 3, c, stride=2))

@@ -19,8 +19,8 @@ from qconv.network.partition import Segment, partition
 from qconv.network.region import Region, find_regions
 from qconv.network.report import Explanation, LayerReport, LayerTime, Profile
 from qconv.network.runner import Runner
-from qconv.network.shuffle import fold_shuffles
 from qconv.network.served import Served, Unserved
+from qconv.network.shuffle import fold_shuffles
 from qconv.network.tabulate import fold_tables
 from qconv.network.value import Value
 

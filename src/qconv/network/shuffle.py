@@ -35,7 +35,7 @@ class Shuffled(Moving):
 
 
 class _Shuffled:
-    """Of every pixel, the channels of the groups are dealt out in turn."""
+    """For every pixel, the channels of the groups are dealt out in turn."""
 
     problems = ()
 
