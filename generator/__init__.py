@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from qconv.errors import Infeasible
 from qconv.generator import (
+    argmax,
     binary,
     choosing,
     concat,
@@ -85,6 +86,7 @@ FAMILIES: dict[str, Family] = {
         concat.FAMILY,
         pooling.FAMILY,
         global_pooling.FAMILY,
+        argmax.FAMILY,
     )
 }
 

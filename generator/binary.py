@@ -124,6 +124,7 @@ SAYS_OF_CONFIG = {
     "unroll": "vectors that a thread has in flight",
     "rounds": "of so many vectors",
     "copies": "of the table in shared memory",
+    "team": "threads that share an axis",
 }
 
 

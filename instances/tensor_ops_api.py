@@ -14,7 +14,7 @@ import numpy as np
 from qconv.instances.arguments import in_shape, place_of, shape_of, type_of
 from qconv.instances.array_kinds import AnyArray, Numbers, gives_one, takes_several
 from qconv.instances.serving import lookup
-from qconv.tensor_ops import Add, AveragePool, Binary, Concat, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import Add, ArgMax, AveragePool, Binary, Concat, GlobalAveragePool, MaxPool, Mul, Table
 from qconv.tensor_ops.binary import begins_with_first, turned
 from qconv.tensor_ops.functions import Function, named, rescaled, table_of
 from qconv.tensor_ops.pooling import window_of
@@ -227,6 +227,33 @@ def global_average_pool(
         into = None if out is None else in_shape(place, "out", out, (n, 1, 1, c), (n, c))
         y = lookup(problem, place.spec)(given, out=into, stream=stream, **numbers)
     return y.reshape((n, 1, 1, c)) if out is None else out
+
+
+@gives_one
+def argmax(
+    x: Any,
+    /,
+    axis: int = -1,
+    *,
+    keepdims: bool = False,
+    last: bool = False,
+    out: AnyArray | None = None,
+    stream: Any = None,
+    device: str | None = None,
+) -> Any:
+    """Where along an axis the largest element of a tensor of 8 bits is, as int64: of equal ones the first, with `last`
+    the last. What a positive scale makes of the bytes has its largest elements at the same places."""
+    shape = shape_of("x", x)
+    problem, at = ArgMax.of(shape, axis, last=last, x_type=type_of(x)), axis % len(shape)
+    y_shape = (*shape[:at], *((1,) if keepdims else ()), *shape[at + 1 :])
+    place = place_of(x, device)
+    with place.on(stream):
+        rows = in_shape(place, "x", x, shape, problem.inputs[0].shape)
+        if out is None:
+            return lookup(problem, place.spec)(rows, stream=stream).reshape(y_shape)
+        into = in_shape(place, "out", out, y_shape, problem.outputs[0].shape)
+        lookup(problem, place.spec)(rows, out=into, stream=stream)
+    return out
 
 
 def _binary(

@@ -328,11 +328,21 @@ def global_pooling() -> Canvas:
     return stream("global_pooling", ("unroll",), more)
 
 
+def argmax() -> Canvas:
+    def more(c: Canvas) -> None:
+        c.text(40, 188, "one axis, shared by the threads of a team; the largest of each are compared")
+        for at in range(12):
+            c.box(40 + 40 * at, 236, 40, 24, "three" if at % 4 == 0 else "none")
+        c.across(40, 200, 228, "team")
+
+    return stream("argmax", ("unroll",), more)
+
+
 DRAWINGS: dict[str, Callable[[], Canvas]] = {
     draw.__name__: draw
     for draw in (
         *(simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, fused, block, unfused),
-        *(elementwise, choosing, binary, table, concat, pooling, global_pooling),
+        *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax),
     )
 }
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from qconv.instances.tensor_ops_api import (
         add,
         apply_table,
+        argmax,
         average_pool,
         concat,
         global_average_pool,
@@ -65,7 +66,7 @@ _HOMES = {
     "qconv.instances.instance": ("Instance",),
     "qconv.instances.serving": ("forget", "lookup"),
     "qconv.instances.tensor_ops_api": (
-        *("add", "apply_table", "average_pool", "concat", "global_average_pool", "max_pool", "mul", "unary"),
+        *("add", "apply_table", "argmax", "average_pool", "concat", "global_average_pool", "max_pool", "mul", "unary"),
     ),
     "qconv.keys": ("parse",),
     "qconv.mode": ("Mode",),
@@ -116,6 +117,7 @@ __all__ = [
     "__version__",
     "add",
     "apply_table",
+    "argmax",
     "average_pool",
     "bench",
     "choose_qparams",

@@ -81,6 +81,7 @@ ELEMENT_TYPES = {
         ElementType("int16", "short", "int16_t", 2, (-(2**15), 2**15 - 1)),
         ElementType("uint16", "unsigned short", "uint16_t", 2, (0, 2**16 - 1)),
         ElementType("int32", "int", "int32_t", 4, (-(2**31), 2**31 - 1), short="s32"),
+        ElementType("int64", "long long", "int64_t", 8, (-(2**63), 2**63 - 1)),
         ElementType("float16", "unsigned short", "uint16_t", 2),
         ElementType("bfloat16", "unsigned short", "uint16_t", 2),
         ElementType("float32", "float", "float", 4, short="f32"),
@@ -88,4 +89,5 @@ ELEMENT_TYPES = {
     )
 }
 RANGES = {name: element_type.limits for name, element_type in ELEMENT_TYPES.items() if element_type.limits is not None}
-INTEGERS = tuple(RANGES)
+# What conversions read and write. Wider ones are indices, which have no scale.
+INTEGERS = tuple(name for name in RANGES if ELEMENT_TYPES[name].bytes <= 4)

@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from random_tensor_ops import TELLING, TELLING_SIGMOID, global_pools, pools
+from random_tensor_ops import TELLING, TELLING_SIGMOID, argmaxes, global_pools, pools
 
 import qconv
-from qconv import reference
+from qconv import reference, sample
 from qconv.dtypes import RANGES
 from qconv.sample import Sample
 from qconv.tensor_ops import Add, AveragePool, Binary, GlobalAveragePool, Mul
@@ -34,7 +34,7 @@ def run(op: str, arrays: dict[str, Array], numbers: dict[str, Any], order: list[
         [node],
         "one node",
         [helper.make_tensor_value_info(name, kinds[dtype], array.shape) for name, array in arrays.items()],
-        [helper.make_tensor_value_info("y", kinds[dtype], None)],
+        [helper.make_tensor_value_info("y", TensorProto.INT64 if op == "ArgMax" else kinds[dtype], None)],
         [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(OURS, 1)]
@@ -258,3 +258,26 @@ def test_every_sum_of_nine_pixels() -> None:
         want = run("QLinearGlobalAveragePool", arrays, numbers_of("int8", given), UNARY, channels_last=1)
         (got,) = reference.compute(problem, Sample((x,), given))
         assert np.array_equal(got, want.reshape(got.shape)), given
+
+
+def test_where_the_largest_elements_are() -> None:
+    for index, problem in enumerate(argmaxes(1, 200)):
+        drawn = sample.draw(problem, index)
+        given = {"axis": 1, "keepdims": 0, "select_last_index": int(problem.last)}
+        want = run("ArgMax", {"x": drawn.arrays[0]}, {}, ["x"], domain="", **given)
+        (got,) = reference.compute(problem, drawn)
+        assert got.dtype == want.dtype
+        assert np.array_equal(got, want), str(problem)
+
+
+def test_every_byte_among_equals() -> None:
+    """In a row of all bytes in turn, each is once the largest: those above it are left out, and it is there twice."""
+    for dtype in ("int8", "uint8"):
+        low, high = RANGES[dtype]
+        every = np.arange(low, high + 1)
+        x = np.tile(np.minimum(every, every[:, np.newaxis]), 2).astype(dtype)
+        for last in (False, True):
+            problem = qconv.parse(f"argmax:outer=256:length=512:inner=1:{'last:' if last else ''}x_type={dtype}")
+            (got,) = reference.compute(problem, Sample((x[..., np.newaxis],)))
+            want = run("ArgMax", {"x": x}, {}, ["x"], domain="", axis=1, select_last_index=int(last))
+            assert np.array_equal(got, want)

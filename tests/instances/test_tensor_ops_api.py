@@ -155,6 +155,33 @@ def test_what_is_refused_of_a_pool(call: Any, says: str) -> None:
         call(whole((2, 4, 4, 3), 1))
 
 
+def test_where_the_largest_elements_are() -> None:
+    x = whole((2, 3, 5, 16), 1) // 64 * 64
+    for axis in (0, 1, 2, 3, -1, -2):
+        got = qconv.argmax(x, axis)
+        assert got.dtype == np.int64
+        assert np.array_equal(got, x.argmax(axis))
+        last = x.shape[axis] - 1 - np.flip(x, axis).argmax(axis, keepdims=True)
+        assert np.array_equal(qconv.argmax(x, axis, keepdims=True, last=True), last)
+    assert np.array_equal(qconv.argmax(x.view(np.uint8)), x.view(np.uint8).argmax(-1))
+    out = np.empty((2, 3, 5), np.int64)
+    assert qconv.argmax(x, out=out) is out
+    assert np.array_equal(out, x.argmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda x: qconv.argmax(x, 3), "axis=3 must be between -3 and 2"),
+        (lambda x: qconv.argmax(x.astype(np.int16)), "x_type='int16' is not one of"),
+        (lambda x: qconv.argmax(x, out=np.empty((4, 3), np.int32)), "out has type int32"),
+    ],
+)
+def test_what_argmax_refuses(call: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        call(whole((4, 3, 2), 1))
+
+
 def test_tensors_one_behind_the_other() -> None:
     a, b = whole((2, 3, 5, 16), 1), whole((2, 3, 5, 8), 2)
     assert np.array_equal(qconv.concat([a, b]), np.concatenate([a, b], axis=-1))

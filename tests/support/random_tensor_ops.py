@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from qconv.op import Problem
-from qconv.tensor_ops import Add, AveragePool, Binary, Concat, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import Add, ArgMax, AveragePool, Binary, Concat, GlobalAveragePool, MaxPool, Mul, Table
 from qconv.tensor_ops.pooling import Pool
 from qconv.tensor_ops.problem import ACTIVATIONS, BYTES
 
@@ -76,6 +76,16 @@ def global_pools(seed: int, count: int) -> list[GlobalAveragePool]:
     return [GlobalAveragePool(*rng.choice(sizes), *([rng.choice(BYTES)] * 2)) for _ in range(count)]
 
 
+def argmaxes(seed: int, count: int) -> list[ArgMax]:
+    """Axes of neighbours and of elements far from each other."""
+    rng = random.Random(f"argmaxes {seed}")
+    lengths, inners = (*SIZES, 200, 1000), (1, 1, 1, 3, 8, 16, 20)
+    return [
+        ArgMax(rng.choice(SIZES), rng.choice(lengths), rng.choice(inners), rng.random() < 0.5, rng.choice(BYTES))
+        for _ in range(count)
+    ]
+
+
 def concats(seed: int, count: int) -> list[Concat]:
     """One to four slices, of whole vectors and odd ones, copied and looked up."""
     rng = random.Random(f"concats {seed}")
@@ -99,6 +109,7 @@ def tensor_op_problems(seed: int, count: int) -> list[Problem]:
         *pools(seed, count),
         *global_pools(seed, count),
         *concats(seed, count),
+        *argmaxes(seed, count),
         *tables,
     ]
     return random.Random(f"tensor ops {seed}").sample(every, count)

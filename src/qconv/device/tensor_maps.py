@@ -29,6 +29,7 @@ ELEMENT_TYPES = {
     "int16": 1,
     "uint16": 1,
     "int32": 3,
+    "int64": 5,
     "float16": 6,
     "float32": 7,
     "float64": 8,

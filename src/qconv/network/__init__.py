@@ -5,6 +5,7 @@ The faces (ONNX today) read their models into a `Network` and give it a way to r
 
 from __future__ import annotations
 
+from qconv.network.argmax import fold_dequantized
 from qconv.network.arrange import Arranger
 from qconv.network.ends import serve_ends
 from qconv.network.fold import fold_clamps
@@ -43,6 +44,7 @@ __all__ = [
     "Value",
     "find_regions",
     "fold_clamps",
+    "fold_dequantized",
     "fold_shuffles",
     "fold_sums",
     "fold_tables",

@@ -13,6 +13,7 @@ from qconv.instances.api import conv2d_problem
 from qconv.instances.arguments import is_nonzero
 from qconv.instances.serving import lookup
 from qconv.mode import Mode
+from qconv.network.argmax import arg_max
 from qconv.network.elementwise import qlinear_add, qlinear_mul
 from qconv.network.graph import Layer, Network
 from qconv.network.joining import concat, qlinear_concat, slice_of, split
@@ -259,6 +260,7 @@ READERS: Mapping[str, Callable[[Reading], Served]] = {
     "com.microsoft.QLinearConcat": qlinear_concat,
     "com.microsoft.QLinearLeakyRelu": leaky_relu,
     "com.microsoft.QLinearSigmoid": sigmoid,
+    "ArgMax": arg_max,
     "MaxPool": max_pool,
     "Clip": clip,
     "Concat": concat,

@@ -14,6 +14,7 @@ from qconv.network import (
     Unserved,
     find_regions,
     fold_clamps,
+    fold_dequantized,
     fold_shuffles,
     fold_sums,
     fold_tables,
@@ -49,6 +50,7 @@ def lower(
     served, why_not = _sorted_out(network)
     network, served = fold_clamps(network, served)
     network, served = fold_tables(network, served, function)
+    network, served = fold_dequantized(network, served)
     network, served = fold_shuffles(network, served)
     if tables:
         network, served = fold_tables_behind(network, served)

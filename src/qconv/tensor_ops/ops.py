@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from qconv.op import Op
-from qconv.tensor_ops import binary_ops, concat, pooling_ops, table
+from qconv.tensor_ops import argmax, binary_ops, concat, pooling_ops, table
 
-OPS: tuple[Op, ...] = (*binary_ops.OPS, table.OP, concat.OP, *pooling_ops.OPS)
+OPS: tuple[Op, ...] = (*binary_ops.OPS, table.OP, concat.OP, *pooling_ops.OPS, argmax.OP)

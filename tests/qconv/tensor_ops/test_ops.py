@@ -24,6 +24,8 @@ ASKED = {
         "stride=2,2:pad=1,1,1,1:ceil_mode:x_type=int8:dilation=1,2"
     ),
     f"average_pool {IMAGE} --r 3 --s 3 --count-include-pad": "r=3:s=3:x_type=int8:out_type=int8:count_include_pad",
+    "argmax --shape 2,8,8,19 --axis -1 --last": "argmax:outer=128:length=19:inner=1:last:x_type=int8",
+    "argmax --shape 2,8,8,19 --axis 1 --x-type uint8": "argmax:outer=2:length=8:inner=152:x_type=uint8",
     f"global_average_pool {IMAGE} --x-type uint8": "n=2:pixels=81:c=16:x_type=uint8:out_type=int8",
 }
 
@@ -51,6 +53,8 @@ def test_it_is_run_and_verified() -> None:
         ("add --shape 4,4 --activation gelu", "activation='gelu' is not one of none, relu"),
         ("table --shape 4 --x-type int16", "x_type='int16' is not one of int8, uint8"),
         (f"max_pool {IMAGE} --r 3", "max_pool needs --s"),
+        ("argmax --shape 4,8 --axis token", "axis='token' in a problem key must be an integer"),
+        ("argmax --shape 4,8 --axis 2", "axis=2 must be between -2 and 1"),
         (f"average_pool {IMAGE} --r 9 --s 9", "use that"),
     ],
 )
