@@ -23,6 +23,7 @@ from qconv.generator import (
     older_names,
     pointwise,
     pooling,
+    shuffle,
     simt,
     stem,
     table,
@@ -87,6 +88,7 @@ FAMILIES: dict[str, Family] = {
         pooling.FAMILY,
         global_pooling.FAMILY,
         argmax.FAMILY,
+        shuffle.FAMILY,
     )
 }
 

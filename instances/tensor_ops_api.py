@@ -14,7 +14,19 @@ import numpy as np
 from qconv.instances.arguments import in_shape, place_of, shape_of, type_of
 from qconv.instances.array_kinds import AnyArray, Numbers, gives_one, takes_several
 from qconv.instances.serving import lookup
-from qconv.tensor_ops import Add, ArgMax, AveragePool, Binary, Concat, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.op import Problem
+from qconv.tensor_ops import (
+    Add,
+    ArgMax,
+    AveragePool,
+    Binary,
+    ChannelShuffle,
+    Concat,
+    GlobalAveragePool,
+    MaxPool,
+    Mul,
+    Table,
+)
 from qconv.tensor_ops.binary import begins_with_first, turned
 from qconv.tensor_ops.functions import Function, named, rescaled, table_of
 from qconv.tensor_ops.pooling import window_of
@@ -246,14 +258,28 @@ def argmax(
     shape = shape_of("x", x)
     problem, at = ArgMax.of(shape, axis, last=last, x_type=type_of(x)), axis % len(shape)
     y_shape = (*shape[:at], *((1,) if keepdims else ()), *shape[at + 1 :])
-    place = place_of(x, device)
+    return _of_one(problem, x, y_shape, out, stream, device)
+
+
+@gives_one
+def channel_shuffle(
+    x: Any, /, groups: int, *, out: AnyArray | None = None, stream: Any = None, device: str | None = None
+) -> Any:
+    """The channels, which are the last axis of `x`, dealt out in turn: the first of each group, the second of each, and
+    so on, as a ShuffleNet mixes them."""
+    shape = shape_of("x", x)
+    problem = ChannelShuffle.of(prod(shape[:-1]), shape[-1], groups, type_of(x))
+    return _of_one(problem, x, shape, out, stream, device)
+
+
+def _of_one(problem: Problem, x: Any, y_shape: tuple[int, ...], out: Any, stream: Any, device: str | None) -> Any:
+    """What is computed of one tensor alone, in the caller's shapes."""
+    place, (x_like,), (y_like,) = place_of(x, device), problem.inputs, problem.outputs
     with place.on(stream):
-        rows = in_shape(place, "x", x, shape, problem.inputs[0].shape)
-        if out is None:
-            return lookup(problem, place.spec)(rows, stream=stream).reshape(y_shape)
-        into = in_shape(place, "out", out, y_shape, problem.outputs[0].shape)
-        lookup(problem, place.spec)(rows, out=into, stream=stream)
-    return out
+        given = in_shape(place, "x", x, shape_of("x", x), x_like.shape)
+        into = None if out is None else in_shape(place, "out", out, y_shape, y_like.shape)
+        y = lookup(problem, place.spec)(given, out=into, stream=stream)
+    return y.reshape(y_shape) if out is None else out
 
 
 def _binary(

@@ -338,11 +338,21 @@ def argmax() -> Canvas:
     return stream("argmax", ("unroll",), more)
 
 
+def shuffle() -> Canvas:
+    def more(c: Canvas) -> None:
+        c.text(40, 188, "one pixel of the output, of two groups: a thread has a vector of each")
+        for at in range(16):
+            c.box(40 + 40 * at, 236, 40, 24, "two" if at < 8 and at % 2 == 0 else "three" if at < 8 else "none")
+        c.across(40, 360, 228, "vector")
+
+    return stream("shuffle", ("unroll",), more)
+
+
 DRAWINGS: dict[str, Callable[[], Canvas]] = {
     draw.__name__: draw
     for draw in (
         *(simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, fused, block, unfused),
-        *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax),
+        *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
     )
 }
 

@@ -32,7 +32,7 @@ from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
-from qconv.tensor_ops import Add, ArgMax, AveragePool, Concat, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import Add, ArgMax, AveragePool, ChannelShuffle, Concat, GlobalAveragePool, MaxPool, Mul, Table
 
 EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
 HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
@@ -86,6 +86,8 @@ TENSOR_OPS = {
     "the largest of windows": MaxPool(32, 112, 112, 64, 3, 3, stride=2, pad=1),
     "averages of windows": AveragePool(8, 28, 28, 96, 3, 3, pad=1, count_include_pad=True),
     "averages of images": GlobalAveragePool(32, 49, 2048, out_type="uint8"),
+    "channels of two groups": ChannelShuffle(32 * 28 * 28, 2, 58),
+    "channels of three groups": ChannelShuffle(8 * 28 * 28, 3, 80, "uint8"),
     "the class of every pixel": ArgMax(8 * 28 * 28, 20, last=True),
     "the largest of images": ArgMax(4, 96, 128, x_type="uint8"),
     "a factor a channel and image": Mul(8, 49, 120, "uint8", "uint8", "uint8"),

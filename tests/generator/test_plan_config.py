@@ -84,7 +84,7 @@ def without(name: str) -> str:
 
 NO_FAMILY = (
     "names no known family (simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, fused, block, unfused, "
-    "elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax)"
+    "elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle)"
 )
 
 

@@ -182,6 +182,18 @@ def test_what_argmax_refuses(call: Any, says: str) -> None:
         call(whole((4, 3, 2), 1))
 
 
+def test_shuffled_channels() -> None:
+    x = whole((2, 3, 5, 12), 4)
+    for groups in (1, 2, 3, 12):
+        want = x.reshape(2, 3, 5, groups, -1).swapaxes(-1, -2).reshape(x.shape)
+        assert np.array_equal(qconv.channel_shuffle(x, groups), want)
+    out = np.empty_like(x)
+    assert qconv.channel_shuffle(x, 12, out=out) is out
+    assert np.array_equal(out, want)
+    with pytest.raises(ValueError, match="groups=5 does not divide 12 channels"):
+        qconv.channel_shuffle(x, 5)
+
+
 def test_tensors_one_behind_the_other() -> None:
     a, b = whole((2, 3, 5, 16), 1), whole((2, 3, 5, 8), 2)
     assert np.array_equal(qconv.concat([a, b]), np.concatenate([a, b], axis=-1))

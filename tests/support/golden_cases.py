@@ -21,7 +21,7 @@ from qconv.generator.wgmma import Wgmma
 from qconv.mode import Mode
 from qconv.op import Problem
 from qconv.target import TARGETS
-from qconv.tensor_ops import Add, ArgMax, AveragePool, Concat, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import Add, ArgMax, AveragePool, ChannelShuffle, Concat, GlobalAveragePool, MaxPool, Mul, Table
 
 POINTWISE = Conv2d(32, 28, 28, 512, 1024, 1, 1)
 STEM = Conv2d(1, 224, 224, 3, 64, 7, 7, stride=(2, 2), pad=(3, 3, 3, 3))
@@ -359,6 +359,8 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         None,
     ),
     "global-pooling-sm_80.cu": (GlobalAveragePool(32, 49, 2048, "uint8", "uint8"), "sm_80", None),
+    "shuffle-two-groups-sm_90a.cu": (ChannelShuffle(128 * 28 * 28, 2, 64), "sm_90a", None),
+    "shuffle-three-groups-cpu.cpp": (ChannelShuffle(999, 3, 20, "uint8"), "cpu", None),
     "argmax-classes-sm_90a.cu": (ArgMax(32 * 56 * 56, 20, x_type="uint8"), "sm_90a", None),
     "argmax-last-gfx942.hip": (ArgMax(64, 21, 3136, last=True), "gfx942", None),
     "choosing-dynamic-tensor-cpu.cpp": (Dynamic.of("ort", outer=1, channels=1, inner=2**20), "cpu", SLICED),

@@ -6,7 +6,18 @@ import random
 from typing import Any
 
 from qconv.op import Problem
-from qconv.tensor_ops import Add, ArgMax, AveragePool, Binary, Concat, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import (
+    Add,
+    ArgMax,
+    AveragePool,
+    Binary,
+    ChannelShuffle,
+    Concat,
+    GlobalAveragePool,
+    MaxPool,
+    Mul,
+    Table,
+)
 from qconv.tensor_ops.pooling import Pool
 from qconv.tensor_ops.problem import ACTIVATIONS, BYTES
 
@@ -86,6 +97,15 @@ def argmaxes(seed: int, count: int) -> list[ArgMax]:
     ]
 
 
+def shuffles(seed: int, count: int) -> list[ChannelShuffle]:
+    rng = random.Random(f"shuffles {seed}")
+    groups, widths = (1, 2, 2, 3, 4, 8, 17, 64), (1, 2, 3, 8, 20, 29, 32)
+    return [
+        ChannelShuffle(rng.choice(SIZES), rng.choice(groups), rng.choice(widths), rng.choice(BYTES))
+        for _ in range(count)
+    ]
+
+
 def concats(seed: int, count: int) -> list[Concat]:
     """One to four slices, of whole vectors and odd ones, copied and looked up."""
     rng = random.Random(f"concats {seed}")
@@ -110,6 +130,7 @@ def tensor_op_problems(seed: int, count: int) -> list[Problem]:
         *global_pools(seed, count),
         *concats(seed, count),
         *argmaxes(seed, count),
+        *shuffles(seed, count),
         *tables,
     ]
     return random.Random(f"tensor ops {seed}").sample(every, count)

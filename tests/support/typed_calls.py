@@ -50,6 +50,7 @@ def arrays_come_out_as_they_went_in(
     assert_type(qconv.average_pool(t, (2, 2)), Tensor)
     assert_type(qconv.global_average_pool(x), NDArray[Any])
     assert_type(qconv.argmax(t, 1, keepdims=True), Tensor)
+    assert_type(qconv.channel_shuffle(x, 2), NDArray[Any])
     qconv.conv2d(x, w).backward()  # refused
     qconv.conv2d(x, w, pad="same")  # refused
     qconv.conv2d(x, w, x_scale="0.02")  # refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from random_tensor_ops import argmaxes, binary_problems, concats, global_pools, pools
+from random_tensor_ops import argmaxes, binary_problems, concats, global_pools, pools, shuffles
 
 from qconv import generator, sample
 from qconv.device import Device
@@ -21,6 +21,7 @@ PROBLEMS: dict[str, list[Problem]] = {
     "pooling": [*pools(5, 40)],
     "global_pooling": [*global_pools(5, 20)],
     "argmax": [*argmaxes(5, 40)],
+    "shuffle": [*shuffles(5, 40)],
 }
 
 

@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from qconv.device import Device
+from qconv.instances.serving import lookup
 from qconv.network.graph import Network, as_one
 from qconv.network.moving import Moving, Reshaped, Shape, Transposed
 from qconv.network.served import Prepared, Served
 from qconv.network.value import Value
+from qconv.tensor_ops import ChannelShuffle
+from qconv.tensor_ops.shuffle import MOST_GROUPS
 
 
 @dataclass(frozen=True, eq=False)
 class Shuffled(Moving):
+    dtype: str
     split: Reshaped
     swap: Transposed
     join: Reshaped
@@ -27,28 +31,26 @@ class Shuffled(Moving):
         joined = self.join.to(swapped)
         # It is one if both take the channels alone apart and together; all else is done as it says.
         is_shuffle = len(split) == len(shape) + 1 > 3 and (split[0], prod(split[1:3]), *split[3:]) == shape == joined
-        if is_shuffle and self.swap.axes == _swapping(len(split)):
-            return _Shuffled(split[1:3], device)
+        if is_shuffle and self.swap.axes == _swapping(len(split)) and split[1] <= MOST_GROUPS:
+            return _Shuffled(ChannelShuffle(prod((shape[0], *shape[2:])), split[1], split[2], self.dtype), device)
         split_prepared, swap_prepared = self.split.prepare(shapes, device), self.swap.prepare([split], device)
         turned = tuple(split[axis] for axis in self.swap.axes or ())
         return _InTurn((split_prepared, swap_prepared, self.join.prepare([turned], device)))
 
 
 class _Shuffled:
-    """For every pixel, the channels of the groups are dealt out in turn."""
-
-    problems = ()
-
-    def __init__(self, groups: Sequence[int], device: Device) -> None:
-        self._device = device
-        self._groups = tuple(groups)
-        self.why = f"no kernel: the channels of {groups[0]} groups dealt out in turn, by one copy"
+    def __init__(self, problem: ChannelShuffle, device: Device) -> None:
+        self.problems = (problem,)
+        instance = lookup(problem, device.spec)
+        self._device, self._packed = device, instance.pack()
+        self.why = f"{instance.plan.config.family}, {instance.reason}"
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs
         array = self._device.contiguous(x.channels_last)
-        pixels = array.reshape((prod(array.shape[:-1]), *self._groups))
-        return Value(self._device, channels_last=self._device.exchanged(pixels).reshape(array.shape))
+        (problem,) = self.problems
+        y = self._packed(array.reshape(problem.inputs[0].shape))
+        return Value(self._device, channels_last=y.reshape(array.shape))
 
 
 class _InTurn:
@@ -83,7 +85,8 @@ def fold_shuffles(network: Network, served: Mapping[str, Served]) -> tuple[Netwo
         layer = as_one([one.layer, swap.layer, join.layer], -1)
         for gone in (one, swap):
             del layers[gone.layer.name], folded[gone.layer.name]
-        layers[layer.name], folded[layer.name] = layer, Shuffled(layer, one.inputs, join.y, one, swap, join)
+        dtype = network.tensor(one.inputs[0]).dtype or ""
+        layers[layer.name], folded[layer.name] = layer, Shuffled(layer, one.inputs, join.y, dtype, one, swap, join)
     return replace(network, layers=tuple(layers.values())), folded
 
 

@@ -6,6 +6,18 @@ from qconv.tensor_ops.argmax import ArgMax
 from qconv.tensor_ops.binary import Add, Binary, Mul
 from qconv.tensor_ops.concat import Concat
 from qconv.tensor_ops.pooling import AveragePool, GlobalAveragePool, MaxPool
+from qconv.tensor_ops.shuffle import ChannelShuffle
 from qconv.tensor_ops.table import Table
 
-__all__ = ["Add", "ArgMax", "AveragePool", "Binary", "Concat", "GlobalAveragePool", "MaxPool", "Mul", "Table"]
+__all__ = [
+    "Add",
+    "ArgMax",
+    "AveragePool",
+    "Binary",
+    "ChannelShuffle",
+    "Concat",
+    "GlobalAveragePool",
+    "MaxPool",
+    "Mul",
+    "Table",
+]

@@ -56,9 +56,11 @@ def test_groups_of_channels_are_dealt_out_in_turn(shape: tuple[int, ...], groups
     made = run(served[name], x, is_last)
     assert made.is_channels_last
     np.testing.assert_array_equal(made.on_host, x.reshape(split).transpose(perm).reshape(shape))
-    assert served[name].prepare([shape], CPU).why == (
-        f"no kernel: the channels of {groups} groups dealt out in turn, by one copy"
-    )
+    prepared = served[name].prepare([shape], CPU)
+    assert prepared.why.startswith("shuffle, ")
+    assert [problem.key for problem in prepared.problems] == [
+        f"channel_shuffle:rows={x.size // shape[1]}:groups={groups}:width={shape[1] // groups}:x_type=int8"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,9 @@ def test_what_only_looks_like_it_is_done_in_turn(split: list[int], join: list[in
     x = images(2, 12, 3, 5)
     made = run(served["join"], x, is_last)
     np.testing.assert_array_equal(made.on_host, x.reshape(split).transpose(perm).reshape(join))
-    assert "dealt out" not in served["join"].prepare([x.shape], CPU).why
+    prepared = served["join"].prepare([x.shape], CPU)
+    assert prepared.why.startswith("no kernel")
+    assert prepared.problems == ()
 
 
 @pytest.mark.parametrize(("split", "join"), [([2, 2, 5, 3, 5], [2, 12, 3, 5]), ([2, 2, 6, 3, 5], [2, 11, 3, 5])])
@@ -113,3 +117,18 @@ def test_another_order_stays_and_two_shuffles_in_turn_are_two() -> None:
     network, served = folded([2, 3, 4, 3, 5], SWAP, [2, 3, 4, 3, 5], *more, outputs=("u",))
     assert [layer.name for layer in network.layers] == ["join", "again", "last"]
     assert isinstance(served["join"], Shuffled)
+
+
+def test_more_groups_than_a_thread_holds_are_turned_in_turn() -> None:
+    _, served = folded([1, 66, 2, 2, 2], SWAP, [1, 132, 2, 2])
+    x = images(1, 132, 2, 2)
+    wanted = x.reshape(1, 66, 2, 2, 2).transpose(SWAP).reshape(x.shape)
+    np.testing.assert_array_equal(run(served["join"], x, True).on_host, wanted)
+    assert served["join"].prepare([x.shape], CPU).problems == ()
+
+
+@pytest.mark.parametrize("shape", [(0, 12, 3, 5), (2, 12, 0, 5)])
+def test_an_empty_tensor_is_for_others(shape: tuple[int, ...]) -> None:
+    _, served = folded([shape[0], 3, 4, *shape[2:]], SWAP, list(shape))
+    with pytest.raises(ValueError, match=r"rows=0 must be between 1|cannot be seen as"):
+        served["join"].prepare([shape], CPU)

@@ -24,6 +24,7 @@ ASKED = {
         "stride=2,2:pad=1,1,1,1:ceil_mode:x_type=int8:dilation=1,2"
     ),
     f"average_pool {IMAGE} --r 3 --s 3 --count-include-pad": "r=3:s=3:x_type=int8:out_type=int8:count_include_pad",
+    "channel_shuffle --rows 49 --c 116 --groups 2": "channel_shuffle:rows=49:groups=2:width=58:x_type=int8",
     "argmax --shape 2,8,8,19 --axis -1 --last": "argmax:outer=128:length=19:inner=1:last:x_type=int8",
     "argmax --shape 2,8,8,19 --axis 1 --x-type uint8": "argmax:outer=2:length=8:inner=152:x_type=uint8",
     f"global_average_pool {IMAGE} --x-type uint8": "n=2:pixels=81:c=16:x_type=uint8:out_type=int8",
@@ -54,6 +55,7 @@ def test_it_is_run_and_verified() -> None:
         ("table --shape 4 --x-type int16", "x_type='int16' is not one of int8, uint8"),
         (f"max_pool {IMAGE} --r 3", "max_pool needs --s"),
         ("argmax --shape 4,8 --axis token", "axis='token' in a problem key must be an integer"),
+        ("channel_shuffle --rows 4 --c 9 --groups 2", "groups=2 does not divide 9 channels"),
         ("argmax --shape 4,8 --axis 2", "axis=2 must be between -2 and 1"),
         (f"average_pool {IMAGE} --r 9 --s 9", "use that"),
     ],

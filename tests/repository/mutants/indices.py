@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 HERE, ROOM = "src/qconv/network/", "src/qconv/tensor_ops"
 OF_ORT = "tests/conformance/test_onnxruntime_tensor_ops.py"
+SHUFFLE = "tests/qconv/network/test_shuffle.py"
 ARGMAX = "tests/qconv/network/test_argmax.py"
 
 
@@ -87,8 +88,8 @@ MUTANTS = (
     Mutant(
         "shuffle: channels are gathered, and not dealt out",
         "src/qconv/network/shuffle.py",
-        "return _Shuffled(split[1:3], device)",
-        "return _Shuffled(split[2:0:-1], device)",
+        "split[1], split[2], self.dtype), device)",
+        "split[2], split[1], self.dtype), device)",
         "It undoes the shuffle that the model has.",
         ("tests/qconv/network/test_shuffle.py",),
     ),
@@ -155,5 +156,45 @@ MUTANTS = (
         "rank > 2",
         "What is left without its images is in an order that no reader expects.",
         (ARGMAX,),
+    ),
+    Mutant(
+        "shuffle: more groups than a thread holds",
+        HERE + "shuffle.py",
+        " and split[1] <= MOST_GROUPS:",
+        ":",
+        "What the device could turn by itself runs elsewhere.",
+        (SHUFFLE,),
+    ),
+    Mutant(
+        "shuffle: every vector of a group lies in the first row",
+        "templates/tensor_ops/shuffle.j2",
+        "first / WIDTH * (GROUPS * WIDTH) + first % WIDTH",
+        "first % WIDTH",
+        "All pixels get the channels of one.",
+        (sanitized("shuffle", "three groups-address"),),
+    ),
+    Mutant(
+        "shuffle: elements of one group beside each other",
+        "templates/tensor_ops/shuffle.j2",
+        "columns.of[(begin + i) % GROUPS].element[(begin + i) / GROUPS]",
+        "columns.of[(begin + i) / VECTOR].element[(begin + i) % VECTOR]",
+        "Vectors are dealt out, and not channels.",
+        (sanitized("shuffle", "words-address"),),
+    ),
+    Mutant(
+        "shuffle: vectors that reach into the next group",
+        "generator/shuffle.py",
+        "    if problem.width % config.vector:\n",
+        "    if problem.width < config.vector:\n",
+        "The end of a group is dealt out with the beginning of the next.",
+        ("tests/templates/test_shuffle.py::test_what_a_config_cannot_serve",),
+    ),
+    Mutant(
+        "shuffle: the oracle shuffles nothing",
+        f"{ROOM}/shuffle.py",
+        "np.ascontiguousarray(x.transpose(0, 2, 1))",
+        "x.reshape(problem.outputs[0].shape)",
+        "A copy would be verified.",
+        ("tests/qconv/tensor_ops/test_shuffle.py",),
     ),
 )
