@@ -15,7 +15,7 @@ import quantized_networks as networks
 from integer_model import Model
 from session_comparison import assert_equal
 
-from qconv.device import cpu
+from qconv.device import Device, cpu
 from qconv.device.memory import Allocation, Placement
 from qconv.network import recorded
 from qconv.network.memory import place
@@ -145,3 +145,26 @@ def test_a_sum_never_lies_where_its_second_tensor_does(monkeypatch: pytest.Monke
     run(made.made(made.conv(z, 8, 4, numbers, numbers)), made.fed, sums_in_convolutions=False)
     images, first, sums, _ = spoiling.offsets
     assert images == sums != first
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("network", ["resnet", "mobilenet_v3"])
+def test_a_graph_reads_nothing_of_its_arena_that_it_has_not_written(network: str, gpu: Device) -> None:
+    """And what it gave before lies elsewhere."""
+    cupy = pytest.importorskip("cupy")
+    model = networks.quantized(networks.NETWORKS[network](), "QDQ", "u8s8", per_channel=True)
+    session = Session(model, gpu.spec, sums_in_convolutions=False, fused_convolutions=False)
+    held = []
+    for turn in range(5):
+        feeds = {"x": networks.images(3, turn)}
+        held.append((session.run_on_device(None, feeds), networks.by_ort(model, feeds)))
+        gpu.synchronize()
+        for one in session._runner._recordings.values():
+            if one is not None:
+                (arena, _), _ = one._replay.kept  # type: ignore[attr-defined]
+                assert arena.size >= session.memory.arena_bytes > 0
+                cupy.cuda.runtime.memset(arena.ptr, POISON, arena.size)
+        gpu.synchronize()
+    for given, wanted in held:
+        for got, want in zip(given, wanted, strict=True):
+            assert_equal(gpu.download(got), want, "output")
