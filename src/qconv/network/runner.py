@@ -172,8 +172,8 @@ class Runner:
     @property
     def memory(self) -> Memory:
         """What all that is recorded now needs."""
-        with self._alone:
-            return sum((one.memory for one in self._recordings.values() if one is not None), Memory())
+        # A copy: another thread may record meanwhile.
+        return sum((one.memory for one in list(self._recordings.values()) if one is not None), Memory())
 
     def explain(self, why_not: Mapping[str, str]) -> Explanation:
         """`why_not`: for each layer that runs elsewhere, by its name."""
