@@ -12,6 +12,7 @@ from qconv.fused import Chain
 from qconv.instances.export import Exported, Served
 from qconv.op import Problem, Tensor
 from qconv.problem import Conv2d
+from qconv.tensor_ops.host_values import Scaled
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,11 @@ class Entry:
         return self.served.kernels
 
     @cached_property
-    def layers(self) -> tuple[tuple[str, Conv2d], ...]:
-        """The convolutions, by the names that a chain has for them."""
+    def layers(self) -> tuple[tuple[str, Conv2d | Scaled], ...]:
+        """What has parameters: the convolutions, by the names that a chain has for them; or an op between them."""
         if isinstance(self.problem, Chain):
             return tuple(self.problem.layers.items())
-        return (("", self.problem),) if isinstance(self.problem, Conv2d) else ()
+        return (("", self.problem),) if isinstance(self.problem, Conv2d | Scaled) else ()
 
     def parameter_names(self, layer: str) -> dict[str, str]:
         """What a layer calls its parameters -> what the problem calls them; empty where they are the same."""

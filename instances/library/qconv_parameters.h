@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -24,7 +25,8 @@ struct Failure {
 // A table has an output for each byte.
 constexpr unsigned TABLE_ENTRIES = 256;
 
-// The values of one convolution: scales as they were given, everything else in the type that the kernels compute in.
+// The values of one convolution, or of an op between them: a convolution's scales as they were given, everything else in
+// the type that the kernels compute in.
 struct Parameters {
     double x_scale = 1, y_scale = 1, residual_scale = 1, inner_scale = 1;
     int x_zero_point = 0, y_zero_point = 0, residual_zero_point = 0, inner_zero_point = 0;
@@ -32,6 +34,7 @@ struct Parameters {
     std::vector<int> w_zero_points = {0}, integers, table;
     std::vector<float> reals;
     std::vector<float> numbers;
+    std::vector<double> scalars;  // each is exact: a float, or an int
     const Layer* layer = nullptr;
 
     double w_scale(size_t k) const { return w_scales[w_scales.size() == 1 ? 0 : k]; }
@@ -51,6 +54,15 @@ struct Parameters {
         for (size_t i = 0; i < layer->numbers.count; ++i)
             if (strcmp(layer->numbers[i], name) == 0) return numbers[i];
         throw Failure{QCONV_INTERNAL, std::string("the table has no number ") + name};
+    }
+    float scale(const char* name) const { return static_cast<float>(scalar(name)); }
+    int zero_point(const char* name) const { return static_cast<int>(scalar(name)); }
+
+  private:
+    double scalar(const char* name) const {
+        for (size_t i = 0; i < layer->scalars.count; ++i)
+            if (strcmp(layer->scalars[i].name, name) == 0) return scalars[i];
+        throw Failure{QCONV_INTERNAL, std::string("the table has no scalar ") + name};
     }
 };
 
@@ -77,7 +89,13 @@ inline uint32_t bits(float value) {
 
 inline uint32_t bits(int value) { return static_cast<uint32_t>(value); }
 
-// The names that a convolution's parameters have.
+inline float float_of(uint32_t word) {
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+// The names that a layer's parameters have.
 inline std::vector<const char*> names_of(const Layer& layer) {
     std::vector<const char*> names;
     for (const char* name : {layer.x_scale, layer.w_scale, layer.y_scale, layer.x_zero_point, layer.w_zero_point,
@@ -85,6 +103,7 @@ inline std::vector<const char*> names_of(const Layer& layer) {
                              layer.inner_scale, layer.inner_zero_point, layer.table})
         if (name != nullptr) names.push_back(name);
     for (const char* name : layer.number_names) names.push_back(name);
+    for (const Scalar& scalar : layer.scalars) names.push_back(scalar.name);
     return names;
 }
 
@@ -268,6 +287,29 @@ inline double residual_scale_of(const Layer& layer, const Given& given, double y
     return scale;
 }
 
+inline void read_scalars(const Layer& layer, const Given& given, Parameters& into) {
+    for (const Scalar& scalar : layer.scalars) {
+        const ZeroPoint zero = {true, scalar.low, scalar.high};
+        into.scalars.push_back(scalar.is_scale ? static_cast<float>(scales_of(given, scalar.name, 1, 1)[0])
+                                               : zero_points_of(given, scalar.name, zero, 1)[0]);
+    }
+}
+
+inline std::string spelled(float value) {
+    char text[32];
+    snprintf(text, sizeof text, "%g", static_cast<double>(value));
+    return text;
+}
+
+inline void check_limits(const Layer& layer, const Parameters& p) {
+    for (const Limit& limit : layer.limits) {
+        const float value = float_of(limit.value(p, 0));
+        if (!(value >= limit.least && value <= limit.most))
+            refuse(std::string(limit.says) + " is " + spelled(value) + "; it must be " + spelled(limit.least) + " to " +
+                   spelled(limit.most) + " in float32: check the scales");
+    }
+}
+
 inline Parameters parameters_of(const Layer& layer, const Given& given) {
     Parameters p;
     p.layer = &layer;
@@ -288,7 +330,9 @@ inline Parameters parameters_of(const Layer& layer, const Given& given) {
     read_bias(layer, given, p);
     read_table(layer, given, p);
     read_numbers(layer, given, p);
+    read_scalars(layer, given, p);
     check_products(layer, p);
+    check_limits(layer, p);
     return p;
 }
 

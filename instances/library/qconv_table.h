@@ -84,9 +84,24 @@ struct ZeroPoint {
     int low, high;
 };
 
+// One number for a whole tensor: a scale, or a zero point from `low` to `high`.
+struct Scalar {
+    const char* name;
+    bool is_scale;
+    int low, high;
+};
+
+// What a value that follows from the parameters has to be, as float; `says` is what it is the value of.
+struct Limit {
+    const char* says;
+    Value value;
+    float least, most;
+};
+
 enum class Bias { none, int32, float32 };
 
-// What the parameters of one convolution are, under the names that the problem has for them; null: it has none.
+// What the parameters of one convolution are, under the names that the problem has for them; null: it has none. An op
+// between convolutions has scalars in their place.
 struct Layer {
     const char *x_scale, *w_scale, *y_scale, *residual_scale, *inner_scale;
     const char *x_zero_point, *w_zero_point, *y_zero_point, *residual_zero_point, *inner_zero_point, *bias, *table;
@@ -97,7 +112,17 @@ struct Layer {
     bool per_channel;
     bool inverts_x, inverts_y, inverts_product;  // scales that are divided by, and must have an inverse
     Span<const char*> numbers, number_names;     // of the activation: as the arithmetic calls them, and the caller
+    Span<Scalar> scalars;
+    Span<Limit> limits;
 };
+
+constexpr Layer of_scalars(Span<Scalar> scalars, Span<Limit> limits) {
+    Layer layer = {};
+    layer.channels = 1;
+    layer.scalars = scalars;
+    layer.limits = limits;
+    return layer;
+}
 
 }  // namespace qconv
 

@@ -5,28 +5,22 @@ from __future__ import annotations
 
 import ctypes
 import random
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from built_library import parameters
+from asked_values import asked, compiled, wanted
 from random_problems import Decks, quantization, with_requantized_sum
 
 from qconv import Conv2d, Mode, Quantization, generator, sample
 from qconv.epilogue import steps
-from qconv.generator import Plan
 from qconv.generator.simt import Simt
 from qconv.host_value import host_value
 from qconv.instances.export import served
-from qconv.instances.library.bytes_text import array_text
 from qconv.instances.library.entry import Entry
-from qconv.instances.library.table import binary_name, parameters_of, table_text
+from qconv.instances.library.table import parameters_of
 from qconv.instances.library.vectors import given
 from qconv.instances.winners import Winner
 from qconv.mode import MODE_VALUES
@@ -36,21 +30,6 @@ from qconv.target import target
 
 CHANNELS = 3
 COUNT = 160
-# What a program that has the table asks of it: the bits of a field's values, or that the parameters are refused.
-ASK = r"""
-#include "qconv_parameters.h"
-using namespace qconv;
-extern "C" int ask(int entry, int field, const qconv_parameter* given, size_t count, uint32_t* bits) {
-    try {
-        const Parameters p = parameters_of(table[entry].layers[0], Given(given, count));
-        const Field& asked = table[entry].kernels[0].fields[field];
-        for (size_t k = 0; k < asked.count; ++k) bits[k] = asked.value(p, k);
-        return 0;
-    } catch (const Failure& failure) {
-        return failure.status;
-    }
-}
-"""
 
 
 def quantizations(count: int) -> list[Quantization]:
@@ -91,33 +70,7 @@ def entries() -> list[Entry]:
 
 @pytest.fixture(scope="module")
 def library(entries: list[Entry], tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    if shutil.which("g++") is None:
-        pytest.skip("no g++")
-    folder = tmp_path_factory.mktemp("values")
-    names = dict.fromkeys(binary_name(kernel) for entry in entries for kernel in entry.kernels)
-    binaries = "\n".join(array_text(name, b"-") for name in names)
-    text = f"{table_text(entries)}\n{ASK}\nnamespace qconv {{\n{binaries}}}\n"
-    (folder / "values.cpp").write_text(text)
-    include = Path(str(resources.files("qconv.instances.library")))
-    flags = ["-std=c++17", "-O0", "-ffp-contract=off", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{include}"]
-    subprocess.run(["g++", *flags, "values.cpp", "-o", "values.so"], cwd=folder, check=True)
-    return ctypes.CDLL(str(folder / "values.so"))
-
-
-def asked(library: ctypes.CDLL, entry: int, field: int, values: Mapping[str, Array], count: int) -> bytes | None:
-    """None: the parameters are refused."""
-    bits, rows = np.zeros(count, np.uint32), parameters(values)
-    status = library.ask(entry, field, rows, ctypes.c_size_t(len(rows)), ctypes.c_void_p(bits.ctypes.data))
-    return None if status else bits.tobytes()
-
-
-def wanted(plan: Plan, field: int, values: Mapping[str, Any]) -> bytes | None:
-    assert isinstance(plan.problem, Conv2d)
-    try:
-        with np.errstate(all="ignore"):
-            return plan.fields[field].value(plan.problem, plan.problem.checked(dict(values)))
-    except ValueError:
-        return None
+    return compiled(entries, tmp_path_factory.mktemp("values"))
 
 
 def drawn_anew(values: dict[str, Array], rng: np.random.Generator) -> dict[str, Array]:

@@ -69,6 +69,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.tensor_ops.binary",
         "qconv.tensor_ops.binary_ops",
         "qconv.tensor_ops.functions",
+        "qconv.tensor_ops.host_values",
         "qconv.tensor_ops.ops",
         "qconv.tensor_ops.pooling",
         "qconv.tensor_ops.pooling_ops",

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from golden_cases import ADDED, EVERYTHING
 
-from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
-from qconv.conversion import Quantize
+from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, Quantization, generator
+from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Plan
 from qconv.instances.winners import Winner
 from qconv.op import Problem
 from qconv.target import target
-from qconv.tensor_ops import Concat, MaxPool, Table
+from qconv.tensor_ops import Add, AveragePool, Concat, GlobalAveragePool, MaxPool, Mul, Table
 
 SAME = (1, 1, 1, 1)
 SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu", y_zero_point=True)
@@ -19,6 +19,10 @@ HALF = Quantization(out_type="float16", bias="float32")
 CLAMPED = Quantization(x_zero_point=True, bias="int32", activation="clamp")
 CLAMPED_SUM = Quantization(x_zero_point=True, bias="int32", activation="clamp", residual="int8")
 LOOKED_UP = Quantization(out_type="uint8", y_zero_point=True, bias="int32", table=True)
+REQUANTIZED_SUM = Quantization(
+    bias="int32", y_zero_point=True, residual="int8", residual_zero_point=True, inner_zero_point=True,
+    activation="relu", mode=Mode(residual_add="requantized"),
+)  # fmt: skip
 
 EXPAND = Conv2d(1, 8, 8, 16, 32, 1, 1, quantization=Quantization(y_zero_point=True, bias="int32", per_channel=True))
 FILTER = Conv2d(
@@ -54,6 +58,17 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("table", "cpu", Table(1000, out_type="uint8")),
     ("concat", "cpu", Concat(24, (24, 16), (24, 20), (0, 4), (0, 1))),
     ("pooling", "cpu", MaxPool(1, 9, 8, 24, 3, 3, stride=2, pad=1)),
+    # A convolution with the sum behind it, then ops between convolutions that take scales and zero points at run time.
+    ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 1, 1, quantization=REQUANTIZED_SUM)),
+    ("binary", "cpu", Add(1, 1, 960)),
+    ("binary", "cpu", Add(2, 9, 24, b_type="uint8", out_type="uint8", activation="relu", added_first="a")),
+    ("binary", "cpu", Mul(2, 9, 24, a_type="uint8")),
+    ("pooling", "cpu", AveragePool(1, 9, 8, 24, 3, 3, stride=2, pad=1, x_type="uint8")),
+    ("global_pooling", "cpu", GlobalAveragePool(2, 49, 40, out_type="uint8")),
+    ("elementwise", "cpu", Dequantize(3, 1, 40)),
+    ("elementwise", "cpu", Requantize(3, 1, 40)),
+    ("choosing", "cpu", Choose(3, 1, 40)),
+    ("choosing", "cpu", Dynamic(3, 1, 40)),
 )
 
 

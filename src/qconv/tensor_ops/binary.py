@@ -139,9 +139,13 @@ class Binary(TensorOp):
         """The problem of two arrays, the second of which is broadcast to the shape of the first."""
         return cls(*view_of(a_shape, b_shape), **spec)
 
+    @property
+    def zero_points(self) -> dict[str, str]:
+        """The type that each is a zero of."""
+        return {"a_zero_point": self.a_type, "b_zero_point": self.b_type, "y_zero_point": self.out_type}
+
     def _numbers(self, given: dict[str, Any]) -> BinaryParameters:
-        zero_points = {"a_zero_point": self.a_type, "b_zero_point": self.b_type, "y_zero_point": self.out_type}
-        return BinaryParameters.of(given, zero_points)
+        return BinaryParameters.of(given, self.zero_points)
 
 
 @dataclass(frozen=True, eq=False)

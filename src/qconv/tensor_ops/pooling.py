@@ -193,8 +193,13 @@ class AveragePool(Pool):
     def out(self) -> str:
         return self.out_type
 
+    @property
+    def zero_points(self) -> dict[str, str]:
+        """The type that each is a zero of."""
+        return {"x_zero_point": self.x_type, "y_zero_point": self.out_type}
+
     def checked(self, parameters: dict[str, Any]) -> PoolParameters:
-        numbers = _numbers(self, parameters)
+        numbers = PoolParameters.of(parameters, self.zero_points)
         if numbers.x_scale > MOST_SCALE:
             raise ValueError(f"x_scale={numbers.x_scale:g} must be at most {MOST_SCALE:g}, or a sum would be infinite")
         with np.errstate(all="ignore"):
@@ -246,8 +251,13 @@ class GlobalAveragePool(TensorOp):
     def shape_class(self) -> tuple[object, ...]:
         return (alignment(self.c, WIDEST),)
 
+    @property
+    def zero_points(self) -> dict[str, str]:
+        """The type that each is a zero of."""
+        return {"x_zero_point": self.x_type, "y_zero_point": self.out_type}
+
     def checked(self, parameters: dict[str, Any]) -> PoolParameters:
-        numbers = _numbers(self, parameters)
+        numbers = PoolParameters.of(parameters, self.zero_points)
         with np.errstate(all="ignore"):
             ratio = numbers.x_scale / (numbers.y_scale * np.float32(self.pixels))
         if not LEAST_OF_GLOBAL <= ratio < MOST_OF_GLOBAL:
@@ -256,7 +266,3 @@ class GlobalAveragePool(TensorOp):
                 f"below {MOST_OF_GLOBAL:g}, as in ONNX Runtime; check the scales"
             )
         return numbers
-
-
-def _numbers(problem: AveragePool | GlobalAveragePool, given: dict[str, Any]) -> PoolParameters:
-    return PoolParameters.of(given, {"x_zero_point": problem.x_type, "y_zero_point": problem.out_type})

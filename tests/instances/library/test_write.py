@@ -19,11 +19,10 @@ import pytest
 from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, OK, Library, aligned, build
 from library_cases import CASES, CLAMPED, FILTER, PROJECT, plan_of, winner_of, winners
 
-from qconv import Conv2d, FusedConv2d, Quantization, generator, sample
+from qconv import Conv2d, FusedConv2d, Quantization, sample
 from qconv.instances.library.vectors import vector_of
 from qconv.instances.library.write import write
-from qconv.ops import op_of
-from qconv.target import target
+from qconv.ops import OPS, op_of
 from qconv.tensor_ops import Add
 
 LACKS = next((name for name in ("cmake", "g++") if shutil.which(name) is None), None)
@@ -60,11 +59,8 @@ def test_the_header_has_the_version_that_the_manifest_says(tmp_path: Path) -> No
     assert f"#define QCONV_ABI_VERSION {version}\n" in (tmp_path / "include/qconv_kernels.h").read_text()
 
 
-def test_numbers_that_the_launcher_does_not_read_are_refused(tmp_path: Path) -> None:
-    add = winner_of(generator.default(Add(1, 1, 64), target("cpu")))
-    with pytest.raises(ValueError, match=r"add:.* takes numbers of its own at run time \(.*\).* --format sources"):
-        write([small(), add], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+def test_every_op_is_in_some_library() -> None:
+    assert {op_of(problem).name for _, _, problem in CASES} == {op.name for op in OPS}
 
 
 def test_one_library_is_for_one_vendor(tmp_path: Path) -> None:
@@ -200,6 +196,25 @@ def test_what_is_wrong_is_refused_with_a_sentence(library: Library) -> None:
     without = {name: value for name, value in right.items() if name != "bias"}
     assert library.pack(str(problem), [w], without)[0] == BAD_ARGUMENT
     assert "bias was not given, and this problem needs it" in library.error
+
+
+@builds
+@pytest.mark.slow
+def test_scales_that_a_sum_cannot_have_are_refused(library: Library) -> None:
+    problem = next(problem for _, _, problem in CASES if isinstance(problem, Add))
+    wrong: dict[str, dict[str, Any]] = {
+        "a_scale / y_scale is 1.04858e+06; it must be 1.17549e-38 to 1.04858e+06 in float32: check the scales": {
+            "a_scale": np.array([2.0**20 + 1], np.float64)
+        },
+        "b_zero_point holds 300; it must be from -128 to 127": {"b_zero_point": np.array([300], np.int32)},
+        "bias is no parameter of this problem, which takes a_scale, b_scale, y_scale, a_zero_point": {
+            "bias": np.zeros(1, np.int32)
+        },
+    }
+    for said, values in wrong.items():
+        status, _ = library.pack(str(problem), [], values)
+        assert (status, said in library.error) == (BAD_ARGUMENT, True), (said, library.error)
+    assert library.pack(str(problem), [], {})[0] == OK, "scales are 1 and zero points 0 where none are given"
 
 
 @builds

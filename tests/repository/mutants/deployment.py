@@ -8,6 +8,7 @@ WINNERS, VALUES, LIBRARY = (
     "tests/qconv/test_host_value.py",
     "tests/instances/library/test_write.py",
 )
+OF_TENSORS = "tests/qconv/tensor_ops/test_host_values.py"
 CUDA = "tests/instances/library/test_device_cuda.py"
 HIP = "tests/instances/library/test_device_hip.py"
 BUILDING = "tests/instances/test_building.py"
@@ -47,6 +48,38 @@ MUTANTS = (
         "        return value if",
         "Values above the output type's largest wrap around.",
         (VALUES,),
+    ),
+    Mutant(
+        "host values: the sum's offset begins with the other",
+        "src/qconv/tensor_ops/host_values.py",
+        'first, last = ("a", "b") if isinstance',
+        'last, first = ("a", "b") if isinstance',
+        "The last bits of some sums are others than ONNX Runtime's.",
+        (OF_TENSORS,),
+    ),
+    Mutant(
+        "host values: a global average's ratio of 256",
+        "src/qconv/tensor_ops/host_values.py",
+        "below = float(np.nextafter(np.float32(MOST_OF_GLOBAL), np.float32(0)))",
+        "below = MOST_OF_GLOBAL",
+        "What Python refuses is launched.",
+        (OF_TENSORS,),
+    ),
+    Mutant(
+        "parameters: the limits of an op between convolutions are not looked at",
+        HERE + "qconv_parameters.h",
+        "    check_limits(layer, p);\n",
+        "",
+        "Every output is at an end of its range, and nobody says why.",
+        (OF_TENSORS,),
+    ),
+    Mutant(
+        "entry: an op between convolutions has no parameters",
+        HERE + "entry.py",
+        "isinstance(self.problem, Conv2d | Scaled) else ()",
+        "isinstance(self.problem, Conv2d) else ()",
+        "Scales are refused as unknown.",
+        (OF_TENSORS, SELF_TEST),
     ),
     Mutant(
         "parameters: a bias is rounded down",
