@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from qconv.cli import commands
+from qconv.cli.command_line import commands
 from qconv.conversion import Quantize
 from qconv.errors import Infeasible
 from qconv.fused import FusedConv2d

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from qconv.version import __version__
+
 if TYPE_CHECKING:
     from qconv.benchmark import Benchmark, bench
     from qconv.errors import (
@@ -48,8 +50,6 @@ if TYPE_CHECKING:
     from qconv.tuner.allocation import Budget
     from qconv.tuner.result import Result
     from qconv.tuning import tune
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "qconv.benchmark": ("Benchmark", "bench"),

@@ -257,7 +257,7 @@ SECOND_KEY = "conv2d:k=16:r=1:s=1:w_type=int8:out_type=int8"
 
 
 def test_the_command_takes_two_keys() -> None:
-    from qconv.cli import commands
+    from qconv.cli.command_line import commands
 
     runner = CliRunner()
     given = ["fused", "--first", FIRST_KEY, "--second", SECOND_KEY]

@@ -16,7 +16,7 @@ import click
 import pytest
 from document_blocks import DOCUMENTS
 
-from qconv.cli import commands
+from qconv.cli.command_line import commands
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*).*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -8,13 +8,14 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from typing import Literal
 
 import click
 
-from qconv.cli.failures import MACHINE, failure_of
+from qconv.cli.failures import failure_of
+from qconv.cli.incomplete import MACHINE
 from qconv.cli.options import device_option, json_option, print_json
+from qconv.version import __version__
 
 SCHEMA = "qconv-doctor-1"
 KEY = "conv2d:n=1:h=7:w=7:c=16:k=16:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=int8:x_zero_point:bias=int32"
@@ -50,8 +51,7 @@ def doctor(device: str | None, as_json: bool) -> None:
 
 
 def _here() -> Iterator[Finding]:
-    version = metadata.version("qconv-tune")
-    yield Finding("qconv-tune", "ok", f"{version}, Python {platform.python_version()}, {platform.platform()}")
+    yield Finding("qconv-tune", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
 
 
 def _compilers() -> Iterator[Finding]:

@@ -14,8 +14,10 @@ import click
 import pytest
 
 from qconv import device
-from qconv.cli import commands, main
-from qconv.cli.failures import SCHEMA, core_packages, failure_of
+from qconv.cli import main
+from qconv.cli.command_line import commands
+from qconv.cli.failures import failure_of
+from qconv.cli.incomplete import SCHEMA, core_packages
 from qconv.errors import CacheError, DatabaseError, KernelMissing
 from qconv.instances import serving
 

@@ -10,7 +10,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from qconv.cli import IN_SHORT, commands, main
+from qconv.cli import main
+from qconv.cli.command_line import IN_SHORT, commands
 from qconv.cli.topics import COMPLETION, GENERAL
 from qconv.ops import OPS
 

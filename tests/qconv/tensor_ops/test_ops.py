@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from qconv.cli import commands
+from qconv.cli.command_line import commands
 from qconv.ops import OPS
 from qconv.tensor_ops import ops
 

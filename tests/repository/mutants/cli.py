@@ -55,11 +55,27 @@ MUTANTS = (
     ),
     Mutant(
         "failures: a package of an extra is the installation's",
-        "src/qconv/cli/failures.py",
+        "src/qconv/cli/incomplete.py",
         ' if "extra ==" not in one)',
         ")",
         "Whoever lacks CuPy is told to install what does not bring it.",
         ("tests/qconv/cli/test_failures.py",),
+    ),
+    Mutant(
+        "main: a package that every command needs is not waited for",
+        "src/qconv/cli/__init__.py",
+        "    except ModuleNotFoundError as missing:\n",
+        "    except PermissionError as missing:\n",
+        "Half an installation is a traceback.",
+        ("tests/qconv/cli/test_incomplete.py",),
+    ),
+    Mutant(
+        "failures: a module of ours is a package to install",
+        "src/qconv/cli/incomplete.py",
+        '    if missing == "qconv":\n        return None\n',
+        "",
+        "A bug of ours is told as if something were missing.",
+        ("tests/qconv/cli/test_incomplete.py",),
     ),
     Mutant(
         "options: -q is not remembered",

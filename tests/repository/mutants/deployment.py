@@ -295,7 +295,7 @@ MUTANTS = (
     ),
     Mutant(
         "failures: no document",
-        "src/qconv/cli/failures.py",
+        "src/qconv/cli/incomplete.py",
         'return "--json" in arguments',
         'return "--jason" in arguments',
         "A program that reads JSON gets nothing.",

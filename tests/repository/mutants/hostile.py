@@ -15,9 +15,9 @@ MUTANTS = (
     ),
     Mutant(
         "failures: control characters go to the terminal",
-        "src/qconv/cli/failures.py",
-        'click.echo(f"Error: {_readable(self.message)}", err=True)',
-        'click.echo(f"Error: {self.message}", err=True)',
+        "src/qconv/cli/incomplete.py",
+        'print(f"Error: {_readable(self.message)}", file=sys.stderr)',
+        'print(f"Error: {self.message}", file=sys.stderr)',
         "A file name that is quoted moves the cursor and changes colours.",
         (FUZZ,),
     ),

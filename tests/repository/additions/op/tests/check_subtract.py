@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from qconv import generator, parse, reference, sample
-from qconv.cli import commands
+from qconv.cli.command_line import commands
 from qconv.instances.serving import lookup
 from qconv.subtract import Subtract
 from qconv.target import TARGETS

@@ -1,0 +1,94 @@
+"""The commands as one group, and what becomes of their errors. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+
+import click
+
+from qconv.cli import build, database, doctor, export, look, measure, report, topics, tuning
+from qconv.cli.failures import failure_of
+from qconv.cli.incomplete import asks_for_json
+from qconv.version import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="qconv-tune")
+def commands() -> None:
+    """Tuned, bit-exact int8 convolution kernels for your layer: generated, timed, remembered, exported.
+
+    A problem is `conv2d` with its flags, `fused` with the keys of two or three, or one canonical key, as the
+    other commands print it:
+
+    \b
+      qconv-tune tune conv2d --n 1 --h 14 --w 14 --c 64 --k 64 --r 3 --s 3
+      qconv-tune lookup conv2d:n=1:h=14:w=14:c=64:k=64:r=3:s=3:x_type=int8:w_type=int8:out_type=int8
+
+    Start with qconv-tune doctor; qconv-tune help lists more topics.
+    """
+
+
+# What the list of commands says of each, in the columns that it has there.
+IN_SHORT = {
+    "bench": "Verify and time the kernel that lookup gives.",
+    "build": "Compile ahead, for a device that is not here.",
+    "db": "The tuning database: list, merge, export, prune.",
+    "devices": "The devices here, and what can be compiled for.",
+    "doctor": "What works here, what is missing, how to get it.",
+    "export": "Write winners to ship, as sources or a library.",
+    "help": "Help by topics: ops, environment, completion.",
+    "lookup": "The kernel that would be used, and why.",
+    "report": "One page of what a device measured.",
+    "run": "Run that kernel once, on random data.",
+    "source": "Print a generated kernel.",
+    "space": "Every config of the search space.",
+    "tune": "Measure configs, and remember the fastest.",
+}
+for command in (
+    tuning.tune,
+    measure.run,
+    measure.bench,
+    look.lookup,
+    look.space,
+    look.source,
+    look.devices,
+    doctor.doctor,
+    build.build,
+    export.export,
+    database.db,
+    report.report,
+    topics.topics,
+):
+    command.short_help = IN_SHORT.get(command.name or "")
+    commands.add_command(command)
+
+
+def run(arguments: Sequence[str]) -> None:
+    """An expected error is one message on stderr and an exit code; only a bug shows a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # A path whose name is no UTF-8 is printed as it is, instead of ending the command when its work is done.
+        sys.stdout.reconfigure(errors="surrogateescape")
+    try:
+        commands.main(list(arguments), standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output has left, as `head` does.
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later: its message is the help
+            click.echo(str(error), err=True)
+            sys.exit(failure.exit_code)
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
+        failure.show(asks_for_json(arguments))
+        sys.exit(failure.exit_code)

@@ -1,0 +1,70 @@
+"""A failure as a command shows it: one sentence with a remedy, an exit code, and under --json one document.
+
+It needs nothing but Python, so that a package of ours that is not there can be told as well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+# The format of an error under --json: fields are added without a new one, and none is changed or taken away.
+SCHEMA = "qconv-error-1"
+REQUEST, MACHINE = 2, 3
+# Where a package comes from that is imported when a command needs it.
+PACKAGES = {
+    "cupy": "pip install 'qconv-tune[cuda]' for NVIDIA, 'qconv-tune[rocm]' for AMD",
+    "onnx": "pip install 'qconv-tune[onnx]'",
+    "psycopg": "pip install 'psycopg[binary]'",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    kind: str  # the name of the exception
+    message: str
+    exit_code: int
+
+    def show(self, as_json: bool) -> None:
+        """The sentence on stderr; with --json the document on stdout, where its reader expects one."""
+        print(f"Error: {_readable(self.message)}", file=sys.stderr)
+        if as_json:
+            document = {"kind": self.kind, "message": self.message, "exit_code": self.exit_code}
+            print(json.dumps({"schema": SCHEMA, "error": document}, indent=1))
+
+
+def failure_of_import(error: ModuleNotFoundError) -> Failure | None:
+    """A package that is not there, one of those that qconv-tune depends on or of an extra; None where it is ours."""
+    kind, missing = type(error).__name__, (error.name or "").partition(".")[0]
+    if missing == "qconv":
+        return None
+    if missing in core_packages():
+        again = f"run {shlex.quote(sys.executable or 'python')} -m pip install qconv-tune again"
+        says = f"{error}, which qconv-tune itself depends on: its installation is incomplete, {again}"
+        return Failure(kind, says, MACHINE)
+    remedy = PACKAGES.get(missing, f"pip install {missing}" if missing else "install what is missing")
+    return Failure(kind, f"{error}, which this command needs: {remedy}", MACHINE)
+
+
+def core_packages() -> set[str]:
+    """What is installed with qconv-tune, without any extra, as its metadata says; by the names of their modules."""
+    try:
+        required = metadata.requires("qconv-tune") or []
+    except metadata.PackageNotFoundError:  # run from its sources
+        return set()
+    names = (re.match(r"[\w.-]+", one) for one in required if "extra ==" not in one)
+    return {name[0].lower().replace("-", "_") for name in names if name is not None}
+
+
+def asks_for_json(arguments: Sequence[str]) -> bool:
+    return "--json" in arguments
+
+
+def _readable(message: str) -> str:
+    """A terminal does nothing but show it: a path or an argument that is quoted may hold any character."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in message)
