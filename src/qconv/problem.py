@@ -326,7 +326,8 @@ def read_conv2d(key: str, given: dict[str, str | bool]) -> Conv2d:
     modes = tuple((name, str(given.pop(name))) for name in _MODES if name in given)
     quantized = tuple((name, given.pop(name)) for name in (*_TYPES, *FLAGS, *_CHOICES) if name in given)
     if given:
-        raise ValueError(f"unknown field {quoted(next(iter(given)))} in the key {quoted(key)}")
+        known = ", ".join((*_SIZES, "groups", *_PLURAL, "layout", *_TYPES, *FLAGS, *_CHOICES, *_MODES))
+        raise ValueError(f"unknown field {quoted(next(iter(given)))} in the key {quoted(key)}; it has {known}")
     return Conv2d(layout=layout, quantization=_quantization(quantized, modes), **sizes)  # type: ignore[arg-type]
 
 

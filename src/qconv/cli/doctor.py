@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -56,7 +57,7 @@ def _here() -> Iterator[Finding]:
 
 def _compilers() -> Iterator[Finding]:
     """For a target of each vendor."""
-    from qconv.device.compile import compiler_for
+    from qconv.device.compile import compiler_ahead, compiler_for
     from qconv.errors import CompileError
     from qconv.target import target
 
@@ -65,6 +66,8 @@ def _compilers() -> Iterator[Finding]:
             yield Finding(what, "ok", f"compiled by {compiler_for(target(name)).toolchain}")
         except CompileError as error:
             says, _, remedy = str(error).partition("; ")
+            with contextlib.suppress(CompileError):
+                says = f"{says}; {compiler_ahead(target(name)).toolchain} compiles them for other machines"
             yield Finding(what, "missing", _one_line(says), _one_line(remedy) or None)
 
 

@@ -7,6 +7,7 @@ import errno
 import click
 
 from qconv.cli.incomplete import MACHINE, REQUEST, Failure, failure_of_import
+from qconv.cli.usage import message_of
 from qconv.errors import (
     CacheError,
     CompileError,
@@ -43,13 +44,8 @@ _REMEDIES = {
 def failure_of(error: Exception) -> Failure | None:
     """None for what is a bug of ours, which shows its traceback."""
     kind = type(error).__name__
-    if isinstance(error, click.MissingParameter) and error.param is not None:
-        missing = error.param.get_error_hint(error.ctx)
-        return Failure(kind, f"{missing} is missing, and the command needs it: --help says what it is", REQUEST)
-    if isinstance(error, click.UsageError) and error.message == "Missing command.":
-        return Failure(kind, "no command was given, and there is nothing to do without one: --help lists them", REQUEST)
     if isinstance(error, click.ClickException):
-        return Failure(kind, _clipped(error.format_message()), error.exit_code)
+        return Failure(kind, _clipped(message_of(error)), error.exit_code)
     for expected, code in EXIT_CODES:
         if isinstance(error, expected):
             # A compiler's words stay as they are.
@@ -60,10 +56,14 @@ def failure_of(error: Exception) -> Failure | None:
         return failure_of_import(error)
     if isinstance(error, OSError):
         remedy = _REMEDIES.get(error.errno or 0, "qconv-tune doctor says what works here")
-        return Failure(kind, f"{_clipped(str(error))}: {remedy}", MACHINE)
+        return Failure(kind, f"{_clipped(_without_number(error))}: {remedy}", MACHINE)
     if is_of_the_gpu(error):
         return Failure(kind, f"the GPU failed: {error}; qconv-tune doctor says what works here", MACHINE)
     return None
+
+
+def _without_number(error: OSError) -> str:
+    return str(error).removeprefix(f"[Errno {error.errno}] ")
 
 
 def _clipped(text: str) -> str:

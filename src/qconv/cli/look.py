@@ -109,7 +109,7 @@ def source(
 def devices(as_json: bool) -> None:
     """The devices of this machine, and the targets that can be compiled for without one."""
     from qconv.device import gpu_specs, open_device, why_unused
-    from qconv.device.compile import compiler_for
+    from qconv.device.compile import compiler_ahead
     from qconv.errors import CompileError
     from qconv.target import TARGETS
 
@@ -120,7 +120,7 @@ def devices(as_json: bool) -> None:
     targets: dict[str, str] = {}
     for name, target in TARGETS.items():
         try:
-            targets[name] = compiler_for(target).toolchain
+            targets[name] = compiler_ahead(target).toolchain
         except CompileError as error:
             targets[name] = f"no: {error}"
     if as_json:
@@ -128,5 +128,13 @@ def devices(as_json: bool) -> None:
         return
     for facts in found:
         click.echo("  ".join(f"{name}={value}" if name != "device" else f"{value:<8}" for name, value in facts.items()))
-    for name, toolchain in targets.items():
-        click.echo(f"target {name:<11} {toolchain}")
+    for answer, names in _alike(targets).items():
+        click.echo(f"targets {', '.join(names)}: {answer}")
+
+
+def _alike(targets: dict[str, str]) -> dict[str, list[str]]:
+    """Those that one compiler serves, or that lack the same, in one line."""
+    found: dict[str, list[str]] = {}
+    for name, answer in targets.items():
+        found.setdefault(answer.replace(f" {name} ", " them "), []).append(name)
+    return found

@@ -46,7 +46,7 @@ class Extents(click.ParamType):  # type: ignore[type-arg]  # not generic before 
         if isinstance(value, tuple):
             return value
         if not re.fullmatch(r"-?\d{1,10}([,x]-?\d{1,10})*", value, re.ASCII):
-            self.fail(f"{value!r} is not an integer, or several with commas between", param, ctx)
+            self.fail(f"{value!r} is not an integer, or several with commas between, such as 2,1", param, ctx)
         numbers = tuple(int(number) for number in re.split("[,x]", value))
         return numbers[0] if len(numbers) == 1 else numbers
 
@@ -199,6 +199,12 @@ def _described(option: Option) -> dict[str, Any]:
 def _problem(name: str, given: dict[str, Any]) -> Problem:
     op = op_named(name)
     if op is None:
+        if ":" not in name:
+            ops = ", ".join(op.name for op in OPS)
+            raise click.UsageError(
+                f"{quoted(name)} is no op, and no key of a problem: give one of {ops}; a file of problems is given to "
+                "tune, as --workload FILE"
+            )
         return parse(name)
     missing = [option.spelled for option in op.options if option.required and option.name not in given]
     if missing:

@@ -140,9 +140,9 @@ class GpuDevice:
     def __init__(self, kind: str, index: int) -> None:
         available = specs()
         if f"{kind}:{index}" not in available:
-            there = ", ".join(available) or "none: no GPU, no driver, or CuPy for another vendor"
+            there = ", ".join(available) or "no GPU, as there is none, no driver, or CuPy for another vendor"
             raise DeviceError(
-                f"the device {kind}:{index} does not exist here (GPUs: {there}); use --device cpu or another"
+                f"the device {kind}:{index} does not exist here, which has {there}: use --device cpu or another"
             )
         self.spec = f"{kind}:{index}"
         self.only = len(available) == 1

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import sqlite3
@@ -18,7 +19,9 @@ import pytest
 
 from qconv import generator, parse
 from qconv.cli import main
-from qconv.target import TARGETS
+from qconv.device import compile
+from qconv.errors import CompileError
+from qconv.target import TARGETS, Target
 
 SHAPE = ["--n", "1", "--h", "6", "--w", "6", "--c", "8", "--k", "8", "--r", "3", "--s", "3"]
 CONV = ["conv2d", *SHAPE, "--pad", "1"]
@@ -141,6 +144,24 @@ def test_devices() -> None:
     answer = document("devices")
     assert answer["devices"][-1]["target"] == "cpu"
     assert answer["targets"]["cpu"].startswith(("g++", "clang"))
+
+
+def test_targets_that_lack_the_same_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(target: Target) -> None:
+        raise CompileError(f"compiling for {target.name} needs {target.vendor}'s compiler; install it")
+
+    monkeypatch.setattr(compile, "compiler_ahead", refuse)
+    main(["devices"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("targets")]
+    assert len(lines) == 3
+    assert re.match(r"targets sm_75, sm_80, .*: no: compiling for them needs nvidia's compiler; install it", lines[0])
+
+
+def test_no_time_is_expected_of_the_cpu_device() -> None:
+    """The models are of GPUs: what a CPU takes is a hundred times as much."""
+    assert "the cost model's own best; nothing near" in document_here("lookup", KEY, "--device", "cpu")["reason"]
 
 
 def test_the_default_database_is_qconv_db(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "negative pad": (["lookup", *CONV[:-1], "-1"], 2, "pad=-1 must be between 0"),
     "three pads": (["lookup", *CONV[:-1], "1,2,3"], 2, "one integer or 4"),
     "pad in words": (["lookup", *CONV[:-1], "same"], 2, "'same' is not an integer"),
-    "size in words": (["lookup", "conv2d", "--n", "one"], 2, "'one' is not a valid integer"),
+    "size in words": (["lookup", "conv2d", "--n", "one"], 2, "--n 'one' is not an integer: give one, as in --n 1"),
     "zero stride": (["lookup", *CONV, "--stride", "0"], 2, "stride=0 must be between 1"),
     "zero dilation": (["lookup", *CONV, "--dilation", "0"], 2, "dilation=0"),
     "groups do not divide": (["lookup", *CONV, "--groups", "3"], 2, "c=8 is not a multiple of groups=3"),
@@ -91,7 +91,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     ),
     "unknown op": (["lookup", "conv3d:n=1"], 2, "known: conv2d"),
     "key and flags": (["lookup", KEY, "--n", "2"], 2, "a key says everything"),
-    "unknown field": (["lookup", KEY + ":speed=9"], 2, "unknown field 'speed'"),
+    "unknown field": (["lookup", KEY + ":speed=9"], 2, "unknown field 'speed' in the key"),
     "field twice": (["lookup", KEY + ":n=1"], 2, "'n' stands twice"),
     "flag with a value": (["lookup", KEY + ":per_channel=1"], 2, "takes no value"),
     "no value": (["lookup", KEY + ":activation"], 2, "needs a value"),
@@ -122,7 +122,21 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         2,
         "tile_m",
     ),
-    "no trials": (["tune", *CONV, "--trials", "0"], 2, "0 is not in the range"),
+    "trials in words": (
+        ["tune", *CONV, "--trials", "many"],
+        2,
+        "--trials 'many' is not an integer of at least 1: give",
+    ),
+    "seconds in words": (["tune", *CONV, "--seconds", "x"], 2, "--seconds 'x' is not a number: give one, as in"),
+    "no such command": (["tun"], 2, "'tun' is no command of"),
+    "no such command of a group": (["db", "lst"], 2, "(did you mean list?): give one of"),
+    "a file in place of a problem": (["lookup", "layers.csv"], 2, "is no op, and no key of a problem: give one of"),
+    "a choice, almost": (["export", "--format", "libary"], 2, "(did you mean library?): give one of them"),
+    "no trials": (
+        ["tune", *CONV, "--trials", "0"],
+        2,
+        "--trials 0 is not an integer of at least 1: give one",
+    ),
     **{
         f"a timeout of {text}": (["tune", *CONV, "--timeout", text], 2, "must be seconds above 0, at most 86400")
         for text in ("0", "-1", "nan", "inf", "1e300")
@@ -135,7 +149,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         f"build, {name}": (["build", *given.split(), "--target", "cpu"], 2, says)
         for name, given, says in (
             ("a missing flag", "conv2d --n 1 --h 8", "conv2d needs --w, --c, --k, --r, --s (or one canonical key"),
-            ("a wrong value", "conv2d --n one", "'one' is not a valid integer"),
+            ("a wrong value", "conv2d --n one", "--n 'one' is not an integer: give one, as in --n 1"),
             ("a value out of range", " ".join(CONV).replace("--n 1", "--n 0"), "n=0 must be between 1"),
             ("two ops", "conv2d add --n 1", "--n was given beside 2 words: give one op alone"),
             ("no op", "--n 1", "--n was given without an op"),

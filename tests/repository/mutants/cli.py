@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 TABLE, TOPICS = "tests/qconv/cli/test_table.py", "tests/qconv/cli/test_topics.py"
+REFUSALS = "tests/qconv/cli/test_refusals.py"
 
 MUTANTS = (
     Mutant(
@@ -43,7 +44,7 @@ MUTANTS = (
         "        if op.name in owners:\n",
         "        if owners:\n",
         "An option that the op does not have is accepted, and forgotten.",
-        ("tests/qconv/cli/test_refusals.py",),
+        (REFUSALS,),
     ),
     Mutant(
         "build: an op's flags are forgotten",
@@ -51,7 +52,7 @@ MUTANTS = (
         "            words = (str(_problem(words[0], given)),)\n",
         "            _problem(words[0], given)\n",
         "All tuned problems of the op are built, in place of the one that was described.",
-        ("tests/qconv/cli/test_refusals.py",),
+        (REFUSALS,),
     ),
     Mutant(
         "failures: a package of an extra is the installation's",
@@ -76,6 +77,38 @@ MUTANTS = (
         "",
         "A bug of ours is told as if something were missing.",
         ("tests/qconv/cli/test_incomplete.py",),
+    ),
+    Mutant(
+        "usage: every number is an integer",
+        "src/qconv/cli/usage.py",
+        "if isinstance(kind, type(click.INT) | click.IntRange) else",
+        "if True else",
+        "Whoever gives half a second is told to give whole ones.",
+        (REFUSALS,),
+    ),
+    Mutant(
+        "usage: a command is looked for among the parameters",
+        "src/qconv/cli/usage.py",
+        "difflib.get_close_matches(given, known, n=1)",
+        "difflib.get_close_matches(given, ctx.params, n=1)",
+        "The command that was meant is not named.",
+        (REFUSALS,),
+    ),
+    Mutant(
+        "ranking: the CPU device takes as long as a GPU",
+        "instances/ranking.py",
+        'return what if self.plan.target.vendor == "cpu" else',
+        "return",
+        "A hundredth of the time is promised.",
+        ("tests/qconv/cli/test_cli.py::test_no_time_is_expected_of_the_cpu_device",),
+    ),
+    Mutant(
+        "devices: targets that lack the same are told apart",
+        "src/qconv/cli/look.py",
+        'answer.replace(f" {name} ", " them ")',
+        "answer",
+        "The same sentence stands there sixteen times.",
+        ("tests/qconv/cli/test_cli.py::test_targets_that_lack_the_same_are_one_line",),
     ),
     Mutant(
         "options: -q is not remembered",
