@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from qconv import generator
 from qconv.device import cache, cpu, folders
 from qconv.device.cache import Binary
-from qconv.device.compile import compile_source, compiler_ahead
+from qconv.device.compile import build_array_kernels, compile_source, compiler_ahead
 from qconv.instances import shipped
 from qconv.instances.choice import Choice
 from qconv.instances.lookup import choose
@@ -86,6 +86,11 @@ def runtime_for(target: Target) -> list[Path]:
     if target.vendor != "cpu":
         return []
     return [cpu.found_runtime()]
+
+
+def array_kernels_for(target: Target) -> list[Binary]:
+    """What a GPU's arrays are moved and compared by, whatever the problems are."""
+    return [] if target.vendor == "cpu" else [build_array_kernels(target, ahead=True)]
 
 
 def copy_to(layer: Path, binaries: Iterable[Binary], runtimes: Iterable[Path]) -> int:

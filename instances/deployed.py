@@ -57,7 +57,8 @@ class Collected:
         for problem, choice in self.choices.items():
             built.append(building.compiled(problem, choice, self._place.target))
             watch(built[-1])
-        binaries = {str(binary.path): binary for one in built for binary in one.binaries}
+        found = [*building.array_kernels_for(self._place.target), *(one for each in built for one in each.binaries)]
+        binaries = {str(binary.path): binary for binary in found}
         building.copy_to(folder, binaries.values(), building.runtime_for(self._place.target))
         return [
             {

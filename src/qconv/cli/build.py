@@ -95,8 +95,10 @@ def _build_problems(asked: Asked) -> None:
             f"no tuned problem of {', '.join(asked.targets)}{matching}: "
             "name a problem by its key or by its op with all flags, or the device by --device"
         )
+    of_arrays = [one for name in asked.targets for one in building.array_kernels_for(target(name))]
     binaries = {str(binary.path): binary for built in done for binary in built.binaries}
-    files = building.copy_to(asked.out, binaries.values(), runtimes) if asked.out is not None else None
+    copied = (*of_arrays, *binaries.values())
+    files = building.copy_to(asked.out, copied, runtimes) if asked.out is not None else None
     document = {
         "problems": len(done),
         "kernels": len(binaries),

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
-from qconv.device import cache, cpu_runtime, folders, program
+from qconv.device import array_kernels, cache, cpu_runtime, folders, program
 from qconv.device.binary import Resources, resources
 from qconv.device.cache import Binary
 from qconv.errors import CompileError, KernelMissing, first_line
@@ -64,6 +64,21 @@ def build(source: Source, plan: Plan, toolchain: str | None = None, limit_s: flo
             f"  qconv-tune build --target {plan.target.name} --device NAME '{plan.problem}'"
         )
     return compile_source(source, plan.target, tuple(launch.kernel for launch in plan.launches), limit_s)
+
+
+def build_array_kernels(target: Target, ahead: bool = False) -> Binary:
+    """What a GPU's arrays are moved and compared by, from the cache or else compiled now; `ahead`: for a GPU that need
+    not be here."""
+    source = array_kernels.source_of(target)
+    if (found := cache.find(source, target.name)) is not None:
+        return found
+    if program.is_forbidden():
+        raise KernelMissing(
+            f"the kernels that move arrays on {target.name} are not in {folders.described()}, and QCONV_NO_COMPILE "
+            f"forbids compiling them; run beforehand, without QCONV_NO_COMPILE: qconv-tune build --target {target.name}"
+        )
+    compiler = compiler_ahead(target) if ahead else compiler_for(target)
+    return compile_source(source, target, array_kernels.NAMES, compiler=compiler)
 
 
 def compile_source(

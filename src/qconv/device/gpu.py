@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import cupy
@@ -13,8 +13,9 @@ import numpy as np
 from cupy.cuda.function import Module
 from cupy_backends.cuda.api import driver, runtime
 
-from qconv.device import exchange, extended, memory, tensor_maps
+from qconv.device import array_kernels, extended, memory, tensor_maps
 from qconv.device.cache import Binary
+from qconv.device.compile import build_array_kernels
 from qconv.device.gpu_graph import captured, graph_of, placed_graph
 from qconv.errors import DeviceError, LaunchError
 from qconv.generator import Plan
@@ -40,28 +41,6 @@ def failure() -> str | None:
         return None if runtime.getDeviceCount() else "it knows none"
     except runtime.CUDARuntimeError as error:
         return str(error)
-
-
-COMPARED = 256  # threads of a block of the kernel below
-
-
-@lru_cache(maxsize=1)
-def _differ() -> Any:
-    """Whether two arrays differ in any byte: comparing on the host would take longer than what is compared."""
-    text = """
-extern "C" __global__ void differ(const unsigned char* a, const unsigned char* b, unsigned long long bytes,
-                                  unsigned* differs) {
-  unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
-  for (unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x; i < bytes; i += step)
-    if (a[i] != b[i]) *differs = 1;
-}
-"""
-    return cupy.RawKernel(text, "differ")
-
-
-@lru_cache(maxsize=len(exchange.ELEMENTS))
-def _exchange(item_bytes: int) -> Any:
-    return cupy.RawKernel(exchange.text_of(item_bytes), "exchange", options=("-std=c++17",))
 
 
 class GpuKernel:
@@ -220,19 +199,44 @@ class GpuDevice:
         """The array as one of NumPy; what does not lie on a GPU stays as it is."""
         if not isinstance(array, cupy.ndarray) and hasattr(array, "__cuda_array_interface__"):
             array = cupy.asarray(array)
-        return cupy.asnumpy(array) if isinstance(array, cupy.ndarray) else array
+        return cupy.asnumpy(self.contiguous(array)) if isinstance(array, cupy.ndarray) else array
+
+    @cached_property
+    def _array_kernels(self) -> dict[str, Any]:
+        binary = build_array_kernels(self.target)
+        module = Module()
+        with self.current:
+            module.load(binary.data)
+            return {name: module.get_function(name) for name in array_kernels.NAMES}
 
     def contiguous(self, array: Any) -> Any:
+        if array.flags.c_contiguous:
+            return array
         with self.current:
-            return cupy.ascontiguousarray(array)
+            made = cupy.empty(array.shape, array.dtype)
+            self._gather(array, made)
+        return made
+
+    def _gather(self, array: Any, into: Any) -> None:
+        """CuPy would compile a kernel for it, here and now."""
+        given = array_kernels.gathered(array.shape, array.strides, array.itemsize, array.data.ptr)
+        if not given.is_one_launch:
+            for part, its_place in zip(array, into, strict=True):
+                self._gather(part, its_place)
+        elif array.size:
+            numbers = (given.blocks, given.count, *given.all_extents)
+            arguments = (array, into, *map(np.uint32, numbers), *map(np.int64, given.all_strides))
+            kernel = self._array_kernels[f"gather_{given.item_bytes}"]
+            kernel((given.blocks,), (array_kernels.THREADS,), arguments)
 
     def exchanged(self, array: Any) -> Any:
         outers, rows, columns = array.shape
         with self.current:
-            x, y = cupy.ascontiguousarray(array), cupy.empty((outers, columns, rows), array.dtype)
+            x, y = self.contiguous(array), cupy.empty((outers, columns, rows), array.dtype)
             if x.size:
-                grid, numbers = exchange.launch_of(array.shape, x.itemsize, x.data.ptr)
-                _exchange(x.itemsize)(grid, (exchange.THREADS,), (x, y, *map(np.uint32, numbers)))
+                grid, numbers = array_kernels.launch_of(array.shape, x.itemsize, x.data.ptr)
+                kernel = self._array_kernels[f"exchange_{x.itemsize}"]
+                kernel(grid, (array_kernels.THREADS,), (x, y, *map(np.uint32, numbers)))
         return y
 
     def empty(self, shape: tuple[int, ...], dtype: str, instead_of: Sequence[int] = ()) -> Any:
@@ -269,8 +273,9 @@ class GpuDevice:
     def same(self, one: Any, other: Any) -> bool:
         with self.current:
             differs = cupy.zeros(1, "uint32")
-            blocks = min(8 * self._properties["multiProcessorCount"], -(-one.nbytes // COMPARED) or 1)
-            _differ()((blocks,), (COMPARED,), (one, other, np.uint64(one.nbytes), differs))
+            blocks = min(8 * self._properties["multiProcessorCount"], -(-one.nbytes // array_kernels.THREADS) or 1)
+            arguments = (one, other, np.uint32(blocks), np.uint64(one.nbytes), differs)
+            self._array_kernels["differ"]((blocks,), (array_kernels.THREADS,), arguments)
             return not differs.get()[0]
 
     @contextmanager

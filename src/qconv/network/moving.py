@@ -61,9 +61,10 @@ class _Reshaped:
         (x,) = inputs
         if self._keeps and x.is_channels_last:
             return Value(self._device, channels_last=x.channels_last.reshape(last_of(self._shape)))
+        array = self._device.contiguous(x.on_device)
         if self._in_any_order:
-            return Value(self._device, channels_last=x.on_device.reshape(last_of(self._shape)))
-        return Value(self._device, there=x.on_device.reshape(self._shape))
+            return Value(self._device, channels_last=array.reshape(last_of(self._shape)))
+        return Value(self._device, there=array.reshape(self._shape))
 
 
 @dataclass(frozen=True, eq=False)

@@ -93,11 +93,13 @@ class Session:
 
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """The outputs that are named, all of them for None, as NumPy arrays. What is fed may lie on the device."""
-        return [value.on_host for value in self._values(output_names, feeds)]
+        with self._answering():
+            return [value.on_host for value in self._values(output_names, feeds)]
 
     def run_on_device(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """As `run`, but what it gives are arrays of the device."""
-        return [value.on_device for value in self._values(output_names, feeds)]
+        with self._answering():
+            return [value.on_device for value in self._values(output_names, feeds)]
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -125,8 +127,7 @@ class Session:
         for name in names:
             if name not in self.output_names:
                 raise ValueError(f"the output {name!r} is not known; the model gives {', '.join(self.output_names)}")
-        with self._answering():
-            values = self._runner.run(self._checked(feeds), names)
+        values = self._runner.run(self._checked(feeds), names)
         return [values[name] for name in names]
 
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:

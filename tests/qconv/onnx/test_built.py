@@ -15,8 +15,11 @@ from read_only import python_without_disk
 from session_comparison import RUNS, assert_equal
 
 from qconv.cli import main
-from qconv.device import open_device
-from qconv.errors import KernelMissing
+from qconv.device import array_kernels, open_device
+from qconv.device.compile import compiler_ahead
+from qconv.device.cpu import CpuDevice
+from qconv.errors import CompileError, KernelMissing
+from qconv.generator.digest import text_digest
 from qconv.instances.building import Place
 from qconv.onnx import Session, Unsupported
 from qconv.onnx.built import Decided, build, with_batch
@@ -53,6 +56,46 @@ def test_its_bits(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch, tmp
     assert [path.name for path in tmp_path.iterdir()] == []
     with pytest.raises(KernelMissing, match="was not built for quantize"):
         session.run(None, {"x": networks.images(3, 9)})
+
+
+class OfADevice(np.ndarray[Any, Any]):
+    """As an array of CuPy's, but what CuPy would compile a kernel for, where it runs, is refused."""
+
+    def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("CuPy would compile a kernel for this")
+
+    def reshape(self, *shape: Any, **named: Any) -> Any:
+        assert self.flags.c_contiguous, "CuPy would compile a copy: ask the device to make it contiguous"
+        return super().reshape(*shape, **named)
+
+    astype = copy = flatten = __setitem__ = __array_ufunc__
+
+
+def refuse_cupys_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the CPU device gives is refused to be moved or computed with but by the device."""
+    for name in ("upload", "empty", "zeros", "contiguous", "exchanged"):
+        made = getattr(CpuDevice, name)
+        monkeypatch.setattr(CpuDevice, name, lambda *given, made=made: made(*map(plain, given)).view(OfADevice))
+    for name in ("fill", "copy", "write", "download"):
+        done = getattr(CpuDevice, name)
+        monkeypatch.setattr(CpuDevice, name, lambda *given, done=done: done(*map(plain, given)))
+
+
+def plain(given: Any) -> Any:
+    return given.view(np.ndarray) if isinstance(given, np.ndarray) else given
+
+
+@pytest.mark.parametrize("network", ["squeeze_excite", "mobilenet_v3", "resnet"])
+def test_all_that_moves_bytes_is_asked_of_the_device(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, that has kernels which a folder holds; CuPy's are compiled where they run."""
+    model = networks.quantized(networks.NETWORKS[network](), "QOperator", "u8s8", per_channel=True)
+    refuse_cupys_kernels(monkeypatch)
+    session = Session(model, "cpu")
+    for turn in range(RUNS):
+        fed = {"x": np.roll(networks.images(2, 9), turn, -1)}
+        assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"run {turn}")
+    with pytest.raises(AssertionError, match="CuPy would compile"):
+        session.run_on_device(None, fed)[0].transpose().reshape(-1)
 
 
 RUN = """
@@ -161,9 +204,15 @@ def test_several_batches(model: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_for_a_gpu_that_is_not_here(model: Any, tmp_path: Path) -> None:
-    """Where NVRTC is here it compiles for it, and a session of another target refuses the folder."""
-    pytest.importorskip("cupy")
+    """Where NVRTC or nvcc is here it compiles for it, and a session of another target refuses the folder."""
+    try:
+        compiler_ahead(target("sm_90a"))
+    except CompileError as missing:
+        pytest.skip(str(missing))
     build(model, tmp_path / "built", Place("NVIDIA H200", target("sm_90a")))
-    assert list((tmp_path / "built/kernels/sm_90a").rglob("*.cubin"))
+    cubins = list((tmp_path / "built/kernels/sm_90a").rglob("*.cubin"))
+    of_arrays = text_digest(array_kernels.source_of(target("sm_90a")).text)
+    assert sum(of_arrays in path.parts for path in cubins) == 1
+    assert len(cubins) > 10
     with pytest.raises(ValueError, match="was built for sm_90a, and cpu is cpu"):
         Session(tmp_path / "built", "cpu")

@@ -1,0 +1,236 @@
+"""The kernels by which a GPU's arrays are moved and compared: two axes change places (NCHW becomes NHWC, or the other
+way round), elements in any order become contiguous, and two arrays are the same or not.
+
+They are one source, which is built and kept as every other: CuPy's own copies are compiled where they run, and need the
+CUDA headers, which need not be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from qconv.generator import Source
+from qconv.generator.digest import text_digest
+from qconv.target import Target
+
+THREADS = 256
+# Elements of a tile in shared memory, and its rows at most. A tile that has all rows is written as one run.
+TILE, MOST_ROWS = 4096, 32
+# The unsigned integer of an element's size: bits are moved, whatever they mean.
+ELEMENTS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+MOST_OUTERS = 65535  # of a grid, along its second axis; a block takes several, if there are more
+# Of an array whose elements are gathered, once neighbours that are one run are one axis.
+MOST_AXES = 6
+MOST_ELEMENTS = 2**31 - 1  # that are counted by one launch
+BLOCKS = 4096  # of a grid at most, where threads take element after element
+
+PRELUDES = {
+    "nvidia": """
+__device__ __forceinline__ unsigned thread() { return threadIdx.x; }
+__device__ __forceinline__ unsigned block_x() { return blockIdx.x; }
+__device__ __forceinline__ unsigned block_y() { return blockIdx.y; }
+__device__ __forceinline__ void barrier() { __syncthreads(); }
+""",
+    "amd": """
+#if !defined(__global__)  // without HIP's headers: the few words of the language that are used here
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
+#endif
+__device__ __forceinline__ unsigned thread() { return __builtin_amdgcn_workitem_id_x(); }
+__device__ __forceinline__ unsigned block_x() { return __builtin_amdgcn_workgroup_id_x(); }
+__device__ __forceinline__ unsigned block_y() { return __builtin_amdgcn_workgroup_id_y(); }
+__device__ __forceinline__ void barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+""",
+}
+TEXT = """
+constexpr unsigned THREADS = @THREADS@, TILE = @TILE@;
+
+__device__ __forceinline__ unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
+
+// x[outer][row][column] -> y[outer][column][row]. A tile is `tile_rows` x `tile_columns`; in shared memory it lies as
+// in y, so that the threads write it in the order in which it leaves.
+template <class Element>
+__device__ __forceinline__ void exchange(
+    const Element* __restrict__ x, Element* __restrict__ y, unsigned blocks_down, unsigned outers, unsigned rows,
+    unsigned columns, unsigned tile_rows, unsigned tile_columns, unsigned in_words) {
+    __shared__ __attribute__((aligned(16))) Element tile[TILE];
+    const unsigned tiles_across = (columns + tile_columns - 1) / tile_columns;
+    const unsigned first_column = block_x() % tiles_across * tile_columns;
+    const unsigned first_row = block_x() / tiles_across * tile_rows;
+    const unsigned its_columns = least(tile_columns, columns - first_column);
+    const unsigned its_rows = least(tile_rows, rows - first_row);
+    const unsigned count = its_rows * its_columns;
+    for (unsigned outer = block_y(); outer < outers; outer += blocks_down) {
+        const Element* const from = x + (unsigned long long)outer * rows * columns;
+        Element* const to = y + (unsigned long long)outer * rows * columns;
+        if (in_words) {
+            // Bytes, all rows in a tile, and columns and addresses that are multiples of four: four of a row at a time.
+            for (unsigned i = thread(); i < count / 4; i += THREADS) {
+                const unsigned row = i / (its_columns / 4), column = i % (its_columns / 4) * 4;
+                const unsigned four = *reinterpret_cast<const unsigned*>(
+                    from + (unsigned long long)row * columns + first_column + column);
+                for (unsigned j = 0; j < 4; ++j) tile[(column + j) * its_rows + row] = (Element)(four >> 8 * j);
+            }
+            barrier();
+            unsigned* const run = reinterpret_cast<unsigned*>(to + (unsigned long long)first_column * rows);
+            for (unsigned i = thread(); i < count / 4; i += THREADS) {
+                run[i] = reinterpret_cast<const unsigned*>(tile)[i];
+            }
+        } else {
+            for (unsigned i = thread(); i < count; i += THREADS) {
+                const unsigned row = i / its_columns, column = i % its_columns;
+                tile[column * its_rows + row] =
+                    from[(unsigned long long)(first_row + row) * columns + first_column + column];
+            }
+            barrier();
+            for (unsigned i = thread(); i < count; i += THREADS) {
+                const unsigned column = i / its_rows, row = i % its_rows;
+                to[(unsigned long long)(first_column + column) * rows + first_row + row] = tile[i];
+            }
+        }
+        barrier();
+    }
+}
+
+// y[i] is the element of x whose indices are those of i in an array of these extents, the first axis innermost.
+template <class Element>
+__device__ __forceinline__ void gather(
+    const Element* __restrict__ x, Element* __restrict__ y, unsigned blocks, unsigned count,
+    const unsigned (&extents)[@AXES@], const long long (&strides)[@AXES@]) {
+    for (unsigned i = block_x() * THREADS + thread(); i < count; i += blocks * THREADS) {
+        unsigned rest = i;
+        long long at = 0;
+#pragma unroll
+        for (int axis = 0; axis < @AXES@; ++axis) {
+            at += strides[axis] * (rest % extents[axis]);
+            rest /= extents[axis];
+        }
+        y[i] = x[at];
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) differ(
+    const unsigned char* a, const unsigned char* b, unsigned blocks, unsigned long long bytes, unsigned* differs) {
+    const unsigned long long step = (unsigned long long)blocks * THREADS;
+    for (unsigned long long i = block_x() * (unsigned long long)THREADS + thread(); i < bytes; i += step) {
+        if (a[i] != b[i]) *differs = 1;
+    }
+}
+"""
+# The kernels of an element's size.
+OF_A_SIZE = """
+extern "C" __global__ void __launch_bounds__(THREADS) exchange_@BYTES@(
+    const @ELEMENT@* x, @ELEMENT@* y, unsigned blocks_down, unsigned outers, unsigned rows, unsigned columns,
+    unsigned tile_rows, unsigned tile_columns, unsigned in_words) {
+    exchange(x, y, blocks_down, outers, rows, columns, tile_rows, tile_columns, in_words);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) gather_@BYTES@(
+    const @ELEMENT@* x, @ELEMENT@* y, unsigned blocks, unsigned count, unsigned e0, unsigned e1, unsigned e2,
+    unsigned e3, unsigned e4, unsigned e5, long long s0, long long s1, long long s2, long long s3, long long s4,
+    long long s5) {
+    const unsigned extents[] = {e0, e1, e2, e3, e4, e5};
+    const long long strides[] = {s0, s1, s2, s3, s4, s5};
+    gather(x, y, blocks, count, extents, strides);
+}
+"""
+NAMES = (*(f"{kernel}_{size}" for size in ELEMENTS for kernel in ("exchange", "gather")), "differ")
+
+
+@lru_cache(maxsize=8)
+def source_of(target: Target) -> Source:
+    suffix = {"nvidia": ".cu", "amd": ".hip"}[target.vendor]
+    text = text_of(PRELUDES[target.vendor])
+    return Source(text, text_digest(text), suffix)
+
+
+def text_of(prelude: str) -> str:
+    sizes = (
+        OF_A_SIZE.replace("@ELEMENT@", element).replace("@BYTES@", str(size)) for size, element in ELEMENTS.items()
+    )
+    text = TEXT.replace("@THREADS@", str(THREADS)).replace("@TILE@", str(TILE)).replace("@AXES@", str(MOST_AXES))
+    return f"// Moves and compares arrays. Generated by qconv-tune.\n{prelude}{text}{''.join(sizes)}"
+
+
+def launch_of(shape: tuple[int, int, int], item_bytes: int, address: int) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """Of `exchange`, for an array that lies there: the grid, and what the kernel takes behind the two arrays, each an
+    unsigned int."""
+    outers, rows, columns = shape
+    tile_rows = min(rows, MOST_ROWS)
+    tile_columns = min(columns, TILE // tile_rows // 4 * 4)
+    in_words = item_bytes == 1 and tile_rows == rows and columns % 4 == 0 and address % 4 == 0
+    grid = (-(-columns // tile_columns) * -(-rows // tile_rows), min(outers, MOST_OUTERS))
+    return grid, (grid[1], outers, rows, columns, tile_rows, tile_columns, int(in_words))
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What `gather` takes of an array whose elements lie in any order, where several may be moved as one; the innermost
+    axis first, strides in elements of `item_bytes`."""
+
+    item_bytes: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return prod(self.extents)
+
+    @property
+    def blocks(self) -> int:
+        return min(-(-self.count // THREADS), BLOCKS)
+
+    @property
+    def is_one_launch(self) -> bool:
+        return self.count <= MOST_ELEMENTS and len(self.extents) <= MOST_AXES
+
+    @property
+    def all_extents(self) -> tuple[int, ...]:
+        return (*self.extents, *(1,) * (MOST_AXES - len(self.extents)))
+
+    @property
+    def all_strides(self) -> tuple[int, ...]:
+        return (*self.strides, *(0,) * (MOST_AXES - len(self.strides)))
+
+
+def gathered(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int, address: int) -> Gathered:
+    """`strides` in bytes, as an array has them."""
+    axes = [(extent, stride // item_bytes) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
+    merged = list(_merged(axes[::-1])) or [(1, 1)]
+    size = item_bytes
+    while size * 2 in ELEMENTS and _is_in_pairs(merged, size, address):
+        (extent, _), *others = merged
+        merged = [(extent // 2, 1), *((count, stride // 2) for count, stride in others)]
+        size *= 2
+    return Gathered(size, tuple(extent for extent, _ in merged), tuple(stride for _, stride in merged))
+
+
+def _merged(axes: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Neighbours that are one run are one axis; the innermost first."""
+    held: tuple[int, int] | None = None
+    for extent, stride in axes:
+        if held is not None and stride == held[0] * held[1]:
+            held = (held[0] * extent, held[1])
+            continue
+        if held is not None:
+            yield held
+        held = (extent, stride)
+    if held is not None:
+        yield held
+
+
+def _is_in_pairs(axes: list[tuple[int, int]], item_bytes: int, address: int) -> bool:
+    """Whether two neighbours along the innermost axis are always moved together, at an address of that size."""
+    (extent, stride), *others = axes
+    is_even = extent % 2 == 0 and all(each % 2 == 0 for _, each in others)
+    return stride == 1 and is_even and address % (2 * item_bytes) == 0
