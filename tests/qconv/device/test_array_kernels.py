@@ -184,6 +184,7 @@ def views(dtype: str) -> Iterator[Any]:
         yield held[:, :, ::2, ::-1]
         yield np.broadcast_to(held[:, :1], shape)
     yield drawn((3, 5, 1, 2), dtype).transpose(1, 0, 2, 3)
+    yield drawn((3, 5, 7), dtype)[:, :, :4]
     shuffled = drawn((2, 7, 2, 12), dtype)
     yield shuffled.transpose(0, 2, 1, 3)
     yield drawn((2, 1, 3, 2, 3, 2, 2), dtype).transpose(6, 0, 4, 2, 3, 1, 5)

@@ -112,14 +112,6 @@ MUTANTS = (
         needs="onnxruntime",
     ),
     Mutant(
-        "compile: what moves arrays is compiled though it is forbidden",
-        HERE + "compile.py",
-        '    if program.is_forbidden():\n        raise KernelMissing(\n            f"the kernels that move',
-        '    if False:\n        raise KernelMissing(\n            f"the kernels that move',
-        "A compiler is looked for on a machine that has none.",
-        (EXCHANGE,),
-    ),
-    Mutant(
         "deployed: a folder without what moves arrays",
         "instances/deployed.py",
         "[*building.array_kernels_for(self._place.target), *(one for each in built for one in each.binaries)]",
