@@ -45,10 +45,11 @@ def broken(statement: str) -> Candidate:
 def test_a_kernel_that_loops_for_ever() -> None:
     """It is a row, and so is the next config, in time."""
     began = time.monotonic()
-    with Child(CPU, WALL_CLOCK, 30.0) as worker:
+    with Child(CPU, WALL_CLOCK, 6.0) as worker:
         row = worker.measure(broken("for (volatile int turning = 1; turning;) {}"))
         assert row.outcome == "timeout"
-        assert "30 s" in str(row.reason)
+        assert "6 s" in str(row.reason)
+        worker._timeout_s = 60.0  # the next is not to fail where others have the cores
         assert worker.measure(Candidate.of(PLAN)).outcome == "correct"
     assert time.monotonic() - began < 120
 

@@ -46,7 +46,7 @@ class Extents(click.ParamType):  # type: ignore[type-arg]  # not generic before 
         if isinstance(value, tuple):
             return value
         if not re.fullmatch(r"-?\d{1,10}([,x]-?\d{1,10})*", value, re.ASCII):
-            self.fail(f"{value!r} is not an integer, or several with commas between, such as 2,1", param, ctx)
+            self.fail(f"{quoted(value)} is not an integer, or several with commas between, such as 2,1", param, ctx)
         numbers = tuple(int(number) for number in re.split("[,x]", value))
         return numbers[0] if len(numbers) == 1 else numbers
 
@@ -245,7 +245,7 @@ def _zero_point(name: str, text: str) -> int | bool:
         return True
     text = text.strip("()")
     if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII):
-        raise click.UsageError(f"{_ZERO_POINTS[name]} {text!r} is not an integer (or leave the value out)")
+        raise click.UsageError(f"{_ZERO_POINTS[name]} {quoted(text)} is not an integer (or leave the value out)")
     return int(text)
 
 

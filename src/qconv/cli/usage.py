@@ -7,6 +7,11 @@ import re
 
 import click
 
+from qconv.op import quoted
+
+# Letters of a value that a message repeats.
+LONGEST = 160
+
 
 def message_of(error: click.ClickException) -> str:
     if isinstance(error, click.MissingParameter) and error.param is not None:
@@ -28,19 +33,20 @@ def _of_value(error: click.BadParameter, param: click.Parameter) -> str:
     value = re.match(r"(.*?) is not (?:a valid|in the range|one of)", error.message, re.DOTALL)
     if value is None:
         return f"{name} {error.message}"
+    given = value[1] if len(value[1]) <= LONGEST else f"{value[1][: LONGEST - 3]}..."
     kind = param.type
     if isinstance(kind, click.Choice):
-        near = difflib.get_close_matches(value[1].strip("'\""), kind.choices, n=1)
+        near = difflib.get_close_matches(given.strip("'\""), kind.choices, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        return f"{name} {value[1]} is not one of {', '.join(kind.choices)}{hint}: give one of them"
+        return f"{name} {given} is not one of {', '.join(kind.choices)}{hint}: give one of them"
     what = "an integer" if isinstance(kind, type(click.INT) | click.IntRange) else "a number"
     least = getattr(kind, "min", None)
     rule = what if least is None else f"{what} of at least {least}"
-    return f"{name} {value[1]} is not {rule}: give one, as in {name} {1 if least is None else least}"
+    return f"{name} {given} is not {rule}: give one, as in {name} {1 if least is None else least}"
 
 
 def _of_command(given: str, ctx: click.Context) -> str:
     known = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
     near = difflib.get_close_matches(given, known, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"{given!r} is no command of {ctx.command_path}{hint}: give one of {', '.join(known)}"
+    return f"{quoted(given)} is no command of {ctx.command_path}{hint}: give one of {', '.join(known)}"
