@@ -11,7 +11,17 @@ from qconv.generator import Plan
 from qconv.instances.winners import Winner
 from qconv.op import Problem
 from qconv.target import target
-from qconv.tensor_ops import Add, AveragePool, Concat, GlobalAveragePool, MaxPool, Mul, Table
+from qconv.tensor_ops import (
+    Add,
+    ArgMax,
+    AveragePool,
+    ChannelShuffle,
+    Concat,
+    GlobalAveragePool,
+    MaxPool,
+    Mul,
+    Table,
+)
 
 SAME = (1, 1, 1, 1)
 SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu", y_zero_point=True)
@@ -65,6 +75,8 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("binary", "cpu", Mul(2, 9, 24, a_type="uint8")),
     ("pooling", "cpu", AveragePool(1, 9, 8, 24, 3, 3, stride=2, pad=1, x_type="uint8")),
     ("global_pooling", "cpu", GlobalAveragePool(2, 49, 40, out_type="uint8")),
+    ("argmax", "cpu", ArgMax(6, 19, 5, last=True)),
+    ("shuffle", "cpu", ChannelShuffle(9, 4, 12)),
     ("elementwise", "cpu", Dequantize(3, 1, 40)),
     ("elementwise", "cpu", Requantize(3, 1, 40)),
     ("choosing", "cpu", Choose(3, 1, 40)),

@@ -163,8 +163,8 @@ def text_of(prelude: str) -> str:
 
 
 def launch_of(shape: tuple[int, int, int], item_bytes: int, address: int) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """What launches `exchange` for an array that lies there: the grid, and what the kernel takes behind the two arrays, each an
-    unsigned int."""
+    """What launches `exchange` for an array that lies there: the grid, and what the kernel takes behind the two arrays,
+    each an unsigned int."""
     outers, rows, columns = shape
     tile_rows = min(rows, MOST_ROWS)
     tile_columns = min(columns, TILE // tile_rows // 4 * 4)
