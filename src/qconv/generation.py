@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from qconv.instruction import DotProduct, MatrixInstruction, WarpgroupInstruction
+from qconv.instruction import DotProduct, MatrixInstruction, TensorMemoryInstruction, WarpgroupInstruction
 from qconv.instruction_tables import (
     DP4A,
     MFMA_16X16X16,
@@ -23,6 +23,7 @@ from qconv.instruction_tables import (
     ON_THE_CPU,
     SDOT4,
     SUDOT4,
+    TCGEN05_M128K32,
     WGMMA_M64K32,
     WMMA_GFX11,
     WMMA_GFX12,
@@ -54,6 +55,7 @@ class Generation:
     registers_per_sm: int  # 32-bit registers, counted per lane
     instructions: tuple[MatrixInstruction, ...] = field(default=(), repr=False)
     warpgroup: WarpgroupInstruction | None = field(default=None, repr=False)  # of four warps together
+    tensor_memory: TensorMemoryInstruction | None = field(default=None, repr=False)  # whose sums are in no registers
     features: frozenset[Feature] = frozenset()
     # The last word of a descriptor of plain bytes, where loads through one find zeros outside of its buffer.
     buffer_word: int | None = None
@@ -113,7 +115,7 @@ def _nvidia(name: str, features: frozenset[Feature], *instructions: MatrixInstru
 
 # NVIDIA: CUDA programming guide 13, section 5.1, "Compute Capabilities". cp.async is there from 8.0 on, and from 9.0 on
 # programmatic dependent launch, clusters, copies in bulk and by tensor maps, and F2IP (of which ptxas made two
-# instructions before). wgmma is 9.0's alone.
+# instructions before). wgmma is 9.0's alone, and tcgen05 multiplies bytes on 10.0 and not on 10.3.
 _FROM_AMPERE: frozenset[Feature] = frozenset({"async_copies"})
 _FROM_HOPPER: frozenset[Feature] = _FROM_AMPERE | {
     "overlaps_launches",
@@ -127,6 +129,7 @@ AMPERE = _nvidia("Ampere", _FROM_AMPERE, MMA_M16N8K32)
 ADA = _nvidia("Ada", _FROM_AMPERE, MMA_M16N8K32)
 HOPPER = replace(_nvidia("Hopper", _FROM_HOPPER, MMA_M16N8K32), warpgroup=WGMMA_M64K32)
 BLACKWELL = _nvidia("Blackwell", _FROM_HOPPER, MMA_M16N8K32)
+BLACKWELL_100 = replace(BLACKWELL, name="Blackwell 10.0", tensor_memory=TCGEN05_M128K32)
 
 
 def _cdna(

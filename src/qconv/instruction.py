@@ -335,3 +335,33 @@ class WarpgroupInstruction(Multiplies):
         if n not in self.widths or not self.accepts(a_type, b_type):
             raise ValueError(f"{self.name}: n={n} of {a_type} x {b_type}: it has none; leave it to warps")
         return self.mnemonic.format(n=n, a=ELEMENT_TYPES[a_type].short, b=ELEMENT_TYPES[b_type].short)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorMemoryInstruction(Multiplies):
+    """A matrix instruction that one thread asks for, of one of several widths n, whose sums are in tensor memory: row i
+    of D in lane i, and its column j in column j, or as many behind the first.
+
+    Both factors lie in shared memory, k along the bytes of a row, as the copy engine swizzles them.
+    """
+
+    m: int
+    k: int
+    widths: tuple[int, ...]
+    columns: int  # of tensor memory, of 32 bits each
+    least_columns: int  # that are allocated; more are a power of two as well
+    mnemonic: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for columns in (self.columns, self.least_columns):
+            if columns < 1 or columns & (columns - 1):
+                raise ValueError(f"{self.name}: {columns} columns: allocations are powers of two; give one")
+        if not self.widths or max(self.widths) > self.columns:
+            raise ValueError(f"{self.name}: widths {self.widths}: D has {self.columns} columns at most; give some")
+
+    def allocated(self, columns: int) -> int:
+        """The least that can be allocated of which so many are used."""
+        if not 0 < columns <= self.columns:
+            raise ValueError(f"{self.name}: {columns} columns: there are {self.columns}; give 1 to as many")
+        return max(self.least_columns, 1 << (columns - 1).bit_length())

@@ -7,7 +7,14 @@ table keeps the order of its document, so that a layout here can be compared wit
 
 from __future__ import annotations
 
-from qconv.instruction import Dim, DotProduct, Fragment, MatrixInstruction, WarpgroupInstruction
+from qconv.instruction import (
+    Dim,
+    DotProduct,
+    Fragment,
+    MatrixInstruction,
+    TensorMemoryInstruction,
+    WarpgroupInstruction,
+)
 
 SIGNED = ("int8",)
 BYTES = ("int8", "uint8")
@@ -83,6 +90,21 @@ WGMMA_M64K32 = WarpgroupInstruction(
     matrix_rows=8,
     matrix_bytes=16,
     mnemonic="wgmma.mma_async.sync.aligned.m64n{n}k32.s32.{a}.{b}",
+)
+
+# tcgen05 follows the PTX ISA manual 9.0, "TensorCore 5th Generation Family Instructions": the widths of kind::i8 for 128
+# rows by one block, and "Tensor Memory".
+TCGEN05_M128K32 = TensorMemoryInstruction(
+    name="tcgen05_m128k32",
+    m=128,
+    k=32,
+    widths=tuple(range(16, 257, 16)),
+    columns=512,
+    least_columns=32,
+    a_types=BYTES,
+    b_types=BYTES,
+    sum_type=SUMS,
+    mnemonic="tcgen05.mma.cta_group::1.kind::i8",
 )
 
 

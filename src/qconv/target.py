@@ -14,6 +14,7 @@ from qconv.generation import (
     ADA,
     AMPERE,
     BLACKWELL,
+    BLACKWELL_100,
     CDNA_1,
     CDNA_2,
     CDNA_3,
@@ -28,7 +29,7 @@ from qconv.generation import (
     Generation,
     Vendor,
 )
-from qconv.instruction import DotProduct, MatrixInstruction, WarpgroupInstruction
+from qconv.instruction import DotProduct, MatrixInstruction, TensorMemoryInstruction, WarpgroupInstruction
 
 NAME_OF_VENDOR = {"nvidia": r"sm_\d{2,3}a?", "amd": r"gfx[0-9a-f]{3,4}"}
 NAME_OF_VENDOR["cpu"] = rf"cpu(\.({NAME_OF_VENDOR['nvidia']}|{NAME_OF_VENDOR['amd']}))?"
@@ -101,6 +102,10 @@ class Target:
         return self.generation.warpgroup
 
     @property
+    def tensor_memory(self) -> TensorMemoryInstruction | None:
+        return self.generation.tensor_memory
+
+    @property
     def registers_per_thread(self) -> int:
         return self.generation.registers_per_thread
 
@@ -164,7 +169,7 @@ _NVIDIA = (
     _nvidia("sm_86", AMPERE, 84, 99, 100, 1536),
     _nvidia("sm_89", ADA, 142, 99, 100, 1536),
     _nvidia("sm_90a", HOPPER, 132, 227, 228, 2048),
-    _nvidia("sm_100a", BLACKWELL, 148, 227, 228, 2048),
+    _nvidia("sm_100a", BLACKWELL_100, 148, 227, 228, 2048),
     _nvidia("sm_103a", BLACKWELL, 148, 227, 228, 2048),
     _nvidia("sm_120", BLACKWELL, 170, 99, 100, 1536),
 )
@@ -196,7 +201,7 @@ def _emulation(generation: Generation) -> Target:
 
 
 # The other generations have nothing that these lack.
-_EMULATED = tuple(map(_emulation, (TURING, AMPERE, HOPPER, CDNA_1, CDNA_3, CDNA_4, RDNA_3, RDNA_4)))
+_EMULATED = tuple(map(_emulation, (TURING, AMPERE, HOPPER, BLACKWELL_100, CDNA_1, CDNA_3, CDNA_4, RDNA_3, RDNA_4)))
 
 TARGETS: dict[str, Target] = {entry.name: entry for entry in (*_NVIDIA, *_AMD, *_EMULATED, _CPU)}
 

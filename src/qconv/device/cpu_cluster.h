@@ -9,6 +9,12 @@
 
 namespace {
 
+inline void Worker::barrier(int line) {
+    if (const char* const wrong = engines_.tensor_memory.arrive(current)) fail(wrong, line);
+    meet(rank(), rank() * launch_->threads, launch_->threads, line);
+    engines_.tensor_memory.synchronize(current);
+}
+
 inline void Worker::arrive_at_cluster(int line) {
     Thread& self = threads_[current];
     if (self.has_arrived) fail("a second arrival at the barrier of the cluster before a wait", line);
@@ -62,6 +68,7 @@ inline void Worker::expect(void* mbarrier, unsigned bytes, int line) {
     Mbarrier& barrier = mbarrier_at(mbarrier, line);
     if (returned_of_[shared().block_of(mbarrier)] == launch_->threads)
         fail("an arrival at an mbarrier of a block that has ended", line);
+    if (const char* const wrong = engines_.tensor_memory.arrive(current)) fail(wrong, line);
     const unsigned phases = barrier.phases;
     if (const char* const wrong = engines_.arrive(barrier, bytes)) fail(wrong, line);
     wake(barrier, phases);
@@ -82,6 +89,21 @@ inline void Worker::wait(const void* mbarrier, unsigned phase, int line) {
         suspend();
     }
     happens_after(&barrier);
+    engines_.tensor_memory.synchronize(current);
+}
+
+inline void Worker::commit_products(const void* mbarrier, int line) {
+    Mbarrier& barrier = mbarrier_at(mbarrier, line);
+    const unsigned phases = barrier.phases;
+    if (const char* const wrong = engines_.commit(current, barrier)) fail(wrong, line);
+    wake(barrier, phases);
+}
+
+inline unsigned Worker::allocate_tensor_memory(unsigned columns, int line) {
+    unsigned address = 0;
+    const char* const wrong = engines_.tensor_memory.allocate(current, columns, random_.next(), &address);
+    if (wrong != nullptr) fail(wrong, line);
+    return address;
 }
 
 inline Mbarrier& Worker::mbarrier_for(const void* to, const void* mbarrier, int line) {

@@ -143,18 +143,25 @@ inline void observe_read(const void* address, size_t bytes) {
     __tsan_read_range(const_cast<void*>(address), bytes);
 }
 inline void observe_write(void* address, size_t bytes) { __tsan_write_range(address, bytes); }
-inline void observe_copy(Observer& observer, void* done, const void* from, void* to, size_t bytes) {
+// What `act` observes is done by the observer, after what was told to it.
+template <class Act>
+void act_as(Observer& observer, const char* name, Act act) {
     void* const self = __tsan_get_current_fiber();
     if (observer.fiber == nullptr) {
         observer.fiber = __tsan_create_fiber(0);
-        __tsan_set_fiber_name(observer.fiber, "an asynchronous copy");
+        __tsan_set_fiber_name(observer.fiber, name);
     }
     __tsan_switch_to_fiber(observer.fiber, __tsan_switch_to_fiber_no_sync);
     happens_after(&observer);
-    if (from != nullptr) observe_read(from, bytes);
-    observe_write(to, bytes);
-    happens_before(done);
+    act();
     __tsan_switch_to_fiber(self, __tsan_switch_to_fiber_no_sync);
+}
+inline void observe_copy(Observer& observer, void* done, const void* from, void* to, size_t bytes) {
+    act_as(observer, "an asynchronous copy", [&] {
+        if (from != nullptr) observe_read(from, bytes);
+        observe_write(to, bytes);
+        happens_before(done);
+    });
 }
 inline void drop_observer(Observer& observer) {
     if (observer.fiber != nullptr) __tsan_destroy_fiber(observer.fiber);
@@ -178,6 +185,10 @@ struct Observer {};
 struct Unobserved { ~Unobserved() {} };
 inline void observe_read(const void*, size_t) {}
 inline void observe_write(void*, size_t) {}
+template <class Act>
+void act_as(Observer&, const char*, Act act) {
+    act();
+}
 inline void observe_copy(Observer&, void*, const void*, void*, size_t) {}
 inline void drop_observer(Observer&) {}
 inline void renew_fiber(Context&, bool, const unsigned*, unsigned) {}

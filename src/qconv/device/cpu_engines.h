@@ -9,6 +9,7 @@
 // Stricter than PTX: a fence of another thread behind a barrier shows nothing. Not modelled: a fence between
 // reads of threads and a copy over what they have read; what `relaxed` leaves out of the cluster's barrier,
 // which orders as if it were not; and products of warpgroups, which are computed where they are asked for.
+// Products in tensor memory are in cpu_tensor_memory.h.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "cpu_arena.h"
 #include "cpu_context.h"
 #include "cpu_launch.h"
+#include "cpu_tensor_memory.h"
 
 namespace {
 
@@ -56,7 +58,7 @@ class Engines {
     void copy(Mbarrier& barrier, const Copy& copy);
     Mbarrier* at(const void* address);  // null: nothing is initialised there
 
-    // Makes one copy that a thread waits for. Its mbarrier, and the phases that it had completed before; null
+    // Makes one copy that a thread waits for, or else products and the arrival behind them. Its mbarrier, and the phases that it had completed before; null
     // where there is none.
     Mbarrier* land(Random& random, unsigned& phases);
     // Whether a copy is to come from or to go to these bytes.
@@ -71,6 +73,11 @@ class Engines {
     void fence(unsigned thread, unsigned block);
     // Where the async proxy finds what threads find at `address`.
     const char* view(const void* address) const;
+
+    // Null, or what is wrong.
+    const char* multiply(unsigned thread, const Product& product);
+    const char* commit(unsigned thread, Mbarrier& barrier);
+    TensorMemory tensor_memory;
 
   private:
     void note(unsigned thread, unsigned block);
@@ -93,11 +100,13 @@ void Engines::begin(const Shared& shared, bool late) {
     late_ = late;
     watches_ = false;
     end();
+    tensor_memory.begin(shared, late);
 }
 
 void Engines::end() {
     for (const auto& barrier : mbarriers_) drop_observer(barrier->observer);
     mbarriers_.clear();
+    tensor_memory.end();
 }
 
 Mbarrier* Engines::at(const void* address) {
@@ -164,7 +173,24 @@ Mbarrier* Engines::land(Random& random, unsigned& phases) {
         perform(*barrier, next);
         return barrier.get();
     }
-    return nullptr;
+    void* const next = tensor_memory.next([this](const void* address) { return view(address); });
+    if (next == nullptr) return nullptr;
+    Mbarrier& committed = *static_cast<Mbarrier*>(next);
+    phases = committed.phases;
+    act_as(tensor_memory.observer(), "products in tensor memory", [&] { arrive(committed, 0); });
+    return &committed;
+}
+
+const char* Engines::multiply(unsigned thread, const Product& product) {
+    return tensor_memory.multiply(thread, product, [this](const void* address) { return view(address); });
+}
+
+// Late, `land` arrives.
+const char* Engines::commit(unsigned thread, Mbarrier& barrier) {
+    const char* wrong = tensor_memory.commit(thread, &barrier);
+    if (wrong != nullptr || late_) return wrong;
+    act_as(tensor_memory.observer(), "products in tensor memory", [&] { wrong = arrive(barrier, 0); });
+    return wrong;
 }
 
 bool Engines::is_busy(const char* begin, const char* end) const {

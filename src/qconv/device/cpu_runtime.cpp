@@ -1,10 +1,11 @@
 // Runs GPU-style kernels on the CPU, one fiber per GPU thread: the contract is in cpu_runtime.h.
 //
 // Bottom up: cpu_context.h (a suspended stack), cpu_arena.h (the memory of a cluster), cpu_launch.h (what is
-// to be run), cpu_engines.h (asynchronous copies and mbarriers), cpu_tensor.h (tiles of arrays), cpu_stores.h
-// (tiles on their way to device memory), cpu_thread.h (what a thread waits for),
-// cpu_worker.h (one cluster in flight: barriers, exchanges, the order of threads), cpu_cluster.h (what its
-// blocks and asynchronous operations ask of it), and here the launch, which hands clusters to workers.
+// to be run), cpu_tensor_memory.h (products and their sums), cpu_engines.h (asynchronous copies and
+// mbarriers), cpu_tensor.h (tiles of arrays), cpu_stores.h (tiles on their way to device memory),
+// cpu_thread.h (what a thread waits for), cpu_worker.h (one cluster in flight: barriers, exchanges, the order
+// of threads), cpu_cluster.h (what its blocks and asynchronous operations ask of it), and here the launch,
+// which hands clusters to workers.
 //
 // The runtime is never compiled with -fsanitize itself. A sanitizer watches the kernel; the runtime only
 // tells it what fibers, barriers and shared memory are (QCONV_SANITIZE_ADDRESS or QCONV_SANITIZE_THREAD).
@@ -180,6 +181,40 @@ void qconv_cpu_use_async_proxy(void) { worker->engines().watch(); }
 void qconv_cpu_fence_proxy_async(void) { worker->engines().fence(worker->current, worker->rank()); }
 
 const void* qconv_cpu_async_proxy_view(const void* address) { return worker->engines().view(address); }
+
+unsigned qconv_cpu_tensor_allocate(unsigned columns, int line) {
+    return worker->allocate_tensor_memory(columns, line);
+}
+
+void qconv_cpu_tensor_relinquish(int line) {
+    if (const char* const wrong = worker->engines().tensor_memory.relinquish()) worker->fail(wrong, line);
+}
+
+void qconv_cpu_tensor_free(unsigned address, unsigned columns, int line) {
+    TensorMemory& memory = worker->engines().tensor_memory;
+    if (const char* const wrong = memory.deallocate(worker->current, address, columns)) worker->fail(wrong, line);
+}
+
+void qconv_cpu_tensor_fence(int after) {
+    worker->engines().tensor_memory.fence(worker->current, after != 0);
+}
+
+void qconv_cpu_tensor_multiply(unsigned sums, unsigned long long a, unsigned long long b, unsigned kind, int adds,
+                               int line) {
+    const Product product = {sums, a, b, kind, adds != 0};
+    if (const char* const wrong = worker->engines().multiply(worker->current, product)) worker->fail(wrong, line);
+}
+
+void qconv_cpu_tensor_commit(void* mbarrier, int line) { worker->commit_products(mbarrier, line); }
+
+void qconv_cpu_tensor_load(unsigned address, int* to, unsigned count, int line) {
+    TensorMemory& memory = worker->engines().tensor_memory;
+    if (const char* const wrong = memory.load(worker->current, address, to, count)) worker->fail(wrong, line);
+}
+
+void qconv_cpu_tensor_wait_for_loads(void) {
+    worker->engines().tensor_memory.wait_for_loads(worker->current);
+}
 
 void qconv_cpu_add(int* address, int value) { worker->add(address, value); }
 

@@ -76,6 +76,25 @@ void qconv_cpu_fence_proxy_async(void);
 // Where the bytes are that the async proxy finds at an address.
 const void* qconv_cpu_async_proxy_view(const void* address);
 
+// Tensor memory, of blocks that are no cluster: tcgen05.alloc and dealloc, by one lane for its warp, and
+// tcgen05.relinquish_alloc_permit. Every use is checked, and so are the fences around it, as
+// cpu_tensor_memory.h has it.
+unsigned qconv_cpu_tensor_allocate(unsigned columns, int line);
+void qconv_cpu_tensor_relinquish(int line);
+void qconv_cpu_tensor_free(unsigned address, unsigned columns, int line);
+// tcgen05.fence::before_thread_sync (0) and ::after_thread_sync (1).
+void qconv_cpu_tensor_fence(int after);
+// tcgen05.mma of kind::i8, for a block of its own: the address of its sums, the descriptors of both factors in
+// shared memory, whose addresses count from where the block's begins, and that of the instruction.
+void qconv_cpu_tensor_multiply(unsigned sums, unsigned long long a, unsigned long long b, unsigned kind, int adds,
+                               int line);
+// tcgen05.commit: one arrival when this thread's products so far are done.
+void qconv_cpu_tensor_commit(void* mbarrier, int line);
+// tcgen05.ld of 32x32b, by each lane: its row of so many columns; and tcgen05.wait::ld, before which nobody reads
+// what was loaded.
+void qconv_cpu_tensor_load(unsigned address, int* to, unsigned count, int line);
+void qconv_cpu_tensor_wait_for_loads(void);
+
 // In a late launch: a relaxed addition to device memory, which other blocks see behind this thread's next
 // `publish`, or its end.
 void qconv_cpu_add(int* address, int value);

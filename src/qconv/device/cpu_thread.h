@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,15 @@ struct Addition {
     int* address;
     int value;
 };
+
+inline void deposit(char* slot, const void* value, size_t bytes) {
+#if !defined(QCONV_SANITIZE_ADDRESS) && !defined(QCONV_SANITIZE_THREAD)  // they watch calls of memcpy
+    if (bytes == 4) return static_cast<void>(memcpy(slot, value, 4));
+    if (bytes == 8) return static_cast<void>(memcpy(slot, value, 8));
+    if (bytes == 16) return static_cast<void>(memcpy(slot, value, 16));
+#endif
+    memcpy(slot, value, bytes);
+}
 
 inline std::string wait_of(const Thread& thread) {
     std::string what = thread.state == State::kBytes     ? " wait for bytes at line "

@@ -21,14 +21,6 @@
 namespace {
 
 constexpr unsigned kMaxTeams = 15;
-inline void deposit(char* slot, const void* value, size_t bytes) {
-#if !defined(QCONV_SANITIZE_ADDRESS) && !defined(QCONV_SANITIZE_THREAD)  // they watch calls of memcpy
-    if (bytes == 4) return static_cast<void>(memcpy(slot, value, 4));
-    if (bytes == 8) return static_cast<void>(memcpy(slot, value, 8));
-    if (bytes == 16) return static_cast<void>(memcpy(slot, value, 16));
-#endif
-    memcpy(slot, value, bytes);
-}
 
 // One cluster in flight, mostly of one block. The ready threads form a stack: a finished exchange puts its
 // lanes on top, so that a warp runs as far as it can before the next one, and a block before the next, which
@@ -36,7 +28,7 @@ inline void deposit(char* slot, const void* value, size_t bytes) {
 class Worker {
   public:
     void run(Launch& launch);
-    void barrier(int line) { meet(rank(), rank() * launch_->threads, launch_->threads, line); }
+    void barrier(int line);
     void barrier_of_team(unsigned team, unsigned threads, int line);
     void arrive_at_cluster(int line);
     void wait_for_cluster(int line);
@@ -45,6 +37,8 @@ class Worker {
     void init(void* mbarrier, unsigned arrivals, int line);
     void expect(void* mbarrier, unsigned bytes, int line);
     void wait(const void* mbarrier, unsigned phase, int line);
+    void commit_products(const void* mbarrier, int line);
+    unsigned allocate_tensor_memory(unsigned columns, int line);
     void copy(const Copy& copy, const void* mbarrier, int line);
     void load_tensor(void* to, const void* map, const int* coordinates, const unsigned short* offsets,
                      const void* mbarrier, int line);
@@ -83,6 +77,7 @@ class Worker {
     void suspend();
     void go_on();
     void end_thread();
+    [[noreturn]] void fail_block(const std::string& what);
     [[noreturn]] void abandon_block();
     [[noreturn]] void report_deadlock();
     std::string position(unsigned of_cluster) const;
@@ -288,17 +283,14 @@ void Worker::end_thread() {
     if (++returned_of_[rank()] < launch_->threads) return;
     const char* const begin = shared().of(rank());
     const char* const end = begin + shared().bytes;
-    if (engines_.is_busy(begin, end) || stores_.reads(begin, end)) {
-        launch_->fail("block " + position(rank()) +
-                      " ends while bytes are on their way to or from its shared memory");
-        abandon_block();
-    }
+    const bool is_busy = engines_.is_busy(begin, end) || stores_.reads(begin, end);
+    const char* const left = is_busy ? " ends while bytes are on their way to or from its shared memory"
+                                     : engines_.tensor_memory.left_behind();
+    if (left != nullptr) fail_block("block " + position(rank()) + left);
     stores_.finish(engines_, rank() * launch_->threads, launch_->threads);
-    if (returned_ == launch_->all_threads() && engines_.expects_bytes()) {
-        launch_->fail("at the end of block " + position(0) +
-                      " bytes are missing that an mbarrier expects, or came that it did not expect");
-        abandon_block();
-    }
+    if (returned_ == launch_->all_threads() && engines_.expects_bytes())
+        fail_block("at the end of block " + position(0) +
+                   " bytes are missing that an mbarrier expects, or came that it did not expect");
 }
 
 inline void Worker::meet(unsigned index, unsigned first, unsigned count, int line) {
@@ -365,8 +357,12 @@ inline const void* Worker::exchange(const void* value, size_t bytes, int line) {
 }
 
 void Worker::fail(const std::string& what, int line) {
-    launch_->fail("line " + std::to_string(line) + ", thread " + std::to_string(thread_in_block()) +
-                  " of block " + position(rank()) + ": " + what);
+    fail_block("line " + std::to_string(line) + ", thread " + std::to_string(thread_in_block()) +
+               " of block " + position(rank()) + ": " + what);
+}
+
+void Worker::fail_block(const std::string& what) {
+    launch_->fail(what);
     abandon_block();
 }
 
