@@ -27,6 +27,7 @@ from qconv.generator import (
     simt,
     stem,
     table,
+    tcgen05,
     unfused,
     wgmma,
 )
@@ -77,6 +78,7 @@ FAMILIES: dict[str, Family] = {
         gemv.FAMILY,
         pointwise.FAMILY,
         wgmma.FAMILY,
+        tcgen05.FAMILY,
         fused.FAMILY,
         fused.BLOCK_FAMILY,
         unfused.family(lambda problem, config, target: plan(problem, config, target)),

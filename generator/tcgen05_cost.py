@@ -1,0 +1,77 @@
+"""What the `tcgen05` family costs. Not measured: nobody has run it on a GPU. The rate of the tensor cores is the data
+sheet's (a B200 multiplies bytes at 4.5 POPS dense), and all else is what an H200 takes for the same in `wgmma`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from qconv.generator.cost_units import MEMORY, at_once, of_activation, of_residual
+from qconv.generator.plan import ceil_div
+from qconv.generator.wgmma_cost import CACHE, LATENCY, OF_PIXEL, SHARED, SHORT, START
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+# Products of bytes that a multiprocessor makes in a clock: 4.5e15 operations of 148 multiprocessors at 1.85 GHz.
+PRODUCTS = 8192
+# How much sooner two warpgroups write a tile than one, whose warps wait for themselves half of the time.
+OF_TWO = 1.8
+
+
+class Config(Protocol):
+    """What the model reads of a config."""
+
+    @property
+    def pixels(self) -> int: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def writers(self) -> int: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def strips(self) -> int: ...
+
+
+class Costed(Protocol):
+    """What the model reads of a plan."""
+
+    @property
+    def problem(self) -> Conv2d: ...
+    @property
+    def target(self) -> Target: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def slabs(self) -> int: ...
+    @property
+    def tiles(self) -> int: ...
+
+
+def cost(plan: Costed) -> float:
+    multiplied, written = plan.slabs * _slab(plan), _epilogue(plan)
+    rounds = ceil_div(plan.tiles, plan.target.processors)
+    # Two stages: the longer one in every round, and the shorter before the first or behind the last.
+    issued = rounds * max(multiplied, written) + min(multiplied, written)
+    return at_once(issued, plan.problem.io_bytes / plan.target.processors / MEMORY, 3) + START
+
+
+def _epilogue(plan: Costed) -> float:
+    config = plan.config
+    outputs = config.pixels * config.channels / 128 / (1 if config.writers == 1 else OF_TWO)
+    clocks = outputs * OF_PIXEL * (8 + of_activation(plan.problem) + of_residual(plan.problem)) / 8
+    if plan.problem.quantization.residual != "none":
+        clocks += config.strips / config.writers * LATENCY
+    return clocks
+
+
+def _slab(plan: Costed) -> float:
+    config = plan.config
+    # For each 128 pixels and 32 bytes of the reduction: what is multiplied, or what is read for it.
+    rate, read = 128 * config.channels * 32 / PRODUCTS, (128 + config.channels) * 32 / SHARED
+    multiplied = config.pixels // 128 * 4 * max(rate, read)
+    fetched = 128 * (config.pixels + config.channels) / CACHE
+    whole, rest = divmod(plan.problem.c, 128)
+    if rest:
+        fetched *= (whole + (128 / rest) ** SHORT) / (whole + 1)
+    # A slot is not free before the products of its slab are made.
+    return at_once(multiplied, max(fetched, (LATENCY + fetched) / (config.slots - 1)), 8)
