@@ -92,8 +92,8 @@ WGMMA_M64K32 = WarpgroupInstruction(
     mnemonic="wgmma.mma_async.sync.aligned.m64n{n}k32.s32.{a}.{b}",
 )
 
-# tcgen05 follows the PTX ISA manual 9.0, "TensorCore 5th Generation Family Instructions": the widths of kind::i8 for 128
-# rows by one block, and "Tensor Memory".
+# tcgen05 follows the PTX ISA manual 9.0, "TensorCore 5th Generation Family Instructions": the widths of kind::i8 for
+# 128 rows by one block, and "Tensor Memory".
 TCGEN05_M128K32 = TensorMemoryInstruction(
     name="tcgen05_m128k32",
     m=128,

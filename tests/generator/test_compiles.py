@@ -291,6 +291,8 @@ def test_random_configs_for_special_layers_compile(family: str, target: Target) 
         pytest.skip(f"{target.name} has no mma.m16n8k32 with asynchronous copies")
     if family == "wgmma" and not (target.warpgroup is not None and target.tensor_maps):
         pytest.skip(f"{target.name} has no wgmma with tensor maps")
+    if family == "tcgen05" and target.tensor_memory is None:
+        pytest.skip(f"{target.name} has no products of bytes in tensor memory")
     plans = [special_plan(family, problem, target, 0) for problem in special_problems(family, 5, 8)]
     jobs = {generator.render(p).digest: (target.name, str(p.problem), p.config.as_json()) for p in plans}
     wrong = [answer for answer in map(_complaint_about, jobs.values()) if answer[3] is not None]

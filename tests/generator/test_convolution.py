@@ -21,7 +21,7 @@ from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import Mma
 from qconv.generator.simt import Simt, SimtPlan
 from qconv.instruction import Dim, Fragment, MatrixInstruction
-from qconv.instruction_tables import DP4A, MMA_M16N8K32
+from qconv.instruction_tables import DP4A, MMA_M16N8K32, TCGEN05_M128K32
 from qconv.target import TARGETS, Target
 
 
@@ -57,7 +57,8 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Planted]:
     hopper = TARGETS["sm_90a"]
     dot = replace(DP4A, name="dp2a", file="dp4a", a_types=("int16",), b_types=("int16",))
     generation = replace(hopper.generation, dots=(DP4A, dot), instructions=(*hopper.instructions, of_two_bytes()))
-    return Planted(replace(hopper, generation=generation))
+    # No GPU has both: each family of bytes finds its instruction here.
+    return Planted(replace(hopper, generation=replace(generation, tensor_memory=TCGEN05_M128K32)))
 
 
 SIMT = Simt(tile_m=32, tile_n=32, tile_k=32, thread_m=4, thread_n=4, pipeline_stages=2)
@@ -143,7 +144,7 @@ def test_the_pages_of_simt_and_mma_say_the_type(planted: Planted) -> None:
         assert "using Sum = int;" in text
 
 
-BYTES_ONLY = {"depthwise", "direct", "stem", "gemv", "pointwise", "wgmma"}
+BYTES_ONLY = {"depthwise", "direct", "stem", "gemv", "pointwise", "wgmma", "tcgen05"}
 SERVED = {
     "depthwise": Conv2d(1, 28, 28, 64, 64, 3, 3, pad=1, groups=64),
     "direct": Conv2d(1, 28, 28, 64, 64, 3, 3, pad=1, groups=16),
@@ -151,6 +152,7 @@ SERVED = {
     "gemv": Conv2d(1, 1, 1, 256, 64, 1, 1),
     "pointwise": Conv2d(1, 28, 28, 64, 64, 1, 1),
     "wgmma": Conv2d(1, 14, 14, 128, 64, 3, 3, pad=1),
+    "tcgen05": Conv2d(1, 14, 14, 128, 64, 3, 3, pad=1),
 }
 
 

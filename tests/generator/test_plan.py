@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from mostly_slow import mostly_slow
-from plan_checks import check_tiles_of_wgmma, check_units_of_pointwise
+from plan_checks import check_tiles_of_tcgen05, check_tiles_of_wgmma, check_units_of_pointwise
 from random_matrix import constants, matrix_plan, matrix_problems
 from random_problems import problems
 
@@ -22,6 +22,7 @@ from qconv.generator.mma_space import CHOICES, Mma
 from qconv.generator.pointwise import Pointwise, PointwisePlan
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
+from qconv.generator.tcgen05 import Tcgen05Plan
 from qconv.generator.wgmma import WgmmaPlan
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
@@ -78,10 +79,12 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         check_units_of_pointwise(plan)
     elif isinstance(plan, WgmmaPlan):
         check_tiles_of_wgmma(plan)
+    elif isinstance(plan, Tcgen05Plan):
+        check_tiles_of_tcgen05(plan)
     else:
         assert isinstance(plan.config, Simt)
         check_blocks_of_simt(plan, plan.config)
-    if not isinstance(plan, WgmmaPlan):  # what it prepares, its own check counts
+    if not isinstance(plan, (WgmmaPlan, Tcgen05Plan)):  # what it prepares, its own check counts
         assert len(plan.prepare) == problem.quantization.x_zero_point + spreads
     assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
     if isinstance(plan, PointwisePlan):

@@ -17,6 +17,7 @@ from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
 from qconv.generator.table import TableConfig
+from qconv.generator.tcgen05 import Tcgen05
 from qconv.generator.wgmma import Wgmma
 from qconv.mode import Mode
 from qconv.op import Problem
@@ -194,6 +195,13 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         conv(replace(BODY, c=80, k=21, n=1), HALF),
         "cpu.sm_90a",
         replace(LARGE_TILE, consumers=1, pixels=48, lag=0),
+    ),
+    "tcgen05-body-sm_100a.cu": (conv(replace(BODY, k=256), BIASED), "sm_100a", Tcgen05(128, 256, 2, 4)),
+    "tcgen05-residual-borders-sm_100a.cu": (conv(BODY, ADDED), "sm_100a", Tcgen05(256, 64, 2, 4)),
+    "tcgen05-odd-cpu.sm_100a.cpp": (
+        conv(replace(BODY, c=80, k=21, n=1), HALF),
+        "cpu.sm_100a",
+        Tcgen05(128, 32, 1, 3),
     ),
     "mma-body-sm_90a.cu": (conv(BODY, BIASED), "sm_90a", replace(DEEP, tile_m=128, tile_n=128, warp_n=64)),
     "mma-cluster-residual-sm_90a.cu": (conv(BODY, ADDED), "sm_90a", replace(DEEP, tile_m=128, split=4)),

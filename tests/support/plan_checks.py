@@ -5,6 +5,7 @@ from __future__ import annotations
 from random_matrix import constants
 
 from qconv.generator.pointwise import PointwisePlan
+from qconv.generator.tcgen05 import Tcgen05Plan
 from qconv.generator.wgmma import WgmmaPlan
 
 
@@ -34,3 +35,18 @@ def check_tiles_of_wgmma(plan: WgmmaPlan) -> None:
     assert min(known["PIXEL_SLOTS"], known["WEIGHT_SLOTS"]) >= 2
     folds = problem.quantization.x_zero_point * (2 if plan.borders is not None else 1)
     assert len(plan.prepare) == 1 + folds
+
+
+def check_tiles_of_tcgen05(plan: Tcgen05Plan) -> None:
+    """Every output is in a tile, no tile is without one, and both accumulators have room."""
+    problem, known, config = plan.problem, constants(plan), plan.config
+    along_pixels = plan.tiles // plan.channel_tiles
+    assert along_pixels * plan.channel_tiles == plan.tiles
+    assert (plan.channel_tiles - 1) * config.channels < problem.k <= plan.channel_tiles * config.channels
+    assert (along_pixels - 1) * config.pixels < problem.pixels <= along_pixels * config.pixels
+    assert plan.main.grid == (known["BLOCKS"], 1, 1)
+    assert known["BLOCKS"] == min(plan.tiles, plan.target.processors)
+    assert 2 * config.strips * 32 <= known["COLUMNS"] <= 512
+    assert problem.k % plan.vector_k == 0
+    folds = problem.quantization.x_zero_point * (2 if plan.borders is not None else 1)
+    assert len(plan.prepare) == folds

@@ -1,6 +1,6 @@
 """Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
-channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel) and `wgmma`
-(one group of whole 16 bytes a pixel).
+channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel), `wgmma` and
+`tcgen05` (one group of whole 16 bytes a pixel).
 
 Like `random_problems`, whose decks and quantizations these are.
 """
@@ -19,6 +19,11 @@ from qconv.target import Target
 
 FILTERS = ((1, 1), (1, 3), (3, 1), (2, 2), (3, 3), (3, 3), (3, 3), (4, 5), (5, 5), (5, 5), (7, 7), (2, 9))
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20), (6, 40))
+_WHOLE_SIXTEENS = (
+    *((1, 128, 128), (1, 256, 256), (1, 128, 384)),  # whole slabs and whole tiles
+    *((1, 16, 8), (1, 48, 40), (1, 144, 136), (1, 64, 260), (1, 272, 132)),
+    *((1, 32, 21), (1, 160, 130), (1, 80, 1), (1, 128, 257)),  # outputs that are written one by one
+)
 # (groups, input channels of a group, output channels of a group)
 SHAPES = {
     "depthwise": (
@@ -43,11 +48,8 @@ SHAPES = {
         *((1, 24, 58), (1, 40, 20), (1, 20, 33), (1, 36, 1)),  # by eight, by four
         *((1, 58, 58), (1, 27, 12), (1, 3, 5), (1, 130, 17), (1, 1, 2)),  # pixels that begin within words
     ),
-    "wgmma": (
-        *((1, 128, 128), (1, 256, 256), (1, 128, 384)),  # whole slabs and whole tiles
-        *((1, 16, 8), (1, 48, 40), (1, 144, 136), (1, 64, 260), (1, 272, 132)),
-        *((1, 32, 21), (1, 160, 130), (1, 80, 1), (1, 128, 257)),  # outputs that are written one by one
-    ),
+    "wgmma": _WHOLE_SIXTEENS,
+    "tcgen05": _WHOLE_SIXTEENS,
 }
 
 
@@ -65,7 +67,8 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         h, w = decks.deal("image", IMAGES)
         return Conv2d(decks.deal("n", (1, 1, 2, 3)), h, w, c, k, 1, 1, quantization=quantization(decks))
     # Filters whose weights a lane can hold.
-    few = family == "wgmma" or (family == "direct" and (c > 8 or k > c))
+    sixteens = family in ("wgmma", "tcgen05")
+    few = sixteens or (family == "direct" and (c > 8 or k > c))
     r, s = decks.deal(f"filter {few}", tuple(f for f in FILTERS if f[0] * f[1] <= 9) if few else FILTERS)
     dilation = (decks.deal("dilation_h", (1, 1, 1, 2)), decks.deal("dilation_w", (1, 1, 1, 3)))
     stride = (decks.deal("stride_h", (1, 1, 2)), decks.deal("stride_w", (1, 1, 2, 3)))
@@ -75,7 +78,7 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         "same": (spans[0] // 2, spans[1] // 2) * 2,
         "any": tuple(rng.randint(0, 4) for _ in range(4)),
     }[decks.deal("pad", PADS)]
-    h, w = decks.deal("image", IMAGES[:8] if family == "wgmma" else IMAGES)
+    h, w = decks.deal("image", IMAGES[:8] if sixteens else IMAGES)
     drawn = Conv2d(
         n=decks.deal("n", (1, 1, 2, 3)),
         h=max(h, spans[0] - pad[0] - pad[2]),
@@ -90,7 +93,7 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         groups=groups,
         quantization=quantization(decks),
     )
-    return _without_w_zero_point(drawn) if family == "wgmma" else drawn
+    return _without_w_zero_point(drawn) if sixteens else drawn
 
 
 def _without_w_zero_point(problem: Conv2d) -> Conv2d:

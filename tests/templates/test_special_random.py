@@ -29,6 +29,7 @@ TARGET = {
     **dict.fromkeys(("depthwise", "gemv"), CPU),
     **dict.fromkeys(("direct", "stem", "pointwise"), MATRICES),
     "wgmma": TARGETS["cpu.sm_90a"],
+    "tcgen05": TARGETS["cpu.sm_100a"],
 }
 ROLES = {
     **dict.fromkeys(("depthwise", "gemv"), "gathers"),
@@ -36,6 +37,7 @@ ROLES = {
     "stem": "quads",
     "pointwise": "shifts",
     "wgmma": "borders",
+    "tcgen05": "borders",
 }
 
 
@@ -50,6 +52,8 @@ def check_on(gpu: Device, family: str, first: int, count: int) -> None:
         pytest.skip(f"{gpu.target.name} has no mma.m16n8k32")
     if family == "wgmma" and gpu.target.warpgroup is None:
         pytest.skip(f"{gpu.target.name} has no wgmma")
+    if family == "tcgen05" and gpu.target.tensor_memory is None:
+        pytest.skip(f"{gpu.target.name} has no tensor memory")
     for index, plan in enumerate(plans(family, LONG_SEED, LONG, first, gpu.target)[:count], first):
         check(plan, gpu, seed=index)
 
@@ -114,8 +118,8 @@ def test_the_many_have_every_choice_and_kind(family: str) -> None:
     wanted |= {("shape", shape) for shape in SHAPES[family]}
     wanted |= {("types", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
     wanted |= {("output", out) for out in ("int8", "uint8", "int32", "float32", "float16")}
-    # A zero point of the weights needs the sums of the inputs' windows, which `wgmma` does not compute.
-    of_weights = (False,) if family == "wgmma" else (False, True)
+    # A zero point of the weights needs the sums of the inputs' windows, which these do not compute.
+    of_weights = (False,) if family in ("wgmma", "tcgen05") else (False, True)
     wanted |= {("zero points", (x, w)) for x in (False, True) for w in of_weights}
     wanted |= {(ROLES[family], flag) for flag in (False, True)}
     if family == "pointwise":

@@ -173,7 +173,8 @@ Mbarrier* Engines::land(Random& random, unsigned& phases) {
         perform(*barrier, next);
         return barrier.get();
     }
-    void* const next = tensor_memory.next([this](const void* address) { return view(address); });
+    const auto waited = [](const void* barrier) { return static_cast<const Mbarrier*>(barrier)->waiting > 0; };
+    void* const next = tensor_memory.next(waited, [this](const void* address) { return view(address); });
     if (next == nullptr) return nullptr;
     Mbarrier& committed = *static_cast<Mbarrier*>(next);
     phases = committed.phases;

@@ -60,8 +60,7 @@ _JOB_EXIT_CODE = 2  # of the harness when the job is wrong
 _RUNTIME_EXIT_CODE = 3  # of the harness when the runtime reports an error
 
 _HERE = Path(__file__).parent
-_PARTS = "runtime context launch arena tensor_memory engines tensor stores thread worker cluster".split()
-_HEADERS = tuple(f"cpu_{part}.h" for part in _PARTS)
+_HEADERS = tuple(sorted(path.name for path in _HERE.glob("cpu_*.h")))
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 // kind::i8) that add up there, and the loads that bring sums to registers. Private to cpu_runtime.cpp.
 //
 // Early, a product reads its factors and adds up where it is asked for, and so does a load. Late, products
-// wait in the order in which they were asked for, and a commit behind them arrives at its mbarrier when no
-// thread can go on without it; a load gives its values when the thread waits for loads, and nonsense before.
+// wait in the order in which they were asked for until no thread can go on without them, and the arrival of a
+// commit behind them until a thread waits for it; a load gives its values when the thread waits for loads, and
+// nonsense before.
 //
 // Stricter than PTX: one thread of a block asks for all products; every wait of a thread, at an mbarrier or
 // at the barrier of the block, is one that tcgen05.fence::after_thread_sync has to follow before it uses
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "cpu_arena.h"
@@ -95,11 +97,11 @@ class TensorMemory {
     const char* arrive(unsigned thread) const;
     void synchronize(unsigned thread);
 
-    // Makes what comes before the next commit, and returns its mbarrier; null where there is none.
-    template <class View>
-    void* next(View view);
+    // An mbarrier that a commit is to arrive at, and where somebody waits; null where there is none. Makes what
+    // products come before, and keeps the arrivals that nobody waits for.
+    template <class Waited, class View>
+    void* next(Waited waited, View view);
     Observer& observer() { return observer_; }
-    bool is_busy() const { return !queue_.empty(); }
     const char* left_behind() const;
 
   private:
@@ -132,6 +134,7 @@ class TensorMemory {
     unsigned first_ = 0, columns_ = 0;
     int issuer_ = -1;
     std::deque<Operation> queue_;
+    std::vector<void*> owed_;  // arrivals at these mbarriers
     std::vector<OfThread> threads_;
     std::vector<int> of_a_, of_b_;  // the factors of a product, row after row
     Observer observer_{};
@@ -153,6 +156,7 @@ void TensorMemory::end() {
     relinquished_ = false;
     issuer_ = -1;
     queue_.clear();
+    owed_.clear();
     threads_.clear();
 }
 
@@ -185,7 +189,7 @@ const char* TensorMemory::relinquish() {
 const char* TensorMemory::deallocate(unsigned thread, unsigned address, unsigned columns) {
     if (columns_ == 0 || address != first_ || columns != columns_)
         return "tensor memory is freed that is not what was allocated";
-    if (is_busy()) return "tensor memory is freed while products are under way";
+    if (!queue_.empty()) return "tensor memory is freed while products are under way";
     const char* const wrong = use(thread);
     columns_ = 0;
     return wrong;
@@ -242,14 +246,22 @@ const char* TensorMemory::commit(unsigned thread, void* mbarrier) {
     return nullptr;
 }
 
-template <class View>
-void* TensorMemory::next(View view) {
+template <class Waited, class View>
+void* TensorMemory::next(Waited waited, View view) {
     const Unobserved unobserved;
+    for (void*& owed : owed_) {
+        if (!waited(owed)) continue;
+        std::swap(owed, owed_.back());
+        void* const mbarrier = owed_.back();
+        owed_.pop_back();
+        return mbarrier;
+    }
     while (!queue_.empty()) {
         const Operation operation = queue_.front();
         queue_.pop_front();
-        if (operation.mbarrier != nullptr) return operation.mbarrier;
-        perform(operation.product, view);
+        if (operation.mbarrier == nullptr) perform(operation.product, view);
+        else if (waited(operation.mbarrier)) return operation.mbarrier;
+        else owed_.push_back(operation.mbarrier);
     }
     return nullptr;
 }
@@ -313,7 +325,7 @@ void TensorMemory::wait_for_loads(unsigned thread) {
 }
 
 const char* TensorMemory::left_behind() const {
-    if (is_busy()) return " ends while products are under way";
+    if (!queue_.empty() || !owed_.empty()) return " ends while products or what tells of them is under way";
     return columns_ == 0 ? nullptr : " ends with tensor memory that nobody has freed";
 }
 
