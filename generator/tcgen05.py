@@ -5,35 +5,24 @@ so that a thread of the epilogue has neighbouring channels of a pixel."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from qconv.errors import Infeasible
-from qconv.generator import tcgen05_cost, tensor_map
-from qconv.generator.convolution import (
-    FOLD_THREADS,
-    ConvolutionPlan,
-    argument_fields,
-    fold_constants,
-    fold_launches,
-    pads_with_zero_point,
-    problem_constants,
-    why_not_bytes,
-)
+from qconv.generator import slabs, tcgen05_cost, tensor_map
+from qconv.generator.convolution import argument_fields, problem_constants
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
-from qconv.generator.tensor_map import TensorMap
-from qconv.generator.wgmma_borders import Borders
+from qconv.generator.slabs import SlabPlan
+from qconv.generator.tensor_map import CHUNK, TensorMap
+from qconv.generator.wgmma_slots import MBARRIER_BYTES, SLAB
 from qconv.instruction import TensorMemoryInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# Bytes of a pixel, and of a channel's weights, that are multiplied together: what a swizzle of 128 bytes exchanges.
-SLAB = 128
 # Output channels whose sums a thread of the epilogue takes at once.
 STRIP = 32
-MBARRIER_BYTES = 8
 ACCUMULATORS = 2
 # The most that a thread writes at once.
 STORE_BYTES = 16
@@ -65,58 +54,34 @@ CHOICES: dict[str, tuple[int, ...]] = {
 class Tcgen05Roles(Roles):
     operation: str  # the file that describes the products
     spelled: str  # in PTX
-    w_signed: str  # as C++ spells it
-    x_signed: str
     borders: bool  # whether what x_zero_point adds depends on which taps lie in the image
 
 
 @dataclass(frozen=True)
-class Tcgen05Plan(ConvolutionPlan):
+class Tcgen05Plan(SlabPlan):
     page: ClassVar[str] = "conv2d/tcgen05.j2"
 
-    problem: Conv2d
     config: Tcgen05
     instruction: TensorMemoryInstruction
     columns: int  # of tensor memory that are allocated
-    smem_bytes: int
-    channel_tiles: int
-    tiles: int
-    blocks: int
 
     @property
     def threads(self) -> int:
         """The warpgroups of the epilogue, a warp that fetches and one that multiplies."""
         return 128 * self.config.writers + 64
 
-    @property
-    def slabs(self) -> int:
-        return self.problem.r * self.problem.s * ceil_div(self.problem.c, SLAB)
-
-    @cached_property
-    def borders(self) -> Borders | None:
-        """None where what x_zero_point adds is the same for all pixels of a channel."""
-        return Borders.of(self.problem) if pads_with_zero_point(self.problem) else None
-
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         main = Launch("conv2d_tcgen05", (self.blocks, 1, 1), self.threads, self.smem_bytes)
-        folds = list(fold_launches(self.problem))
-        if self.borders is not None:
-            blocks = ceil_div(self.borders.classes * self.problem.k, FOLD_THREADS)
-            folds.append(Launch("conv2d_fold_borders", (blocks, 1, 1), FOLD_THREADS, 0, "prepare"))
-        return (*folds, main)
+        return (*self.fold_launches, main)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        of_borders: tuple[Field, ...] = ()
-        if self.borders is not None:
-            elements = self.borders.classes * self.problem.k
-            of_borders = (Field("borders", "int*", "workspace", "offset, for each class of pixels", None, elements),)
         pixel_map, weight_map = maps(self.problem, self.config)
         return argument_fields(
             self.problem,
             (
-                *of_borders,
+                *self.border_fields,
                 Field("pixel_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=pixel_map),
                 Field("weight_map", "tile::TensorMap", "tensor_map", "of w", tensor_map=weight_map),
             ),
@@ -125,19 +90,14 @@ class Tcgen05Plan(ConvolutionPlan):
     @cached_property
     def alignment(self) -> dict[str, int]:
         t = self.problem.quantization.types
-        aligned = {"x": 16, "w": 16, "y": min(STORE_BYTES, self.vector_k * t.y.bytes)}
-        if t.residual is None:
-            return aligned
-        return aligned | {"residual": min(STORE_BYTES, self.vector_k * t.residual.bytes)}
+        written = {"y": t.y} if t.residual is None else {"y": t.y, "residual": t.residual}
+        at_once = {name: min(STORE_BYTES, self.vector_k * element.bytes) for name, element in written.items()}
+        return {"x": CHUNK, "w": CHUNK} | at_once
 
     @property
     def vector_k(self) -> int:
         """Neighbouring channels of a pixel that a thread writes at once: all of them exist or none."""
         return next(vector for vector in (16, 4, 1) if self.problem.k % vector == 0)
-
-    @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
 
     @property
     def wants(self) -> tuple[str, ...]:
@@ -146,14 +106,8 @@ class Tcgen05Plan(ConvolutionPlan):
 
     @property
     def roles(self) -> Tcgen05Roles:
-        t = self.problem.quantization.types
-        return Tcgen05Roles(
-            operation="instruction/tcgen05.j2",
-            spelled=self.instruction.mnemonic,
-            w_signed=str(t.w.is_signed).lower(),
-            x_signed=str(t.x.is_signed).lower(),
-            borders=self.borders is not None,
-        )
+        operation, spelled = "instruction/tcgen05.j2", self.instruction.mnemonic
+        return Tcgen05Roles(operation, spelled, borders=self.borders is not None)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
@@ -174,16 +128,11 @@ class Tcgen05Plan(ConvolutionPlan):
         return (
             Constant("WARP_SIZE", self.target.warp_size),
             Constant("THREADS", self.threads),
-            Constant("SLAB", SLAB, "bytes of the reduction that are multiplied together"),
-            Constant("SLABS", self.slabs, "of a tile: for each 128 channels, all taps"),
+            *self.slab_constants,
             Constant("COLUMNS", self.columns, "of tensor memory"),
-            Constant("CHANNEL_TILES", self.channel_tiles),
-            Constant("TILES", self.tiles),
-            Constant("BLOCKS", self.blocks, "which have tiles in turn"),
+            *self.tile_constants,
             Constant("VECTOR_K", self.vector_k, "neighbouring outputs that a thread writes at once"),
-            *(() if self.borders is None else self.borders.constants),
-            Constant("SMEM_BYTES", self.smem_bytes),
-            *fold_constants(self.problem),
+            *self.last_constants,
         )
 
     def cost(self) -> float:
@@ -191,31 +140,15 @@ class Tcgen05Plan(ConvolutionPlan):
 
 
 def maps(problem: Conv2d, config: Tcgen05) -> tuple[TensorMap, TensorMap]:
-    """Slabs of pixels and of weights. Channels past the last are zeros of x, whatever the weights have there."""
-    of_pixels = tensor_map.im2col(problem, SLAB, config.pixels, swizzle=SLAB)
-    w_type = problem.quantization.types.w.name
-    of_weights = tensor_map.matrix("w", w_type, problem.k, problem.reduction, config.channels, SLAB, swizzle=SLAB)
-    return replace(of_pixels, l2_promotion=256), replace(of_weights, l2_promotion=256)
+    return slabs.maps(problem, config.pixels, "w", problem.k, config.channels)
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """What stands against every config."""
-    q, instruction = problem.quantization, target.tensor_memory
+    instruction = target.tensor_memory
     if instruction is None or not target.tensor_maps:
         return f"{target.name} has no products of bytes in tensor memory; wgmma or mma serves it"
-    if (reason := why_not_bytes(problem)) is not None:
-        return reason
-    if not instruction.serves(q.types.x, q.types.w):
-        return f"{q.types.x.name} by {q.types.w.name}: {instruction.name} does not multiply these; mma serves it"
-    if problem.layout != "nhwc":
-        return f"layout={problem.layout}: the channels of a pixel must lie side by side, as in nhwc"
-    if problem.groups != 1:
-        return f"groups={problem.groups}: a tile of output channels must look at the same inputs; mma serves it"
-    if problem.c % 16:
-        return f"c={problem.c}: the copy engine moves pixels of whole 16 bytes; pad the channels, or use mma"
-    if q.w_zero_point:
-        return "w_zero_point: the sums of the inputs' windows are not computed here; mma serves it"
-    return None
+    return slabs.why_not(problem, instruction)
 
 
 def plan(problem: Conv2d, config: Tcgen05, target: Target) -> Tcgen05Plan:
@@ -231,8 +164,6 @@ def plan(problem: Conv2d, config: Tcgen05, target: Target) -> Tcgen05Plan:
     at_most(smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     channel_tiles = ceil_div(problem.k, config.channels)
     tiles = channel_tiles * ceil_div(problem.pixels, config.pixels)
-    # The largest numbers that the page computes: a tile past the last, and an output's index.
-    at_most(config.pixels * (ceil_div(tiles, channel_tiles) + target.processors), 2**31 - 1, "pixels of whole tiles")
     made = Tcgen05Plan(
         problem=problem,
         config=config,
@@ -244,9 +175,8 @@ def plan(problem: Conv2d, config: Tcgen05, target: Target) -> Tcgen05Plan:
         tiles=tiles,
         blocks=min(tiles, target.processors),
     )
+    made.check_sizes(config.pixels)
     maps(problem, config)
-    if made.borders is not None:
-        at_most(made.borders.classes * problem.k, 2**24, "offsets of classes of pixels")
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from qconv.generator.cost_units import MEMORY, at_once, of_activation, of_residual
 from qconv.generator.plan import ceil_div
-from qconv.generator.wgmma_cost import CACHE, LATENCY, OF_PIXEL, SHARED, SHORT, START
+from qconv.generator.wgmma_cost import LATENCY, OF_PIXEL, SHARED, START, fetched
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -69,9 +69,5 @@ def _slab(plan: Costed) -> float:
     # For each 128 pixels and 32 bytes of the reduction: what is multiplied, or what is read for it.
     rate, read = 128 * config.channels * 32 / PRODUCTS, (128 + config.channels) * 32 / SHARED
     multiplied = config.pixels // 128 * 4 * max(rate, read)
-    fetched = 128 * (config.pixels + config.channels) / CACHE
-    whole, rest = divmod(plan.problem.c, 128)
-    if rest:
-        fetched *= (whole + (128 / rest) ** SHORT) / (whole + 1)
     # A slot is not free before the products of its slab are made.
-    return at_once(multiplied, max(fetched, (LATENCY + fetched) / (config.slots - 1)), 8)
+    return at_once(multiplied, fetched(plan.problem, config.pixels + config.channels, config.slots), 8)

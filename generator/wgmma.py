@@ -4,28 +4,22 @@ as the rows of the product and pixels as its columns. docs/hopper tells how each
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from qconv.errors import Infeasible
-from qconv.generator import tensor_map, wgmma_cost
+from qconv.generator import slabs, tensor_map, wgmma_cost
 from qconv.generator.convolution import (
-    FOLD_THREADS,
     REPACK_THREADS,
-    ConvolutionPlan,
     argument_fields,
-    fold_constants,
-    fold_launches,
-    pads_with_zero_point,
     problem_constants,
     repack_launch,
-    why_not_bytes,
 )
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
+from qconv.generator.slabs import SlabPlan
 from qconv.generator.tensor_map import CHUNK, TensorMap
-from qconv.generator.wgmma_borders import Borders
 from qconv.generator.wgmma_slots import CHANNELS, SLAB, slots
 from qconv.instruction import WarpgroupInstruction
 from qconv.problem import Conv2d
@@ -83,18 +77,13 @@ class WgmmaRoles(Roles):
 
 
 @dataclass(frozen=True)
-class WgmmaPlan(ConvolutionPlan):
+class WgmmaPlan(SlabPlan):
     page: ClassVar[str] = "conv2d/wgmma.j2"
 
-    problem: Conv2d
     config: Wgmma
     instruction: WarpgroupInstruction
     pixel_slots: int
     residual_slots: int  # 0 where the epilogue reads device memory, or there is no residual
-    smem_bytes: int
-    channel_tiles: int
-    tiles: int
-    blocks: int
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -123,15 +112,6 @@ class WgmmaPlan(ConvolutionPlan):
         return GROUP_THREADS * (self.config.consumers + 1)
 
     @property
-    def slabs(self) -> int:
-        return self.problem.r * self.problem.s * ceil_div(self.problem.c, SLAB)
-
-    @cached_property
-    def borders(self) -> Borders | None:
-        """None where what x_zero_point adds is the same for all pixels of a channel."""
-        return Borders.of(self.problem) if pads_with_zero_point(self.problem) else None
-
-    @property
     def weight_rows(self) -> int:
         """Output channels, and rows of zeros that fill the last 128."""
         return CHANNELS * ceil_div(self.problem.k, CHANNELS)
@@ -143,20 +123,12 @@ class WgmmaPlan(ConvolutionPlan):
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         main = Launch("conv2d_wgmma", (self.blocks, 1, 1), self.threads, self.smem_bytes)
-        folds = list(fold_launches(self.problem))
-        if self.borders is not None:
-            blocks = ceil_div(self.borders.classes * self.problem.k, FOLD_THREADS)
-            folds.append(Launch("conv2d_fold_borders", (blocks, 1, 1), FOLD_THREADS, 0, "prepare"))
-        return (*folds, repack_launch(self.weight_words), main)
+        return (*self.fold_launches, repack_launch(self.weight_words), main)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         says = "the weights, with the rows of each 128 channels in the order of the lanes"
         weights = Field("weights", "int*", "workspace", says, None, self.weight_words)
-        of_borders: tuple[Field, ...] = ()
-        if self.borders is not None:
-            elements = self.borders.classes * self.problem.k
-            of_borders = (Field("borders", "int*", "workspace", "offset, for each class of pixels", None, elements),)
         pixel_map, weight_map = maps(self.problem, self.config.pixels, self.weight_rows)
         of_residual: tuple[Field, ...] = ()
         if self.residual_slots:
@@ -166,7 +138,7 @@ class WgmmaPlan(ConvolutionPlan):
             self.problem,
             (
                 weights,
-                *of_borders,
+                *self.border_fields,
                 Field("pixel_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=pixel_map),
                 Field("weight_map", "tile::TensorMap", "tensor_map", "of the weights", tensor_map=weight_map),
                 *of_residual,
@@ -185,10 +157,6 @@ class WgmmaPlan(ConvolutionPlan):
     def vector_k(self) -> int:
         """Neighbouring channels of a pixel that a lane writes at once: all of them exist or none."""
         return 4 if self.problem.k % 4 == 0 else 1
-
-    @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
 
     @property
     def wants(self) -> tuple[str, ...]:
@@ -237,8 +205,7 @@ class WgmmaPlan(ConvolutionPlan):
             Constant("PRODUCER_REGISTERS", PRODUCER_REGISTERS, "of a thread"),
             Constant("CONSUMER_REGISTERS", CONSUMER_REGISTERS, "of a thread"),
             Constant("TILE_M", CHANNELS, "output channels of a consumer"),
-            Constant("SLAB", SLAB, "bytes of the reduction that are multiplied together"),
-            Constant("SLABS", self.slabs, "of a tile: for each 128 channels, all taps"),
+            *self.slab_constants,
             Constant("PIXEL_RINGS", self.config.pixel_rings),
             Constant("WEIGHT_RINGS", self.config.weight_rings),
             Constant("PIXEL_SLOTS", self.pixel_slots, "slots of a ring of pixels"),
@@ -247,14 +214,10 @@ class WgmmaPlan(ConvolutionPlan):
                 if self.residual_slots
                 else ()
             ),
-            Constant("CHANNEL_TILES", self.channel_tiles),
-            Constant("TILES", self.tiles),
-            Constant("BLOCKS", self.blocks, "which have tiles in turn"),
+            *self.tile_constants,
             Constant("WEIGHT_ROWS", self.weight_rows, "output channels, and zeros that fill the last 128"),
             Constant("VECTOR_K", self.vector_k, "neighbouring outputs that a lane writes at once"),
-            *(() if self.borders is None else self.borders.constants),
-            Constant("SMEM_BYTES", self.smem_bytes),
-            *fold_constants(self.problem),
+            *self.last_constants,
         )
 
     def cost(self) -> float:
@@ -262,11 +225,7 @@ class WgmmaPlan(ConvolutionPlan):
 
 
 def maps(problem: Conv2d, pixels: int, weight_rows: int) -> tuple[TensorMap, TensorMap]:
-    """Slabs of pixels and of weights. Channels past the last are zeros of x, whatever the weights have there."""
-    of_pixels = tensor_map.im2col(problem, SLAB, pixels, swizzle=SLAB)
-    w_type = problem.quantization.types.w.name
-    of_weights = tensor_map.matrix("weights", w_type, weight_rows, problem.reduction, CHANNELS, SLAB, swizzle=SLAB)
-    return replace(of_pixels, l2_promotion=256), replace(of_weights, l2_promotion=256)
+    return slabs.maps(problem, pixels, "weights", weight_rows, CHANNELS)
 
 
 def residual_map(problem: Conv2d, pixels: int) -> TensorMap:
@@ -278,22 +237,10 @@ def residual_map(problem: Conv2d, pixels: int) -> TensorMap:
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """What stands against every config."""
-    q, instruction = problem.quantization, target.warpgroup
+    instruction = target.warpgroup
     if instruction is None or not target.tensor_maps:
         return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; mma serves it"
-    if (reason := why_not_bytes(problem)) is not None:
-        return reason
-    if not instruction.serves(q.types.w, q.types.x):
-        return f"{q.types.w.name} by {q.types.x.name}: {instruction.name} does not multiply these; mma serves it"
-    if problem.layout != "nhwc":
-        return f"layout={problem.layout}: the channels of a pixel must lie side by side, as in nhwc"
-    if problem.groups != 1:
-        return f"groups={problem.groups}: a tile of output channels must look at the same inputs; mma serves it"
-    if problem.c % 16:
-        return f"c={problem.c}: the copy engine moves pixels of whole 16 bytes; pad the channels, or use mma"
-    if q.w_zero_point:
-        return "w_zero_point: the sums of the inputs' windows are not computed here; mma serves it"
-    return None
+    return slabs.why_not(problem, instruction)
 
 
 def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
@@ -314,8 +261,6 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     tile_pixels = config.pixels * (2 if config.split_pixels else 1)
     channel_tiles = ceil_div(problem.k, CHANNELS * (1 if config.split_pixels else config.consumers))
     tiles = channel_tiles * ceil_div(problem.pixels, tile_pixels)
-    # The largest numbers that the page computes: a tile past the last, and a byte of an output.
-    at_most(tile_pixels * (ceil_div(tiles, channel_tiles) + target.processors), 2**31 - 1, "pixels of whole tiles")
     made = WgmmaPlan(
         problem=problem,
         config=config,
@@ -328,6 +273,7 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
         tiles=tiles,
         blocks=min(tiles, target.processors),
     )
+    made.check_sizes(tile_pixels)
     maps(problem, config.pixels, made.weight_rows)
     if made.residual_slots:
         residual_map(problem, config.pixels)
@@ -336,8 +282,6 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     if made.residual_slots and made.borders is not None and problem.quantization.types.y.bytes > 1:
         at_most(config.pixels, MOST_WITH_BORDERS, "pixels of a consumer with registers for borders and wide outputs")
     at_most(made.weight_words, 2**29 - 1, "words of weights")
-    if made.borders is not None:
-        at_most(made.borders.classes * problem.k, 2**24, "offsets of classes of pixels")
     return made
 
 

@@ -66,9 +66,14 @@ def cost(plan: Costed) -> float:
 def _slab(plan: Costed, of_consumer: int) -> float:
     # Two instructions of 64 channels for each of four runs of 32 bytes: half a clock a pixel, or what they read.
     multiplied = 8 * plan.consumers * max(of_consumer / 2, (2048 + 32 * of_consumer) / SHARED)
-    fetched = 128 * sum(plan.tile) / CACHE
-    whole, rest = divmod(plan.problem.c, 128)
-    if rest:
-        fetched *= (whole + (128 / rest) ** SHORT) / (whole + 1)
     # A slot is not free before the products of the next slab are under way.
-    return at_once(multiplied, max(fetched, (LATENCY + fetched) / (plan.slots - 1)), 8)
+    return at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
+
+
+def fetched(problem: Conv2d, rows: int, slots: int) -> float:
+    """Clocks until a slab comes of so many pixels and channels, where one slot of so many is multiplied."""
+    clocks = 128 * rows / CACHE
+    whole, rest = divmod(problem.c, 128)
+    if rest:
+        clocks *= (whole + (128 / rest) ** SHORT) / (whole + 1)
+    return max(clocks, (LATENCY + clocks) / (slots - 1))

@@ -51,7 +51,7 @@ constexpr int BLOCKS = 49;  // which have tiles in turn
 constexpr int VECTOR_K = 16;  // neighbouring outputs that a thread writes at once
 constexpr int SMEM_BYTES = 197632;
 
-static_assert(THREADS == 128 * WRITERS + 64, "warpgroups that write, a warp that fetches, one that multiplies");
+static_assert(THREADS == 128 * WRITERS + 64, "warpgroups that write, a warp to fetch and one to multiply");
 static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0, "one group, of whole 16 bytes a pixel");
 static_assert(PADDED || (OUT_H <= IN_H && OUT_W <= IN_W), "without padding, every window lies in the image");
 static_assert(REDUCTION == R * S * C, "one row of weights must be one channel's");
@@ -496,7 +496,6 @@ struct Accumulators {
 // 32 bytes of the reduction. Both factors lie in shared memory, in rows of 128 bytes as the copy engine
 // swizzles them. One thread asks for it, and the sums are in tensor memory: a lane of it for each pixel, a
 // column for each channel.
-static_assert(X_SIGNED == true && W_SIGNED == true, "X and W must have the types of KIND");
 constexpr int ROWS = 128;  // of a product
 static_assert(TILE_M % ROWS == 0 && TILE_N % 16 == 0 && TILE_N <= 256, "the shape of a product");
 // The descriptor of the instruction: sums of 32-bit integers, modulo 2**32; whether bytes have signs; both
@@ -507,7 +506,7 @@ constexpr unsigned KIND = 2u << 4 | (X_SIGNED ? 1u : 0u) << 7 | (W_SIGNED ? 1u :
 struct Operand {
     unsigned long long descriptor;
 
-    // Of version 1. Eight rows, whose chunks are exchanged, lie 1024 bytes behind the eight before.
+    // Version 1. Eight rows, whose chunks are exchanged, lie 1024 bytes behind the eight before.
     __device__ __forceinline__ explicit Operand(const void* rows)
         : descriptor((tile::shared_offset(rows) & 0x3ffffu) / 16u | 1ull << 16 | 1024ull / 16 << 32 |
                      1ull << 46 | 2ull << 61) {}
@@ -558,20 +557,14 @@ __device__ __forceinline__ void fetch(const Arguments& args, Shared& shared) {
         const int channel = tiles.first_channel(), pixel = tiles.first_pixel(), n = pixel / (OUT_H * OUT_W);
         const int h = pixel / OUT_W % OUT_H * STRIDE_H - PAD_TOP, w = pixel % OUT_W * STRIDE_W - PAD_LEFT;
 #pragma unroll 1
-        for (int c = 0; c < C; c += SLAB) {
-#pragma unroll 1
-            for (int r = 0; r < R; ++r) {
-#pragma unroll 1
-                for (int s = 0; s < S; ++s) {
-                    auto& pixels = shared.pixels[at.slot];
-                    auto& weights = shared.weights[at.slot];
-                    tile::Mbarrier& full = shared.slabs.acquire(at, sizeof pixels + sizeof weights);
-                    const int right = s * DILATION_W, down = r * DILATION_H;
-                    tile::load_im2col(args.pixel_map, pixels, full, c, w, h, n, right, down);
-                    tile::load_tile(args.weight_map, weights, full, (r * S + s) * C + c, channel);
-                    at.advance();
-                }
-            }
+        for (int slab = 0; slab < SLABS; ++slab) {
+            const int c = slab / (R * S) * SLAB, r = slab / S % R, s = slab % S;
+            auto& pixels = shared.pixels[at.slot];
+            auto& weights = shared.weights[at.slot];
+            tile::Mbarrier& full = shared.slabs.acquire(at, sizeof pixels + sizeof weights);
+            tile::load_im2col(args.pixel_map, pixels, full, c, w, h, n, s * DILATION_W, r * DILATION_H);
+            tile::load_tile(args.weight_map, weights, full, (r * S + s) * C + c, channel);
+            at.advance();
         }
     }
     shared.slabs.drain(at);

@@ -231,8 +231,8 @@ MUTANTS = (
     Mutant(
         "wgmma cost: a slot fewer under way costs nothing",
         "generator/wgmma_cost.py",
-        "(LATENCY + fetched) / (plan.slots - 1)",
-        "fetched",
+        "(LATENCY + clocks) / (slots - 1)",
+        "clocks",
         "With two slots the tensor cores wait for the second-level cache.",
         (COST,),
     ),
