@@ -494,6 +494,7 @@ struct Ring {
 
     // One of a consumer's threads, when all have read the slot.
     __device__ __forceinline__ void release(const State& state) { empty[state.slot].arrive(); }
+
     // The producer, behind its last slot: a block may not end while others release its slots.
     __device__ __forceinline__ void drain(State state) {
         for (int slot = 0; slot < SLOTS; ++slot) {
@@ -715,6 +716,7 @@ __device__ __forceinline__ void write_tiles(
 #pragma unroll 1
         for (int strip = first_strip; strip < STRIPS; strip += WRITERS) {
             Sum sums[STRIP];
+            tile::warp_barrier();  // some lanes wait longer than others, and some have no pixel to write
             tile::load_sums(sums_at + strip * STRIP, sums);
             tile::wait_for_sums(sums);
             if (strip + WRITERS >= STRIPS) {

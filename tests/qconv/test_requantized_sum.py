@@ -25,6 +25,7 @@ TARGET = {
     **dict.fromkeys(("simt", "depthwise", "gemv"), "cpu"),
     **dict.fromkeys(("mma", "direct", "stem", "pointwise"), "cpu.sm_80"),
     "wgmma": "cpu.sm_90a",
+    "tcgen05": "cpu.sm_100a",
 }
 COUNT = 4
 

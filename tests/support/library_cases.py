@@ -57,6 +57,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 3, 3, pad=SAME, quantization=ADDED)),
     ("pointwise", "cpu.sm_80", Conv2d(1, 9, 13, 32, 16, 1, 1, quantization=EVERYTHING)),
     ("wgmma", "cpu.sm_90a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=SAME, quantization=CLAMPED_SUM)),
+    ("tcgen05", "cpu.sm_100a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=SAME, quantization=CLAMPED_SUM)),
     ("fused", "cpu.sm_80", FusedConv2d(EXPAND, FILTER)),
     ("block", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
     ("unfused", "cpu", FusedConv2d(FILTER, PROJECT)),
@@ -114,6 +115,8 @@ RESIDUAL = Quantization(per_channel=True, residual="int8")
 WIDE = Conv2d(1, 8, 8, 32, 48, 1, 1, quantization=Quantization(x_zero_point=True, bias="float32"))
 
 
+# Families whose instruction one architecture has alone.
+ARCHITECTURES_OWN = ("wgmma", "tcgen05")
 # Families whose instruction AMD has no like of.
 NVIDIA_ALONE = ("direct", "stem", "pointwise")
 
@@ -122,7 +125,9 @@ def gpu_winners(plain: str, tiled: str) -> list[Winner]:
     """For two targets of one vendor, of which the second is the one that copies tiles, or as good as the first."""
     large = {"block", "fused"}
     cases = [
-        (family, tiled if family in large else plain, problem) for family, _, problem in CASES if family != "wgmma"
+        (family, tiled if family in large else plain, problem)
+        for family, _, problem in CASES
+        if family not in ARCHITECTURES_OWN
     ]
     if target(tiled).tensor_maps:
         cases.append(("wgmma", tiled, Conv2d(1, 16, 16, 128, 128, 3, 3, pad=SAME, quantization=BORDERS)))
