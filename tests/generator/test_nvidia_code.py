@@ -111,6 +111,21 @@ def test_only_one_blackwell_multiplies_bytes_by_tcgen05() -> None:
             compiled(TCGEN05, TARGETS[name])
 
 
+@pytest.mark.parametrize("name", ["tcgen05-body-sm_100a.cu", "tcgen05-residual-borders-sm_100a.cu"])
+def test_products_in_tensor_memory_are_asked_for_once(name: str) -> None:
+    """Of a lane that the compiler knows to be alone. Behind a comparison of lanes ptxas makes a loop of each."""
+    plan = plan_of(name)
+    source = generator.render(plan)
+    elected = "if (tile::elected()) multiply_tiles"
+    assert source.text.count(elected) == 1
+    compared = replace(source, text=source.text.replace(elected, "if (tile::lane() == 0) multiply_tiles"))
+    codes = [disassembled(compiled(one, plan.target)[0]) for one in (source, compared)]
+    # For each 128 pixels of a tile, 128 bytes of the reduction by 32.
+    assert [code.count("UTCIMMA") for code in codes] == [4 * plan.config.pixels // 128] * 2  # type: ignore[attr-defined]
+    assert ["BRA.U.ANY" in code for code in codes] == [False, True]
+    assert all("LDTM.x32" in code and "UTMALDG.4D.IM2COL" in code and "UTCBAR" in code for code in codes)
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_sources(name: str) -> None:
     plan = plan_of(name)
