@@ -217,6 +217,35 @@ def wgmma() -> Canvas:
     return c
 
 
+def tcgen05() -> Canvas:
+    c = Canvas(860, 330, "tcgen05")
+    c.box(40, 50, 90, 40, "one")
+    c.text(85, 74, "fetches", "middle")
+    c.line(130, 70, 176, 70, arrow=True)
+    for at in range(4):
+        c.box(180, 34 + 20 * at, 110, 16, "three")
+    c.text(180, 136, "slabs in shared memory")
+    c.down(306, 34, 110, "slots", left=False)
+    c.line(370, 70, 412, 70, arrow=True)
+    c.box(416, 50, 90, 40, "one")
+    c.text(461, 74, "multiplies", "middle")
+    c.line(506, 70, 546, 70, arrow=True)
+    for at in range(2):
+        c.box(550, 40 + 34 * at, 80, 26, "two" if at else "none")
+    c.text(550, 136, "accumulators in tensor memory")
+    c.line(630, 54, 670, 54, arrow=True)
+    for at in range(2):
+        c.box(674, 36 + 40 * at, 90, 32, "two")
+        c.text(719, 57 + 40 * at, "writes", "middle")
+    c.down(774, 36, 108, "writers", left=False)
+    c.text(40, 184, "one tile: its pixels by its channels, in strips of 128 by 32")
+    c.grid(120, 214, 4, 2, 40, (0, 2, 5, 7))
+    c.across(120, 280, 206, "channels")
+    c.down(110, 214, 294, "pixels")
+    c.text(310, 258, "coloured: those of the first warpgroup that writes")
+    return c
+
+
 def chain(layers: int, name: str) -> Canvas:
     words = ("first", "second", "third")[:layers]
     c = Canvas(820, 340 + 78 * layers, name)
@@ -351,7 +380,7 @@ def shuffle() -> Canvas:
 DRAWINGS: dict[str, Callable[[], Canvas]] = {
     draw.__name__: draw
     for draw in (
-        *(simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, fused, block, unfused),
+        *(simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, tcgen05, fused, block, unfused),
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
     )
 }
