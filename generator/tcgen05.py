@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from qconv.errors import Infeasible
 from qconv.generator import slabs, tcgen05_cost, tensor_map
-from qconv.generator.convolution import argument_fields, problem_constants
+from qconv.generator.convolution import argument_fields, channel_arguments, problem_constants
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
 from qconv.generator.slabs import SlabPlan
@@ -19,6 +19,7 @@ from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.generator.wgmma_slots import MBARRIER_BYTES, SLAB
 from qconv.instruction import TensorMemoryInstruction
 from qconv.problem import Conv2d
+from qconv.step import Argument
 from qconv.target import Target
 
 # Output channels whose sums a thread of the epilogue takes at once.
@@ -55,6 +56,8 @@ class Tcgen05Roles(Roles):
     operation: str  # the file that describes the products
     spelled: str  # in PTX
     borders: bool  # whether what x_zero_point adds depends on which taps lie in the image
+    channel_arguments: tuple[Argument, ...]
+    kind: str = "tcgen05"  # of the layer whose channel parameters are loaded
 
 
 @dataclass(frozen=True)
@@ -102,12 +105,12 @@ class Tcgen05Plan(SlabPlan):
     @property
     def wants(self) -> tuple[str, ...]:
         copies = tensor_map.wants("load_im2col_4d", "load_tile_2d")
-        return ("warp", "warp_barrier", "tensor_memory", *(("overlap",) if self.overlaps else ()), *copies)
+        return ("warp", "warp_barrier", "tensor_memory", "vectors", *(("overlap",) if self.overlaps else ()), *copies)
 
     @property
     def roles(self) -> Tcgen05Roles:
         operation, spelled = "instruction/tcgen05.j2", self.instruction.mnemonic
-        return Tcgen05Roles(operation, spelled, borders=self.borders is not None)
+        return Tcgen05Roles(operation, spelled, self.borders is not None, channel_arguments(self.problem))
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

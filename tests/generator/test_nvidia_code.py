@@ -113,7 +113,7 @@ def test_only_one_blackwell_multiplies_bytes_by_tcgen05() -> None:
 
 @pytest.mark.parametrize("name", ["tcgen05-body-sm_100a.cu", "tcgen05-residual-borders-sm_100a.cu"])
 def test_products_in_tensor_memory_are_asked_for_once(name: str) -> None:
-    """Of a lane that the compiler knows to be alone. Behind a comparison of lanes ptxas makes a loop of each."""
+    """By a lane that the compiler knows to be alone. Behind a comparison of lanes ptxas makes a loop of each."""
     plan = plan_of(name)
     source = generator.render(plan)
     elected = "if (tile::elected()) multiply_tiles"

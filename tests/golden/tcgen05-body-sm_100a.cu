@@ -299,6 +299,16 @@ __device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
     return *reinterpret_cast<const Words<WORDS>*>(address);
 }
 
+// Neighbouring elements, which are loaded at once.
+template <class T, int COUNT>
+struct alignas(sizeof(T) * COUNT < 16 ? sizeof(T) * COUNT : 16) Vector {
+    T element[COUNT];
+};
+template <int COUNT, class T>
+__device__ __forceinline__ Vector<T, COUNT> load_vector(const T* address) {
+    return *reinterpret_cast<const Vector<T, COUNT>*>(address);
+}
+
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -351,14 +361,6 @@ struct Channel {
     int offset;
     float multiplier;
 };
-
-__device__ __forceinline__ Channel load_channel(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
-    Channel channel;
-    channel.offset = tile::load(args.offset + k);
-    channel.multiplier = tile::load(args.multiplier + k);
-    return channel;
-}
 
 // What `narrow` makes an output element of.
 using Finished = float;
@@ -602,6 +604,27 @@ __device__ __forceinline__ void multiply_tiles(Shared& shared, unsigned tensor_m
 
 // Whether every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % TILE_N == 0;
+constexpr bool HAS_K_REMAINDER = false;  // all channels that are written at once exist, or none
+
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
+template <int COUNT>
+__device__ __forceinline__ void load_channels(
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
+    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += WIDTH) {
+        const int first = !HAS_K_REMAINDER || k + i < K ? k + i : K - WIDTH;
+        const auto offset =
+            tile::load_vector<WIDTH>(args.offset + first);
+        const auto multiplier =
+            tile::load_vector<WIDTH>(args.multiplier + first);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            channels[i + j].offset = offset.element[j];
+            channels[i + j].multiplier = multiplier.element[j];
+        }
+    }
+}
 
 // A thread's sums become outputs: those of a pixel and of STRIP channels from `k` on. The lanes of a warp
 // have the same channels, so that one load serves all of them.
@@ -612,12 +635,13 @@ __device__ __forceinline__ void write_sums(
     for (int at = 0; at < STRIP; at += VECTOR_K) {
         if (!WHOLE_TILES && k + at >= K) return;
         Output* const to = args.y + (pixel * K + k + at);
+        Channel channels[VECTOR_K];
+        load_channels(args, k + at, channels);
         Finished finished[VECTOR_K];
 #pragma unroll
         for (int i = 0; i < VECTOR_K; ++i) {
-            const Channel channel = load_channel(args, k + at + i);
             const Inputs inputs = {sums[at + i]};
-            finished[i] = finish(inputs, channel);
+            finished[i] = finish(inputs, channels[i]);
         }
         if constexpr (VECTOR_K > 1) write(to, finished);
         else to[0] = narrow(finished[0]);

@@ -314,6 +314,16 @@ __device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
     return *reinterpret_cast<const Words<WORDS>*>(address);
 }
 
+// Neighbouring elements, which are loaded at once.
+template <class T, int COUNT>
+struct alignas(sizeof(T) * COUNT < 16 ? sizeof(T) * COUNT : 16) Vector {
+    T element[COUNT];
+};
+template <int COUNT, class T>
+__device__ __forceinline__ Vector<T, COUNT> load_vector(const T* address) {
+    return *reinterpret_cast<const Vector<T, COUNT>*>(address);
+}
+
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -380,19 +390,6 @@ struct Channel {
     float inverse;
     float y_zero;
 };
-
-__device__ __forceinline__ Channel load_channel(
-    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
-    Channel channel;
-    channel.offset = tile::load(args.offset + k);
-    channel.scale = tile::load(args.scale + k);
-    channel.bias = tile::load(args.bias + k);
-    channel.residual_scale = args.residual_scale;
-    channel.residual_zero = args.residual_zero;
-    channel.inverse = args.inverse;
-    channel.y_zero = args.y_zero;
-    return channel;
-}
 
 // What `narrow` makes an output element of.
 using Finished = float;
@@ -676,6 +673,34 @@ __device__ __forceinline__ Channel with_offset_of(
 
 // Whether every channel of every tile exists.
 constexpr bool WHOLE_TILES = K % TILE_N == 0;
+constexpr bool HAS_K_REMAINDER = false;  // all channels that are written at once exist, or none
+
+// The channel parameters of neighbouring channels. Those past the last channel repeat others that exist.
+template <int COUNT>
+__device__ __forceinline__ void load_channels(
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k, Channel (&channels)[COUNT]) {
+    constexpr int WIDTH = COUNT % 4 == 0 && K % 4 == 0 ? 4 : COUNT % 2 == 0 && K % 2 == 0 ? 2 : 1;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += WIDTH) {
+        const int first = !HAS_K_REMAINDER || k + i < K ? k + i : K - WIDTH;
+        const auto offset =
+            tile::load_vector<WIDTH>(args.offset + first);
+        const auto scale =
+            tile::load_vector<WIDTH>(args.scale + first);
+        const auto bias =
+            tile::load_vector<WIDTH>(args.bias + first);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            channels[i + j].offset = offset.element[j];
+            channels[i + j].scale = scale.element[j];
+            channels[i + j].bias = bias.element[j];
+            channels[i + j].residual_scale = args.residual_scale;
+            channels[i + j].residual_zero = args.residual_zero;
+            channels[i + j].inverse = args.inverse;
+            channels[i + j].y_zero = args.y_zero;
+        }
+    }
+}
 
 constexpr int RESIDUAL_BYTES = sizeof(Residual) * VECTOR_K;
 struct alignas(RESIDUAL_BYTES < 16 ? RESIDUAL_BYTES : 16) ResidualVector { Residual element[VECTOR_K]; };
@@ -692,12 +717,13 @@ __device__ __forceinline__ void write_sums(
         Output* const to = args.y + (pixel * K + k + at);
         const auto residuals =
             *reinterpret_cast<const ResidualVector*>(args.residual + (pixel * K + k + at));
+        Channel channels[VECTOR_K];
+        load_channels(args, k + at, channels);
         Finished finished[VECTOR_K];
 #pragma unroll
         for (int i = 0; i < VECTOR_K; ++i) {
-            const Channel channel = load_channel(args, k + at + i);
             const Inputs inputs = {sums[at + i], residuals.element[i]};
-            finished[i] = finish(inputs, with_offset_of(args, channel, border, k + at + i));
+            finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + at + i));
         }
         if constexpr (VECTOR_K > 1) write(to, finished);
         else to[0] = narrow(finished[0]);

@@ -158,10 +158,10 @@ OF_PAGE = (
         (f"{TESTS}::test_nothing_is_found[odd-address-2]",),
     ),
     Mutant(
-        "tcgen05: the next channel's parameters",
+        "tcgen05: the first channels' parameters",
         PAGES + "tcgen05_outputs.j2",
-        "load_channel(args, k + at + i);",
-        "load_channel(args, k + at + (i ^ 1) % VECTOR_K);",
+        "load_channels(args, k + at, channels);",
+        "load_channels(args, k, channels);",
         "Every channel has its own.",
         (CHANNELS,),
     ),
