@@ -348,15 +348,6 @@ OF_MEMORY = (
         (CHANNELS,),
     ),
     Mutant(
-        "tensor memory on a GPU: two lanes of eight registers change places",
-        "templates/prelude/cuda_tensor_memory.j2",
-        "how(sums[i + 1]), how(sums[i + 2]),",
-        "how(sums[i + 2]), how(sums[i + 1]),",
-        "Columns are neighbouring channels.",
-        ("tests/templates/test_special_random.py::test_many_random_configs",),
-        gpu=True,
-    ),
-    Mutant(
         "tensor memory on a GPU: the lane that works is compared with",
         "templates/prelude/cuda_tensor_memory.j2",
         "    return is_elected != 0;",
