@@ -1,6 +1,6 @@
 """What the families that multiply slabs by a warpgroup's instruction, or in tensor memory, have in common: the copy
-engine (TMA) brings 128 bytes of every pixel of a tile, in im2col order, and of every channel's weights, and zeros for
-taps outside of the image."""
+engine (TMA) brings so many bytes of every pixel of a tile, in im2col order, and of every channel's weights, and zeros
+for taps outside of the image."""
 
 from __future__ import annotations
 
@@ -34,8 +34,13 @@ class SlabPlan(ConvolutionPlan):
     blocks: int
 
     @property
+    def slab(self) -> int:
+        """Bytes of a pixel, and of a channel's weights, that are multiplied together: what a swizzle exchanges."""
+        return SLAB
+
+    @property
     def slabs(self) -> int:
-        return self.problem.r * self.problem.s * ceil_div(self.problem.c, SLAB)
+        return self.problem.r * self.problem.s * ceil_div(self.problem.c, self.slab)
 
     @cached_property
     def borders(self) -> Borders | None:
@@ -64,8 +69,8 @@ class SlabPlan(ConvolutionPlan):
     @property
     def slab_constants(self) -> tuple[Constant, ...]:
         return (
-            Constant("SLAB", SLAB, "bytes of the reduction that are multiplied together"),
-            Constant("SLABS", self.slabs, "of a tile: for each 128 channels, all taps"),
+            Constant("SLAB", self.slab, "bytes of the reduction that are multiplied together"),
+            Constant("SLABS", self.slabs, f"of a tile: for each {self.slab} channels, all taps"),
         )
 
     @property
@@ -92,12 +97,14 @@ class SlabPlan(ConvolutionPlan):
             at_most(self.borders.classes * self.problem.k, 2**24, "offsets of classes of pixels")
 
 
-def maps(problem: Conv2d, pixels: int, weights: str, rows: int, channels: int) -> tuple[TensorMap, TensorMap]:
+def maps(
+    problem: Conv2d, pixels: int, weights: str, rows: int, channels: int, slab: int = SLAB
+) -> tuple[TensorMap, TensorMap]:
     """Slabs of so many pixels, and of so many channels of an array of weights that has so many rows. Channels past the
     last are zeros of x, whatever the weights have there."""
-    of_pixels = tensor_map.im2col(problem, SLAB, pixels, swizzle=SLAB)
+    of_pixels = tensor_map.im2col(problem, slab, pixels, swizzle=slab)
     w_type = problem.quantization.types.w.name
-    of_weights = tensor_map.matrix(weights, w_type, rows, problem.reduction, channels, SLAB, swizzle=SLAB)
+    of_weights = tensor_map.matrix(weights, w_type, rows, problem.reduction, channels, slab, swizzle=slab)
     return replace(of_pixels, l2_promotion=256), replace(of_weights, l2_promotion=256)
 
 

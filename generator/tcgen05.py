@@ -16,7 +16,7 @@ from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
 from qconv.generator.slabs import SlabPlan
 from qconv.generator.tensor_map import CHUNK, TensorMap
-from qconv.generator.wgmma_slots import MBARRIER_BYTES, SLAB
+from qconv.generator.wgmma_slots import MBARRIER_BYTES
 from qconv.instruction import TensorMemoryInstruction
 from qconv.problem import Conv2d
 from qconv.step import Argument
@@ -35,6 +35,7 @@ class Tcgen05(Config):
     pixels: int  # of a tile
     channels: int  # of a tile
     writers: int  # warpgroups of the epilogue
+    slab: int  # bytes of the reduction that are multiplied together
     slots: int  # of the ring of slabs
 
     @property
@@ -47,6 +48,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "pixels": (128, 256),
     "channels": (32, 64, 96, 128, 192, 256),
     "writers": (1, 2),
+    "slab": (128, 64),
     "slots": (2, 3, 4, 6, 8),
 }
 
@@ -72,6 +74,10 @@ class Tcgen05Plan(SlabPlan):
     def threads(self) -> int:
         """The warpgroups of the epilogue, a warp that fetches and one that multiplies."""
         return 128 * self.config.writers + 64
+
+    @property
+    def slab(self) -> int:
+        return self.config.slab
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -143,7 +149,7 @@ class Tcgen05Plan(SlabPlan):
 
 
 def maps(problem: Conv2d, config: Tcgen05) -> tuple[TensorMap, TensorMap]:
-    return slabs.maps(problem, config.pixels, "w", problem.k, config.channels)
+    return slabs.maps(problem, config.pixels, "w", problem.k, config.channels, config.slab)
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
@@ -186,7 +192,7 @@ def plan(problem: Conv2d, config: Tcgen05, target: Target) -> Tcgen05Plan:
 def _smem_bytes(config: Tcgen05) -> int:
     """Slots of both factors, four bytes for where tensor memory begins, and the mbarriers of both rings: a multiple of
     what a swizzle repeats after."""
-    slot = (config.pixels + config.channels) * SLAB + 2 * MBARRIER_BYTES
+    slot = (config.pixels + config.channels) * config.slab + 2 * MBARRIER_BYTES
     return ceil_div(config.slots * slot + ACCUMULATORS * 2 * MBARRIER_BYTES + 4, 1024) * 1024
 
 
@@ -197,12 +203,13 @@ def _check_useful(problem: Conv2d, config: Tcgen05) -> None:
             f"writers={config.writers}: warpgroups divide the tile's {config.strips} strips of 32 channels evenly; "
             "writers=1 serves it"
         )
+    at_most(config.slab, max(64, 2 * problem.c - 1), f"bytes of a slab (a pixel has {problem.c})")
     at_most(config.channels, max(STRIP, 2 * problem.k - 1), f"channels of a tile (the problem has {problem.k})")
     at_most(config.pixels, max(128, 2 * problem.pixels - 1), f"pixels of a tile (the problem has {problem.pixels})")
 
 
 def structure(config: Tcgen05) -> tuple[int, ...]:
-    return (config.writers,)
+    return config.writers, config.slab
 
 
 FAMILY = Family(("conv2d",), Tcgen05, CHOICES, plan, why_none=why_none, structure=structure)

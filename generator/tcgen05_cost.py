@@ -27,6 +27,8 @@ class Config(Protocol):
     @property
     def writers(self) -> int: ...
     @property
+    def slab(self) -> int: ...
+    @property
     def slots(self) -> int: ...
     @property
     def strips(self) -> int: ...
@@ -68,6 +70,6 @@ def _slab(plan: Costed) -> float:
     config = plan.config
     # For each 128 pixels and 32 bytes of the reduction: what is multiplied, or what is read for it.
     rate, read = 128 * config.channels * 32 / PRODUCTS, (128 + config.channels) * 32 / SHARED
-    multiplied = config.pixels // 128 * 4 * max(rate, read)
+    multiplied = config.pixels // 128 * (config.slab // 32) * max(rate, read)
     # A slot is not free before the products of its slab are made.
-    return at_once(multiplied, fetched(plan.problem, config.pixels + config.channels, config.slots), 8)
+    return at_once(multiplied, fetched(plan.problem, config.pixels + config.channels, config.slots, config.slab), 8)

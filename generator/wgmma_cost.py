@@ -70,10 +70,10 @@ def _slab(plan: Costed, of_consumer: int) -> float:
     return at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
 
 
-def fetched(problem: Conv2d, rows: int, slots: int) -> float:
+def fetched(problem: Conv2d, rows: int, slots: int, slab: int = 128) -> float:
     """Clocks until a slab comes of so many pixels and channels, where one slot of so many is multiplied."""
-    clocks = 128 * rows / CACHE
-    whole, rest = divmod(problem.c, 128)
+    clocks = slab * rows / CACHE
+    whole, rest = divmod(problem.c, slab)
     if rest:
-        clocks *= (whole + (128 / rest) ** SHORT) / (whole + 1)
+        clocks *= (whole + (slab / rest) ** SHORT) / (whole + 1)
     return max(clocks, (LATENCY + clocks) / (slots - 1))

@@ -224,6 +224,7 @@ def tcgen05() -> Canvas:
     c.line(130, 70, 176, 70, arrow=True)
     for at in range(4):
         c.box(180, 34 + 20 * at, 110, 16, "three")
+    c.across(180, 290, 26, "slab")
     c.text(180, 136, "slabs in shared memory")
     c.down(306, 34, 110, "slots", left=False)
     c.line(370, 70, 412, 70, arrow=True)

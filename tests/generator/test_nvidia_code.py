@@ -15,6 +15,7 @@ from qconv import generator
 from qconv.device.compile import compiler_for
 from qconv.errors import CompileError
 from qconv.generator import Source
+from qconv.generator.tcgen05 import Tcgen05
 from qconv.target import TARGETS, Target
 
 # A kernel of each kind with copies and products that nobody waits for at once.
@@ -120,8 +121,10 @@ def test_products_in_tensor_memory_are_asked_for_once(name: str) -> None:
     assert source.text.count(elected) == 1
     compared = replace(source, text=source.text.replace(elected, "if (tile::lane() == 0) multiply_tiles"))
     codes = [disassembled(compiled(one, plan.target)[0]) for one in (source, compared)]
-    # For each 128 pixels of a tile, 128 bytes of the reduction by 32.
-    assert [code.count("UTCIMMA") for code in codes] == [4 * plan.config.pixels // 128] * 2  # type: ignore[attr-defined]
+    config = plan.config
+    assert isinstance(config, Tcgen05)
+    # For each 128 pixels of a tile, a slab of the reduction by 32 bytes.
+    assert [code.count("UTCIMMA") for code in codes] == [config.pixels // 128 * config.slab // 32] * 2
     assert ["BRA.U.ANY" in code for code in codes] == [False, True]
     assert all("LDTM.x32" in code and "UTMALDG.4D.IM2COL" in code and "UTCBAR" in code for code in codes)
 

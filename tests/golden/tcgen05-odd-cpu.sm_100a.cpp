@@ -5,7 +5,7 @@
 //   y   = relu((acc + bias[k]) * multiplier), as float16
 //
 // target    cpu.sm_100a
-// config    tcgen05 pixels=128 channels=32 writers=1 slots=3
+// config    tcgen05 pixels=128 channels=32 writers=1 slab=128 slots=3
 // launch    conv2d_fold<<<21x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_fold_borders<<<2x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_tcgen05<<<4x1x1, 192, 62464 B>>> when: call
@@ -440,7 +440,7 @@ struct Accumulators {
 };
 
 // tcgen05.mma.cta_group::1.kind::i8: 128 output pixels by TILE_N channels, each by
-// 32 bytes of the reduction. Both factors lie in shared memory, in rows of 128 bytes as the copy engine
+// 32 bytes of the reduction. Both factors lie in shared memory, in rows of a slab as the copy engine
 // swizzles them. One thread asks for it, and the sums are in tensor memory: a lane of it for each pixel, a
 // column for each channel.
 constexpr int ROWS = 128;  // of a product
@@ -450,13 +450,16 @@ static_assert(TILE_M % ROWS == 0 && TILE_N % 16 == 0 && TILE_N <= 256, "the shap
 constexpr unsigned KIND = 2u << 4 | (X_SIGNED ? 1u : 0u) << 7 | (W_SIGNED ? 1u : 0u) << 10 |
                           TILE_N / 8u << 17 | ROWS / 16u << 24;
 
+static_assert(SLAB == 128 || SLAB == 64, "the swizzles whose numbers stand below");
+constexpr unsigned long long EIGHT_ROWS = 8 * SLAB, SWIZZLE = SLAB == 128 ? 2 : 4;
+
 struct Operand {
     unsigned long long descriptor;
 
-    // Version 1. Eight rows, whose chunks are exchanged, lie 1024 bytes behind the eight before.
+    // Version 1. Eight rows lie behind the eight before.
     __device__ __forceinline__ explicit Operand(const void* rows)
-        : descriptor((tile::shared_offset(rows) & 0x3ffffu) / 16u | 1ull << 16 | 1024ull / 16 << 32 |
-                     1ull << 46 | 2ull << 61) {}
+        : descriptor((tile::shared_offset(rows) & 0x3ffffu) / 16u | 1ull << 16 | EIGHT_ROWS / 16 << 32 |
+                     1ull << 46 | SWIZZLE << 61) {}
     __device__ __forceinline__ explicit Operand(unsigned long long descriptor) : descriptor(descriptor) {}
     __device__ __forceinline__ Operand behind(int bytes) const {
         return Operand(descriptor + static_cast<unsigned>(bytes / 16));
@@ -494,9 +497,9 @@ struct Tiles {
 };
 
 // One thread asks for slabs of pixels and of weights, those of a tile in the order in which they are
-// multiplied: of 128 channels all taps, which find most of their pixels in the second-level cache. Channels
-// past the last, pixels of images past the last and weights of channels past the last are zeros, whose bytes
-// count as well.
+// multiplied: of a slab's channels all taps, which find most of their pixels in the second-level cache.
+// Channels past the last, pixels of images past the last and weights of channels past the last are zeros,
+// whose bytes count as well.
 __device__ __forceinline__ void fetch(const Arguments& args, Shared& shared) {
     SlabRing::State at;
     for (Tiles tiles; tiles.any(); tiles.advance()) {

@@ -22,7 +22,7 @@ TARGET = TARGETS["cpu.sm_100a"]
 
 
 def plan_of(problem: Conv2d, **config: int) -> Tcgen05Plan:
-    defaults = {"pixels": 128, "channels": 32, "writers": 1, "slots": 2}
+    defaults = {"pixels": 128, "channels": 32, "writers": 1, "slab": 64, "slots": 2}
     made = generator.plan(problem, Tcgen05(**(defaults | config)), TARGET)
     assert isinstance(made, Tcgen05Plan)
     return made
@@ -30,7 +30,7 @@ def plan_of(problem: Conv2d, **config: int) -> Tcgen05Plan:
 
 # Blocks have three tiles: the second use of an accumulator and of every slot.
 PLANS = {
-    "channels": plan_of(Conv2d(2, 13, 13, 144, 136, 2, 2, pad=1, quantization=ADDED), channels=64, writers=2),
+    "channels": plan_of(Conv2d(2, 13, 13, 144, 136, 2, 2, pad=1, quantization=ADDED), channels=64, writers=2, slab=128),
     "pixels": plan_of(Conv2d(3, 20, 20, 48, 40, 3, 2, pad=1, quantization=EVERYTHING), pixels=256, slots=3),
     "odd": plan_of(Conv2d(4, 20, 20, 32, 21, 1, 1, quantization=ADDED), slots=3),
     "sums": plan_of(Conv2d(3, 20, 19, 64, 48, 1, 1, quantization=SUM), channels=64, writers=2, slots=4),
@@ -170,10 +170,24 @@ LEFT_OUT = {
     ),
     "the second rows of a tile": LeftOut("pixels", "pixels.behind(part * ROWS * SLAB + k)", "pixels.behind(k)", WRONG),
     "the class of a pixel": LeftOut("pixels", "if (border >= 0) channel.offset", "if (false) channel.offset", WRONG),
-    "how a factor is swizzled": LeftOut("channels", "2ull << 61", "4ull << 61", "not swizzled by 128 bytes"),
+    "how a factor is swizzled": LeftOut("channels", "SLAB == 128 ? 2 : 4;", "6;", "not swizzled"),
+    "by how much a factor is swizzled": LeftOut("channels", "SLAB == 128 ? 2 : 4;", "4;", WRONG),
     "the version of a descriptor": LeftOut("channels", "1ull << 46", "0ull << 46", "version 1"),
-    "the distance of eight rows": LeftOut("channels", "1024ull / 16 << 32", "512ull / 16 << 32", WRONG),
+    "the distance of eight rows": LeftOut("channels", "EIGHT_ROWS = 8 * SLAB", "EIGHT_ROWS = 4 * SLAB", WRONG),
     "the sums' type": LeftOut("channels", "KIND = 2u << 4", "KIND = 1u << 4", "32-bit integers"),
+    "the columns of a product": LeftOut("channels", "TILE_N / 8u << 17", "TILE_N / 16u << 17", WRONG),
+    "its rows": LeftOut("channels", "ROWS / 16u << 24", "ROWS / 32u << 24", "other than 128 rows"),
+    "that it has sums of all bits": LeftOut("channels", "KIND = 2u << 4", "KIND = 1u << 3 | 2u << 4", "another kind"),
+    "that a block allocates once": LeftOut(
+        "channels",
+        "    if (warp == MULTIPLIES) tile::allocate",
+        "    if (warp == MULTIPLIES) tile::allocate_tensor_memory<COLUMNS>(&shared.tensor_memory);\n"
+        "    if (warp == MULTIPLIES) tile::allocate",
+        "has relinquished it",
+    ),
+    "the strips of a tile": LeftOut(
+        "channels", "sums_at + strip * STRIP, sums", "sums_at + 512 - STRIP / 2, sums", "outside of what is allocated"
+    ),
     "the signs of x": LeftOut("pixels", "(X_SIGNED ? 1u : 0u)", "1u", WRONG),
     "the signs of w": LeftOut("pixels", "(W_SIGNED ? 1u : 0u)", "0u", WRONG),
 }
@@ -255,18 +269,20 @@ def test_configs_that_make_no_sense() -> None:
         ({"writers": 2}, "divide the tile's 1 strips of 32 channels evenly; writers=1 serves it"),
         ({"channels": 96, "writers": 2}, "3 strips"),
         ({"pixels": 256, "channels": 192}, "columns of tensor memory for 2 accumulators: 768; at most 512"),
-        ({"pixels": 256, "channels": 128, "slots": 6}, "bytes of shared memory"),
-        ({"channels": 192, "slots": 6}, "bytes of shared memory"),
+        ({"pixels": 256, "channels": 128, "slab": 128, "slots": 6}, "bytes of shared memory"),
+        ({"channels": 192, "slab": 128, "slots": 6}, "bytes of shared memory"),
     ):
         with pytest.raises(Infeasible, match=says):
             plan_of(problem, **config)
+    with pytest.raises(Infeasible, match="bytes of a slab"):
+        plan_of(replace(problem, c=64), slab=128)
     with pytest.raises(Infeasible, match="channels of a tile"):
         plan_of(replace(problem, k=32), channels=64)
     with pytest.raises(Infeasible, match="pixels of a tile"):
         plan_of(replace(problem, n=1, h=8, w=8), pixels=256)
     for name in ("sm_90a", "sm_103a", "sm_120", "gfx942"):
         with pytest.raises(Infeasible, match=f"{name} has no products of bytes in tensor memory"):
-            generator.plan(problem, Tcgen05(128, 32, 1, 2), TARGETS[name])
+            generator.plan(problem, Tcgen05(128, 32, 1, 128, 2), TARGETS[name])
 
 
 @pytest.mark.parametrize(

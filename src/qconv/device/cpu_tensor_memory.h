@@ -37,8 +37,8 @@ struct Product {
     bool adds;
 };
 
-// A factor in shared memory: rows of 128 bytes, eight of them and then the next eight, whose 16-byte chunks
-// are exchanged as a swizzle of 128 bytes does.
+// A factor in shared memory: rows of 128 or 64 bytes, eight of them and then the next eight, whose 16-byte
+// chunks are exchanged as a swizzle of as many bytes does.
 struct Factor {
     const char* shared;
     uint64_t descriptor;
@@ -46,14 +46,15 @@ struct Factor {
     const char* why_not() const {
         const unsigned version = descriptor >> 46 & 3, layout = descriptor >> 61, between = descriptor >> 49 & 15;
         if (version != 1) return "a factor whose descriptor is not of version 1";
-        if (layout != 2) return "a factor that is not swizzled by 128 bytes, which is not emulated";
+        if (layout != 2 && layout != 4) return "a factor that is not swizzled by 128 or 64 bytes, which is not emulated";
         if (between != 0) return "a factor that begins within what the swizzle repeats after";
         return nullptr;
     }
+    size_t row_bytes() const { return descriptor >> 61 == 2 ? 128 : 64; }
     size_t offset(unsigned row, unsigned chunk) const {
         const size_t first = (descriptor & 0x3fff) * 16, eights = (descriptor >> 32 & 0x3fff) * 16;
-        const size_t linear = first + row / 8 * eights + row % 8 * 128 + chunk * 16;
-        return linear ^ (linear >> 7 & 7) * 16;
+        const size_t linear = first + row / 8 * eights + row % 8 * row_bytes() + chunk * 16;
+        return linear ^ (linear >> 7 & (row_bytes() / 16 - 1)) * 16;
     }
     const char* at(unsigned row, unsigned chunk) const { return shared + offset(row, chunk); }
 };
@@ -225,7 +226,7 @@ const char* TensorMemory::multiply(unsigned thread, const Product& product, View
         if (wrong != nullptr) return wrong;
     if (product.sums >> 16 != 0 || !exists(product.sums & 0xffff, kind.columns()))
         return "sums outside of what is allocated of tensor memory";
-    if (a.offset(kTensorLanes - 1, 7) >= shared_.bytes || b.offset(kind.columns() - 1, 7) >= shared_.bytes)
+    if (a.offset(kTensorLanes - 1, 1) >= shared_.bytes || b.offset(kind.columns() - 1, 1) >= shared_.bytes)
         return "a factor outside of shared memory";
     if (issuer_ >= 0 && issuer_ != static_cast<int>(thread)) return "products of several threads of a block";
     issuer_ = static_cast<int>(thread);

@@ -168,9 +168,9 @@ OF_PAGE = (
     Mutant(
         "tcgen05: a descriptor of another distance",
         "templates/instruction/tcgen05.j2",
-        "1024ull / 16 << 32",
-        "512ull / 16 << 32",
-        "Eight rows of 128 bytes lie behind the eight before.",
+        "EIGHT_ROWS = 8 * SLAB",
+        "EIGHT_ROWS = 4 * SLAB",
+        "Eight rows lie behind the eight before.",
         (CHANNELS,),
     ),
     Mutant(
@@ -334,8 +334,8 @@ OF_MEMORY = (
     Mutant(
         "tensor memory: chunks are where they were",
         MEMORY,
-        "return linear ^ (linear >> 7 & 7) * 16;",
-        "return linear ^ (linear >> 7 & 3) * 16;",
+        "(row_bytes() / 16 - 1)",
+        "(row_bytes() / 32 - 1)",
         "A swizzle of 128 bytes exchanges eight chunks.",
         (CHANNELS,),
     ),
