@@ -48,7 +48,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "pixels": (128, 256),
     "channels": (32, 64, 96, 128, 192, 256),
     "writers": (1, 2),
-    "slab": (128, 64),
+    "slab": (64, 128),
     "slots": (2, 3, 4, 6, 8),
 }
 
