@@ -102,12 +102,12 @@ def test_sums_and_tables_lie_in_place_unless_what_they_read_is_read_again(monkey
         x_is = made.numbers()
         return made, made.conv("x0", 8, 8, x_is, x_is), x_is
 
-    apart = {"sums_in_convolutions": False, "tables_in_convolutions": False}
+    unfused = {"sums_in_convolutions": False, "tables_in_convolutions": False}
     spoiling = Spoiling(monkeypatch)
     chain, y, numbers = model()
     for _ in range(3):
         y = chain.node("QLinearSigmoid", [y, *numbers, *numbers], domain="com.microsoft")
-    run(chain.made(chain.conv(y, 8, 4, numbers, numbers)), chain.fed, **apart)
+    run(chain.made(chain.conv(y, 8, 4, numbers, numbers)), chain.fed, **unfused)
     # The images with their channels last, then what the convolution makes, which becomes what the tables make.
     images, made, *tables, output = spoiling.offsets
     assert images != made
@@ -118,7 +118,7 @@ def test_sums_and_tables_lie_in_place_unless_what_they_read_is_read_again(monkey
     z = twice.node("QLinearSigmoid", [y, *numbers, *numbers], domain="com.microsoft")
     z = twice.add(z, numbers, y, numbers, numbers)
     z = twice.add(z, numbers, z, numbers, numbers)
-    run(twice.made(twice.conv(z, 8, 4, numbers, numbers)), twice.fed, **apart)
+    run(twice.made(twice.conv(z, 8, 4, numbers, numbers)), twice.fed, **unfused)
     images, made, table, *sums, _ = spoiling.offsets
     assert images == table != made
     assert sums == [table] * 2
