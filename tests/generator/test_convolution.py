@@ -219,7 +219,7 @@ def test_bytes_with_sums_of_32_bits_are_what_families_of_bytes_serve() -> None:
 # Where a type is the fact itself, and why.
 TYPE_IS_THE_FACT = {
     "convolution.py": {"np.float32"},  # the terms of a polynomial are numbers of the epilogue's arithmetic
-    "forest.py": {"np.float64"},  # what is predicted of kernels, none of their elements
+    "forest.py": {"np.float64", "np.int64"},  # what is predicted of kernels, none of their elements
 }
 NAMED = re.compile(rf"\b(?:{'|'.join(ELEMENT_TYPES)})\b")
 

@@ -22,7 +22,9 @@ from qconv.target import TARGETS, Target
 
 # One architecture for each set of matrix instructions of a warp.
 EMULATIONS = [
-    entry.name for entry in TARGETS.values() if entry.vendor == "cpu" and entry.instructions and entry.warpgroup is None
+    entry.name
+    for entry in TARGETS.values()
+    if entry.vendor == "cpu" and entry.instructions and entry.warpgroup is None and entry.tensor_memory is None
 ]
 MOST_OPERATIONS = 20_000_000
 

@@ -21,7 +21,8 @@ from qconv.instances.loading import load
 from qconv.target import TARGETS
 
 CPU = open_device("cpu")
-SM_90A = TARGETS["cpu.sm_90a"]
+SM_80, SM_90A = TARGETS["cpu.sm_80"], TARGETS["cpu.sm_90a"]
+EMULATED = {"wgmma": SM_90A, "tcgen05": TARGETS["cpu.sm_100a"]}
 OUT_TYPES = ("int8", "uint8")
 FEW = Conv2d(2, 5, 6, 16, 20, 3, 3, pad=1)
 MODES = (
@@ -52,7 +53,7 @@ def of_chain(problem: Chain) -> Chain:
 
 @pytest.mark.parametrize("family", SHAPES)
 def test_special_kernels_are_the_oracle(family: str) -> None:
-    target = SM_90A if family == "wgmma" else TARGETS["cpu.sm_80"]
+    target = EMULATED.get(family, SM_80)
     problems = [looked_up(one) for one in special_problems(family, 27, 6)]
     check_all([special_plan(family, one, target, "table") for one in problems], 20)
 
