@@ -22,7 +22,7 @@ TILE, MOST_ROWS = 4096, 32
 # The unsigned integer of an element's size: bits are moved, whatever they mean.
 ELEMENTS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 MOST_OUTERS = 65535  # of a grid, along its second axis; a block takes several, if there are more
-# The axes of an array whose elements are gathered, once neighbours that are one run are one axis.
+# Axes of an array whose elements are gathered, once neighbours that are one run are one axis.
 MOST_AXES = 6
 MOST_ELEMENTS = 2**31 - 1  # that are counted by one launch
 BLOCKS = 4096  # of a grid at most, where threads take element after element
@@ -163,8 +163,8 @@ def text_of(prelude: str) -> str:
 
 
 def launch_of(shape: tuple[int, int, int], item_bytes: int, address: int) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """What launches `exchange` for an array that lies there: the grid, and what the kernel takes behind the two arrays,
-    each an unsigned int."""
+    """The grid of `exchange` for an array that lies there, and what the kernel takes behind the two arrays, each an
+    unsigned int."""
     outers, rows, columns = shape
     tile_rows = min(rows, MOST_ROWS)
     tile_columns = min(columns, TILE // tile_rows // 4 * 4)

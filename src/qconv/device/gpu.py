@@ -119,10 +119,9 @@ class GpuDevice:
     def __init__(self, kind: str, index: int) -> None:
         available = specs()
         if f"{kind}:{index}" not in available:
-            there = ", ".join(available) or "no GPU, as there is none, no driver, or CuPy for another vendor"
-            raise DeviceError(
-                f"the device {kind}:{index} does not exist here, which has {there}: use --device cpu or another"
-            )
+            why = "none is here, its driver is missing, or CuPy is for another vendor"
+            there = f"GPUs: {', '.join(available)}" if available else f"no GPU can be used: {why}"
+            raise DeviceError(f"the device {kind}:{index} does not exist here ({there}); use --device cpu or another")
         self.spec = f"{kind}:{index}"
         self.only = len(available) == 1
         self.current = cupy.cuda.Device(index)

@@ -79,6 +79,14 @@ MUTANTS = (
         ("tests/qconv/cli/test_incomplete.py",),
     ),
     Mutant(
+        "version: another than that which is built",
+        "src/qconv/version.py",
+        '__version__ = "0.',
+        '__version__ = "1.',
+        "A report of a bug names a version that nobody has.",
+        ("tests/qconv/cli/test_incomplete.py::test_the_version_is_the_one_that_is_built",),
+    ),
+    Mutant(
         "usage: every number is an integer",
         "src/qconv/cli/usage.py",
         "if isinstance(kind, type(click.INT) | click.IntRange) else",
