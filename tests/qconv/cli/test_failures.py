@@ -22,6 +22,9 @@ from qconv.errors import CacheError, DatabaseError, KernelMissing
 from qconv.instances import serving
 
 
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+
+
 class Gpu(RuntimeError):
     """As CuPy raises it."""
 
@@ -54,6 +57,15 @@ FAILURES: dict[str, tuple[Exception, int, str]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a tree that is run from its sources, no metadata says what qconv-tune depends on: pyproject.toml does."""
+    try:
+        metadata.requires("qconv-tune")
+    except metadata.PackageNotFoundError:
+        monkeypatch.setattr(metadata, "requires", lambda _: PROJECT["dependencies"])
+
+
 @pytest.mark.parametrize("name", FAILURES)
 def test_it_is_a_sentence_with_an_exit_code(name: str) -> None:
     error, code, said = FAILURES[name]
@@ -65,8 +77,7 @@ def test_it_is_a_sentence_with_an_exit_code(name: str) -> None:
 
 
 def test_what_is_installed_with_qconv_is_read_from_its_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert len(core_packages()) == len(project["dependencies"])
+    assert len(core_packages()) == len(PROJECT["dependencies"])
     required = ["ml-dtypes>=0.5", "SQLAlchemy (>=2.0)", 'cupy-cuda13x>=14; extra == "cuda"']
     monkeypatch.setattr(metadata, "requires", lambda _: required)
     assert core_packages() == {"ml_dtypes", "sqlalchemy"}
