@@ -21,7 +21,6 @@ from qconv.cli.incomplete import SCHEMA, core_packages
 from qconv.errors import CacheError, DatabaseError, KernelMissing
 from qconv.instances import serving
 
-
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
 
 
