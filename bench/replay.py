@@ -138,8 +138,11 @@ def searched(search: Search, replayed: Replayed, trials: int, seed: int) -> list
 
 
 def summary(fractions: Iterable[Sequence[float]]) -> Mapping[str, Any]:
-    """Over the runs of one search: the mean fraction at each budget, and how many came near the optimum soon."""
+    """Over the runs of one search: the mean fraction at each budget with its standard error, and how many came near the
+    optimum soon."""
     every = np.array(list(fractions))
-    means = {str(budget): float(every[:, budget - 1].mean()) for budget in BUDGETS if budget <= every.shape[1]}
+    budgets = [budget for budget in BUDGETS if budget <= every.shape[1]]
+    means = {str(budget): round(float(every[:, budget - 1].mean()), 5) for budget in budgets}
+    errors = {str(budget): round(float(every[:, budget - 1].std() / len(every) ** 0.5), 5) for budget in budgets}
     reached = float((every[:, min(WITHIN, every.shape[1]) - 1] >= NEAR_BEST).mean())
-    return {"repeats": len(every), "means": means, "reached": reached}
+    return {"repeats": len(every), "means": means, "errors": errors, "reached": reached}

@@ -55,19 +55,20 @@ def row_of(path: Path, name: str, trials: int, seeds: range) -> Row:
 
 
 def table(rows: list[Row]) -> str:
-    """Means over the spaces that every search of the table was run on."""
+    """Means over the spaces that every search of the table was run on, each of which counts the same."""
     names = list(dict.fromkeys(row["search"] for row in rows))
     spaces = {name: {row["space"] for row in rows if row["search"] == name} for name in names}
     common = set.intersection(*spaces.values()) if spaces else set()
     heads = " | ".join(str(budget) for budget in BUDGETS)
     lines = [f"| best over optimum, {len(common)} spaces | {heads} | 95 % within 50 |", "|---|" + "---|" * 6]
-    means = {}
+    means: dict[str, dict[int, float]] = {}
     for name in names:
         some = [row for row in rows if row["search"] == name and row["space"] in common]
-        means[name] = [statistics.mean(row["means"].get(str(budget), 0.0) for row in some) for budget in BUDGETS]
-    for name in sorted(names, key=lambda name: -sum(means[name])):
+        known = [budget for budget in BUDGETS if all(str(budget) in row["means"] for row in some)]
+        means[name] = {budget: statistics.mean(row["means"][str(budget)] for row in some) for budget in known}
+    for name in sorted(names, key=lambda name: -statistics.mean(means[name].values() or [0.0])):
         reached = statistics.mean(row["reached"] for row in rows if row["search"] == name and row["space"] in common)
-        cells = " | ".join(f"{value:.3f}" for value in means[name])
+        cells = " | ".join(f"{means[name][b]:.3f}" if b in means[name] else "" for b in BUDGETS)
         lines.append(f"| {name} | {cells} | {reached:.2f} |")
     return "\n".join(lines)
 

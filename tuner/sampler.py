@@ -3,7 +3,8 @@
 TPE over categoricals is no better than random in spaces of kernels. Here a Gaussian process learns what the cost model
 gets wrong, and the config is proposed that is expected to shorten the best time most (expected improvement). Two
 configs are alike by their fields, and by their launch: the blocks, the threads and the shared memory tell more of a
-time than tiles do, and mean the same in every family.
+time than tiles do, and mean the same in every family. Where no cost is known, each family's typical config comes first:
+the corners of a space are what the process knows least of, and they are slow.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ NOISE, SLOPE, FAMILY, LAUNCH = 3e-3, 0.25, 4.0, 2.0
 # How far a time is from the cost model's, as a logarithm; from the others, where no cost is known; and how many
 # measurements that belief weighs.
 SPREAD, SPREAD_WITHOUT_COSTS, BELIEF = 0.25, 0.5, 4.0
+# So many configs of a family are drawn where no cost is known, and the one is tried that is most like the others: as
+# few as these are of the middle of the family, and not the same ones in every run.
+DRAWN, DRAWN_REACH = 16, 8.0
 # So many times must be known before an expected gain is believed.
 WARM_UP = 8
 
@@ -62,7 +66,8 @@ class SpaceSampler(BaseSampler):
         self._types = {config.family: type(config) for config in self._configs}
         self._choices = choices
         self._expected = np.asarray(expected, dtype=np.float64)
-        self._believed = SPREAD if len(set(expected)) > 1 else SPREAD_WITHOUT_COSTS
+        self._costs_known = len(set(expected)) > 1
+        self._believed = SPREAD if self._costs_known else SPREAD_WITHOUT_COSTS
         self._families = np.array([list(choices).index(config.family) for config in self._configs])
         self._places = _places(self._configs, choices)
         numbers = {structure: i for i, structure in enumerate(dict.fromkeys(structures))}
@@ -116,6 +121,8 @@ class SpaceSampler(BaseSampler):
             if self._waiting[number]:
                 return number
         allowed = np.flatnonzero(self._waiting)
+        if not self._costs_known and (untried := self._untried(allowed)).size:
+            return self._typical(allowed[self._families[allowed] == self._rng.choice(untried)])
         if not self._proposed:
             return int(allowed[np.argmin(self._expected[allowed])])
         pool = self._pool(allowed)
@@ -123,6 +130,14 @@ class SpaceSampler(BaseSampler):
         if sum(time is not None for time in self._times.values()) >= WARM_UP:
             self.gain = -math.expm1(-float(gains.max()))
         return int(pool[np.argmax(gains)])
+
+    def _untried(self, allowed: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The families of which nothing was proposed."""
+        return np.setdiff1d(self._families[allowed], self._families[list(self._proposed.values())])
+
+    def _typical(self, own: NDArray[np.int64]) -> int:
+        drawn = self._rng.choice(own, min(len(own), DRAWN), replace=False)
+        return int(drawn[np.argmax(self._alike(drawn, drawn, DRAWN_REACH).sum(axis=1))])
 
     def _pool(self, allowed: NDArray[np.int64]) -> NDArray[np.int64]:
         """What is looked at: everything, unless the space is large."""

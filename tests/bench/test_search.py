@@ -49,6 +49,7 @@ def test_searches_are_judged_at_each_budget() -> None:
     said = summary([rising, [1.0] * 100])
     assert said["means"] == pytest.approx({"8": 0.54, "16": 0.58, "25": 0.625, "50": 0.75, "100": 1.0})
     assert (said["repeats"], said["reached"]) == (2, 0.5)
+    assert said["errors"]["8"] == pytest.approx(0.46 / math.sqrt(2), abs=1e-5)
 
 
 def test_every_search_that_is_installed_evaluates_each_config_once(replayed: Any) -> None:

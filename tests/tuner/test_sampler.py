@@ -129,6 +129,27 @@ def test_a_family_that_is_far_slower_is_left_alone_while_there_is_another() -> N
     assert asked.count("slow") == asked.count("fast") == 100
 
 
+def test_without_costs_a_typical_config_of_each_family_comes_first() -> None:
+    """Of one axis, the middle half; the corners are what a process that knows nothing would begin with."""
+    values = tuple(range(21))
+    configs: list[Config] = [*(Slow(a) for a in values), *(Fast(a) for a in values)]
+    choices = {"slow": {"a": values}, "fast": {"a": values}}
+    began = set()
+    for seed in range(20):
+        sampler = sampler_of(configs, [1.0] * 42, choices, seed)
+        study = optuna.create_study(sampler=sampler)
+        asked = {}
+        for time in (30.0, 10.0):
+            trial = study.ask()
+            family = trial.suggest_categorical("family", ("slow", "fast"))
+            asked[family] = trial.suggest_categorical(f"{family}.a", values)
+            study.tell(trial, time)
+        assert set(asked) == {"slow", "fast"}
+        assert all(5 <= a <= 15 for a in asked.values()), asked
+        began.add(tuple(sorted(asked.items())))
+    assert len(began) > 1
+
+
 def test_structures_are_alike_among_themselves() -> None:
     """What was slow says less of the times of another structure, which is proposed before its own neighbour."""
     values = tuple(range(3))

@@ -151,6 +151,14 @@ MUTANTS = (
         (SAMPLER, SEARCH),
     ),
     Mutant(
+        "sampler: without costs, the oddest first",
+        HERE + "sampler.py",
+        "drawn[np.argmax(self._alike(",
+        "drawn[np.argmin(self._alike(",
+        "The corners of a space are slow.",
+        (SAMPLER + "::test_without_costs_a_typical_config_of_each_family_comes_first",),
+    ),
+    Mutant(
         "sampler: launches tell nothing",
         HERE + "sampler.py",
         "LAUNCH * np.exp(-launch / LAUNCH_REACH)",
