@@ -134,15 +134,15 @@ def roofline(report: Report) -> str:
     known = ROOFLINES.get(report.device)
     highest = max([tops for _, tops, _ in points] + ([known.tops] if known else []), default=1.0)
     lowest = min([tops for _, tops, _ in points], default=0.1)
-    few = min([x for x, _, _ in points], default=1.0)
-    many = max([x for x, _, _ in points] + ([known.tops / known.tb_per_s] if known else []), default=1000.0)
+    ridge = [known.tops / known.tb_per_s] if known else []
+    few = min([x for x, _, _ in points] + ridge, default=1.0)
+    many = max([x for x, _, _ in points] + ridge, default=1000.0)
     x = Axis("operations a byte", 10 ** math.floor(math.log10(few)), many * 3, log=True)
     y = Axis("TOPS", 10 ** math.floor(math.log10(lowest)), highest * 1.6, log=True)
     plane = Plane(x, y, f"TOPS over operations a byte of {len(points)} problems")
     if known:
-        ridge = known.tops / known.tb_per_s
         begin = max(x.low, y.low / known.tb_per_s)
-        plane.line([(begin, begin * known.tb_per_s), (ridge, known.tops), (x.high, known.tops)], "second")
+        plane.line([(begin, begin * known.tb_per_s), (ridge[0], known.tops), (x.high, known.tops)], "second")
         plane.word(x.high, known.tops, f"{known.tops:,.0f} TOPS, {known.tb_per_s:g} TB/s", "end")
     for across, tops, one in points:
         plane.point(across, tops, f"{one.problem}: {one.best_us:.2f} us, {tops:.1f} TOPS")

@@ -20,6 +20,7 @@ from qconv.target import target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 from qconv.tuner import report
+from qconv.tuner.charts import LEFT
 
 LAYER = Conv2d(32, 28, 28, 128, 128, 3, 3, pad=1)
 DEVICE, BEGIN = "NVIDIA H200", datetime(2026, 1, 1, tzinfo=UTC)
@@ -64,6 +65,15 @@ def test_what_it_says_of_a_layer(database: Path) -> None:
     assert made.of_floor == pytest.approx(max(LAYER.operations / 1979, LAYER.io_bytes / 4.27) / 1e6 / 27.0)
 
 
+def test_the_roofline_is_within_its_axes_where_every_layer_is_right_of_its_ridge(database: Path) -> None:
+    with Database.open(database) as rows:
+        svg = report.read(rows, None, {}).figures()["roofline"]
+    points = re.findall(r"([\d.-]+),([\d.-]+)", re.findall(r'<polyline points="([^"]+)"', svg)[0])
+    across = [float(x) for x, _ in points]
+    assert across == sorted(across)
+    assert across[0] >= LEFT
+
+
 def test_a_field_that_decides_the_time_explains_it() -> None:
     rows = rows_by(lambda i, row: 10.0 * row.config.tile_m + 0.001 * i)  # type: ignore[attr-defined]
     first = re.findall(r">(simt\.\w+)<", report.importance(rows))[0]
@@ -81,6 +91,13 @@ def test_the_page_needs_nothing_outside_it(database: Path, tmp_path: Path) -> No
     assert text.count("<svg") == len(report.FIGURES)
     main(["report", "--db", str(database), "--out", str(figures), "--format", "svg"])
     assert sorted(path.stem for path in figures.iterdir()) == sorted(report.FIGURES)
+
+
+def test_figures_as_pictures(database: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    main(["report", "--db", str(database), "--out", str(tmp_path / "figures"), "--format", "png"])
+    made = {path.name: path.read_bytes()[1:4] for path in (tmp_path / "figures").iterdir()}
+    assert made == {f"{name}.png": b"PNG" for name in report.FIGURES}
 
 
 def test_peers_come_from_a_file_of_results(tmp_path: Path) -> None:

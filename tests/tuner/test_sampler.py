@@ -130,7 +130,7 @@ def test_a_family_that_is_far_slower_is_left_alone_while_there_is_another() -> N
 
 
 def test_without_costs_a_typical_config_of_each_family_comes_first() -> None:
-    """Of one axis, the middle half; the corners are what a process that knows nothing would begin with."""
+    """From the middle half of an axis: the corners are what a process that knows nothing would begin with."""
     values = tuple(range(21))
     configs: list[Config] = [*(Slow(a) for a in values), *(Fast(a) for a in values)]
     choices = {"slow": {"a": values}, "fast": {"a": values}}

@@ -16,17 +16,17 @@ from qconv.cli.options import database_option
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(("html", "svg")),
+    type=click.Choice(("html", "svg", "png")),
     default="html",
     show_default=True,
-    help="One page with nothing outside it, or a folder of figures.",
+    help="One page with nothing outside it, or a folder of figures; PNG needs matplotlib.",
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The page, or the folder.")
 def report(database: str | None, device: str | None, peers: Path | None, kind: str, out: Path) -> None:
     """Roofline, convergence, winners, the fields that matter and what failed: of everything that was measured."""
     from qconv.instances.serving import default_database
     from qconv.tune_db.database import Database
-    from qconv.tuner import charts
+    from qconv.tuner import charts, png
     from qconv.tuner import report as reports
 
     known = {} if peers is None else reports.peers_of(peers)
@@ -39,5 +39,8 @@ def report(database: str | None, device: str | None, peers: Path | None, kind: s
         return
     out.mkdir(parents=True, exist_ok=True)
     for name, svg in made.figures().items():
-        (out / f"{name}.svg").write_text(charts.alone(svg))
-    click.echo(f"wrote {', '.join(reports.FIGURES)} as SVG to {out}")
+        if kind == "png":
+            png.write(svg, out / f"{name}.png")
+        else:
+            (out / f"{name}.svg").write_text(charts.alone(svg))
+    click.echo(f"wrote {', '.join(reports.FIGURES)} as {kind.upper()} to {out}")

@@ -22,6 +22,14 @@ MUTANTS = (
         ("tests/tuner/test_charts.py::test_words_are_escaped_and_a_figure_alone_has_its_colours",),
     ),
     Mutant(
+        "png: upside down",
+        HERE + "png.py",
+        "ylim=(high, 0)",
+        "ylim=(0, high)",
+        "An SVG counts from the top.",
+        ("tests/tuner/test_png.py::test_marks_stand_where_the_svg_has_them",),
+    ),
+    Mutant(
         "report: chance explains the times",
         HERE + "report.py",
         "groups.setdefault(value, []).append(log)",
