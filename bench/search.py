@@ -1,10 +1,12 @@
 """Searches compared on recorded spaces: how near the optimum the best of so many evaluations is, with no GPU.
 
     python bench/search.py bench/spaces/nvidia-h200/*.json.gz --repeats 100 --out bench/results/nvidia-h200
+    python bench/search.py bench/spaces/nvidia-h200/*.json.gz --only 'Optuna GP' --repeats 20 --trials 50 --out FOLDER
     python bench/search.py bench/spaces/nvidia-h200/stem.json.gz --only '^(qconv|random)' --repeats 20
 
 `--out` is a folder: search.json there has a row for each space and search, which a later run does not do again. The
-searches of Kernel Tuner and of Optuna need `pip install -e '.[search]'`. `--table` prints what search.json has.
+searches of Kernel Tuner and of Optuna need `pip install -e '.[search]'`. Optuna's GP takes 0.2 s an evaluation, so that
+its line asks less. `--table` prints what search.json has.
 """
 
 from __future__ import annotations
@@ -54,6 +56,12 @@ def row_of(path: Path, name: str, trials: int, seeds: range) -> Row:
     return about | dict(summary(fractions)) | {"ms_per_evaluation": round(1e3 * took, 2)}
 
 
+def begin_worker() -> None:
+    """As many processes as cores: the threads that PyTorch would start for each are in each other's way."""
+    os.nice(5)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 def table(rows: list[Row]) -> str:
     """Means over the spaces that every search of the table was run on, each of which counts the same."""
     names = list(dict.fromkeys(row["search"] for row in rows))
@@ -98,7 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"{', '.join(missing)}: {', '.join(set(missing.values()))} not installed; pip install -e '.[search]'")
     jobs = [(space, name) for space in options.spaces for name in names]
     jobs = [(s, n) for s, n in jobs if (s.name.removesuffix(recorded.SUFFIX), n) not in done and not options.table]
-    with ProcessPoolExecutor(options.workers, initializer=os.nice, initargs=(5,)) as pool:
+    with ProcessPoolExecutor(options.workers, initializer=begin_worker) as pool:
         seeds = range(options.repeats)
         for job in [pool.submit(row_of, space, name, options.trials, seeds) for space, name in jobs]:
             row = job.result()

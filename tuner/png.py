@@ -13,7 +13,7 @@ from qconv.tuner.charts import STYLE
 
 DPI = 288  # three pixels for one of the SVG
 POINTS = 0.75  # of a pixel of the SVG
-ANCHORS = {"start": "left", "middle": "center", "end": "right"}
+ANCHORS: Mapping[str, Any] = {"start": "left", "middle": "center", "end": "right"}
 COLOURS = dict(re.findall(r"--(\w+):(#\w+)", STYLE))
 
 
@@ -76,6 +76,6 @@ def artist_of(tag: str, of: Mapping[str, str], text: str) -> Any:
 
 
 def colour(said: str) -> str:
-    """Of `var(--mark)` the page's light colour; of `var(--card, #fff)`, which the page alone has, what stands behind."""
+    """`var(--mark)` is the page's light colour; `var(--card, #fff)`, which only the page has, what stands behind it."""
     name, _, otherwise = said.removeprefix("var(--").removesuffix(")").partition(", ")
     return COLOURS.get(name) or otherwise
