@@ -101,11 +101,11 @@ def main(arguments: list[str] | None = None) -> None:
     path = options.out / NAME if options.out else None
     rows: list[Row] = json.loads(path.read_text())["rows"] if path and path.exists() else []
     done = {(row["space"], row["search"]) for row in rows if row["repeats"] >= options.repeats}
-    names = [name for name in searches() if re.search(options.only, name)]
+    names = [] if options.table else [name for name in searches() if re.search(options.only, name)]
     if missing := {name: module for name in names if (module := missing_for(name)) is not None}:
         sys.exit(f"{', '.join(missing)}: {', '.join(set(missing.values()))} not installed; pip install -e '.[search]'")
     jobs = [(space, name) for space in options.spaces for name in names]
-    jobs = [(s, n) for s, n in jobs if (s.name.removesuffix(recorded.SUFFIX), n) not in done and not options.table]
+    jobs = [(s, n) for s, n in jobs if (s.name.removesuffix(recorded.SUFFIX), n) not in done]
     with ProcessPoolExecutor(options.workers, initializer=begin_worker) as pool:
         seeds = range(options.repeats)
         for job in [pool.submit(row_of, space, name, options.trials, seeds) for space, name in jobs]:
