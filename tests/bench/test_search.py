@@ -100,3 +100,36 @@ def test_the_tuners_search_leads_chance_on_a_space_that_was_recorded(with_costs:
         return sum(searched(search, space, 25, seed)[-1] for seed in range(seeds)) / seeds
 
     assert mean(partial(ours, "bayesian", with_costs, 1), 3) >= mean(at_random, 40) + lead
+
+
+RESULTS = Path(__file__).parents[2] / "bench/results/nvidia-h200/search.json"
+
+
+@pytest.mark.parametrize("mark", [" +", ""])
+def test_the_tuners_search_led_every_other_at_each_budget(mark: str) -> None:
+    """In the results that are committed; each space counts the same. Searches that have the costs are compared with
+    each other, and so are those that have not. `cheapest` is the tuner's as well."""
+    from replay import BUDGETS
+
+    rows = json.loads(RESULTS.read_text())["rows"]
+    compared = [row for row in rows if not row["search"].startswith("cheapest") and "flight" not in row["search"]]
+    with_mark = [row for row in compared if row["search"].endswith(" +") == bool(mark)]
+    spaces = {row["space"] for row in rows}
+    names = {row["search"] for row in with_mark}
+    assert names >= {f"Optuna {name}{mark}" for name in ("TPE", "GP", "CMA-ES")} | {f"qconv{mark}"}
+    for budget in BUDGETS:
+        means = {}
+        for name in names:
+            some = {row["space"]: row["means"].get(str(budget)) for row in with_mark if row["search"] == name}
+            assert set(some) == spaces, name
+            if all(some.values()):
+                means[name] = sum(some.values()) / len(some)
+        assert max(means, key=lambda name: means[name]) == f"qconv{mark}", (budget, means)
+
+
+def test_with_the_cost_model_it_finds_what_is_wanted() -> None:
+    rows = [row for row in json.loads(RESULTS.read_text())["rows"] if row["search"] == "qconv +"]
+    assert min(row["repeats"] for row in rows) >= 100
+    for budget, wanted in {"8": 0.92, "16": 0.96}.items():
+        assert sum(row["means"][budget] for row in rows) / len(rows) >= wanted
+    assert sum(row["reached"] for row in rows) / len(rows) >= 0.95
