@@ -25,6 +25,12 @@ class LookupTime:
     predicted_us: float
 
     @property
+    def known_us(self) -> float | None:
+        """Where it was not measured, what its bytes take, if they alone decide."""
+        by_bytes = None if generator.predicts_time(self.plan.problem) else self.predicted_us
+        return by_bytes if self.measured_us is None else self.measured_us
+
+    @property
     def is_one_kernel(self) -> bool:
         return not self.plan.parts
 

@@ -60,7 +60,7 @@ def asked(library: ctypes.CDLL, entry: int, field: int, values: Mapping[str, Arr
 def wanted(plan: Plan, field: int, values: Mapping[str, Any]) -> bytes | None:
     try:
         with np.errstate(all="ignore"):
-            checked = plan.problem.checked(dict(values))  # type: ignore[attr-defined]
+            checked = plan.problem.checked(dict(values))
             return plan.fields[field].value(plan.problem, checked)
     except ValueError:
         return None

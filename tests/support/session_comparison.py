@@ -36,8 +36,10 @@ def compare(
     """Outputs and every integer tensor at tolerance 0; the session, and how many tensors there were. Sums and tables
     are parts of the convolutions in front of them, or never."""
     # What lies between the convolutions of one kernel cannot be looked at.
-    choice = dict.fromkeys(("sums_in_convolutions", "tables_in_convolutions"), in_convolutions)
-    session = Session(model, device, config=config, fused_convolutions=False, **choice)
+    session = Session(
+        model, device, config=config, fused_convolutions=False,
+        sums_in_convolutions=in_convolutions, tables_in_convolutions=in_convolutions,
+    )  # fmt: skip
     names = integer_tensors(session)
     values = session._runner.run({name: Value(session._device, host=x) for name, x in feeds.items()}, names)
     # In the model as it was, if it can be: what ONNX Runtime renames while it folds is asked of the model that it made.

@@ -40,11 +40,13 @@ class Compared:
 
     @classmethod
     def of(cls, one: LookupTime, unfused: Sequence[LookupTime], unsure: float) -> Compared:
-        """`unsure` is of predictions."""
-        measured = [each.measured_us for each in (one, *unfused)]
-        times = [us for us in measured if us is not None]
-        if len(times) == len(measured):
-            return cls(times[0], sum(times[1:]), NOISE, True)
+        """`unsure` is of predictions. Sums and tables take what their bytes take: where convolutions were measured,
+        those need not be."""
+        every = (one, *unfused)
+        known = [us for each in every if (us := each.known_us) is not None]
+        if len(known) == len(every):
+            is_measured = all(each.measured_us is not None for each in every)
+            return cls(known[0], sum(known[1:]), NOISE if is_measured else UNSURE, is_measured)
         return cls(one.predicted_us, sum(each.predicted_us for each in unfused), unsure, False)
 
     @property

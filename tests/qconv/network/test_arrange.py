@@ -152,8 +152,9 @@ def test_what_is_between_two_steps_goes_with_its_reader() -> None:
 
 def test_a_prediction_has_to_be_clearly_shorter() -> None:
     class Of:
-        def __init__(self, measured_us: float | None, predicted_us: float) -> None:
+        def __init__(self, measured_us: float | None, predicted_us: float, by_bytes: float | None = None) -> None:
             self.measured_us, self.predicted_us = measured_us, predicted_us
+            self.known_us = by_bytes if measured_us is None else measured_us
 
     both = [Of(10.0, 7.0), Of(10.0, 3.0)]
     measured = Compared.of(Of(19.0, 50.0), both, UNSURE)  # type: ignore[arg-type, list-item]
@@ -162,6 +163,9 @@ def test_a_prediction_has_to_be_clearly_shorter() -> None:
     for one, others in ((Of(None, 9.0), both), (Of(1.0, 9.0), [both[0], Of(None, 3.0)])):
         predicted = Compared.of(one, others, UNSURE)  # type: ignore[arg-type]
         assert (predicted.is_measured, predicted.safe_ratio) == (False, pytest.approx(0.9 * UNSURE))
+    # But a sum takes what its bytes take, which is nearly as good as measured.
+    known = Compared.of(Of(19.0, 50.0), [both[0], Of(None, 10.0, by_bytes=10.0)], UNSURE_DENSE)  # type: ignore[arg-type, list-item]
+    assert (known.is_measured, known.safe_ratio) == (False, pytest.approx(0.95 * UNSURE))
 
 
 def test_predictions_of_dense_windows_have_to_be_much_shorter() -> None:

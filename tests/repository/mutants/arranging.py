@@ -42,8 +42,8 @@ MUTANTS = (
     Mutant(
         "arranging: predictions beside measurements",
         HERE + "arrange.py",
-        "if len(times) == len(measured):",
-        "if len(times) > 1:",
+        "if len(known) == len(every):",
+        "if len(known) > 1:",
         "The clock of a prediction is another GPU's.",
         (ARRANGE,),
     ),
