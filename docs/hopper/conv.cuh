@@ -1,4 +1,4 @@
-// What the four kernels share on the device: the convolution and the way from sums to stored bytes.
+// What the five kernels share on the device: the convolution and the way from sums to stored bytes.
 //
 //     y[n, p, q, k] = clamp(rint(float(bias[k] + sum over r, s, c of x[n, h, w, c] * weight[k, r, s, c]) * scale[k]))
 //

@@ -1,4 +1,4 @@
-// What the four kernels share on the host: tensor maps, a plain kernel to compare with, and the timing.
+// What the five kernels share on the host: tensor maps, a plain kernel to compare with, and the timing.
 #pragma once
 #include <algorithm>
 #include <cstdio>
@@ -51,6 +51,20 @@ inline CUtensorMap weight_map(const Conv& conv, const int8_t* weight, int channe
     const auto swizzle = channels == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
     CUtensorMap map;
     CHECK(encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<int8_t*>(weight), dims, &reduction, box, steps,
+                 CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    return map;
+}
+
+// The input as boxes of whole pixels, `width` x `height` of one image.
+inline CUtensorMap box_map(const Conv& conv, const int8_t* x, int width, int height) {
+    static const auto encode = driver_function<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
+    const cuuint64_t c = conv.c, dims[] = {c, cuuint64_t(conv.w), cuuint64_t(conv.h), cuuint64_t(conv.n)};
+    const cuuint64_t strides[] = {c, c * conv.w, c * conv.w * conv.h};
+    const cuuint32_t box[] = {cuuint32_t(c), cuuint32_t(width), cuuint32_t(height), 1}, steps[] = {1, 1, 1, 1};
+    const auto swizzle = conv.c == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
+    CUtensorMap map;
+    CHECK(encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<int8_t*>(x), dims, strides, box, steps,
                  CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     return map;
@@ -290,6 +304,9 @@ inline const Layer LAYERS[] = {
     {"tiny_1x1", {3, 9, 11, 128, 128, 1, 1, 1, 1, 0}},
     {"tiny_strided", {3, 13, 11, 256, 256, 3, 3, 2, 1, 1}},
     {"tiny_dilated", {2, 19, 17, 128, 512, 3, 5, 1, 2, 3}},
+    {"tiny_64", {3, 29, 19, 64, 64, 3, 3, 1, 1, 1}},
+    {"rn50_l1_3x3_b256", {256, 56, 56, 64, 64, 3, 3, 1, 1, 1}},
+    {"rn50_l1_3x3", {32, 56, 56, 64, 64, 3, 3, 1, 1, 1}},
     {"vgg_conv4", {32, 28, 28, 512, 512, 3, 3, 1, 1, 1}},
     {"vgg_conv3", {32, 56, 56, 256, 256, 3, 3, 1, 1, 1}},
     {"unet_big", {8, 128, 128, 256, 256, 3, 3, 1, 1, 1}},

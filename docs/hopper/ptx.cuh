@@ -1,4 +1,4 @@
-// The PTX that the four kernels are made of, one function for each instruction. The names are those of the PTX ISA.
+// The PTX that the five kernels are made of, one function for each instruction. The names are those of the PTX ISA.
 #pragma once
 #include <cuda.h>
 #include <cstdint>
@@ -78,6 +78,16 @@ __device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint
         : "memory");
 }
 
+// A box of a tensor of four dimensions, from {c, w, h, n} on; zeros outside.
+__device__ __forceinline__ void load_box(
+    void* to, const CUtensorMap* map, uint64_t* barrier, int c, int w, int h, int n) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+        "[%2];" ::"r"(shared_address(to)),
+        "l"(map), "r"(shared_address(barrier)), "r"(c), "r"(w), "r"(h), "r"(n)
+        : "memory");
+}
+
 // The tile lands at the same offset in each block of the mask, and is counted on each block's barrier.
 __device__ __forceinline__ void load_tile_multicast(
     void* to, const CUtensorMap* map, uint64_t* barrier, int x, int y, uint16_t blocks) {
@@ -106,6 +116,23 @@ __device__ __forceinline__ void setmaxnreg_dec() {
 template <int REGISTERS>
 __device__ __forceinline__ void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+// A barrier of the 128 threads of a warpgroup.
+__device__ __forceinline__ void barrier_of_warpgroup(int warpgroup) {
+    asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+}
+
+// Four or two matrices of 8 x 8 pairs of bytes, transposed, into rows of 16 bytes: lane i has the address of row i.
+__device__ __forceinline__ void store_matrices(const void* row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+                 "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+__device__ __forceinline__ void store_matrices(const void* row, uint32_t a, uint32_t b) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)), "r"(a),
+                 "r"(b)
+                 : "memory");
 }
 
 // ---- wgmma: 128 threads multiply 64 x 32 by 32 x N bytes, both factors in shared memory.
@@ -153,6 +180,18 @@ __device__ __forceinline__ void wgmma<48>(int (&d)[24], uint64_t a, uint64_t b, 
 }
 
 template <>
+__device__ __forceinline__ void wgmma<64>(int (&d)[32], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %34, 0;"
+        "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "}, %32, %33, p;}"
+        : SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24)
+        : "l"(a), "l"(b), "r"(accumulate));
+}
+
+template <>
 __device__ __forceinline__ void wgmma<96>(int (&d)[48], uint64_t a, uint64_t b, int accumulate) {
     asm volatile(
         "{.reg .pred p; setp.ne.b32 p, %50, 0;"
@@ -162,6 +201,20 @@ __device__ __forceinline__ void wgmma<96>(int (&d)[48], uint64_t a, uint64_t b, 
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
         "}, %48, %49, p;}"
         : SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24), SUMS_8(32), SUMS_8(40)
+        : "l"(a), "l"(b), "r"(accumulate));
+}
+
+template <>
+__device__ __forceinline__ void wgmma<112>(int (&d)[56], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %58, 0;"
+        "wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.s8 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
+        "%48, %49, %50, %51, %52, %53, %54, %55"
+        "}, %56, %57, p;}"
+        : SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24), SUMS_8(32), SUMS_8(40), SUMS_8(48)
         : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -209,6 +262,24 @@ __device__ __forceinline__ void wgmma<192>(int (&d)[96], uint64_t a, uint64_t b,
         "}, %96, %97, p;}"
         : SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24), SUMS_8(32), SUMS_8(40), SUMS_8(48), SUMS_8(56),
           SUMS_8(64), SUMS_8(72), SUMS_8(80), SUMS_8(88)
+        : "l"(a), "l"(b), "r"(accumulate));
+}
+
+template <>
+__device__ __forceinline__ void wgmma<224>(int (&d)[112], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %114, 0;"
+        "wgmma.mma_async.sync.aligned.m64n224k32.s32.s8.s8 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63,"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79,"
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95,"
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+        "}, %112, %113, p;}"
+        : SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24), SUMS_8(32), SUMS_8(40), SUMS_8(48), SUMS_8(56),
+          SUMS_8(64), SUMS_8(72), SUMS_8(80), SUMS_8(88), SUMS_8(96), SUMS_8(104)
         : "l"(a), "l"(b), "r"(accumulate));
 }
 
