@@ -16,8 +16,8 @@ from qconv.op import Problem
 # How many times shorter than that of several kernels the predicted time of one must be: the models of kernels for
 # several layers are right to a tenth, with a sum behind them to a third; with a table they count as with a sum until
 # some are measured. Where one of the layers is dense and larger than 1x1, they took up to 2.0 times what was predicted
-# (ResNet-50's first blocks on an H200).
-UNSURE, UNSURE_CHAIN_AND_SUM, UNSURE_DENSE = 1.15, 1.5, 2.1
+# (ResNet-50's first blocks on an H200), and those with a sum lost to the two kernels that they were predicted to beat.
+UNSURE, UNSURE_CHAIN_AND_SUM, UNSURE_DENSE, UNSURE_DENSE_AND_SUM = 1.15, 1.5, 2.1, 2.5
 # What a kernel for several convolutions must spare of their predicted time for its configs to be looked through, which
 # takes a tenth of a second: large layers are bound by their products, and are never faster together.
 LEAST_SPARED = 0.1
@@ -149,10 +149,11 @@ def unsure_of(problem: Problem) -> float:
     """How many times shorter than that of several kernels a predicted time must be."""
     if not isinstance(problem, Chain):
         return UNSURE
-    if any(layer.groups == 1 and layer.r * layer.s > 1 for layer in problem.layers.values()):
-        return UNSURE_DENSE
     q = problem.last.quantization
-    return UNSURE_CHAIN_AND_SUM if q.residual != "none" or q.table else UNSURE
+    adds = q.residual != "none" or q.table
+    if any(layer.groups == 1 and layer.r * layer.s > 1 for layer in problem.layers.values()):
+        return UNSURE_DENSE_AND_SUM if adds else UNSURE_DENSE
+    return UNSURE_CHAIN_AND_SUM if adds else UNSURE
 
 
 def _us(one: LookupTime) -> float:

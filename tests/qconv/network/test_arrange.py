@@ -23,6 +23,7 @@ from qconv.network.arrange import (
     UNSURE,
     UNSURE_CHAIN_AND_SUM,
     UNSURE_DENSE,
+    UNSURE_DENSE_AND_SUM,
     Compared,
     _shortest,
     unsure_of,
@@ -175,7 +176,8 @@ def test_predictions_of_dense_windows_have_to_be_much_shorter() -> None:
     with_sum = replace(narrow, quantization=added)
     assert unsure_of(FusedConv2d(depthwise, narrow)) == UNSURE
     assert unsure_of(FusedBlock(wide, depthwise, with_sum)) == UNSURE_CHAIN_AND_SUM
-    assert unsure_of(FusedBlock(wide, dense, with_sum)) == UNSURE_DENSE
+    assert unsure_of(FusedConv2d(dense, narrow)) == UNSURE_DENSE
+    assert unsure_of(FusedBlock(wide, dense, with_sum)) == UNSURE_DENSE_AND_SUM
     assert unsure_of(with_sum) == UNSURE
 
 

@@ -16,6 +16,14 @@ MUTANTS = (
         (f"{ARRANGE}::test_predictions_of_dense_windows_have_to_be_much_shorter",),
     ),
     Mutant(
+        "arrange: a sum behind dense windows is as sure as none",
+        "src/qconv/network/arrange.py",
+        "return UNSURE_DENSE_AND_SUM if adds else UNSURE_DENSE",
+        "return UNSURE_DENSE",
+        "ResNet-50's first blocks run in one kernel that takes longer than its layers.",
+        (f"{ARRANGE}::test_predictions_of_dense_windows_have_to_be_much_shorter",),
+    ),
+    Mutant(
         "expected: what an older template took is a measurement",
         "instances/lookup.py",
         "measured_us = row.median_us if self.is_as_measured else None",
