@@ -39,7 +39,7 @@ def test_outputs_vary(kind: str) -> None:
 def test_outputs_of_many_problems_vary(kind: str) -> None:
     row, wrong = count(kind, 5, 200)
     assert not wrong, "\n".join(wrong)
-    assert kind == "conversions" or row["forced"] <= 0.05 * row["tensors"]
+    assert kind == "conversions" or row["forced"] <= 0.06 * row["tensors"]
 
 
 def test_what_lacks_variety_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

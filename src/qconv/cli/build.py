@@ -109,7 +109,7 @@ def _build_problems(asked: Asked) -> None:
     if asked.as_json:
         print_json(document)
         return
-    click.echo(f"{len(done)} problems, {len(binaries)} kernels, {document['compiled']} of them compiled now")
+    click.echo(f"problems: {len(done)}, kernels: {len(binaries)}, of which {document['compiled']} were compiled now")
     if asked.out is not None:
         click.echo(f"{files} files in {asked.out}: name it in QCONV_PATH")
 
