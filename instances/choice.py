@@ -26,3 +26,8 @@ class Choice:
     sources: tuple[Source, ...] | None = None
     measured_us: float | None = None
     expected: Expected | None = None
+
+    @property
+    def why(self) -> str:
+        """The family and the reason, as a network tells of each layer."""
+        return f"{self.plan.config.family}, {self.reason}"

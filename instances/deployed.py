@@ -27,11 +27,10 @@ AGAIN = "build it again with qconv-tune build"
 
 
 class Planned:
-    """Stands for the instance of a kernel that can run elsewhere only."""
+    """Stands for the instance of a kernel that can run elsewhere only, as far as a network asks."""
 
     def __init__(self, choice: Choice) -> None:
-        self.plan = choice.plan
-        self.reason = choice.reason
+        self.why = choice.why
 
     def pack(self, *_: Any, **__: Any) -> None:
         """What is packed is packed where it runs."""

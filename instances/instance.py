@@ -38,6 +38,10 @@ class Instance:
         return self.choice.reason
 
     @property
+    def why(self) -> str:
+        return self.choice.why
+
+    @property
     def device(self) -> Device:
         return self.executable.device
 

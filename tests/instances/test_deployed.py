@@ -31,7 +31,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     collected = Collected(building.Place(CPU.name, CPU.target))
     with answered_by(collected):
         assert qconv.lookup(PROBLEM, "cuda:7").pack(np.zeros(3)) is None  # no device is asked
-        assert qconv.lookup(PROBLEM, "cpu").plan.config.family == "simt"
+        assert qconv.lookup(PROBLEM, "cpu").why.startswith("simt, default")
     folder.mkdir()
     choices = collected.write(folder)
     assert [one["problem"] for one in choices] == [str(PROBLEM)]
@@ -136,9 +136,10 @@ def test_for_a_gpu_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(building, "compile_source", lambda source, to, kernels, compiler: Compiled(asked, to, kernels))
     collected = Collected(building.Place("NVIDIA H200", target("sm_90a")))
     with answered_by(collected):
-        config = qconv.lookup(Conv2d(32, 56, 56, 64, 64, 3, 3, pad=1)).plan.config
+        qconv.lookup(Conv2d(32, 56, 56, 64, 64, 3, 3, pad=1))
+    (chosen,) = collected.choices.values()
     (choice,) = collected.write(tmp_path)
-    assert choice["config"] == config.as_dict()
+    assert choice["config"] == chosen.plan.config.as_dict()
     assert [names[0] for names in asked] == ["sm_90a"]
 
 

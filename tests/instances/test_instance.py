@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device import open_device
+from qconv.instances.choice import Choice
+from qconv.instances.instance import Instance
 from qconv.instances.loading import load
 from qconv.instances.pair import Runnable
 
@@ -250,6 +252,11 @@ def test_a_wrong_argument_is_refused(full: Case, name: str, change: Any, says: l
 def test_a_zero_point_that_the_kernel_does_not_have_is_refused(plain: Case, name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name}=3 was given, but the problem was made without {name}"):
         plain.instance(plain.x, plain.w, **plain.parameters | {name: 3})
+
+
+def test_it_says_its_family_and_what_decided(plain: Case) -> None:
+    made = Instance(Choice(plain.instance.plan, "exact", "exact: measured here"), plain.instance)
+    assert made.why == "simt, exact: measured here"
 
 
 def test_an_array_on_a_gpu_is_refused_on_the_cpu_device(plain: Case) -> None:

@@ -63,7 +63,7 @@ class _Indices:
             self._gives_last = self._reads_last and axis > 1 and rank > 3
         instance = lookup(problem, device.spec)
         self.problems = (problem,)
-        self.why = f"{instance.plan.config.family}, {instance.reason}"
+        self.why = instance.why
         self._device, self._packed = device, instance.pack()
         self._seen, self._made = problem.inputs[0].shape, tuple(made)
 

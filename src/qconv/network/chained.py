@@ -70,7 +70,7 @@ class _PackedChain:
         instance = lookup(problem, device.spec)
         weights = [one.weights_on(device) for one in chain.convolutions]
         self._packed = instance.pack(*weights, **chain.parameters(problem))
-        self.why = f"{instance.plan.config.family}, {instance.reason}"
+        self.why = instance.why
 
     def __call__(self, *inputs: Value) -> Value:
         arrays = [self._device.contiguous(each.channels_last) for each in inputs]

@@ -92,7 +92,7 @@ class _Paired:
         self._packed = instance.pack(**(turned(layer.parameters) if self._turned else layer.parameters))
         pairs = zip(layer.operands, wide, strict=True)
         self._held = [None if isinstance(one, str) else self._uploaded(one.reshape(shape)) for one, shape in pairs]
-        self.why = f"{instance.plan.config.family}, {instance.reason}"
+        self.why = instance.why
 
     def __call__(self, *inputs: Value) -> Value:
         left = iter(inputs)

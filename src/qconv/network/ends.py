@@ -61,7 +61,7 @@ class _Converted:
         self._seen = problem.shape
         self._given = [device.upload(array.reshape(1)) for array in given]
         self._instance = lookup(problem, device.spec)
-        self.why = f"{self._instance.plan.config.family}, {self._instance.reason}"
+        self.why = self._instance.why
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs

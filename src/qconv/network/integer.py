@@ -141,7 +141,7 @@ class _Packed:
         self._y_shape = convolution.y_shape(shape, self._problem)
         instance = lookup(self._problem, device.spec)
         self._packed = instance.pack(convolution.weights_on(device), **convolution.parameters)
-        self.why = f"{instance.plan.config.family}, {instance.reason}"
+        self.why = instance.why
 
     def __call__(self, *inputs: Value) -> Value:
         arrays = (each.on_device if self._matrix else each.channels_last for each in inputs)

@@ -75,7 +75,7 @@ class _Joined:
         self._device = device
         self._seen = [(problem.rows, each.stride) for each in problem.slices]
         self._last = len(shapes[0]) > 2
-        self.why = f"{instance.plan.config.family}, {instance.reason}"
+        self.why = instance.why
 
     def __call__(self, *inputs: Value) -> Value:
         arrays = [x.channels_last if self._last else x.on_device for x in inputs]

@@ -87,7 +87,7 @@ class _Pooled:
         self._seen = problem.inputs[0].shape
         self._y_shape = pool.y_shape(shape, problem)
         self._packed = instance.pack(**pool.parameters)
-        self.why = f"{instance.plan.config.family}, {instance.reason}"
+        self.why = instance.why
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs

@@ -43,7 +43,7 @@ class _Shuffled:
         self.problems = (problem,)
         instance = lookup(problem, device.spec)
         self._device, self._packed = device, instance.pack()
-        self.why = f"{instance.plan.config.family}, {instance.reason}"
+        self.why = instance.why
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs

@@ -63,7 +63,7 @@ class _Widened:
             seen[at] = by[axis].times * seen[at] + by[axis].before + by[axis].behind
             self._launches.append((instance.pack(), arrays, taken, tuple(seen)))
             problems.append(problem)
-            whys.append(f"{instance.plan.config.family}, {instance.reason}")
+            whys.append(instance.why)
         self.problems = tuple(problems)
         self.why = "; ".join(dict.fromkeys(whys)) or "no kernel: nothing changes"
 

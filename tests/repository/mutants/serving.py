@@ -89,6 +89,14 @@ MUTANTS = (
         (LOADING,),
     ),
     Mutant(
+        "choice: why it was made without the family",
+        HERE + "choice.py",
+        'return f"{self.plan.config.family}, {self.reason}"',
+        "return self.reason",
+        "explain() does not say which kernel a layer has.",
+        (INSTANCE,),
+    ),
+    Mutant(
         "instance: bind allocates",
         HERE + "instance.py",
         "return self.executable.bind(*inputs, out=out,",
