@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from qconv.network.argmax import fold_dequantized
 from qconv.network.arrange import Arranger
+from qconv.network.choices import Choices
 from qconv.network.ends import serve_ends
 from qconv.network.fold import fold_clamps
 from qconv.network.fold_sum import fold_sums
@@ -27,6 +28,7 @@ from qconv.network.value import Value
 
 __all__ = [
     "Arranger",
+    "Choices",
     "Explanation",
     "IntegerConvolution",
     "Layer",

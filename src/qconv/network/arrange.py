@@ -9,6 +9,7 @@ from typing import Protocol
 from qconv.fused import Chain
 from qconv.instances.expected import Expectations, LookupTime, spared_us
 from qconv.network.chained import IntegerChain, Shape
+from qconv.network.choices import Choices
 from qconv.network.region import Element, Fusion, Region
 from qconv.network.served import Served
 from qconv.op import Problem
@@ -83,13 +84,10 @@ class Arranging(Protocol):
 
 @dataclass(frozen=True)
 class Arranger:
-    """By expected times. Whether sums and tables are parts of convolutions, and whether convolutions are one kernel:
-    None decides it for each place; True takes every kernel that there is."""
+    """By expected times, where the choices leave it open."""
 
     expectations: Expectations
-    sums: bool | None = None
-    chains: bool | None = None
-    tables: bool | None = None
+    choices: Choices = field(default_factory=Choices)
 
     def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
         try:
@@ -133,14 +131,14 @@ class Arranger:
     def _is_promising(self, problem: Chain, unfused: Sequence[LookupTime]) -> bool:
         convolutions = unfused[: len(problem.LAYERS)]
         spared = spared_us(problem, self.expectations.device.target)
-        return bool(self.chains) or spared >= LEAST_SPARED * sum(one.predicted_us for one in convolutions)
+        return bool(self.choices.chains) or spared >= LEAST_SPARED * sum(one.predicted_us for one in convolutions)
 
     def _ratio(self, fusion: Fusion, found: Compared) -> float:
         """What the kernel counts, where its layers unfused count 1."""
         if isinstance(fusion.served, IntegerChain):
-            forced = self.chains
+            forced = self.choices.chains
         else:
-            forced = self.tables if fusion.served.has_table else self.sums
+            forced = self.choices.tables if fusion.served.has_table else self.choices.sums
         # Where every kernel is taken, the one for most layers.
         return found.safe_ratio if forced is None else 0.5 ** (fusion.end - fusion.begin)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from qconv.fused import Chain
 from qconv.network.chained import IntegerChain, Shape, chain
+from qconv.network.choices import Choices
 from qconv.network.elementwise import QuantizedBinary
 from qconv.network.fold_sum import with_sum
 from qconv.network.fold_table import with_table
@@ -103,11 +104,11 @@ class Region:
 
 
 def find_regions(
-    network: Network, served: Mapping[str, Served], sums: bool, chains: bool, tables: bool = False
+    network: Network, served: Mapping[str, Served], choices: Choices
 ) -> tuple[Network, dict[str, Served | Region]]:
     """Regions for which there is more than one way, each as one layer, where its last one stands: by then all that it
-    reads is there. `sums` and `tables`: one of these and the convolution in front of it may be one kernel; `chains`: so
-    may convolutions.
+    reads is there. Sums and tables are in regions only where their choice is open: otherwise they have been folded
+    already, or stay layers of their own. Several convolutions may be one kernel unless the choice is that none are.
     """
     found: dict[str, Served | Region] = dict(served)
     layers = {layer.name: layer for layer in network.layers}
@@ -117,9 +118,9 @@ def find_regions(
         one = served.get(layer.name)
         if layer.name in taken or not isinstance(one, IntegerConvolution):
             continue
-        elements = list(_run(network, served, one, (sums, tables), order))
+        elements = list(_run(network, served, one, choices, order))
         taken |= {each.layer.name for each in elements}
-        fusions = tuple(_fusions(network, elements, chains))
+        fusions = tuple(_fusions(network, elements, choices.chains is not False))
         if not fusions:
             continue
         region = Region(tuple(elements), fusions)
@@ -133,12 +134,11 @@ def _run(
     network: Network,
     served: Mapping[str, Served],
     first: IntegerConvolution,
-    followed_by: tuple[bool, bool],
+    choices: Choices,
     order: Mapping[str, int],
 ) -> Iterator[Element]:
-    """It and what follows, sums and tables if they may. Of two convolutions whose outputs are added, the later one has
-    the sum behind it."""
-    sums, tables = followed_by
+    """It and what follows, sums and tables where their choice is open. Of two convolutions whose outputs are added, the
+    later one has the sum behind it."""
     one: Element | None = first
     while one is not None:
         yield one
@@ -147,9 +147,9 @@ def _run(
         after = None if reader is None else served.get(reader.name)
         if isinstance(after, IntegerConvolution):
             one = after if after.inputs.count(before.y) == 1 and after.x == before.y else None
-        elif sums and isinstance(after, QuantizedBinary):
+        elif choices.sums is None and isinstance(after, QuantizedBinary):
             one = after if _takes_sum(network, served, before, after, order) else None
-        elif tables and isinstance(after, Tabulated) and isinstance(before, IntegerConvolution):
+        elif choices.tables is None and isinstance(after, Tabulated) and isinstance(before, IntegerConvolution):
             one = after if with_table(network, before, after) is not None else None
 
 

@@ -17,7 +17,7 @@ from qconv.instances.building import FILE_MODE, FOLDER_MODE, Built, Place
 from qconv.instances.deployed import AGAIN, MANIFEST, Collected, Deployed, files_in, read_manifest
 from qconv.instances.expected import Expectations
 from qconv.instances.serving import answered_by
-from qconv.network import Arranger, Region, Runner
+from qconv.network import Arranger, Choices, Region, Runner
 from qconv.network.arrange import Arrangement, Arranging
 from qconv.network.chained import Shape
 from qconv.onnx.fallback import Fallback
@@ -76,7 +76,7 @@ def _prepared(
     """Looks up every kernel of a model whose shapes are all known; what of its regions is one kernel."""
     model = read(proto, config)
     fallback = Fallback(model, config, CPU_ONLY)
-    lowered = lower(model.network, fallback.function, None, None)
+    lowered = lower(model.network, fallback.function, Choices())
     with answered_by(collected):
         runner = Runner(lowered.network, lowered.served, open_device("cpu"), fallback, Arranger(expectations))
     if unknown := runner.unprepared:

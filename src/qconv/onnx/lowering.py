@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qconv.network import (
+    Choices,
     Layer,
     Network,
     Region,
@@ -41,26 +42,22 @@ class Lowered:
     why_not: Mapping[str, str]
 
 
-def lower(
-    network: Network, function: FunctionOf, sums: bool | None, chains: bool | None, tables: bool | None = None
-) -> Lowered:
-    """`sums`, `chains` and `tables` as `sums_in_convolutions`, `fused_convolutions` and `tables_in_convolutions` of a
-    session."""
+def lower(network: Network, function: FunctionOf, choices: Choices) -> Lowered:
     network = one_output_each(network)
     served, why_not = _sorted_out(network)
     network, served = fold_clamps(network, served)
     network, served = fold_tables(network, served, function)
     network, served = fold_dequantized(network, served)
     network, served = fold_shuffles(network, served)
-    if tables:
+    if choices.tables:
         network, served = fold_tables_behind(network, served)
-    if sums:
+    if choices.sums:
         network, served = fold_sums(network, served)
     served, left = serve_moving(network, served)
     served = serve_ends(network, served)
     elsewhere = {layer.name for layer in network.layers if layer.name not in served}
     why_not = {name: why for name, why in (why_not | left).items() if name in elsewhere}
-    network, arranged = find_regions(network, served, sums is None, chains is not False, tables is None)
+    network, arranged = find_regions(network, served, choices)
     return Lowered(network, arranged, why_not)
 
 

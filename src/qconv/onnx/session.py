@@ -15,6 +15,7 @@ from qconv.device import open_device
 from qconv.instances.expected import Expectations
 from qconv.network import (
     Arranger,
+    Choices,
     Explanation,
     Layer,
     Memory,
@@ -58,18 +59,18 @@ class Session:
         tables_in_convolutions: bool | None = None,
     ) -> None:
         self._device = open_device(None if device is None else device.lower())
-        chosen = sums_in_convolutions, fused_convolutions, tables_in_convolutions
+        choices = Choices(sums_in_convolutions, fused_convolutions, tables_in_convolutions)
         if is_folder(model):
-            if (config, *chosen) != (None,) * 4:
+            if config is not None or choices != Choices():
                 raise ValueError(f"{model} has its config and its choices: give them to qconv-tune build")
             opened = open_folder(Path(model), self._device)
         else:
             read_model = read(rewritten(source_of(model), dict(config or {})), dict(config or {}))
-            arranger = Arranger(Expectations(self._device), *chosen)
+            arranger = Arranger(Expectations(self._device), choices)
             opened = Opened(read_model, dict(config or {}), arranger)
         self._model, self._answering = opened.model, opened.answering
         fallback = Fallback(self._model, opened.config, providers or _providers(self._device.spec))
-        lowered = lower(self._model.network, fallback.function, *chosen)
+        lowered = lower(self._model.network, fallback.function, choices)
         network, self._why_not = lowered.network, lowered.why_not
         if strict and self._why_not:
             raise Unsupported(_refusal(network, self._why_not))

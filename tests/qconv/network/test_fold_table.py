@@ -18,7 +18,7 @@ from stored_times import store
 from qconv import generator
 from qconv.device import open_device
 from qconv.instances.serving import forget
-from qconv.network import IntegerConvolution, find_regions, fold_tables_behind, read_layer
+from qconv.network import Choices, IntegerConvolution, find_regions, fold_tables_behind, read_layer
 from qconv.network.fold_table import with_table
 from qconv.network.table import Tabulated
 from qconv.onnx import Session
@@ -207,10 +207,10 @@ def test_the_pass_alone() -> None:
     made, folded = fold_tables_behind(network, served)
     assert [(layer.name, layer.outputs) for layer in made.layers] == [(own, (y,))]
     assert (set(folded), folded[own].y) == ({own}, y)
-    assert find_regions(made, folded, True, True, True)[1] == folded
-    (region,) = find_regions(network, served, False, False, True)[1].values()
+    assert find_regions(made, folded, Choices())[1] == folded
+    (region,) = find_regions(network, served, Choices(sums=False, chains=False))[1].values()
     assert [(one.begin, one.end) for one in region.fusions] == [(0, 2)]  # type: ignore[union-attr]
-    assert find_regions(network, served, True, True, False)[1] == served
+    assert find_regions(network, served, Choices(tables=False))[1] == served
     # Bytes of one type that become those of the other; and a table behind a table.
     convolution, table = served[own], served[y]
     assert isinstance(convolution, IntegerConvolution)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from integer_model import Model
 
-from qconv.network import Network, Region, find_regions, read_layer
+from qconv.network import Choices, Network, Region, find_regions, read_layer
 from qconv.network.region import Fusion
 from qconv.onnx import Session
 
@@ -15,7 +15,8 @@ from qconv.onnx import Session
 def regions(network: Network, sums: bool = True, chains: bool = True) -> tuple[list[str], list[Region]]:
     """The names of the layers, and the regions."""
     served = {layer.name: read_layer(layer, network) for layer in network.layers}
-    made, found = find_regions(network, served, sums, chains)
+    choices = Choices(None if sums else False, None if chains else False, tables=False)
+    made, found = find_regions(network, served, choices)
     assert set(found) == {layer.name for layer in made.layers}
     return [layer.name for layer in made.layers], [one for one in found.values() if isinstance(one, Region)]
 

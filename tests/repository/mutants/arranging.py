@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "region: sums are taken unasked",
         HERE + "region.py",
-        "elif sums and isinstance(after, QuantizedBinary):",
+        "elif choices.sums is None and isinstance(after, QuantizedBinary):",
         "elif isinstance(after, QuantizedBinary):",
         "sums_in_convolutions=False means nothing.",
         (REGION,),

@@ -350,7 +350,7 @@ MUTANTS = (
     Mutant(
         "between: sums are folded unasked",
         "src/qconv/onnx/lowering.py",
-        "    if sums:\n",
+        "    if choices.sums:\n",
         "    if True:\n",
         "Where nobody tuned them, such kernels are slower than two.",
         ("tests/qconv/onnx/test_session.py::test_a_network",),
