@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from qconv.generator.cost_units import MEMORY, at_once, of_activation, of_residual
+from qconv.generator.cost_units import MEMORY, at_once
 from qconv.generator.plan import ceil_div
-from qconv.generator.wgmma_cost import LATENCY, OF_PIXEL, SHARED, START, fetched
+from qconv.generator.wgmma_cost import LATENCY, SHARED, START, fetched, written
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -62,7 +62,7 @@ def cost(plan: Costed) -> float:
 def _epilogue(plan: Costed) -> float:
     config = plan.config
     outputs = config.pixels * config.channels / 128 / (1 if config.writers == 1 else OF_TWO)
-    clocks = outputs * OF_PIXEL * (8 + of_activation(plan.problem) + of_residual(plan.problem)) / 8
+    clocks = written(plan.problem, outputs)
     if plan.problem.quantization.residual != "none":
         clocks += config.strips / config.writers * LATENCY
     return clocks

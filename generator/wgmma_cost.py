@@ -54,7 +54,7 @@ def cost(plan: Costed) -> float:
     channels, pixels = plan.tile
     of_consumer = channels * pixels // (128 * plan.consumers)
     slab = _slab(plan, of_consumer)
-    epilogue = of_consumer * OF_PIXEL * (8 + of_activation(plan.problem) + of_residual(plan.problem)) / 8
+    epilogue = written(plan.problem, of_consumer)
     if plan.waits_for_residuals:
         epilogue += of_consumer / WAITED_FOR * LATENCY
     rounds = ceil_div(plan.tiles, plan.target.processors)
@@ -68,6 +68,11 @@ def _slab(plan: Costed, of_consumer: int) -> float:
     multiplied = 8 * plan.consumers * max(of_consumer / 2, (2048 + 32 * of_consumer) / SHARED)
     # A slot is not free before the products of the next slab are under way.
     return at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
+
+
+def written(problem: Conv2d, pixels: float) -> float:
+    """Clocks until a warpgroup has written so many pixels of 128 channels, without what it waits for."""
+    return pixels * OF_PIXEL * (8 + of_activation(problem) + of_residual(problem)) / 8
 
 
 def fetched(problem: Conv2d, rows: int, slots: int, slab: int = 128) -> float:

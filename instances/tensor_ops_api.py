@@ -113,15 +113,8 @@ def apply_table(
 ) -> Any:
     """The entry of the table (256 of int8 or uint8) for the byte of every element. `out` may be `x` itself."""
     shape = shape_of("x", x)
-    place = place_of(x, device)
     problem = Table(prod(shape), x_type=type_of(x), out_type=type_of(table))
-    with place.on(stream):
-        if isinstance(table, np.ndarray):
-            table = place.upload(table)
-        given = in_shape(place, "x", x, shape, (problem.elements,))
-        into = None if out is None else in_shape(place, "out", out, shape, (problem.elements,))
-        y = lookup(problem, place.spec)(given, table, out=into, stream=stream)
-    return y.reshape(shape) if out is None else out
+    return _of_one(problem, x, shape, out, stream, device, table)
 
 
 @takes_several
@@ -230,15 +223,10 @@ def global_average_pool(
     """The average of every image of NHWC `x` by channel, quantized anew, as QLinearGlobalAveragePool computes it: an
     array of (n, 1, 1, c)."""
     n, h, w, c = shape_of("x", x, "nhwc")
-    place = place_of(x, device)
     problem = GlobalAveragePool(n, h * w, c, x_type=type_of(x), out_type=out_type or type_of(x))
     numbers: dict[str, Any] = {"x_scale": x_scale, "y_scale": y_scale}
     numbers |= {"x_zero_point": x_zero_point, "y_zero_point": y_zero_point}
-    with place.on(stream):
-        given = in_shape(place, "x", x, (n, h, w, c), (n, h * w, c))
-        into = None if out is None else in_shape(place, "out", out, (n, 1, 1, c), (n, c))
-        y = lookup(problem, place.spec)(given, out=into, stream=stream, **numbers)
-    return y.reshape((n, 1, 1, c)) if out is None else out
+    return _of_one(problem, x, (n, 1, 1, c), out, stream, device, **numbers)
 
 
 @gives_one
@@ -272,13 +260,23 @@ def channel_shuffle(
     return _of_one(problem, x, shape, out, stream, device)
 
 
-def _of_one(problem: Problem, x: Any, y_shape: tuple[int, ...], out: Any, stream: Any, device: str | None) -> Any:
-    """What is computed of one tensor alone, in the caller's shapes."""
-    place, (x_like,), (y_like,) = place_of(x, device), problem.inputs, problem.outputs
+def _of_one(
+    problem: Problem,
+    x: Any,
+    y_shape: tuple[int, ...],
+    out: Any,
+    stream: Any,
+    device: str | None,
+    *tables: Any,
+    **numbers: Any,
+) -> Any:
+    """What is computed of one tensor, in the caller's shapes; tables may lie on the host."""
+    place, x_like, (y_like,) = place_of(x, device), problem.inputs[0], problem.outputs
     with place.on(stream):
+        on_device = [place.upload(table) if isinstance(table, np.ndarray) else table for table in tables]
         given = in_shape(place, "x", x, shape_of("x", x), x_like.shape)
         into = None if out is None else in_shape(place, "out", out, y_shape, y_like.shape)
-        y = lookup(problem, place.spec)(given, out=into, stream=stream)
+        y = lookup(problem, place.spec)(given, *on_device, out=into, stream=stream, **numbers)
     return y.reshape(y_shape) if out is None else out
 
 

@@ -14,7 +14,7 @@ from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator.tcgen05 import Tcgen05, Tcgen05Plan
 from qconv.target import TARGETS
-from tests.templates.test_fences import LATE, WAIT, LeftOut, finding, one_after_the_other, overlapped
+from tests.templates.test_fences import LATE, WAIT, LeftOut, check_left_out, finding, one_after_the_other, overlapped
 from tests.templates.test_mma_sanitizers import OVERFLOW, RACE, WRITE, WRONG, Planted, check, check_planted
 from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM
 
@@ -195,14 +195,7 @@ LEFT_OUT = {
 
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_is_left_out_is_found(name: str) -> None:
-    bug = LEFT_OUT[name]
-    text = generator.render(PLANS[bug.plan]).text
-    for old, new in ((bug.old, bug.new), *((bug.also,) if bug.also else ())):
-        assert text.count(old) == 1, "the text to replace has changed: leave it out anew"
-        text = text.replace(old, new)
-    found = finding(PLANS[bug.plan], text, bug.seed)
-    assert found is not None
-    assert any(one in found for one in bug.says.split("|")), found
+    check_left_out(PLANS[LEFT_OUT[name].plan], LEFT_OUT[name])
 
 
 def test_a_launch_waits_for_the_one_before() -> None:

@@ -88,12 +88,6 @@ def blocks_of(allocations: Sequence[Allocation]) -> tuple[Block, ...]:
     return tuple(sorted(blocks.values(), key=lambda block: block.begin))
 
 
-def most_live_bytes(blocks: Sequence[Block]) -> int:
-    """No arena is smaller."""
-    begins = (block.begin for block in blocks)
-    return max((sum(one.bytes for one in blocks if one.begin <= at < one.end) for at in begins), default=0)
-
-
 def _best_fit(blocks: Iterable[Block]) -> tuple[dict[Block, int], int]:
     """Each in the smallest gap that holds it between those that are in use with it; behind them all, if none does."""
     offsets: dict[Block, int] = {}

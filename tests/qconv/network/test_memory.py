@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from qconv.device.memory import ALIGNMENT, Allocation
-from qconv.network.memory import Memory, blocks_of, most_live_bytes, place
+from qconv.network.memory import Block, Memory, blocks_of, place
 
 SEEDS = range(200)
+
+
+def most_live_bytes(blocks: Sequence[Block]) -> int:
+    """No arena is smaller."""
+    begins = (block.begin for block in blocks)
+    return max((sum(one.bytes for one in blocks if one.begin <= at < one.end) for at in begins), default=0)
 
 
 @dataclass
