@@ -42,9 +42,10 @@ WORKLOADS = Path(__file__).with_name("workloads")
 CORRECTIONS = Path(__file__).parents[1] / "generator" / "corrections"
 GENERATION = "Hopper"
 HOW = Boosting()
-# What a row counts: slower than the fastest of its problem by so much, or measured on older templates.
-SLOWER = ((1.5, 1.0), (4.0, 0.6), (math.inf, 0.2))
+# A row counts as much as its speed is of its problem's fastest, and where it was measured on older templates by so much
+# less.
 OF_OLDER = 0.5
+NEAR = 1.5  # times the fastest: what may be chosen
 LEAST_ROWS = 40  # of a family with trees
 CONFIGS = 6  # of a problem that a choice is judged by
 
@@ -62,10 +63,7 @@ def data_of(path: Path) -> Data:
     found = measured.read(path)
     rows = [(number, row) for number, own in enumerate(found.values()) for row in own]
     best = [min(row.us for row in own) for own in found.values()]
-    weights = [
-        next(weight for limit, weight in SLOWER if row.us <= limit * best[number]) * (row.is_newest or OF_OLDER)
-        for number, row in rows
-    ]
+    weights = [best[number] / row.us * (1.0 if row.is_newest else OF_OLDER) for number, row in rows]
     return Data(
         list(found),
         np.array([number for number, _ in rows]),
@@ -149,7 +147,7 @@ def ratios(data: Data, times: Floats, wanted: Callable[[Problem], bool]) -> dict
 def spreads_of(data: Data, found: Judged) -> dict[str, float]:
     """Over the rows that may be chosen: those that take up to half as long again as their problem's fastest."""
     best = np.array([data.us[data.of_row == number].min() for number in range(len(data.problems))])
-    near = (data.us <= SLOWER[0][0] * best[data.of_row]) & ~np.isnan(found.corrected_us)
+    near = (data.us <= NEAR * best[data.of_row]) & ~np.isnan(found.corrected_us)
     families = np.array([plan.config.family for plan in data.plans])
     off = np.log(data.us / found.corrected_us)
     return {

@@ -157,7 +157,7 @@ class DepthwisePlan(ConvolutionPlan):
         blocks = self.blocks
         if target.vendor == "cpu":  # one thread after the other
             return blocks * config.threads * work / 40
-        held = min(self._resident, ceil_div(blocks, target.processors))
+        held = min(self.resident, ceil_div(blocks, target.processors))
         warps = held * config.threads // target.warp_size
         # So few instructions a clock as the warps allow: each waits for its own.
         step = warps * work / min(2.7, warps / 8)
@@ -165,7 +165,7 @@ class DepthwisePlan(ConvolutionPlan):
         return launched(problem, target, FITTED * (rounds * (step + 1500) + 1200))
 
     @property
-    def _resident(self) -> int:
+    def resident(self) -> int:
         """About how many blocks a multiprocessor has room for."""
         target, threads = self.target, self.config.threads
         registers = min(255.0, 24 + 0.6 * self.register_words)
