@@ -12,6 +12,7 @@ from qconv import Conv2d, generator
 from qconv.fused import chain_of
 from qconv.generator.correction import UNKNOWN, Correction, Expected, Model, read, stored, written
 from qconv.generator.cost_units import CLOCK_MHZ
+from qconv.generator.depthwise import DepthwisePlan
 from qconv.generator.features import features, names
 from qconv.generator.forest import LEAVES, Forest, Tree
 from qconv.generator.mma import MmaPlan
@@ -65,6 +66,18 @@ def test_features_say_what_a_plan_leaves_empty() -> None:
     assert (given["us"], given["config.tile_m"]) == (0.0, pytest.approx(math.log2(65)))
     assert given["blocks_per_sm"] == pytest.approx(math.log2(plan.blocks / 132))
     assert given["waves"] <= given["blocks_per_sm"] < 0
+
+
+def test_features_say_how_a_depthwise_layer_is_divided() -> None:
+    """28 rows by threads of 8: four tiles of rows, an eighth of whose rows is outside; as often as blocks have room."""
+    problem = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=1, groups=96)
+    plans, _ = generator.space(problem, HOPPER)
+    plan = next(one for one in plans if isinstance(one, DepthwisePlan) and one.config.rows == 8)
+    given = dict(zip(names(plan), features(plan, 1755.0), strict=True))
+    rounds = plan.blocks / (plan.resident * 132)
+    assert given["rows_filled"] == pytest.approx(28 / 32)
+    assert given["rounds"] == pytest.approx(math.log2(rounds))
+    assert given["last_round"] == pytest.approx(rounds / math.ceil(rounds))
 
 
 def test_the_cost_model_is_corrected_by_the_trees() -> None:

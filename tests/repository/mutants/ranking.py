@@ -40,6 +40,14 @@ MUTANTS = (
         (CORRECTION,),
     ),
     Mutant(
+        "features: the last round is never full",
+        "generator/features.py",
+        "times / math.ceil(times)",
+        "times / (1 + math.ceil(times))",
+        "Of the last round the share is told that is used.",
+        (CORRECTION,),
+    ),
+    Mutant(
         "correction: of any generation",
         "generator/correction.py",
         "if correction is None or plans[0].target.generation.name != correction.generation:",
