@@ -85,6 +85,7 @@ class Difference:
     differing: int
     largest: float
     is_integer: bool
+    op: str
 
 
 def differences(graph: Any, lowered: Any, x: Any) -> list[Difference]:
@@ -107,7 +108,7 @@ def differences(graph: Any, lowered: Any, x: Any) -> list[Difference]:
             assert (y.shape, y.dtype) == (want.shape, want.dtype)
             away = (y.double() - want.double()).abs()
             differing, is_integer = int((away > 0).sum()), not y.dtype.is_floating_point
-            found.append(Difference(name, y.numel(), differing, float(away.max()), is_integer))
+            found.append(Difference(name, y.numel(), differing, float(away.max()), is_integer, str(n.target)))
             return want
 
     with torch.no_grad():

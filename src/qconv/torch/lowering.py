@@ -18,6 +18,8 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from qconv.torch import convolution
 from qconv.torch.activations import CLAMPS, activation_of
 from qconv.torch.between import lower_between
+from qconv.torch.ends import lower_end
+from qconv.torch.functional import without_writes
 from qconv.torch.library import given_of
 from qconv.torch.pattern import (
     Quantized,
@@ -74,6 +76,7 @@ def lower(program: Any) -> Any:
     be called, compiled and exported again; `explain` says what became of each layer. The weights are shared."""
     exported = isinstance(program, torch.export.ExportedProgram)
     module = program.module() if exported else torch.fx.GraphModule(program, copy.deepcopy(program.graph))
+    without_writes(module)
     _propagate(module)
     rows = []
     for node in list(module.graph.nodes):
@@ -87,6 +90,9 @@ def lower(program: Any) -> Any:
     for node in list(module.graph.nodes):
         if (lowered := lower_between(node)) is not None:
             rows.append(Row(node.name, *lowered))
+    module.graph.eliminate_dead_code()
+    for node in list(module.graph.nodes):
+        lower_end(node)
     module.graph.eliminate_dead_code()
     module.graph.lint()
     module.recompile()

@@ -19,6 +19,7 @@ of = torch.ops.quantized_decomposed
 X, Y = (0.02, 3, -128, 127, torch.int8), (0.3, -7, -128, 127, torch.int8)
 U = (0.3, 9, 0, 255, torch.uint8)
 AGAIN = (0.02, 3)
+ENDS = ("qconv.quantize.scalar", "qconv.dequantize.scalar")
 
 
 def integers(*shape: int, seed: int = 0) -> Any:
@@ -56,13 +57,16 @@ class Graph(torch.nn.Module):
 
 
 def lowered(body: Callable[..., Any], *inputs: Any) -> tuple[Any, list[Any]]:
-    """The lowered module, and how its integers differ."""
+    """The lowered module, and how its layers differ. What only converts has the graph's bits."""
     inputs = inputs or (integers(2, 8, 6, 6),)
     program = torch.export.export(Graph(body), inputs).module()
     module = qconv.torch.lower(program)
     with torch.no_grad():
         assert module(*inputs).dtype == program(*inputs).dtype
-    return module, differences(program, module, *inputs)
+    found = differences(program, module, *inputs)
+    ends = [each for each in found if each.op in ENDS]
+    assert not any(each.differing for each in ends)
+    return module, [each for each in found if each not in ends]
 
 
 WITH = {
@@ -219,6 +223,46 @@ def test_other_numbers_and_shapes_stay(body: Any) -> None:
     module, found = lowered(body)
     assert qconv.torch.explain(module) == ""
     assert not found
+
+
+@pytest.mark.parametrize("limits", [X, U, (0.02, 3, -100, 90, torch.int8)])
+def test_what_only_converts_is_one_op(limits: Any) -> None:
+    real = torch.randn(2, 8, 5, 3, generator=torch.Generator().manual_seed(0)) * 4
+    ties = (torch.arange(2 * 8 * 5 * 3).reshape(real.shape) - 120.5) * limits[0]
+    for x in (real, ties, real.to(memory_format=torch.channels_last)):
+        module, found = lowered(lambda m, x: torch.exp(dq(q(x, limits), limits)), x)
+        assert not found
+        assert [target for target in targets(module) if target.startswith("q")] == list(ENDS)
+
+
+WRITES = {
+    "relu": lambda m, x: q(torch.relu_(m.conv(x))),
+    "relu6": lambda m, x: q(functional.hardtanh_(m.conv(x), 0.0, 6.0)),
+    "hardswish": lambda m, x: q(functional.hardswish(m.conv(x), inplace=True)),
+    "residual, relu": lambda m, x: q(torch.relu_(m.conv(x).add_(dq(x)))),
+    "dropout": lambda m, x: q(functional.dropout(m.conv(x), 0.3, training=False)),
+    "dropout, written": lambda m, x: q(functional.dropout(m.conv(x), 0.3, training=False, inplace=True)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_nothing_is_left_of_ops_that_write_into_their_input(name: str) -> None:
+    module, (found,) = lowered(WRITES[name])
+    assert list(targets(module)) == ["qconv.conv2d.default"]
+    assert found.largest <= 1
+
+
+def test_what_others_see_is_written() -> None:
+    def body(m: Any, x: Any) -> Any:
+        y = m.conv(x)
+        part = y[:, :4]
+        return y.relu_() + part.add_(1.0).sum() + y
+
+    module, _ = lowered(body)
+    x = integers(2, 8, 6, 6)
+    program = torch.export.export(Graph(body), (x,)).module()
+    assert [target for target in targets(module) if "_." in target] == ["aten.relu_.default", "aten.add_.Tensor"]
+    assert torch.allclose(module(x), program(x), atol=1e-3)
 
 
 def test_the_program_stays_as_it_was() -> None:
