@@ -15,38 +15,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
+from network_timing import Row, images, measured, printed, protocol, stopwatch_of, summary, timed_ms
 from report import Report
-from timing import release
 
 import qconv
 from qconv.device import Device, open_device
 from qconv.onnx import Session
 
-Row = dict[str, Any]
-
-RUNS, ROUNDS = 20, 7
 # What a session decides where nobody else does.
 CHOICES = ("sums_in_convolutions", "fused_convolutions", "tables_in_convolutions")
 ALWAYS = {None: None, "always": True, "never": False}
 Choice = dict[str, Any]
-# Images that ONNX Runtime computes as well, of each input; and inputs, of which the third replays what was recorded.
-COMPARED, INPUTS = 4, 4
-SIZE = 224
-
-
-def images(batch: int) -> list[Any]:
-    rng = np.random.default_rng(batch)
-    return [rng.standard_normal((batch, 3, SIZE, SIZE)).astype(np.float32) for _ in range(INPUTS)]
+# Images that ONNX Runtime computes as well, of each input.
+COMPARED = 4
 
 
 def by_ort(path: Path, x: Any) -> Any:
@@ -63,84 +51,6 @@ def differing(session: Session, path: Path, inputs: list[Any]) -> int:
     given = [session.run(None, {name: x})[0][:few] for x in inputs]
     wanted = by_ort(path, np.concatenate([x[:few] for x in inputs]))
     return int((np.concatenate(given) != wanted).sum())
-
-
-# Begins to measure; what it gives ends that, and says the milliseconds.
-Stopwatch = Callable[[], Callable[[], float]]
-
-
-def timed_ms(run: Callable[[int], Any], synchronize: Callable[[], None], begin: Stopwatch) -> float:
-    """The median of several rounds of runs that follow each other."""
-    for number in range(INPUTS):
-        run(number)
-    synchronize()
-    times: list[float] = []
-    for _ in range(ROUNDS):
-        stop = begin()
-        for number in range(RUNS):
-            run(number % INPUTS)
-        times.append(stop() / RUNS)
-    return statistics.median(times)
-
-
-def by_the_wall() -> Callable[[], float]:
-    begin = time.perf_counter()
-    return lambda: (time.perf_counter() - begin) * 1e3
-
-
-def by_events(make: Callable[[], Any], elapsed_ms: Callable[[Any, Any], float]) -> Stopwatch:
-    """By the GPU's own clock: `make` gives an event, as CuPy or PyTorch has them."""
-
-    def begin() -> Callable[[], float]:
-        first, last = make(), make()
-        first.record()
-
-        def stop() -> float:
-            last.record()
-            last.synchronize()
-            return elapsed_ms(first, last)
-
-        return stop
-
-    return begin
-
-
-def stopwatch_of(device: Device) -> Stopwatch:
-    if device.target.vendor == "cpu":
-        return by_the_wall
-    import cupy
-
-    return by_events(cupy.cuda.Event, cupy.cuda.get_elapsed_time)
-
-
-def inductor_ms(name: str, inputs: list[Any]) -> float:
-    """fp16, channels last, weights frozen, one CUDA graph."""
-    import torch
-    import torch._inductor.config
-    import torchvision
-
-    torch._inductor.config.freezing = True
-    torch.backends.cudnn.benchmark = True
-    torch._dynamo.reset()
-    model = getattr(torchvision.models, name)().eval().cuda().half().to(memory_format=torch.channels_last)
-    given = [torch.from_numpy(x).cuda().half().to(memory_format=torch.channels_last) for x in inputs]
-    held, stream = given[0].clone(), torch.cuda.Stream()
-    with torch.no_grad():
-        compiled = torch.compile(model)
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                compiled(held)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            compiled(held)
-
-    def run(number: int) -> None:
-        held.copy_(given[number])
-        graph.replay()
-
-    events = by_events(lambda: torch.cuda.Event(enable_timing=True), lambda first, last: first.elapsed_time(last))
-    return timed_ms(run, torch.cuda.synchronize, events)
 
 
 def run_number(session: Session, inputs: list[Any], number: int) -> None:
@@ -174,28 +84,6 @@ def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str 
     }
 
 
-def measured(path: Path, device: Device, inputs: list[Any], peer: bool, mine: Row) -> Row:
-    made: Row = {"name": path.stem, "batch": len(inputs[0]), **mine}
-    release(device)
-    if peer:
-        try:
-            made["inductor_fp16_ms"] = inductor_ms(path.stem, inputs)
-            made["over_inductor_fp16"] = made["inductor_fp16_ms"] / made["ms"]
-        except Exception as error:  # other people's code: whatever it raises is the reason
-            made["missing"] = {"inductor_fp16": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
-        release(device)
-    return made
-
-
-def summary(rows: list[Row]) -> Row:
-    found: Row = {"rows": len(rows), "verified": sum(row["verified"] for row in rows)}
-    for batch in sorted({row["batch"] for row in rows}):
-        ratios = [row["over_inductor_fp16"] for row in rows if row["batch"] == batch and "over_inductor_fp16" in row]
-        if ratios:
-            found[f"over_inductor_fp16_n{batch}"] = statistics.geometric_mean(ratios)
-    return found
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, nargs="+")
@@ -218,8 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.db is not None:
         os.environ["QCONV_DB"] = options.db  # where sessions look
     device = open_device(options.device)
-    order = {"runs": RUNS, "rounds": ROUNDS, "inputs": INPUTS, "statistic": "median", "seconds": options.seconds}
-    report = Report(options.out, options.suite, device, order, options.commit)
+    report = Report(options.out, options.suite, device, protocol(options.seconds), options.commit)
     with_peer = options.batch if options.peer_batch is None else options.peer_batch
     choice: Choice = {name: ALWAYS[getattr(options, name)] for name in CHOICES}
     rows: list[Row] = []
@@ -228,11 +115,9 @@ def main(arguments: list[str] | None = None) -> None:
             peer = str(batch) in with_peer.split(",")
             inputs = images(batch)
             mine = ours(path, device, inputs, options.seconds, options.db, choice)
-            rows.append(measured(path, device, inputs, peer, mine))
+            rows.append(measured(path.stem, device, inputs, peer, mine))
             report.write(rows, summary(rows))
-            row = rows[-1]
-            compared = f"{row['over_inductor_fp16']:.2f} x Inductor fp16" if "over_inductor_fp16" in row else ""
-            print(f"{row['name']:<24} N={batch:<4}{row['ms']:9.4f} ms {compared}", file=sys.stderr, flush=True)
+            printed(rows[-1])
     if wrong := [f"{row['name']} N={row['batch']}" for row in rows if not row["verified"]]:
         sys.exit(f"these differ from ONNX Runtime: {', '.join(wrong)}")
 

@@ -39,9 +39,26 @@ def answered_by(answer: Callable[[Problem], Instance]) -> Iterator[None]:
         _instead.reset(token)
 
 
+# Where every problem that is looked up is written down meanwhile.
+_noted: ContextVar[list[Problem] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[list[Problem]]:
+    """The problems that are looked up where it is entered, one for each time."""
+    problems: list[Problem] = []
+    token = _noted.set(problems)
+    try:
+        yield problems
+    finally:
+        _noted.reset(token)
+
+
 def lookup(problem: Problem, device: str | None = None, database: str | None = None) -> Instance:
     """The instance to use, which says where it comes from. The first call opens the database and loads the binary;
     later ones are one dictionary hit, until `forget()`."""
+    if (problems := _noted.get()) is not None:
+        problems.append(problem)
     if (answer := _instead.get()) is not None:
         return answer(problem)
     instance = _warm.get((problem, device, database))

@@ -10,7 +10,8 @@ from __future__ import annotations
 from qconv.torch.library import define
 from qconv.torch.lowering import explain, lower
 from qconv.torch.packing import forget
+from qconv.torch.tuning import problems, tune
 
 define()
 
-__all__ = ["explain", "forget", "lower"]
+__all__ = ["explain", "forget", "lower", "problems", "tune"]

@@ -1,0 +1,154 @@
+"""What the suites of whole networks share: the timing of runs that follow each other, and the peer."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from timing import release
+
+from qconv.device import Device
+
+Row = dict[str, Any]
+
+RUNS, ROUNDS = 20, 7
+# Inputs that a network is given in turn: the third replays what a session has recorded.
+INPUTS = 4
+SIZE = 224
+
+
+def images(batch: int, size: int = SIZE) -> list[Any]:
+    rng = np.random.default_rng(batch)
+    return [rng.standard_normal((batch, 3, size, size)).astype(np.float32) for _ in range(INPUTS)]
+
+
+def protocol(seconds: float) -> Row:
+    return {"runs": RUNS, "rounds": ROUNDS, "inputs": INPUTS, "statistic": "median", "seconds": seconds}
+
+
+# Begins to measure; what it gives ends that, and says the milliseconds.
+Stopwatch = Callable[[], Callable[[], float]]
+
+
+def timed_ms(
+    run: Callable[[int], Any],
+    synchronize: Callable[[], None],
+    begin: Stopwatch,
+    rounds: int = ROUNDS,
+    runs: int = RUNS,
+) -> float:
+    """The median of several rounds of runs that follow each other."""
+    for number in range(INPUTS):
+        run(number)
+    synchronize()
+    times: list[float] = []
+    for _ in range(rounds):
+        stop = begin()
+        for number in range(runs):
+            run(number % INPUTS)
+        times.append(stop() / runs)
+    return statistics.median(times)
+
+
+def by_the_wall() -> Callable[[], float]:
+    begin = time.perf_counter()
+    return lambda: (time.perf_counter() - begin) * 1e3
+
+
+def by_events(make: Callable[[], Any], elapsed_ms: Callable[[Any, Any], float]) -> Stopwatch:
+    """By the GPU's own clock: `make` gives an event, as CuPy or PyTorch has them."""
+
+    def begin() -> Callable[[], float]:
+        first, last = make(), make()
+        first.record()
+
+        def stop() -> float:
+            last.record()
+            last.synchronize()
+            return elapsed_ms(first, last)
+
+        return stop
+
+    return begin
+
+
+def stopwatch_of(device: Device) -> Stopwatch:
+    if device.target.vendor == "cpu":
+        return by_the_wall
+    import cupy
+
+    return by_events(cupy.cuda.Event, cupy.cuda.get_elapsed_time)
+
+
+def inductor_ms(name: str, inputs: list[Any]) -> float:
+    """fp16, channels last, weights frozen, one CUDA graph."""
+    import torch
+    import torch._inductor.config
+    import torchvision
+
+    torch._inductor.config.freezing = True
+    torch.backends.cudnn.benchmark = True
+    torch._dynamo.reset()
+    model = getattr(torchvision.models, name)().eval().cuda().half().to(memory_format=torch.channels_last)
+    given = [torch.from_numpy(x).cuda().half().to(memory_format=torch.channels_last) for x in inputs]
+    run, _ = as_graph(torch.compile(model), given)
+    return timed_ms(run, torch.cuda.synchronize, torch_events())
+
+
+def as_graph(network: Callable[[Any], Any], given: list[Any]) -> tuple[Callable[[int], None], Any]:
+    """What runs a network of PyTorch on the GPU as one CUDA graph, for each input by its number, and what it writes."""
+    import torch
+
+    held, stream = given[0].clone(), torch.cuda.Stream()
+    with torch.no_grad():
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                network(held)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            y = network(held)
+
+    def run(number: int) -> None:
+        held.copy_(given[number])
+        graph.replay()
+
+    return run, y
+
+
+def torch_events() -> Stopwatch:
+    import torch
+
+    return by_events(lambda: torch.cuda.Event(enable_timing=True), lambda first, last: first.elapsed_time(last))
+
+
+def measured(name: str, device: Device, inputs: list[Any], peer: bool, mine: Row) -> Row:
+    """Ours with the peer beside it."""
+    made: Row = {"name": name, "batch": len(inputs[0]), **mine}
+    release(device)
+    if peer:
+        try:
+            made["inductor_fp16_ms"] = inductor_ms(name, inputs)
+            made["over_inductor_fp16"] = made["inductor_fp16_ms"] / made["ms"]
+        except Exception as error:  # other people's code: whatever it raises is the reason
+            made["missing"] = {"inductor_fp16": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+        release(device)
+    return made
+
+
+def summary(rows: list[Row]) -> Row:
+    found: Row = {"rows": len(rows), "verified": sum(row["verified"] for row in rows)}
+    for batch in sorted({row["batch"] for row in rows}):
+        ratios = [row["over_inductor_fp16"] for row in rows if row["batch"] == batch and "over_inductor_fp16" in row]
+        if ratios:
+            found[f"over_inductor_fp16_n{batch}"] = statistics.geometric_mean(ratios)
+    return found
+
+
+def printed(row: Row) -> None:
+    compared = f"{row['over_inductor_fp16']:.2f} x Inductor fp16" if "over_inductor_fp16" in row else ""
+    print(f"{row['name']:<24} N={row['batch']:<4}{row['ms']:9.4f} ms {compared}", file=sys.stderr, flush=True)

@@ -1,0 +1,175 @@
+"""Whole networks of PyTorch, quantized by torchao's PT2E, lowered, and run as one CUDA graph, beside the same networks
+in fp16 by Inductor, in the same run.
+
+    python bench/torch_networks.py resnet50 mobilenet_v2 --seconds 60 --db torch.sqlite --out bench/results/nvidia-h200
+
+Networks are those of `torchvision.models`, with the weights of `quantize_network.py`, calibrated on random images by
+the quantizer of X86Inductor. Of each run, the time has the copy of the input, as in `networks.py`. The integers of
+each layer are compared with those of the quantized graph, both given the graph's inputs, on a few images. `--device
+cpu --size 64` shows without a GPU that all of it works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from network_timing import (
+    Row,
+    as_graph,
+    by_the_wall,
+    images,
+    measured,
+    printed,
+    protocol,
+    summary,
+    timed_ms,
+    torch_events,
+)
+from quantize_network import CALIBRATION, seeded
+from report import Report
+from timing import release
+
+import qconv
+import qconv.torch
+from qconv.device import Device, open_device
+from qconv.torch.pattern import REPLACES
+
+# Images on which the layers are compared.
+COMPARED = 2
+
+
+def quantized(name: str, size: int) -> Any:
+    """On the CPU, for any batch."""
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    # A batch that is free is a number of its own.
+    shapes = ({0: torch.export.Dim("n", min=1, max=1024)},)
+    model = seeded(name)
+    given = (torch.randn(CALIBRATION, 3, size, size),)
+    # Strict: only so does the quantizer tell the uses of one nn.ReLU from each other.
+    exported = torch.export.export(model, given, dynamic_shapes=shapes, strict=True).module()
+    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+    prepared = prepare_pt2e(exported, quantizer)
+    with torch.no_grad():
+        prepared(*given)
+    return convert_pt2e(prepared)
+
+
+def differences(graph: Any, lowered: Any, x: Any) -> Row:
+    """Of the lowered layers that give integers, how many differ and by how much, where each has the graph's inputs."""
+    values: dict[str, Any] = {}
+    found: Row = {"integers": 0, "differing": 0, "by_at_most": 0, "real_by_at_most": 0.0}
+
+    class Recorded(torch.fx.Interpreter):
+        def run_node(self, n: Any) -> Any:
+            values[n.name] = super().run_node(n)
+            return values[n.name]
+
+    class Compared(torch.fx.Interpreter):
+        def run_node(self, n: Any) -> Any:
+            y = super().run_node(n)
+            want = values.get(n.meta.get(REPLACES, ""))
+            if want is None:
+                return y
+            away = (y.double() - want.double()).abs()
+            if y.dtype.is_floating_point:
+                largest = float(away.max() / want.abs().max().clamp(min=1e-30))
+                found["real_by_at_most"] = max(found["real_by_at_most"], largest)
+            else:
+                found["integers"] += y.numel()
+                found["differing"] += int((away > 0).sum())
+                found["by_at_most"] = max(found["by_at_most"], int(away.max()))
+            return want
+
+    with torch.no_grad():
+        Recorded(graph).run(x)
+        Compared(lowered).run(x)
+    return found
+
+
+def place_of(device: Device) -> Any:
+    return torch.device("cpu" if device.target.vendor == "cpu" else device.spec)
+
+
+def kinds_of(lowered: Any) -> dict[str, int]:
+    counted = collections.Counter(str(node.target) for node in lowered.graph.nodes if node.op == "call_function")
+    return dict(counted.most_common())
+
+
+def ours(graph: Any, lowered: Any, device: Device, inputs: list[Any], seconds: float, db: str | None) -> Row:
+    place = place_of(device)
+    there = [torch.from_numpy(x).to(place).to(memory_format=torch.channels_last) for x in inputs]
+    if seconds:
+        budget = qconv.Budget(seconds=seconds)
+        qconv.torch.tune(lowered, there[0], budget=budget, device=device.spec, database=db)
+    few = there[0][:COMPARED].contiguous(memory_format=torch.channels_last)
+    compared = differences(graph, lowered, few)
+    problems = qconv.torch.problems(lowered, there[0])
+    if place.type == "cpu":
+        with torch.no_grad():
+            ms = timed_ms(lambda number: lowered(there[number]), lambda: None, by_the_wall, rounds=1, runs=2)
+        same = True
+    else:
+        run, y = as_graph(lowered, there)
+        ms = timed_ms(run, torch.cuda.synchronize, torch_events())
+        run(1)
+        with torch.no_grad():
+            same = bool(torch.equal(y.clone(), lowered(there[1])))
+    return {
+        "ms": ms,
+        "images_per_s": len(inputs[0]) / ms * 1e3,
+        "verified": same and compared["by_at_most"] <= 1,
+        "compared": compared,
+        "nodes": kinds_of(lowered),
+        "kernels": len(problems),
+        "elsewhere": [str(row) for row in qconv.torch.explain(lowered).splitlines() if ": PyTorch" in row],
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="+", help="as torchvision.models calls them")
+    parser.add_argument("--batch", default="1,32,128", help="default: %(default)s")
+    parser.add_argument("--size", type=int, default=224, help="of the images; default: %(default)s")
+    parser.add_argument("--seconds", type=float, default=0.0, help="of tuning, for each network and batch")
+    parser.add_argument("--no-peer", action="store_true", help="without Inductor, which takes half a minute each")
+    parser.add_argument("--suite", default="torch_networks")
+    parser.add_argument("--device")
+    parser.add_argument("--db", help="what tuning writes and calls read; default: QCONV_DB, or the cache")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    if options.db is not None:
+        os.environ["QCONV_DB"] = options.db  # where calls look
+    torch.backends.cudnn.allow_tf32 = False  # what is compared with is to be computed in float32
+    device = open_device(options.device)
+    peer = not options.no_peer and device.target.vendor != "cpu"
+    report = Report(options.out, options.suite, device, protocol(options.seconds), options.commit)
+    rows: list[Row] = []
+    for name in options.networks:
+        graph = quantized(name, options.size)
+        lowered = qconv.torch.lower(graph).to(place_of(device))
+        graph = graph.to(place_of(device))
+        for batch in map(int, options.batch.split(",")):
+            inputs = images(batch, options.size)
+            mine = ours(graph, lowered, device, inputs, options.seconds, options.db)
+            qconv.torch.forget()
+            release(device)
+            rows.append(measured(name, device, inputs, peer, mine))
+            report.write(rows, summary(rows))
+            printed(rows[-1])
+    if wrong := [f"{row['name']} N={row['batch']}" for row in rows if not row["verified"]]:
+        sys.exit(f"these differ from the quantized graph by more than one step: {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main()
