@@ -12,10 +12,12 @@ from qconv.conversion import CONVERSIONS, Conversion, Dequantize, Quantize
 from qconv.instances import conversion_api
 from qconv.instances.arguments import in_mode
 from qconv.parameter import check_zero_point
-from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, name_of, stream_of
+from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, is_capturing, name_of, stream_of
 
 Given = Mapping[str, Any]
 WIDEST = 16
+# Numbers that kernels read on a device, by their types. There are two for each node that converts.
+_numbers: dict[Any, Any] = {}
 
 
 def fake_quantized(given: Given) -> Any:
@@ -84,7 +86,21 @@ def _zero(value: Any, integers: str, x: Any) -> Any:
 
 
 def _filled(value: Any, dtype: Any, x: Any) -> Any:
-    """On the device of x. A number is written there by a kernel, so that nothing waits, and a graph can hold it."""
+    """On the device of x."""
     if isinstance(value, torch.Tensor):
         return array_of(value.to(device=x.device, dtype=dtype))
-    return array_of(torch.full((1,), value, dtype=dtype, device=x.device))
+    if is_capturing(x.device) and (value, dtype, x.device) not in _numbers:
+        # By a kernel of the graph, so that nothing waits.
+        return array_of(torch.full((1,), value, dtype=dtype, device=x.device))
+    return array_of(_number_on(value, dtype, x.device))
+
+
+def _number_on(value: Any, dtype: Any, place: Any) -> Any:
+    """Written once. The first call waits for that: the next may be on another stream."""
+    key = value, dtype, place
+    if key not in _numbers:
+        made = torch.full((1,), value, dtype=dtype, device=place)
+        if place.type == "cuda":
+            torch.cuda.current_stream(place).synchronize()
+        _numbers[key] = made
+    return _numbers[key]
