@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -152,3 +155,30 @@ def summary(rows: list[Row]) -> Row:
 def printed(row: Row) -> None:
     compared = f"{row['over_inductor_fp16']:.2f} x Inductor fp16" if "over_inductor_fp16" in row else ""
     print(f"{row['name']:<24} N={row['batch']:<4}{row['ms']:9.4f} ms {compared}", file=sys.stderr, flush=True)
+
+
+# Options of every suite of networks.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--batch": {"default": "1,32,128", "help": "default: %(default)s"},
+    "--seconds": {"type": float, "default": 0.0, "help": "of tuning, for each network and batch; default: none"},
+    "--suite": {"help": "name of the file of results; default: %(default)s"},
+    "--device": {},
+    "--db": {"help": "what tuning writes and networks read; default: QCONV_DB, or the cache"},
+    "--out": {"type": Path, "required": True},
+    "--commit": {"help": "what the results say they were measured on; default: this checkout's HEAD"},
+}
+
+
+def parser_of(says: str | None, suite: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=says, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for flag, named in OPTIONS.items():
+        parser.add_argument(flag, **named)
+    parser.set_defaults(suite=suite)
+    return parser
+
+
+def opened(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
+    options = parser.parse_args(arguments)
+    if options.db is not None:
+        os.environ["QCONV_DB"] = options.db  # where lookups look
+    return options

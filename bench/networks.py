@@ -13,8 +13,6 @@ output; runs follow each other without waiting, and the inputs change from run t
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -22,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from network_timing import Row, images, measured, printed, protocol, stopwatch_of, summary, timed_ms
+from network_timing import Row, images, measured, opened, parser_of, printed, protocol, stopwatch_of, summary, timed_ms
 from report import Report
 
 import qconv
@@ -85,10 +83,8 @@ def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str 
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "networks")
     parser.add_argument("models", type=Path, nargs="+")
-    parser.add_argument("--batch", default="1,32,128", help="default: %(default)s")
-    parser.add_argument("--seconds", type=float, default=0.0, help="of tuning, for each model and batch; default: none")
     parser.add_argument(
         "--peer-batch", help="at which the peer is compiled as well, half a minute each; default: those of --batch"
     )
@@ -97,14 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sums-in-convolutions", **chosen, help=says)
     parser.add_argument("--tables-in-convolutions", **chosen, help="the same of functions of what convolutions give")
     parser.add_argument("--fused-convolutions", **chosen, help="the same of two and three convolutions in one kernel")
-    parser.add_argument("--suite", default="networks")
-    parser.add_argument("--device")
-    parser.add_argument("--db", help="what tuning writes and sessions read; default: QCONV_DB, or the cache")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
-    options = parser.parse_args(arguments)
-    if options.db is not None:
-        os.environ["QCONV_DB"] = options.db  # where sessions look
+    options = opened(parser, arguments)
     device = open_device(options.device)
     report = Report(options.out, options.suite, device, protocol(options.seconds), options.commit)
     with_peer = options.batch if options.peer_batch is None else options.peer_batch

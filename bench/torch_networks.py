@@ -11,21 +11,21 @@ cpu --size 64` shows without a GPU that all of it works.
 
 from __future__ import annotations
 
-import argparse
 import collections
-import os
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import torch
 from network_timing import (
+    SIZE,
     Row,
     as_graph,
     by_the_wall,
     images,
     measured,
+    opened,
+    parser_of,
     printed,
     protocol,
     summary,
@@ -64,7 +64,7 @@ def quantized(name: str, size: int) -> Any:
 
 
 def differences(graph: Any, lowered: Any, x: Any) -> Row:
-    """Of the lowered layers that give integers, how many differ and by how much, where each has the graph's inputs."""
+    """How many integers of the lowered layers differ and by how much, where each layer has the graph's inputs."""
     values: dict[str, Any] = {}
     found: Row = {"integers": 0, "differing": 0, "by_at_most": 0, "real_by_at_most": 0.0}
 
@@ -135,21 +135,12 @@ def ours(graph: Any, lowered: Any, device: Device, inputs: list[Any], seconds: f
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "torch_networks")
     parser.add_argument("networks", nargs="+", help="as torchvision.models calls them")
-    parser.add_argument("--batch", default="1,32,128", help="default: %(default)s")
-    parser.add_argument("--size", type=int, default=224, help="of the images; default: %(default)s")
-    parser.add_argument("--seconds", type=float, default=0.0, help="of tuning, for each network and batch")
+    parser.add_argument("--size", type=int, default=SIZE, help="of the images; default: %(default)s")
     parser.add_argument("--no-peer", action="store_true", help="without Inductor, which takes half a minute each")
-    parser.add_argument("--suite", default="torch_networks")
-    parser.add_argument("--device")
-    parser.add_argument("--db", help="what tuning writes and calls read; default: QCONV_DB, or the cache")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
-    options = parser.parse_args(arguments)
+    options = opened(parser, arguments)
     warnings.simplefilter("ignore")
-    if options.db is not None:
-        os.environ["QCONV_DB"] = options.db  # where calls look
     torch.backends.cudnn.allow_tf32 = False  # what is compared with is to be computed in float32
     device = open_device(options.device)
     peer = not options.no_peer and device.target.vendor != "cpu"
