@@ -157,22 +157,18 @@ def printed(row: Row) -> None:
     print(f"{row['name']:<24} N={row['batch']:<4}{row['ms']:9.4f} ms {compared}", file=sys.stderr, flush=True)
 
 
-# Options of every suite of networks.
-OPTIONS: dict[str, dict[str, Any]] = {
-    "--batch": {"default": "1,32,128", "help": "default: %(default)s"},
-    "--seconds": {"type": float, "default": 0.0, "help": "of tuning, for each network and batch; default: none"},
-    "--suite": {"help": "name of the file of results; default: %(default)s"},
-    "--device": {},
-    "--db": {"help": "what tuning writes and networks read; default: QCONV_DB, or the cache"},
-    "--out": {"type": Path, "required": True},
-    "--commit": {"help": "what the results say they were measured on; default: this checkout's HEAD"},
-}
-
-
 def parser_of(says: str | None, suite: str) -> argparse.ArgumentParser:
+    """With the options of every suite of networks."""
     parser = argparse.ArgumentParser(description=says, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag, named in OPTIONS.items():
-        parser.add_argument(flag, **named)
+    parser.add_argument("--batch", default="1,32,128", help="default: %(default)s")
+    tuning = "of tuning, for each network and batch; default: none"
+    parser.add_argument("--seconds", type=float, default=0.0, help=tuning)
+    parser.add_argument("--suite", help="name of the file of results; default: %(default)s")
+    parser.add_argument("--device")
+    parser.add_argument("--db", help="what tuning writes and networks read; default: QCONV_DB, or the cache")
+    parser.add_argument("--out", type=Path, required=True)
+    measured_on = "what the results say they were measured on; default: this checkout's HEAD"
+    parser.add_argument("--commit", help=measured_on)
     parser.set_defaults(suite=suite)
     return parser
 

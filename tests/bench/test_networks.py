@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
+import network_timing
 import networks
 import onnx
 import quantized_networks
@@ -18,8 +20,8 @@ import quantized_networks
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("SIZE", quantized_networks.SIZE), ("RUNS", 1), ("ROUNDS", 1)):
-        monkeypatch.setattr(networks, name, value)
+    monkeypatch.setattr(networks, "images", partial(network_timing.images, size=quantized_networks.SIZE))
+    monkeypatch.setattr(networks, "timed_ms", partial(network_timing.timed_ms, rounds=1, runs=1))
 
 
 def run(folder: Path, *more: str) -> Any:

@@ -96,16 +96,21 @@ def parser_of(script: str) -> argparse.ArgumentParser:
 
 
 def argument_calls(script: Path) -> list[ast.Call]:
-    """Those of the script, or of the modules beside it that it imports: two comparisons share theirs."""
+    """Those of the script, and of the module beside it whose `parser_of` it calls; where it has none, of the modules
+    that it imports: two comparisons share theirs."""
     tree = ast.parse(script.read_text())
     found = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
     ]
-    beside = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
+    beside = [
+        node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and (not found or "parser_of" in [one.name for one in node.names])
+    ]
     imported = (script.with_name(f"{name}.py") for name in beside)
-    return found or [call for module in imported if module.is_file() for call in argument_calls(module)]
+    return found + [call for module in imported if module.is_file() for call in argument_calls(module)]
 
 
 def wrong_with(command: Command, written: set[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Whole networks of PyTorch, quantized by torchao's PT2E, lowered, and run as one CUDA graph, beside the same networks
 in fp16 by Inductor, in the same run.
 
-    python bench/torch_networks.py resnet50 mobilenet_v2 --seconds 60 --db torch.sqlite --out bench/results/nvidia-h200
+    python bench/lowered.py resnet50 mobilenet_v2 --seconds 60 --db torch.sqlite --out bench/results/nvidia-h200
 
 Networks are those of `torchvision.models`, with the weights of `quantize_network.py`, calibrated on random images by
 the quantizer of X86Inductor. Of each run, the time has the copy of the input, as in `networks.py`. The integers of
@@ -135,7 +135,7 @@ def ours(graph: Any, lowered: Any, device: Device, inputs: list[Any], seconds: f
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = parser_of(__doc__, "torch_networks")
+    parser = parser_of(__doc__, "lowered")
     parser.add_argument("networks", nargs="+", help="as torchvision.models calls them")
     parser.add_argument("--size", type=int, default=SIZE, help="of the images; default: %(default)s")
     parser.add_argument("--no-peer", action="store_true", help="without Inductor, which takes half a minute each")
