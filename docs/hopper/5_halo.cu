@@ -151,7 +151,8 @@ __device__ __forceinline__ void consume(
             }
         }
         ptx::wgmma_commit_group();
-        if (signals) ptx::mbarrier_arrive(&shared.issued[consumer]);
+        // From each warp, once it has seen that it was its turn: one that has not would miss a phase.
+        if (lane == 0) ptx::mbarrier_arrive(&shared.issued[consumer]);
         ptx::wgmma_wait_group<0>();
         if (signals) ptx::mbarrier_arrive(&shared.empty[tiles.slot()]);
         ptx::sums_are_written(sums);
@@ -174,7 +175,7 @@ __global__ void __launch_bounds__(C::THREADS, 1) conv_kernel(
             ptx::mbarrier_init(&shared.full[i], 1);
             ptx::mbarrier_init(&shared.empty[i], 1);
         }
-        for (uint64_t& issued : shared.issued) ptx::mbarrier_init(&issued, 1);
+        for (uint64_t& issued : shared.issued) ptx::mbarrier_init(&issued, 4);  // the warps of a consumer
         ptx::mbarrier_init(&shared.weights_there, 1);
         ptx::fence_mbarrier_init();
     }
