@@ -68,6 +68,7 @@ LAYERS: dict[str, Problem] = {
     "simt": _conv(1, 14, 14, 5, 7, 3, 3),
     "mma": _conv(8, 28, 28, 64, 64, 3, 3, pad=1),
     "wgmma": _conv(32, 28, 28, 128, 128, 3, 3, pad=1),
+    "halo": _conv(32, 56, 56, 64, 64, 3, 3, pad=1),
     "tcgen05": _conv(32, 28, 28, 128, 128, 3, 3, pad=1),
     "pointwise": _conv(8, 28, 28, 64, 64, 1, 1),
     "depthwise": _conv(8, 28, 28, 64, 64, 3, 3, pad=1, groups=64),

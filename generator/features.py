@@ -13,6 +13,7 @@ from qconv.generator.cost_units import CLOCK_MHZ, MEMORY, of_activation
 from qconv.generator.depthwise import DepthwisePlan
 from qconv.generator.direct import DirectPlan
 from qconv.generator.gemv import GemvPlan
+from qconv.generator.halo import COLUMNS, HaloPlan
 from qconv.generator.mma import MmaPlan
 from qconv.generator.plan import Plan, ceil_div
 from qconv.generator.pointwise import PointwisePlan
@@ -34,6 +35,7 @@ OF_WGMMA = (
     *("tiles_per_sm", "last_round", "channels", "slabs"),
     *("pixels_filled", "tile_pixels", "tile_channels", "slots", "pixel_slots", "image_rows"),
 )
+OF_HALO = ("rounds", "last_round", "rows_filled", "columns_filled", "channels", "products", "slots", "zeros")
 OF_DEPTHWISE = (
     *("rows_filled", "columns_filled", "registers", "outputs", "overlap", "gathers", "rounds", "last_round"),
     *("warps_per_sm", "threads_filled", "vectors"),
@@ -150,6 +152,19 @@ def _of_wgmma(plan: WgmmaPlan) -> tuple[float, ...]:
     )
 
 
+def _of_halo(plan: HaloPlan) -> tuple[float, ...]:
+    problem, config = plan.problem, plan.config
+    return (
+        *_rounds(plan.tiles / plan.blocks),
+        _filled(problem.oh, config.rows),
+        _filled(problem.ow, COLUMNS),
+        _filled(problem.k, config.channels),
+        _log(plan.products),
+        _log(plan.slots),
+        float(plan.row - problem.c),
+    )
+
+
 def _of_depthwise(plan: DepthwisePlan) -> tuple[float, ...]:
     problem, config, processors = plan.problem, plan.config, plan.target.processors
     of_thread = config.rows * config.columns
@@ -202,6 +217,7 @@ def _of_gemv(plan: GemvPlan) -> tuple[float, ...]:
 OWN: tuple[tuple[type[Plan], tuple[str, ...], Callable[[Any], tuple[float, ...]]], ...] = (
     (MmaPlan, OF_MMA, _of_mma),
     (WgmmaPlan, OF_WGMMA, _of_wgmma),
+    (HaloPlan, OF_HALO, _of_halo),
     (DepthwisePlan, OF_DEPTHWISE, _of_depthwise),
     (DirectPlan, OF_TILED, _of_tiled),
     (StemPlan, OF_TILED, _of_tiled),

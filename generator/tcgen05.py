@@ -13,6 +13,7 @@ from qconv.errors import Infeasible
 from qconv.generator import slabs, tcgen05_cost, tensor_map
 from qconv.generator.convolution import argument_fields, channel_arguments, problem_constants
 from qconv.generator.family import Family
+from qconv.generator.persistent import why_not
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
 from qconv.generator.slabs import SlabPlan
 from qconv.generator.tensor_map import CHUNK, TensorMap
@@ -157,7 +158,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     instruction = target.tensor_memory
     if instruction is None or not target.tensor_maps:
         return f"{target.name} has no products of bytes in tensor memory; wgmma or mma serves it"
-    return slabs.why_not(problem, instruction)
+    return why_not(problem, instruction)
 
 
 def plan(problem: Conv2d, config: Tcgen05, target: Target) -> Tcgen05Plan:

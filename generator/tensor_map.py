@@ -190,6 +190,14 @@ def window(problem: Conv2d, rows: int, columns: int, channels: int, swizzle: int
     return _of_x(problem, (channels, columns, rows, 1), None, (), swizzle)
 
 
+def of_outputs(problem: Conv2d, array: str, dtype: str, box: tuple[int, ...], swizzle: int = 0) -> TensorMap:
+    """A tile of an array that has the shape of the outputs, by channels, columns, rows and images: `store_tile` takes
+    these of its first element."""
+    pixel = problem.k * ELEMENT_TYPES[dtype].bytes
+    strides = pixel, problem.ow * pixel, problem.oh * problem.ow * pixel
+    return TensorMap(array, dtype, (problem.k, problem.ow, problem.oh, problem.n), strides, box, swizzle=swizzle)
+
+
 def _of_x(
     problem: Conv2d, box: tuple[int, ...], pixel_box: PixelBox | None, steps: tuple[int, ...], swizzle: int
 ) -> TensorMap:

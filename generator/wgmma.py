@@ -11,15 +11,15 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator import slabs, tensor_map, wgmma_cost
 from qconv.generator.convolution import (
-    REPACK_THREADS,
     argument_fields,
     problem_constants,
     repack_launch,
 )
 from qconv.generator.family import Family
-from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
+from qconv.generator.persistent import Products, why_not
+from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.slabs import SlabPlan
-from qconv.generator.tensor_map import CHUNK, TensorMap
+from qconv.generator.tensor_map import TensorMap
 from qconv.generator.wgmma_slots import CHANNELS, SLAB, slots
 from qconv.instruction import WarpgroupInstruction
 from qconv.problem import Conv2d
@@ -63,17 +63,10 @@ CHOICES: dict[str, tuple[int, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class WgmmaRoles(Roles):
-    operation: str  # the file that spells the products
-    spelled: str  # in PTX
-    w_signed: str  # as C++ spells it
-    x_signed: str
-    borders: bool  # whether what x_zero_point adds depends on which taps lie in the image
+@dataclass(frozen=True, kw_only=True)
+class WgmmaRoles(Products):
     residual_in_smem: bool
-    sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight pixels
-    atoms: int
-    repack_threads: int = REPACK_THREADS
+    tile_at_once: bool = False  # whether all products of a tile are under way together
 
 
 @dataclass(frozen=True)
@@ -147,11 +140,7 @@ class WgmmaPlan(SlabPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        t = self.problem.quantization.types
-        aligned = {"x": 16, "w": 4, "y": self.vector_k * t.y.bytes}
-        if t.residual is None:
-            return aligned
-        return aligned | {"residual": CHUNK if self.residual_slots else self.vector_k * t.residual.bytes}
+        return self.aligned(self.vector_k, residual_in_chunks=self.residual_slots > 0)
 
     @property
     def vector_k(self) -> int:
@@ -166,17 +155,10 @@ class WgmmaPlan(SlabPlan):
 
     @property
     def roles(self) -> WgmmaRoles:
-        t, emulated, pixels = self.problem.quantization.types, self.target.vendor == "cpu", self.config.pixels
-        eights = (range(at, at + 4) for at in range(0, pixels // 2, 4))
+        products = self.warpgroup_products(self.instruction, self.config.pixels, "wgmma_swizzled")
         return WgmmaRoles(
-            operation=f"instruction/wgmma_swizzled{'_emulated' if emulated else ''}.j2",
-            w_signed=str(t.w.is_signed).lower(),
-            x_signed=str(t.x.is_signed).lower(),
-            borders=self.borders is not None,
+            **vars(products),
             residual_in_smem=self.residual_slots > 0,
-            spelled=self.instruction.spell(pixels, t.w.name, t.x.name),
-            sum_registers=tuple(", ".join(f"%{number}" for number in eight) for eight in eights),
-            atoms=pixels // 8,
         )
 
     @property
@@ -240,7 +222,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     instruction = target.warpgroup
     if instruction is None or not target.tensor_maps:
         return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; mma serves it"
-    return slabs.why_not(problem, instruction)
+    return why_not(problem, instruction)
 
 
 def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:

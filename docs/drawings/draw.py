@@ -217,6 +217,30 @@ def wgmma() -> Canvas:
     return c
 
 
+def halo() -> Canvas:
+    c = Canvas(860, 330, "halo")
+    c.text(40, 26, "a window of the input")
+    c.grid(40, 44, 10, 8, 16, ())
+    c.grid(56, 60, 8, 6, 16, range(48))
+    c.down(222, 60, 156, "rows", left=False)
+    c.text(40, 196, "the tile that looks at it: eight pixels wide")
+    c.line(290, 108, 340, 108, arrow=True)
+    for at in range(4):
+        c.box(346, 56 + 28 * at, 90, 22, "three")
+    c.text(346, 196, "windows in shared memory")
+    c.line(440, 108, 490, 108, arrow=True)
+    for at in range(2):
+        c.box(496, 56 + 62 * at, 150, 44, "two" if at else "one")
+        c.text(571, 82 + 62 * at, "writes" if at else "multiplies", "middle")
+    c.down(656, 56, 162, "consumers", left=False)
+    c.text(496, 196, "warpgroups, in turn")
+    c.text(40, 244, "weights of all taps, which stay in shared memory")
+    for at in range(9):
+        c.box(40 + 56 * at, 258, 50, 22, "none")
+    c.across(40, 90, 300, "channels")
+    return c
+
+
 def tcgen05() -> Canvas:
     c = Canvas(860, 330, "tcgen05")
     c.box(40, 50, 90, 40, "one")
@@ -381,7 +405,7 @@ def shuffle() -> Canvas:
 DRAWINGS: dict[str, Callable[[], Canvas]] = {
     draw.__name__: draw
     for draw in (
-        *(simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, tcgen05, fused, block, unfused),
+        *(simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, halo, tcgen05, fused, block, unfused),
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
     )
 }

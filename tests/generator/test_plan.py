@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from mostly_slow import mostly_slow
-from plan_checks import check_tiles_of_tcgen05, check_tiles_of_wgmma, check_units_of_pointwise
+from plan_checks import check_tiles_of_persistent, check_units_of_pointwise
 from random_matrix import constants, matrix_plan, matrix_problems
 from random_problems import problems
 
@@ -19,11 +19,10 @@ from qconv.generator.direct import Direct
 from qconv.generator.gemv import Gemv
 from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES, Mma
+from qconv.generator.persistent import PersistentPlan
 from qconv.generator.pointwise import Pointwise, PointwisePlan
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
-from qconv.generator.tcgen05 import Tcgen05Plan
-from qconv.generator.wgmma import WgmmaPlan
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
 
@@ -77,14 +76,12 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
         check_threads_of_gemv(plan, plan.config)
     elif isinstance(plan, PointwisePlan):
         check_units_of_pointwise(plan)
-    elif isinstance(plan, WgmmaPlan):
-        check_tiles_of_wgmma(plan)
-    elif isinstance(plan, Tcgen05Plan):
-        check_tiles_of_tcgen05(plan)
+    elif isinstance(plan, PersistentPlan):
+        check_tiles_of_persistent(plan)
     else:
         assert isinstance(plan.config, Simt)
         check_blocks_of_simt(plan, plan.config)
-    if not isinstance(plan, (WgmmaPlan, Tcgen05Plan)):  # what it prepares, its own check counts
+    if not isinstance(plan, PersistentPlan):  # what it prepares, its own check counts
         assert len(plan.prepare) == problem.quantization.x_zero_point + spreads
     assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
     if isinstance(plan, PointwisePlan):
@@ -305,8 +302,8 @@ def test_without_matrix_instructions_dot_products_serve_everything(target: Targe
 def test_matrix_instructions_can_be_left_unused() -> None:
     """A search, or a target, that is restricted to the family simt."""
     target = TARGETS["sm_90a"]
-    assert generator.default(LARGE, target).config.family == "wgmma"
-    assert {plan.config.family for plan in generator.space(LARGE, target)[0]} == {"simt", "mma", "wgmma"}
+    assert generator.default(LARGE, target).config.family in ("wgmma", "halo")
+    assert {plan.config.family for plan in generator.space(LARGE, target)[0]} == {"simt", "mma", "wgmma", "halo"}
     of_warps = replace(target, generation=replace(target.generation, warpgroup=None))
     assert generator.default(LARGE, of_warps).config.family == "mma"
     of_threads = replace(of_warps, generation=replace(of_warps.generation, instructions=()))

@@ -83,7 +83,7 @@ def without(name: str) -> str:
 
 
 NO_FAMILY = (
-    "names no known family (simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, tcgen05, fused, block, "
+    "names no known family (simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, halo, tcgen05, fused, block, "
     "unfused, elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle)"
 )
 

@@ -79,12 +79,12 @@ def test_residuals_in_device_memory_are_waited_for() -> None:
 
 
 def test_layers_of_many_channels_are_left_to_it() -> None:
-    """Those of the suite whose images fill the GPU."""
+    """Those of the suite whose images fill the GPU, or to halo, which is of warpgroups as well."""
     chosen = {}
     for row in json.loads((RESULTS / "dense.json").read_text())["rows"]:
         problem = parse(row["problem"])
         assert isinstance(problem, Conv2d)
         if problem.c >= 128 and problem.n > 1 and problem.groups == 1:
             chosen[row["name"]] = generator.default(problem, SM_90A).config.family
-    assert {name for name, family in chosen.items() if family != "wgmma"} == LEFT_TO_WARPS
+    assert {name for name, family in chosen.items() if family not in ("wgmma", "halo")} == LEFT_TO_WARPS
     assert len(chosen) > 15

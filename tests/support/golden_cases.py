@@ -12,6 +12,7 @@ from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
 from qconv.generator.fused_space import Block, Fused
 from qconv.generator.gemv import Gemv
+from qconv.generator.halo import Halo
 from qconv.generator.mma_space import Mma
 from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt
@@ -196,6 +197,9 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         "cpu.sm_90a",
         replace(LARGE_TILE, consumers=1, pixels=48, lag=0),
     ),
+    "halo-body-sm_90a.cu": (conv(replace(BODY, c=64, k=64), BIASED), "sm_90a", Halo(28, 2, 64)),
+    "halo-residual-borders-sm_90a.cu": (conv(replace(BODY, c=64, k=80), ADDED), "sm_90a", Halo(14, 3, 64)),
+    "halo-odd-cpu.sm_90a.cpp": (conv(replace(BODY, c=80, k=21, n=1), HALF), "cpu.sm_90a", Halo(2, 2, 64)),
     "tcgen05-body-sm_100a.cu": (conv(replace(BODY, k=256), BIASED), "sm_100a", Tcgen05(128, 256, 2, 128, 4)),
     "tcgen05-residual-borders-sm_100a.cu": (conv(BODY, ADDED), "sm_100a", Tcgen05(256, 64, 2, 64, 6)),
     "tcgen05-odd-cpu.sm_100a.cpp": (

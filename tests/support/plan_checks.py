@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random_matrix import constants
 
+from qconv.generator.halo import HaloPlan
+from qconv.generator.persistent import PersistentPlan
 from qconv.generator.pointwise import PointwisePlan
 from qconv.generator.tcgen05 import Tcgen05Plan
 from qconv.generator.wgmma import WgmmaPlan
@@ -20,6 +22,16 @@ def check_units_of_pointwise(plan: PointwisePlan) -> None:
     assert problem.k % plan.vector_k == 2 * plan.config.atoms % plan.vector_k == 0
     assert plan.main.grid == (plan.blocks, 1, 1)
     assert plan.blocks <= plan.units
+
+
+def check_tiles_of_persistent(plan: PersistentPlan) -> None:
+    if isinstance(plan, WgmmaPlan):
+        check_tiles_of_wgmma(plan)
+    elif isinstance(plan, Tcgen05Plan):
+        check_tiles_of_tcgen05(plan)
+    else:
+        assert isinstance(plan, HaloPlan)
+        check_tiles_of_halo(plan)
 
 
 def check_tiles_of_wgmma(plan: WgmmaPlan) -> None:
@@ -50,3 +62,20 @@ def check_tiles_of_tcgen05(plan: Tcgen05Plan) -> None:
     assert problem.k % plan.vector_k == 0
     folds = problem.quantization.x_zero_point * (2 if plan.borders is not None else 1)
     assert len(plan.prepare) == folds
+
+
+def check_tiles_of_halo(plan: HaloPlan) -> None:
+    """Every output is in a tile, no tile is without one, a block keeps its channels, and windows have two slots."""
+    problem, known, config = plan.problem, constants(plan), plan.config
+    down, across = known["TILES_DOWN"], known["TILES_ACROSS"]
+    assert plan.tiles == plan.channel_tiles * problem.n * down * across
+    assert (plan.channel_tiles - 1) * config.channels < problem.k <= plan.channel_tiles * config.channels
+    assert (down - 1) * config.rows < problem.oh <= down * config.rows
+    assert (across - 1) * 8 < problem.ow <= across * 8
+    assert plan.main.grid == (known["BLOCKS"], 1, 1)
+    assert known["BLOCKS"] <= max(plan.channel_tiles, plan.target.processors)
+    assert known["BLOCKS"] % plan.channel_tiles == 0
+    assert known["SLOTS"] >= 2
+    assert known["SMEM_BYTES"] <= plan.target.smem_bytes
+    folds = problem.quantization.x_zero_point * (2 if plan.borders is not None else 1)
+    assert len(plan.prepare) == 1 + folds

@@ -1,6 +1,6 @@
 """Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
-channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel), `wgmma` and
-`tcgen05` (one group of whole 16 bytes a pixel).
+channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel), `wgmma`,
+`tcgen05` and `halo` (one group of whole 16 bytes a pixel; the last without strides).
 
 Like `random_problems`, whose decks and quantizations these are.
 """
@@ -24,6 +24,8 @@ _WHOLE_SIXTEENS = (
     *((1, 16, 8), (1, 48, 40), (1, 144, 136), (1, 64, 260), (1, 272, 132)),
     *((1, 32, 21), (1, 160, 130), (1, 80, 1), (1, 128, 257)),  # outputs that are written one by one
 )
+# Families that take these.
+SIXTEENS = ("wgmma", "tcgen05", "halo")
 # (groups, input channels of a group, output channels of a group)
 SHAPES = {
     "depthwise": (
@@ -50,7 +52,14 @@ SHAPES = {
     ),
     "wgmma": _WHOLE_SIXTEENS,
     "tcgen05": _WHOLE_SIXTEENS,
+    "halo": tuple(shape for shape in _WHOLE_SIXTEENS if shape[1] <= 128),
 }
+
+
+def _filters(family: str) -> tuple[tuple[int, int], ...]:
+    """Those whose weights a lane, or shared memory, can hold."""
+    least = 2 if family == "halo" else 1
+    return tuple(f for f in FILTERS if least <= f[0] * f[1] <= 9)
 
 
 def special_problems(family: str, seed: int, count: int) -> list[Conv2d]:
@@ -66,19 +75,20 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
     if family == "pointwise":
         h, w = decks.deal("image", IMAGES)
         return Conv2d(decks.deal("n", (1, 1, 2, 3)), h, w, c, k, 1, 1, quantization=quantization(decks))
-    # Filters whose weights a lane can hold.
-    sixteens = family in ("wgmma", "tcgen05")
+    sixteens = family in SIXTEENS
     few = sixteens or (family == "direct" and (c > 8 or k > c))
-    r, s = decks.deal(f"filter {few}", tuple(f for f in FILTERS if f[0] * f[1] <= 9) if few else FILTERS)
+    r, s = decks.deal(f"filter {few}", _filters(family) if few else FILTERS)
     dilation = (decks.deal("dilation_h", (1, 1, 1, 2)), decks.deal("dilation_w", (1, 1, 1, 3)))
     stride = (decks.deal("stride_h", (1, 1, 2)), decks.deal("stride_w", (1, 1, 2, 3)))
+    if family == "halo":
+        stride = 1, 1
     spans = ((r - 1) * dilation[0] + 1, (s - 1) * dilation[1] + 1)
     pad = {
         "none": (0, 0, 0, 0),
         "same": (spans[0] // 2, spans[1] // 2) * 2,
         "any": tuple(rng.randint(0, 4) for _ in range(4)),
     }[decks.deal("pad", PADS)]
-    h, w = decks.deal("image", IMAGES[:8] if sixteens else IMAGES)
+    h, w = decks.deal("image", IMAGES[:8] if sixteens and family != "halo" else IMAGES)
     drawn = Conv2d(
         n=decks.deal("n", (1, 1, 2, 3)),
         h=max(h, spans[0] - pad[0] - pad[2]),

@@ -166,7 +166,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: rows of the weights in another order",
-        PAGES + "wgmma_repack.j2",
+        PAGES + "wgmma_rows.j2",
         "row % 128 / 64 * 2 + row % 16 / 8",
         "row % 128 / 64 + row % 16 / 8 * 2",
         "A lane's four sums are those of neighbours.",

@@ -1,0 +1,348 @@
+"""The `halo` family: convolutions of few channels by persistent blocks. The copy engine (TMA) brings the input of a
+tile once, with its halo, and every tap reads it in place through a descriptor of `wgmma`; the weights of all taps stay
+in shared memory. docs/hopper/5_halo.cu shows the idea alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator import halo_cost, tensor_map
+from qconv.generator.convolution import (
+    argument_fields,
+    input_span,
+    problem_constants,
+    repack_launch,
+)
+from qconv.generator.family import Family
+from qconv.generator.persistent import PersistentPlan, Products, why_not
+from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.tensor_map import CHUNK, TensorMap
+from qconv.generator.wgmma_slots import MBARRIER_BYTES
+from qconv.instruction import WarpgroupInstruction
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+GROUP_THREADS = 128
+# Columns of a tile: the pixels of a row of it are those of a core matrix, which lie one behind the other.
+COLUMNS = 8
+# Bytes of a pixel in shared memory: what a swizzle exchanges.
+ROWS = (32, 64, 128)
+# What a swizzle repeats after, and where windows begin.
+REPEATS = 1024
+# Slots of windows: with more, nothing more is under way.
+MOST_SLOTS = 8
+# Instructions of a tile, which are all written out.
+MOST_PRODUCTS = 128
+# Registers of a thread, once its role is known, by the number of consumers; and those beside the sums.
+REGISTERS = {2: (40, 232), 3: (32, 160)}
+BESIDE_SUMS = 80
+
+
+@dataclass(frozen=True)
+class Halo(Config):
+    family: ClassVar[str] = "halo"
+    rows: int  # of a tile, which is eight pixels wide
+    consumers: int  # warpgroups that multiply, in turn
+    channels: int  # output channels of a tile
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "rows": (2, 4, 8, 10, 12, 14, 16, 20, 28),
+    "consumers": (2, 3),
+    "channels": (64, 128),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HaloRoles(Products):
+    staged: bool  # whether outputs go through shared memory and the copy engine
+    residual_in_smem: bool
+    tile_at_once: bool = True  # whether all products of a tile are under way together
+
+
+@dataclass(frozen=True)
+class HaloPlan(PersistentPlan):
+    page: ClassVar[str] = "conv2d/halo.j2"
+
+    config: Halo
+    instruction: WarpgroupInstruction
+    slots: int  # windows that are under way or multiplied
+
+    @property
+    def pixels(self) -> int:
+        """What a tile has, as columns of an instruction."""
+        return COLUMNS * self.config.rows
+
+    @property
+    def row(self) -> int:
+        return row_of(self.problem)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Rows and columns of the input that a tile looks at."""
+        return input_span(self.problem, self.config.rows, COLUMNS)
+
+    @property
+    def window_bytes(self) -> int:
+        rows, columns = self.window
+        return rows * columns * self.row
+
+    @property
+    def weight_bytes(self) -> int:
+        return weight_bytes(self.problem, self.config)
+
+    @property
+    def products(self) -> int:
+        return products(self.problem, self.config)
+
+    @property
+    def staged(self) -> bool:
+        return is_staged(self.problem)
+
+    @property
+    def residual_in_smem(self) -> bool:
+        residual = self.problem.quantization.types.residual
+        return self.staged and residual is not None and residual.bytes == 1
+
+    @property
+    def threads(self) -> int:
+        return GROUP_THREADS * (self.config.consumers + 1)
+
+    @property
+    def weight_rows(self) -> int:
+        """Output channels, and rows of zeros that fill the last tile."""
+        return self.config.channels * self.channel_tiles
+
+    @property
+    def weight_words(self) -> int:
+        return self.weight_rows * self.problem.reduction // 4
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        main = Launch("conv2d_halo", (self.blocks, 1, 1), self.threads, self.smem_bytes)
+        return (*self.fold_launches, repack_launch(self.weight_words), main)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        says = "the weights, with the rows of each 16 channels in the order of the lanes"
+        weights = Field("weights", "int*", "workspace", says, None, self.weight_words)
+        return argument_fields(self.problem, (weights, *self.border_fields, *self._map_fields))
+
+    @property
+    def _map_fields(self) -> tuple[Field, ...]:
+        pixel_map, weight_map = maps(self.problem, self.config, self.weight_rows)
+        found = {"pixel_map": ("of x", pixel_map), "weight_map": ("of the weights", weight_map)}
+        if self.staged:
+            found["output_map"] = "of y", tile_map(self.problem, self.config, "y")
+        if self.residual_in_smem:
+            found["residual_map"] = "of the residual", tile_map(self.problem, self.config, "residual")
+        return tuple(
+            Field(name, "tile::TensorMap", "tensor_map", says, tensor_map=made) for name, (says, made) in found.items()
+        )
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return self.aligned(self.vector_k, y_in_chunks=self.staged, residual_in_chunks=self.residual_in_smem)
+
+    @property
+    def vector_k(self) -> int:
+        """Neighbouring channels of a pixel that a lane reads or writes at once: both exist or none."""
+        return 2 if self.problem.k % 2 == 0 else 1
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        stores = ("store_tile_4d",) if self.staged else ()
+        staging = ("warpgroup_barrier", "store_matrices") if self.staged else ()
+        overlap = ("overlap",) if self.overlaps else ()
+        copies = tensor_map.wants("load_tile_4d", "load_tile_2d", *stores)
+        return ("warp", "warp_barrier", "registers", *staging, *overlap, *copies)
+
+    @property
+    def roles(self) -> HaloRoles:
+        products = self.warpgroup_products(self.instruction, self.pixels, "wgmma_windows")
+        return HaloRoles(
+            **vars(products),
+            staged=self.staged,
+            residual_in_smem=self.residual_in_smem,
+        )
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The config.": self._config_constants,
+            "What follows.": self._constants_that_follow,
+        }
+
+    @property
+    def _config_constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("TILE_H", self.config.rows, "output rows of a tile, which is eight pixels wide"),
+            Constant("CONSUMERS", self.config.consumers, "warpgroups that multiply, in turn"),
+            Constant("TILE_M", self.config.channels, "output channels of a tile"),
+        )
+
+    @property
+    def _constants_that_follow(self) -> tuple[Constant, ...]:
+        of_producer, of_consumer = REGISTERS[self.config.consumers]
+        window_h, window_w = self.window
+        return (
+            Constant("WARP_SIZE", self.target.warp_size),
+            Constant("THREADS", self.threads),
+            Constant("PRODUCER_REGISTERS", of_producer, "of a thread"),
+            Constant("CONSUMER_REGISTERS", of_consumer, "of a thread"),
+            Constant("TILE_N", self.pixels, "output pixels of a tile"),
+            Constant("WINDOW_H", window_h, "rows of the input that a tile looks at"),
+            Constant("WINDOW_W", window_w, "and columns"),
+            Constant("ROW", self.row, "bytes of a pixel in shared memory"),
+            Constant("SLOTS", self.slots, "windows that are under way or multiplied"),
+            Constant("TILES_DOWN", tiles_down(self.problem, self.config), "of an image"),
+            Constant("TILES_ACROSS", tiles_across(self.problem)),
+            *self.tile_constants,
+            Constant("WEIGHT_ROWS", self.weight_rows, "output channels, and zeros that fill the last tile"),
+            *self._vector_constants,
+            *self.last_constants,
+        )
+
+    @property
+    def _vector_constants(self) -> tuple[Constant, ...]:
+        """Only where lanes read or write device memory."""
+        if self.staged and (self.residual_in_smem or self.problem.quantization.residual == "none"):
+            return ()
+        return (Constant("VECTOR_K", self.vector_k, "neighbouring channels that a lane reads or writes at once"),)
+
+    def cost(self) -> float:
+        return halo_cost.cost(self)
+
+
+def row_of(problem: Conv2d) -> int:
+    return next(row for row in ROWS if row >= problem.c)
+
+
+def tiles_down(problem: Conv2d, config: Halo) -> int:
+    return ceil_div(problem.oh, config.rows)
+
+
+def tiles_across(problem: Conv2d) -> int:
+    return ceil_div(problem.ow, COLUMNS)
+
+
+def weight_bytes(problem: Conv2d, config: Halo) -> int:
+    return problem.r * problem.s * config.channels * row_of(problem)
+
+
+def products(problem: Conv2d, config: Halo) -> int:
+    return problem.r * problem.s * (row_of(problem) // 32) * (config.channels // 64)
+
+
+def is_staged(problem: Conv2d) -> bool:
+    """Whether outputs leave by the copy engine: bytes, in rows of whole chunks."""
+    return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0
+
+
+def maps(problem: Conv2d, config: Halo, weight_rows: int) -> tuple[TensorMap, TensorMap]:
+    """The window of a tile, and of a tap the weights of a tile's channels. Channels past the last are zeros of x,
+    whatever the weights have there."""
+    row, (window_h, window_w) = row_of(problem), input_span(problem, config.rows, COLUMNS)
+    w_type = problem.quantization.types.w.name
+    of_weights = tensor_map.matrix("weights", w_type, weight_rows, problem.reduction, config.channels, row, swizzle=row)
+    return tensor_map.window(problem, window_h, window_w, row, swizzle=row), of_weights
+
+
+def tile_map(problem: Conv2d, config: Halo, array: str) -> TensorMap:
+    """A tile of the outputs, or of the residuals: what lies outside of the image is not written, and zeros."""
+    t = problem.quantization.types
+    element = t.y if array == "y" else t.residual
+    assert element is not None
+    box = config.channels, COLUMNS, config.rows, 1
+    return tensor_map.of_outputs(problem, array, element.name, box, swizzle=config.channels)
+
+
+def why_none(problem: Conv2d, target: Target) -> str | None:
+    """What stands against every config."""
+    instruction = target.warpgroup
+    if instruction is None or not target.tensor_maps:
+        return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; mma serves it"
+    if (reason := why_not(problem, instruction)) is not None:
+        return reason
+    if problem.stride != (1, 1):
+        return f"stride={problem.stride}: neighbouring outputs must look at neighbouring pixels; wgmma serves it"
+    if problem.r * problem.s == 1:
+        return "a filter of one tap reads no pixel twice; pointwise or wgmma serves it"
+    if problem.c > ROWS[-1]:
+        return f"c={problem.c}: at most {ROWS[-1]} channels of a pixel are one row of a swizzle; wgmma serves it"
+    return None
+
+
+def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
+    check_choices(config, CHOICES)
+    if (reason := why_none(problem, target)) is not None:
+        raise Infeasible(reason)
+    assert target.warpgroup is not None
+    _check_useful(problem, config)
+    slots = _slots(problem, config, target)
+    channel_tiles = ceil_div(problem.k, config.channels)
+    of_channels = problem.n * tiles_down(problem, config) * tiles_across(problem)
+    blocks = channel_tiles * min(of_channels, max(1, target.processors // channel_tiles))
+    made = HaloPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        instruction=target.warpgroup,
+        slots=slots,
+        smem_bytes=_smem_bytes(problem, config, slots),
+        channel_tiles=channel_tiles,
+        tiles=channel_tiles * of_channels,
+        blocks=blocks,
+    )
+    made.check_sizes(made.pixels)
+    # A lane computes where the outputs of a tile begin, those past the image's last row as well.
+    outputs = problem.n * (problem.oh + config.rows) * (problem.ow + COLUMNS) * problem.k
+    at_most(outputs, 2**31 - 1, "outputs of whole tiles")
+    at_most(made.weight_words, 2**29 - 1, "words of weights")
+    # The maps refuse what the copy engine cannot copy.
+    assert made.fields
+    return made
+
+
+def _slots(problem: Conv2d, config: Halo, target: Target) -> int:
+    """Windows have the room that weights and outputs leave."""
+    of_slot = _smem_bytes(problem, config, 1) - _smem_bytes(problem, config, 0)
+    left = target.smem_bytes - _smem_bytes(problem, config, 0)
+    # A slot's mbarriers are few bytes, but may begin another multiple of what a swizzle repeats after.
+    slots = min(MOST_SLOTS, (left - REPEATS) // of_slot)
+    if slots < 2:
+        at_most(_smem_bytes(problem, config, 2), target.smem_bytes, f"bytes of shared memory on {target.name}")
+        slots = 2
+    return slots
+
+
+def _smem_bytes(problem: Conv2d, config: Halo, slots: int) -> int:
+    """The weights, windows, the outputs of each consumer where they are staged, and mbarriers."""
+    rows, columns = input_span(problem, config.rows, COLUMNS)
+    window = ceil_div(rows * columns * row_of(problem), REPEATS) * REPEATS
+    staged = config.consumers * COLUMNS * config.rows * config.channels if is_staged(problem) else 0
+    residual = problem.quantization.types.residual
+    in_smem = bool(staged) and residual is not None and residual.bytes == 1
+    mbarriers = 2 * slots + 1 + config.consumers * (1 + in_smem)
+    whole = weight_bytes(problem, config) + slots * window + staged + mbarriers * MBARRIER_BYTES
+    return ceil_div(whole, REPEATS) * REPEATS
+
+
+def _check_useful(problem: Conv2d, config: Halo) -> None:
+    """Refuses configs of which most of a tile is wasted, or whose sums leave no registers."""
+    at_most(config.channels, max(64, 2 * problem.k - 1), f"channels of a tile (the problem has {problem.k})")
+    at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
+    at_most(products(problem, config), MOST_PRODUCTS, "products of a tile, which are written out")
+    sums = config.channels // 64 * config.rows * 4
+    at_most(sums, REGISTERS[config.consumers][1] - BESIDE_SUMS, "registers of a thread for sums")
+
+
+def structure(config: Halo) -> tuple[int, ...]:
+    return config.consumers, config.channels
+
+
+FAMILY = Family(("conv2d",), Halo, CHOICES, plan, why_none=why_none, structure=structure)

@@ -1,0 +1,133 @@
+"""What the families of persistent blocks on tensor maps have in common: tiles in turn, launches that overlap, and what
+an input zero point adds at the borders of the image, where the copy engine (TMA) pads with zeros."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from qconv.generator.convolution import (
+    FOLD_THREADS,
+    REPACK_THREADS,
+    ConvolutionPlan,
+    fold_constants,
+    fold_launches,
+    pads_with_zero_point,
+    why_not_bytes,
+)
+from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
+from qconv.generator.tensor_map import CHUNK
+from qconv.generator.wgmma_borders import Borders
+from qconv.instruction import Multiplies, WarpgroupInstruction
+from qconv.problem import Conv2d
+
+
+@dataclass(frozen=True, kw_only=True)
+class Products(Roles):
+    """How a page spells the products of a warpgroup, and what their sums meet."""
+
+    operation: str  # the file that describes the products
+    borders: bool  # whether what x_zero_point adds depends on which taps lie in the image
+    spelled: str  # in PTX
+    w_signed: str  # as C++ spells it
+    x_signed: str
+    sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight pixels
+    atoms: int
+    repack_threads: int = REPACK_THREADS
+
+
+@dataclass(frozen=True)
+class PersistentPlan(ConvolutionPlan):
+    """The plan of persistent blocks, which have tiles in turn."""
+
+    smem_bytes: int
+    channel_tiles: int
+    tiles: int
+    blocks: int
+
+    @cached_property
+    def borders(self) -> Borders | None:
+        """None where what x_zero_point adds is the same for all pixels of a channel."""
+        return Borders.of(self.problem) if pads_with_zero_point(self.problem) else None
+
+    @property
+    def overlaps(self) -> bool:
+        return self.target.overlaps_launches
+
+    def aligned(self, vector_k: int, y_in_chunks: bool = False, residual_in_chunks: bool = False) -> dict[str, int]:
+        """What the arrays' addresses are multiples of: lanes move so many channels at once, the copy engine chunks."""
+        t = self.problem.quantization.types
+        found = {"x": CHUNK, "w": 4, "y": CHUNK if y_in_chunks else vector_k * t.y.bytes}
+        if t.residual is None:
+            return found
+        return found | {"residual": CHUNK if residual_in_chunks else vector_k * t.residual.bytes}
+
+    @cached_property
+    def fold_launches(self) -> tuple[Launch, ...]:
+        if self.borders is None:
+            return fold_launches(self.problem)
+        blocks = ceil_div(self.borders.classes * self.problem.k, FOLD_THREADS)
+        of_borders = Launch("conv2d_fold_borders", (blocks, 1, 1), FOLD_THREADS, 0, "prepare")
+        return (*fold_launches(self.problem), of_borders)
+
+    @cached_property
+    def border_fields(self) -> tuple[Field, ...]:
+        if self.borders is None:
+            return ()
+        elements = self.borders.classes * self.problem.k
+        return (Field("borders", "int*", "workspace", "offset, for each class of pixels", None, elements),)
+
+    @property
+    def tile_constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("CHANNEL_TILES", self.channel_tiles),
+            Constant("TILES", self.tiles),
+            Constant("BLOCKS", self.blocks, "which have tiles in turn"),
+        )
+
+    @property
+    def last_constants(self) -> tuple[Constant, ...]:
+        return (
+            *(() if self.borders is None else self.borders.constants),
+            Constant("SMEM_BYTES", self.smem_bytes),
+            *fold_constants(self.problem),
+        )
+
+    def warpgroup_products(self, instruction: WarpgroupInstruction, pixels: int, operation: str) -> Products:
+        """By so many pixels each."""
+        t, emulated = self.problem.quantization.types, "_emulated" if self.target.vendor == "cpu" else ""
+        eights = (range(at, at + 4) for at in range(0, pixels // 2, 4))
+        return Products(
+            operation=f"instruction/{operation}{emulated}.j2",
+            borders=self.borders is not None,
+            spelled=instruction.spell(pixels, t.w.name, t.x.name),
+            w_signed=str(t.w.is_signed).lower(),
+            x_signed=str(t.x.is_signed).lower(),
+            sum_registers=tuple(", ".join(f"%{number}" for number in eight) for eight in eights),
+            atoms=pixels // 8,
+        )
+
+    def check_sizes(self, tile_pixels: int) -> None:
+        """The largest numbers that a page computes: a pixel of a tile past the last, and a class's offset."""
+        along_pixels = ceil_div(self.tiles, self.channel_tiles) + self.target.processors
+        at_most(tile_pixels * along_pixels, 2**31 - 1, "pixels of whole tiles")
+        if self.borders is not None:
+            at_most(self.borders.classes * self.problem.k, 2**24, "offsets of classes of pixels")
+
+
+def why_not(problem: Conv2d, instruction: Multiplies) -> str | None:
+    """What stands against copies by tensor maps whose bytes this instruction multiplies."""
+    t = problem.quantization.types
+    if (reason := why_not_bytes(problem)) is not None:
+        return reason
+    if not instruction.serves(t.w, t.x):
+        return f"{t.w.name} by {t.x.name}: {instruction.name} does not multiply these; mma serves it"
+    if problem.layout != "nhwc":
+        return f"layout={problem.layout}: the channels of a pixel must lie side by side, as in nhwc"
+    if problem.groups != 1:
+        return f"groups={problem.groups}: a tile of output channels must look at the same inputs; mma serves it"
+    if problem.c % 16:
+        return f"c={problem.c}: the copy engine moves pixels of whole 16 bytes; pad the channels, or use mma"
+    if problem.quantization.w_zero_point:
+        return "w_zero_point: the sums of the inputs' windows are not computed here; mma serves it"
+    return None

@@ -1,0 +1,212 @@
+"""The page `halo` on the CPU device: what it waits for, tells and fences, left out one by one; the sanitizers; launches
+that overlap; and what the family does not serve."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mostly_slow import mostly_slow
+
+from qconv import Conv2d, Quantization, generator
+from qconv.errors import Infeasible
+from qconv.generator.halo import Halo, HaloPlan
+from qconv.target import TARGETS
+from tests.templates.test_fences import LATE, WAIT, LeftOut, check_left_out, finding, one_after_the_other, overlapped
+from tests.templates.test_mma_sanitizers import OVERFLOW, WRITE, WRONG, Planted, check, check_planted
+from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM
+
+TARGET = TARGETS["cpu.sm_90a"]
+
+
+def plan_of(problem: Conv2d, **config: int) -> HaloPlan:
+    made = generator.plan(problem, Halo(**({"rows": 2, "consumers": 2, "channels": 64} | config)), TARGET)
+    assert isinstance(made, HaloPlan)
+    return made
+
+
+# A consumer has two tiles at least, and slots are used twice in the plan that has few.
+PLANS = {
+    "staged": plan_of(Conv2d(2, 21, 21, 64, 64, 3, 3, pad=1, quantization=Quantization())),
+    "residuals": plan_of(Conv2d(2, 13, 14, 48, 80, 3, 2, pad=1, quantization=ADDED), rows=4, consumers=3),
+    "direct": plan_of(Conv2d(2, 13, 13, 32, 21, 2, 3, pad=1, dilation=2, quantization=ADDED)),
+    "borders": plan_of(Conv2d(3, 13, 13, 16, 40, 3, 3, pad=1, quantization=EVERYTHING), rows=4),
+    "sums": plan_of(Conv2d(2, 13, 13, 64, 144, 5, 5, pad=2, quantization=SUM), channels=128),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_nothing_is_left_out(name: str) -> None:
+    plan = PLANS[name]
+    assert plan.tiles >= 2 * plan.config.consumers * plan.blocks
+    assert [finding(plan, generator.render(plan).text, seed) for seed in (LATE, EARLY)] == [None, None]
+
+
+ISSUED = "        if (tile::lane() == 0) shared.issued[consumer].arrive();\n"
+RELEASE = "        if (signals) shared.ring.release(at);\n"
+WAIT_FOR_STORES = "    if (signals) tile::wait_for_store_reads<0>();\n"
+
+LEFT_OUT = {
+    "the wait for a window": LeftOut("staged", "        shared.ring.wait(at);\n", "", f"bytes|{WRONG}"),
+    "the wait for the weights": LeftOut(
+        "staged", "    shared.weights_there.wait_for_phase(0);\n", "", f"bytes|{WRONG}"
+    ),
+    "the barrier behind the mbarriers": LeftOut(
+        "staged", "    tile::barrier();\n    const int group", "    const int group", "nobody has initialised"
+    ),
+    "the word that products are issued": LeftOut("staged", ISSUED, "", "wait"),
+    "that all warps have seen their turn": LeftOut(
+        "staged",
+        ISSUED,
+        "        if (signals) shared.issued[consumer].arrive();\n",
+        "that has completed",
+        EARLY,
+        ("mbarrier.init(4);  // the warps of a consumer", "mbarrier.init(1);"),
+    ),
+    "that all lanes have seen it": LeftOut(
+        "staged", "        tile::warp_barrier();\n" + ISSUED, ISSUED, "that has completed", EARLY
+    ),
+    "the wait for the products": LeftOut("staged", "        wait_for_products<0>(products);\n", "", f"more|{WRONG}"),
+    "the release of a window": LeftOut("sums", RELEASE, "", "wait"),
+    "that a window is released behind its products": LeftOut(
+        "sums",
+        RELEASE,
+        "",
+        f"that has completed|{WRONG}",
+        EARLY,
+        ("        commit_products(products);\n", RELEASE + "        commit_products(products);\n"),
+    ),
+    "the fence before outputs leave": LeftOut("staged", "    tile::fence_proxy_async();\n", "", WRONG),
+    "the barrier before outputs leave": LeftOut(
+        "staged", "    tile::warpgroup_barrier(consumer);  // all of them are there\n", "", WRONG
+    ),
+    "the wait until the outputs before have left": LeftOut(
+        "staged", WAIT_FOR_STORES + "    tile::warpgroup", "    tile::warpgroup", WRONG
+    ),
+    "the barrier behind that wait": LeftOut(
+        "staged", "    tile::warpgroup_barrier(consumer);  // the outputs before have left\n", "", WRONG
+    ),
+    "the wait until the last outputs have left": LeftOut("staged", WAIT_FOR_STORES + "}\n", "}\n", "on their way"),
+    "the wait until residuals may come": LeftOut(
+        "residuals", "    tile::wait_for_store_reads<0>();\n    there.expect", "    there.expect", WRONG
+    ),
+    "the wait for residuals": LeftOut(
+        "residuals",
+        "        shared.residual_there[consumer].wait_for_phase(turn);\n",
+        "",
+        f"bytes|that has completed|{WRONG}",
+    ),
+    "where a row of the window begins": LeftOut(
+        "staged", "windows[at.slot], WINDOW_W * ROW);", "windows[at.slot], 8 * ROW);", WRONG
+    ),
+    "the dilation": LeftOut("direct", "tap / S * DILATION_H * WINDOW_W", "tap / S * WINDOW_W", WRONG),
+    "the pads": LeftOut("staged", "tiles.column() - PAD_LEFT", "tiles.column()", WRONG),
+    "the first tap, which does not add": LeftOut(
+        "staged", "sums[m / 64], tap + c > 0);", "sums[m / 64], true);", WRONG
+    ),
+    "how outputs are swizzled": LeftOut(
+        "staged", "(chunk ^ pixel * TILE_M / 128 % (TILE_M / 16)) * 16", "chunk * 16", WRONG
+    ),
+    "the order of the weights' rows": LeftOut(
+        "staged", "return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;", "return row;", WRONG
+    ),
+    "the class of a pixel": LeftOut("borders", "if (border >= 0) channel.offset", "if (false) channel.offset", WRONG),
+    "a block's channels": LeftOut("sums", "block_x() % CHANNEL_TILES * TILE_M", "block_x() % 1 * TILE_M", WRONG),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_left_out_is_found(name: str) -> None:
+    check_left_out(PLANS[LEFT_OUT[name].plan], LEFT_OUT[name])
+
+
+def test_a_launch_waits_for_the_one_before() -> None:
+    layer = plan_of(Conv2d(1, 5, 5, 32, 32, 3, 3, pad=1, quantization=Quantization()))
+    text = generator.render(layer).text
+    want = one_after_the_other(layer)
+    for seed in (LATE, EARLY):
+        assert all(map(np.array_equal, overlapped(layer, text, seed), want))
+    (wait,) = re.finditer(re.escape(WAIT), text)
+    found = overlapped(layer, text[: wait.start()] + text[wait.end() :], LATE)
+    assert not any(map(np.array_equal, found[1:], want[1:]))
+
+
+RUNS = {
+    f"{name}-{sanitizer}-{seed}": (name, sanitizer, seed)
+    for sanitizer, seed in (("address", LATE), ("thread", LATE), ("thread", EARLY))
+    for name in PLANS
+}
+FAST = {f"{name}-address-{LATE}" for name in PLANS} | {f"residuals-thread-{seed}" for seed in (LATE, EARLY)}
+
+
+@pytest.mark.parametrize("run", mostly_slow(RUNS, FAST))
+def test_nothing_is_found(run: str) -> None:
+    name, sanitizer, seed = RUNS[run]
+    check(PLANS[name], sanitizer, seed)  # type: ignore[arg-type]
+
+
+PLANTED = {
+    "a pixel past the last is written": Planted(
+        "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
+    ),
+    "a channel past the last is written": Planted(
+        "direct",
+        "                        if (k + h < K) to[h] = narrow(pair[h]);",
+        "to[h] = narrow(pair[h]);",
+        "address",
+        OVERFLOW,
+        WRITE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_found(name: str) -> None:
+    check_planted(PLANTED[name], PLANS[PLANTED[name].plan])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"groups": 2}, "groups=2"),
+        ({"c": 24}, "c=24: the copy engine moves pixels of whole 16 bytes"),
+        ({"c": 144}, "c=144: at most 128 channels of a pixel are one row of a swizzle; wgmma serves it"),
+        ({"layout": "nchw"}, "layout=nchw"),
+        ({"stride": (1, 2)}, "neighbouring outputs must look at neighbouring pixels; wgmma serves it"),
+        ({"r": 1, "s": 1, "pad": (0, 0, 0, 0)}, "a filter of one tap reads no pixel twice; pointwise or wgmma"),
+        ({"quantization": Quantization(w_zero_point=True)}, "w_zero_point"),
+    ],
+)
+def test_what_it_does_not_serve(change: dict[str, object], says: str) -> None:
+    problem = Conv2d(1, 8, 8, 32, 32, 3, 3, pad=1)
+    with pytest.raises(Infeasible, match=says):
+        plan_of(replace(problem, **change))  # type: ignore[arg-type]
+
+
+def test_configs_that_make_no_sense() -> None:
+    problem = Conv2d(4, 56, 56, 128, 128, 3, 3, pad=1)
+    for config, says in (
+        ({"rows": 28, "channels": 128}, "registers of a thread for sums: 224; at most 152"),
+        ({"rows": 28, "consumers": 3}, "registers of a thread for sums: 112; at most 80"),
+    ):
+        with pytest.raises(Infeasible, match=says):
+            plan_of(problem, **config)
+    with pytest.raises(Infeasible, match="bytes of shared memory"):
+        plan_of(replace(problem, r=5, s=5, pad=(2, 2, 2, 2)), rows=14)
+    with pytest.raises(Infeasible, match="channels of a tile"):
+        plan_of(replace(problem, k=48), channels=128)
+    with pytest.raises(Infeasible, match="rows of a tile"):
+        plan_of(replace(problem, h=6, w=6), rows=12)
+    with pytest.raises(Infeasible, match="products of a tile"):
+        plan_of(replace(problem, r=7, s=7, c=96, pad=(3, 3, 3, 3)))
+    for name in ("sm_80", "sm_100a", "sm_120", "gfx942"):
+        with pytest.raises(Infeasible, match=f"{name} has no matrix instruction of warpgroups"):
+            generator.plan(problem, Halo(4, 2, 64), TARGETS[name])
+
+
+def test_windows_have_the_room_that_is_left() -> None:
+    small, large = Conv2d(8, 56, 56, 64, 64, 3, 3, pad=1), Conv2d(8, 56, 56, 128, 64, 3, 3, pad=1)
+    assert plan_of(small, rows=14).slots == 8
+    assert 2 <= plan_of(large, rows=28).slots < plan_of(large, rows=14).slots < 8
