@@ -604,6 +604,8 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
         }
     };
     advance(consumer);
+    // Parameters of channels may be what the launch before has written, as residuals are.
+    tile::wait_on_dependency();
     Channels channels(args);
     Products products;
     shared.weights_there.wait_for_phase(0);

@@ -783,9 +783,10 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
         }
     };
     advance(consumer);
+    // Parameters of channels may be what the launch before has written, as residuals are.
+    tile::wait_on_dependency();
     Channels channels(args);
     Products products;
-    if (signals) tile::wait_on_dependency();
     shared.weights_there.wait_for_phase(0);
     for (int turn = 0; tiles.any(); ++turn) {
         if (signals) ask_for_residuals(args, shared, consumer, tiles);

@@ -126,10 +126,13 @@ def test_a_launch_waits_for_the_one_before() -> None:
     layer = plan_of(Conv2d(1, 5, 5, 32, 32, 3, 3, pad=1, quantization=Quantization()))
     text = generator.render(layer).text
     want = one_after_the_other(layer)
+    fetches, reads = re.finditer(re.escape(WAIT), text)  # who asks for windows, and who reads parameters
+    assert fetches.start() < reads.start()
+    of_windows = text[: reads.start()] + text[reads.end() :]  # of these launches all parameters are the same
     for seed in (LATE, EARLY):
-        assert all(map(np.array_equal, overlapped(layer, text, seed), want))
-    (wait,) = re.finditer(re.escape(WAIT), text)
-    found = overlapped(layer, text[: wait.start()] + text[wait.end() :], LATE)
+        for waits in (text, of_windows):
+            assert all(map(np.array_equal, overlapped(layer, waits, seed), want))
+    found = overlapped(layer, of_windows.replace(WAIT, ""), LATE)
     assert not any(map(np.array_equal, found[1:], want[1:]))
 
 
