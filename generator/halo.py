@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.errors import Infeasible
-from qconv.generator import halo_cost, tensor_map
+from qconv.generator import halo_cost, tensor_map, wgmma
 from qconv.generator.convolution import (
     argument_fields,
     input_span,
@@ -17,7 +17,7 @@ from qconv.generator.convolution import (
     repack_launch,
 )
 from qconv.generator.family import Family
-from qconv.generator.persistent import PersistentPlan, Products, why_not
+from qconv.generator.persistent import PersistentPlan, Products
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.generator.wgmma_slots import MBARRIER_BYTES
@@ -104,8 +104,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def residual_in_smem(self) -> bool:
-        residual = self.problem.quantization.types.residual
-        return self.staged and residual is not None and residual.bytes == 1
+        return is_residual_staged(self.problem)
 
     @property
     def threads(self) -> int:
@@ -243,6 +242,12 @@ def is_staged(problem: Conv2d) -> bool:
     return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0
 
 
+def is_residual_staged(problem: Conv2d) -> bool:
+    """Whether residuals come to where the outputs come to lie: bytes as well."""
+    residual = problem.quantization.types.residual
+    return is_staged(problem) and residual is not None and residual.bytes == 1
+
+
 def maps(problem: Conv2d, config: Halo, weight_rows: int) -> tuple[TensorMap, TensorMap]:
     """The window of a tile, and of a tap the weights of a tile's channels. Channels past the last are zeros of x,
     whatever the weights have there."""
@@ -263,10 +268,7 @@ def tile_map(problem: Conv2d, config: Halo, array: str) -> TensorMap:
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """What stands against every config."""
-    instruction = target.warpgroup
-    if instruction is None or not target.tensor_maps:
-        return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; mma serves it"
-    if (reason := why_not(problem, instruction)) is not None:
+    if (reason := wgmma.why_none(problem, target)) is not None:
         return reason
     if problem.stride != (1, 1):
         return f"stride={problem.stride}: neighbouring outputs must look at neighbouring pixels; wgmma serves it"
@@ -325,9 +327,7 @@ def _smem_bytes(problem: Conv2d, config: Halo, slots: int) -> int:
     rows, columns = input_span(problem, config.rows, COLUMNS)
     window = ceil_div(rows * columns * row_of(problem), REPEATS) * REPEATS
     staged = config.consumers * COLUMNS * config.rows * config.channels if is_staged(problem) else 0
-    residual = problem.quantization.types.residual
-    in_smem = bool(staged) and residual is not None and residual.bytes == 1
-    mbarriers = 2 * slots + 1 + config.consumers * (1 + in_smem)
+    mbarriers = 2 * slots + 1 + config.consumers * (1 + is_residual_staged(problem))
     whole = weight_bytes(problem, config) + slots * window + staged + mbarriers * MBARRIER_BYTES
     return ceil_div(whole, REPEATS) * REPEATS
 
