@@ -1,10 +1,11 @@
-"""The `halo` family: convolutions of few channels by persistent blocks. The copy engine (TMA) brings the input of a
-tile once, with its halo, and every tap reads it in place through a descriptor of `wgmma`; the weights of all taps stay
-in shared memory. docs/hopper/5_halo.cu shows the idea alone."""
+"""The `halo` family: convolutions by persistent blocks whose weights stay in shared memory. The copy engine (TMA) brings
+the input of a tile once, with its halo, and every tap reads it in place through a descriptor of `wgmma`; outputs leave
+by the copy engine. docs/hopper/5_halo.cu shows the idea alone. A filter of one tap has no halo: such a layer is a copy
+with products hidden in it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -28,7 +29,7 @@ from qconv.target import Target
 GROUP_THREADS = 128
 # Columns of a tile: the pixels of a row of it are those of a core matrix, which lie one behind the other.
 COLUMNS = 8
-# Bytes of a pixel in shared memory: what a swizzle exchanges.
+# Bytes of a pixel in shared memory: what a swizzle exchanges. More channels are slabs of the widest.
 ROWS = (32, 64, 128)
 # What a swizzle repeats after, and where windows begin.
 REPEATS = 1024
@@ -59,7 +60,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 @dataclass(frozen=True, kw_only=True)
 class HaloRoles(Products):
     staged: bool  # whether outputs go through shared memory and the copy engine
-    residual_in_smem: bool
+    residual_in_smem: bool  # whether residuals come with the window
     tile_at_once: bool = True  # whether all products of a tile are under way together
 
 
@@ -76,19 +77,28 @@ class HaloPlan(PersistentPlan):
         """What a tile has, as columns of an instruction."""
         return COLUMNS * self.config.rows
 
+    @cached_property
+    def seen(self) -> Conv2d:
+        """The problem as tiles are counted."""
+        return as_seen(self.problem)
+
     @property
     def row(self) -> int:
         return row_of(self.problem)
 
     @property
+    def slabs(self) -> int:
+        return slabs(self.problem)
+
+    @property
     def window(self) -> tuple[int, int]:
-        """Rows and columns of the input that a tile looks at."""
-        return input_span(self.problem, self.config.rows, COLUMNS)
+        """Rows and columns of the input that come for a tile."""
+        return window_of(self.problem, self.config)
 
     @property
     def window_bytes(self) -> int:
         rows, columns = self.window
-        return rows * columns * self.row
+        return self.slabs * rows * columns * self.row
 
     @property
     def weight_bytes(self) -> int:
@@ -132,12 +142,12 @@ class HaloPlan(PersistentPlan):
 
     @property
     def _map_fields(self) -> tuple[Field, ...]:
-        pixel_map, weight_map = maps(self.problem, self.config, self.weight_rows)
+        pixel_map, weight_map = maps(self.seen, self.config, self.weight_rows)
         found = {"pixel_map": ("of x", pixel_map), "weight_map": ("of the weights", weight_map)}
         if self.staged:
-            found["output_map"] = "of y", tile_map(self.problem, self.config, "y")
+            found["output_map"] = "of y", tile_map(self.seen, self.config, "y")
         if self.residual_in_smem:
-            found["residual_map"] = "of the residual", tile_map(self.problem, self.config, "residual")
+            found["residual_map"] = "of the residual", tile_map(self.seen, self.config, "residual")
         return tuple(
             Field(name, "tile::TensorMap", "tensor_map", says, tensor_map=made) for name, (says, made) in found.items()
         )
@@ -155,9 +165,10 @@ class HaloPlan(PersistentPlan):
     def wants(self) -> tuple[str, ...]:
         stores = ("store_tile_4d",) if self.staged else ()
         staging = ("warpgroup_barrier", "store_matrices") if self.staged else ()
+        residuals = ("load_transposed", "byte_floats") if self.residual_in_smem else ()
         overlap = ("overlap",) if self.overlaps else ()
         copies = tensor_map.wants("load_tile_4d", "load_tile_2d", *stores)
-        return ("warp", "warp_barrier", "registers", *staging, *overlap, *copies)
+        return ("warp", "warp_barrier", "registers", *staging, *residuals, *overlap, *copies)
 
     @property
     def roles(self) -> HaloRoles:
@@ -171,7 +182,7 @@ class HaloPlan(PersistentPlan):
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         return {
-            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The problem.": problem_constants(self.seen, filter_rows=True),
             "The config.": self._config_constants,
             "What follows.": self._constants_that_follow,
         }
@@ -194,12 +205,13 @@ class HaloPlan(PersistentPlan):
             Constant("PRODUCER_REGISTERS", of_producer, "of a thread"),
             Constant("CONSUMER_REGISTERS", of_consumer, "of a thread"),
             Constant("TILE_N", self.pixels, "output pixels of a tile"),
-            Constant("WINDOW_H", window_h, "rows of the input that a tile looks at"),
+            Constant("WINDOW_H", window_h, "rows of the input that come for a tile"),
             Constant("WINDOW_W", window_w, "and columns"),
-            Constant("ROW", self.row, "bytes of a pixel in shared memory"),
+            Constant("ROW", self.row, "bytes of a pixel in a slab"),
+            Constant("SLABS", self.slabs, "of a pixel's channels"),
             Constant("SLOTS", self.slots, "windows that are under way or multiplied"),
-            Constant("TILES_DOWN", tiles_down(self.problem, self.config), "of an image"),
-            Constant("TILES_ACROSS", tiles_across(self.problem)),
+            Constant("TILES_DOWN", tiles_down(self.seen, self.config), "of an image"),
+            Constant("TILES_ACROSS", tiles_across(self.seen)),
             *self.tile_constants,
             Constant("WEIGHT_ROWS", self.weight_rows, "output channels, and zeros that fill the last tile"),
             *self._vector_constants,
@@ -217,8 +229,28 @@ class HaloPlan(PersistentPlan):
         return halo_cost.cost(self)
 
 
+def as_seen(problem: Conv2d) -> Conv2d:
+    """Where each pixel's output depends on it alone, images are one column of rows that are as wide as a tile: nothing
+    of a tile lies beyond the edges of images."""
+    alone = problem.r * problem.s == 1 and problem.stride == (1, 1) and not any(problem.pad)
+    if not alone or problem.pixels % COLUMNS:
+        return problem
+    return replace(problem, n=1, h=problem.pixels // COLUMNS, w=COLUMNS)
+
+
 def row_of(problem: Conv2d) -> int:
-    return next(row for row in ROWS if row >= problem.c)
+    return next((row for row in ROWS if row >= problem.c), ROWS[-1])
+
+
+def slabs(problem: Conv2d) -> int:
+    return ceil_div(problem.c, ROWS[-1])
+
+
+def window_of(problem: Conv2d, config: Halo) -> tuple[int, int]:
+    """All that a tile spans. Of what one tap spans with a stride, only what it reads."""
+    if problem.r * problem.s == 1:
+        return config.rows, COLUMNS
+    return input_span(problem, config.rows, COLUMNS)
 
 
 def tiles_down(problem: Conv2d, config: Halo) -> int:
@@ -230,11 +262,11 @@ def tiles_across(problem: Conv2d) -> int:
 
 
 def weight_bytes(problem: Conv2d, config: Halo) -> int:
-    return problem.r * problem.s * config.channels * row_of(problem)
+    return problem.r * problem.s * slabs(problem) * config.channels * row_of(problem)
 
 
 def products(problem: Conv2d, config: Halo) -> int:
-    return problem.r * problem.s * (row_of(problem) // 32) * (config.channels // 64)
+    return problem.r * problem.s * slabs(problem) * (row_of(problem) // 32) * (config.channels // 64)
 
 
 def is_staged(problem: Conv2d) -> bool:
@@ -243,18 +275,18 @@ def is_staged(problem: Conv2d) -> bool:
 
 
 def is_residual_staged(problem: Conv2d) -> bool:
-    """Whether residuals come to where the outputs come to lie: bytes as well."""
+    """Whether residuals come by the copy engine: bytes as well."""
     residual = problem.quantization.types.residual
     return is_staged(problem) and residual is not None and residual.bytes == 1
 
 
 def maps(problem: Conv2d, config: Halo, weight_rows: int) -> tuple[TensorMap, TensorMap]:
-    """The window of a tile, and of a tap the weights of a tile's channels. Channels past the last are zeros of x,
+    """A slab of a tile's window, and of a tap's weights for a tile's channels. Channels past the last are zeros of x,
     whatever the weights have there."""
-    row, (window_h, window_w) = row_of(problem), input_span(problem, config.rows, COLUMNS)
+    row, (span_h, span_w) = row_of(problem), input_span(problem, config.rows, COLUMNS)
     w_type = problem.quantization.types.w.name
     of_weights = tensor_map.matrix("weights", w_type, weight_rows, problem.reduction, config.channels, row, swizzle=row)
-    return tensor_map.window(problem, window_h, window_w, row, swizzle=row), of_weights
+    return tensor_map.window(problem, span_h, span_w, row, problem.stride, swizzle=row), of_weights
 
 
 def tile_map(problem: Conv2d, config: Halo, array: str) -> TensorMap:
@@ -270,12 +302,8 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
     """What stands against every config."""
     if (reason := wgmma.why_none(problem, target)) is not None:
         return reason
-    if problem.stride != (1, 1):
+    if problem.stride != (1, 1) and problem.r * problem.s > 1:
         return f"stride={problem.stride}: neighbouring outputs must look at neighbouring pixels; wgmma serves it"
-    if problem.r * problem.s == 1:
-        return "a filter of one tap reads no pixel twice; pointwise or wgmma serves it"
-    if problem.c > ROWS[-1]:
-        return f"c={problem.c}: at most {ROWS[-1]} channels of a pixel are one row of a swizzle; wgmma serves it"
     return None
 
 
@@ -284,10 +312,11 @@ def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     if (reason := why_none(problem, target)) is not None:
         raise Infeasible(reason)
     assert target.warpgroup is not None
-    _check_useful(problem, config)
+    seen = as_seen(problem)
+    _check_useful(seen, config)
     slots = _slots(problem, config, target)
     channel_tiles = ceil_div(problem.k, config.channels)
-    of_channels = problem.n * tiles_down(problem, config) * tiles_across(problem)
+    of_channels = seen.n * tiles_down(seen, config) * tiles_across(seen)
     blocks = channel_tiles * min(of_channels, max(1, target.processors // channel_tiles))
     made = HaloPlan(
         problem=problem,
@@ -302,7 +331,7 @@ def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     )
     made.check_sizes(made.pixels)
     # A lane computes where the outputs of a tile begin, those past the image's last row as well.
-    outputs = problem.n * (problem.oh + config.rows) * (problem.ow + COLUMNS) * problem.k
+    outputs = seen.n * (seen.oh + config.rows) * (seen.ow + COLUMNS) * seen.k
     at_most(outputs, 2**31 - 1, "outputs of whole tiles")
     at_most(made.weight_words, 2**29 - 1, "words of weights")
     # The maps refuse what the copy engine cannot copy.
@@ -323,11 +352,13 @@ def _slots(problem: Conv2d, config: Halo, target: Target) -> int:
 
 
 def _smem_bytes(problem: Conv2d, config: Halo, slots: int) -> int:
-    """The weights, windows, the outputs of each consumer where they are staged, and mbarriers."""
-    rows, columns = input_span(problem, config.rows, COLUMNS)
-    window = ceil_div(rows * columns * row_of(problem), REPEATS) * REPEATS
-    staged = config.consumers * COLUMNS * config.rows * config.channels if is_staged(problem) else 0
-    mbarriers = 2 * slots + 1 + config.consumers * (1 + is_residual_staged(problem))
+    """The weights, windows with their residuals, the outputs of each consumer where they are staged, and mbarriers."""
+    rows, columns = window_of(problem, config)
+    slab = ceil_div(rows * columns * row_of(problem), REPEATS) * REPEATS
+    tile = COLUMNS * config.rows * config.channels
+    window = slabs(problem) * slab + tile * is_residual_staged(problem)
+    staged = config.consumers * tile * is_staged(problem)
+    mbarriers = 2 * slots + 1 + config.consumers
     whole = weight_bytes(problem, config) + slots * window + staged + mbarriers * MBARRIER_BYTES
     return ceil_div(whole, REPEATS) * REPEATS
 

@@ -183,11 +183,14 @@ def matrix(
     return TensorMap(array, dtype, (columns, rows), (columns * size,), (box_columns, box_rows), swizzle=swizzle)
 
 
-def window(problem: Conv2d, rows: int, columns: int, channels: int, swizzle: int = 0) -> TensorMap:
+def window(
+    problem: Conv2d, rows: int, columns: int, channels: int, steps: tuple[int, int] = (1, 1), swizzle: int = 0
+) -> TensorMap:
     """So many rows and columns of the input, such as those that `input_span` of generator/convolution.py counts for a
-    tile of outputs with its halo: `load_tile` takes channel, column, row and image of the first, which may lie
-    outside."""
-    return _of_x(problem, (channels, columns, rows, 1), None, (), swizzle)
+    tile of outputs with its halo; with steps, only every so many-th of them. `load_tile` takes channel, column, row and
+    image of the first, which may lie outside."""
+    down, across = steps
+    return _of_x(problem, (channels, columns, rows, 1), None, (1, across, down, 1), swizzle)
 
 
 def of_outputs(problem: Conv2d, array: str, dtype: str, box: tuple[int, ...], swizzle: int = 0) -> TensorMap:

@@ -150,8 +150,8 @@ class WgmmaPlan(SlabPlan):
     @property
     def wants(self) -> tuple[str, ...]:
         copies = tensor_map.wants("load_im2col_4d", "load_tile_2d")
-        warp = ("warp", "warp_barrier") if self.residual_slots else ("warp",)
-        return (*warp, "registers", *(("overlap",) if self.overlaps else ()), *copies)
+        residuals = ("warp_barrier", "byte_floats") if self.residual_slots else ()
+        return ("warp", *residuals, "registers", *(("overlap",) if self.overlaps else ()), *copies)
 
     @property
     def roles(self) -> WgmmaRoles:

@@ -373,7 +373,7 @@ def _requantize(quantization: Quantization) -> Step:
 
     added = "value = tile::add(value, channel.y_zero);\n    " if before else ""
     if packs(quantization):
-        whole = "tile::add(tile::rounded(value), channel.y_zero)" if arguments and not before else "value"
+        whole = "tile::rounded(value, channel.y_zero)" if arguments and not before else "value"
         # The upper limit is the type's.
         in_range = low == RANGES[out_type][0] or packs_from_zero(quantization)
         inside = whole if in_range else f"tile::maximum({whole}, {low}.0f)"

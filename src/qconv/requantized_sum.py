@@ -58,7 +58,7 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
 def _requantize_own(quantization: Quantization) -> Step:
     low, high = RANGES[quantization.out_type]
     has_zero = quantization.inner_zero_point
-    whole = "tile::add(tile::rounded(value), channel.inner_zero)" if has_zero else "tile::rounded(value)"
+    whole = "tile::rounded(value, channel.inner_zero)" if has_zero else "tile::rounded(value)"
     return Step(
         "requantize_own",
         f"value = tile::clamp({whole}, {low}.0f, {high}.0f);",

@@ -66,8 +66,9 @@ def check_tiles_of_tcgen05(plan: Tcgen05Plan) -> None:
 
 def check_tiles_of_halo(plan: HaloPlan) -> None:
     """Every output is in a tile, no tile is without one, a block keeps its channels, and windows have two slots."""
-    problem, known, config = plan.problem, constants(plan), plan.config
+    problem, known, config = plan.seen, constants(plan), plan.config
     down, across = known["TILES_DOWN"], known["TILES_ACROSS"]
+    assert problem.pixels == plan.problem.pixels
     assert plan.tiles == plan.channel_tiles * problem.n * down * across
     assert (plan.channel_tiles - 1) * config.channels < problem.k <= plan.channel_tiles * config.channels
     assert (down - 1) * config.rows < problem.oh <= down * config.rows

@@ -1,6 +1,6 @@
 """Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
 channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel), `wgmma`,
-`tcgen05` and `halo` (one group of whole 16 bytes a pixel; the last without strides).
+`tcgen05` and `halo` (one group of whole 16 bytes a pixel; the last with strides where a filter has one tap).
 
 Like `random_problems`, whose decks and quantizations these are.
 """
@@ -52,14 +52,10 @@ SHAPES = {
     ),
     "wgmma": _WHOLE_SIXTEENS,
     "tcgen05": _WHOLE_SIXTEENS,
-    "halo": tuple(shape for shape in _WHOLE_SIXTEENS if shape[1] <= 128),
+    "halo": _WHOLE_SIXTEENS,
 }
-
-
-def _filters(family: str) -> tuple[tuple[int, int], ...]:
-    """Those whose weights a lane, or shared memory, can hold."""
-    least = 2 if family == "halo" else 1
-    return tuple(f for f in FILTERS if least <= f[0] * f[1] <= 9)
+# Those whose weights a lane, or shared memory, can hold.
+FEW_TAPS = tuple(f for f in FILTERS if f[0] * f[1] <= 9)
 
 
 def special_problems(family: str, seed: int, count: int) -> list[Conv2d]:
@@ -77,10 +73,12 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         return Conv2d(decks.deal("n", (1, 1, 2, 3)), h, w, c, k, 1, 1, quantization=quantization(decks))
     sixteens = family in SIXTEENS
     few = sixteens or (family == "direct" and (c > 8 or k > c))
-    r, s = decks.deal(f"filter {few}", _filters(family) if few else FILTERS)
+    r, s = decks.deal(f"filter {few}", FEW_TAPS if few else FILTERS)
+    if family == "halo" and c > 256:
+        r, s = 1, 1
     dilation = (decks.deal("dilation_h", (1, 1, 1, 2)), decks.deal("dilation_w", (1, 1, 1, 3)))
     stride = (decks.deal("stride_h", (1, 1, 2)), decks.deal("stride_w", (1, 1, 2, 3)))
-    if family == "halo":
+    if family == "halo" and r * s > 1:
         stride = 1, 1
     spans = ((r - 1) * dilation[0] + 1, (s - 1) * dilation[1] + 1)
     pad = {

@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "requantized sum: its own output is not rounded",
         HERE + "requantized_sum.py",
-        '"tile::add(tile::rounded(value), channel.inner_zero)" if has_zero else "tile::rounded(value)"',
+        '"tile::rounded(value, channel.inner_zero)" if has_zero else "tile::rounded(value)"',
         '"tile::add(value, channel.inner_zero)" if has_zero else "value"',
         "The kernel rounds twice, as two kernels would.",
         (f"{REQUANTIZED_SUM}::test_the_kernels_are_the_oracle",),
