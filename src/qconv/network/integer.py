@@ -146,8 +146,8 @@ class _Packed:
     def __call__(self, *inputs: Value) -> Value:
         arrays = (each.on_device if self._matrix else each.channels_last for each in inputs)
         shapes = (self._problem.x_shape, self._problem.y_shape)
-        pairs = zip(arrays, shapes, strict=False)
-        y = self._packed(*(self._device.contiguous(array).reshape(shape) for array, shape in pairs))
+        given = [self._device.contiguous(array).reshape(shape) for array, shape in zip(arrays, shapes, strict=False)]
+        y = self._packed(*given, overlap=self._packed.gains_by_overlap)
         y = y.reshape(self._y_shape)
         return Value(self._device, there=y) if self._matrix else Value(self._device, channels_last=y)
 

@@ -142,7 +142,7 @@ def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
     packed, alignment = packing.packed
     with allocating_on(place), device.on(stream):
         taken = [aligned(image, alignment[name]) for image, name in zip(inputs, _INPUTS, strict=False)]
-        bound = packed.prepare([array_of(image) for image in taken], array_of(y))
+        bound = packed.prepare([array_of(image) for image in taken], array_of(y), packed.gains_by_overlap)
         bound(stream)
     if is_capturing(place) and packed not in packing.captured:
         packing.captured.append(packed)
