@@ -1,7 +1,7 @@
-"""The `halo` family: convolutions by persistent blocks whose weights stay in shared memory. The copy engine (TMA) brings
-the input of a tile once, with its halo, and every tap reads it in place through a descriptor of `wgmma`; outputs leave
-by the copy engine. docs/hopper/5_halo.cu shows the idea alone. A filter of one tap has no halo: such a layer is a copy
-with products hidden in it."""
+"""The `halo` family: convolutions by persistent blocks whose weights stay in shared memory. The copy engine (TMA)
+brings the input of a tile once, with its halo, and every tap reads it in place through a descriptor of `wgmma`; it
+stores the outputs as well. docs/hopper/5_halo.cu shows the idea alone. A filter of one tap has no halo: such a layer is
+a copy with products hidden in it."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ from qconv.instances.executable import Bound, Executable, Packed, arrays_by_name
 class PackedPair:
     """The weights of both, packed: see `Packed`."""
 
+    gains_by_overlap = False  # it refuses to
+
     def __init__(self, pair: Pair, first: Packed, second: Packed | PackedPair) -> None:
         self.executable = pair
         self.first, self.second = first, second

@@ -373,11 +373,13 @@ def _requantize(quantization: Quantization) -> Step:
 
     added = "value = tile::add(value, channel.y_zero);\n    " if before else ""
     if packs(quantization):
-        whole = "tile::rounded(value, channel.y_zero)" if arguments and not before else "value"
+        adds_whole = bool(arguments) and not before
+        whole = "tile::rounded(value, channel.y_zero)" if adds_whole else "value"
         # The upper limit is the type's.
         in_range = low == RANGES[out_type][0] or packs_from_zero(quantization)
         inside = whole if in_range else f"tile::maximum({whole}, {low}.0f)"
-        return Step("requantize", f"{added}result = {inside};", requantized, arguments, ("narrow",))
+        wants = ("narrow", "rounded_more") if adds_whole else ("narrow",)
+        return Step("requantize", f"{added}result = {inside};", requantized, arguments, wants)
     # Clamping to [low - zero, high - zero] before the rounding equals clamping after it, because the bounds are
     # integers, and it keeps the conversion to int in range.
     limits, behind = f"{low}.0f, {high}.0f", ""

@@ -64,6 +64,7 @@ def _requantize_own(quantization: Quantization) -> Step:
         f"value = tile::clamp({whole}, {low}.0f, {high}.0f);",
         lambda value, v: np.clip(np.rint(value) + v.get("inner_zero", np.float32(0)), low, high),
         (INNER_ZERO,) if has_zero else (),
+        ("rounded_more",) if has_zero else (),
     )
 
 

@@ -116,6 +116,8 @@ __device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
 
 __device__ __forceinline__ float rounded(float a) { return __builtin_rintf(a); }
 
+__device__ __forceinline__ float rounded(float a, float more) { return __builtin_rintf(a) + more; }
+
 template <int WORDS>
 struct __attribute__((may_alias, aligned(4 * WORDS))) Words { unsigned word[WORDS]; };
 
@@ -294,7 +296,7 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
-    result = tile::add(tile::rounded(value), channel.y_zero);
+    result = tile::rounded(value, channel.y_zero);
     return result;
 }
 

@@ -47,9 +47,10 @@ constexpr int THREADS = 384;
 constexpr int PRODUCER_REGISTERS = 40;  // of a thread
 constexpr int CONSUMER_REGISTERS = 232;  // of a thread
 constexpr int TILE_N = 16;  // output pixels of a tile
-constexpr int WINDOW_H = 4;  // rows of the input that a tile looks at
+constexpr int WINDOW_H = 4;  // rows of the input that come for a tile
 constexpr int WINDOW_W = 10;  // and columns
-constexpr int ROW = 128;  // bytes of a pixel in shared memory
+constexpr int ROW = 128;  // bytes of a pixel in a slab
+constexpr int SLABS = 1;  // of a pixel's channels
 constexpr int SLOTS = 8;  // windows that are under way or multiplied
 constexpr int TILES_DOWN = 14;  // of an image
 constexpr int TILES_ACROSS = 4;
@@ -68,8 +69,9 @@ constexpr int SMEM_BYTES = 115712;
 constexpr int FOLD_THREADS = 128;
 
 static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as well");
-static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0 && C <= ROW, "one group, a pixel in a row");
-static_assert(STRIDE_H == 1 && STRIDE_W == 1, "neighbouring outputs look at neighbouring pixels");
+static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0, "one group, of whole 16 bytes a pixel");
+static_assert(C <= SLABS * ROW && (SLABS == 1 || ROW == 128), "slabs of the widest rows cover a pixel");
+static_assert(R * S == 1 || (STRIDE_H == 1 && STRIDE_W == 1), "taps of neighbouring outputs are neighbours");
 static_assert(TILE_N == 8 * TILE_H && TILE_H % 2 == 0, "a tile is eight pixels wide");
 static_assert(WINDOW_H == TILE_H + (R - 1) * DILATION_H && WINDOW_W == 8 + (S - 1) * DILATION_W,
               "a window is what a tile looks at");
@@ -354,7 +356,7 @@ struct Ring {
 };
 
 constexpr int ATOMS = TILE_N / 8;
-constexpr int PRODUCTS = R * S * (ROW / 32) * (TILE_M / 64);  // of a tile, by one instruction each
+constexpr int PRODUCTS = R * S * SLABS * (ROW / 32) * (TILE_M / 64);  // of a tile, by one instruction each
 
 // wgmma on the CPU device: 64 output channels by TILE_N pixels, each by 32 bytes of the reduction. Each lane
 // reads of the factors what its sums take, where the copy engine's swizzle has put it.
@@ -442,13 +444,16 @@ __device__ __forceinline__ void wait_for_products(Products& products, int line =
 }
 __device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
 
-// A row of shared memory is a pixel's channels, and zeros behind them. A window begins at a multiple of what
-// the swizzle repeats after; a tap's pixels, within a window, begin at any row.
-struct alignas(1024) Window { unsigned char pixel[WINDOW_H][WINDOW_W][ROW]; };
+// A row of shared memory is channels of a pixel, and zeros behind the last. A slab of a window begins at a
+// multiple of what the swizzle repeats after; a tap's pixels, within it, begin at any row.
+struct alignas(1024) Slab { unsigned char pixel[WINDOW_H][WINDOW_W][ROW]; };
+struct Window {
+    Slab slab[SLABS];
+};
 using WindowRing = Ring<SLOTS>;
 
 struct Shared {
-    alignas(1024) unsigned char weights[R * S][TILE_M][ROW];
+    alignas(1024) unsigned char weights[R * S * SLABS][TILE_M][ROW];
     Window windows[SLOTS];
     WindowRing ring;
     tile::Mbarrier weights_there;  // completes once
@@ -475,16 +480,20 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
     if (warp != 0) return;
     shared.weights_there.expect_next(sizeof shared.weights);
 #pragma unroll 1
-    for (int tap = 0; tap < R * S; ++tap) {
-        tile::load_tile(args.weight_map, shared.weights[tap], shared.weights_there, tap * C, first_channel());
+    for (int slab = 0; slab < R * S * SLABS; ++slab) {
+        tile::load_tile(args.weight_map, shared.weights[slab], shared.weights_there,
+                        slab / SLABS * C + slab % SLABS * ROW, first_channel());
     }
     tile::wait_on_dependency();
     WindowRing::State at;
     for (Tiles tiles; tiles.any(); tiles.advance()) {
         Window& window = shared.windows[at.slot];
-        tile::Mbarrier& full = shared.ring.acquire(at, sizeof window.pixel);
-        tile::load_tile(args.pixel_map, &window, full, 0, tiles.column() - PAD_LEFT, tiles.row() - PAD_TOP,
-                        tiles.image());
+        tile::Mbarrier& full = shared.ring.acquire(at, SLABS * sizeof Slab::pixel);
+        const int column = tiles.column() * STRIDE_W - PAD_LEFT, row = tiles.row() * STRIDE_H - PAD_TOP;
+#pragma unroll 1
+        for (int slab = 0; slab < SLABS; ++slab) {
+            tile::load_tile(args.pixel_map, &window.slab[slab], full, slab * ROW, column, row, tiles.image());
+        }
         at.advance();
     }
 }
@@ -611,20 +620,22 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
     shared.weights_there.wait_for_phase(0);
     for (int turn = 0; tiles.any(); ++turn) {
         Sum sums[TILE_M / 64][ATOMS][4];
-        shared.ring.wait(at);
+        // The turn first: then whoever had this window's slot before has seen that it was full.
         if (consumer > 0) before.wait_for_phase(turn);
         else if (turn > 0) before.wait_for_phase(turn - 1);
+        shared.ring.wait(at);
         const Operand window(&shared.windows[at.slot], WINDOW_W * ROW);
         begin_products();
 #pragma unroll
-        for (int tap = 0; tap < R * S; ++tap) {
+        for (int slab = 0; slab < R * S * SLABS; ++slab) {
+            const int tap = slab / SLABS, of_window = slab % SLABS * static_cast<int>(sizeof(Slab));
             const int pixel = tap / S * DILATION_H * WINDOW_W + tap % S * DILATION_W;
 #pragma unroll
             for (int c = 0; c < ROW; c += 32) {
 #pragma unroll
                 for (int m = 0; m < TILE_M; m += 64) {
-                    multiply(products, filters.behind((tap * TILE_M + m) * ROW + c),
-                             window.behind(pixel * ROW + c), sums[m / 64], tap + c > 0);
+                    multiply(products, filters.behind((slab * TILE_M + m) * ROW + c),
+                             window.behind(of_window + pixel * ROW + c), sums[m / 64], slab + c > 0);
                 }
             }
         }

@@ -105,6 +105,11 @@ __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
 
+// And a whole number more, of less than 2^16: what is taken away again is that much less.
+__device__ __forceinline__ float rounded(float a, float more) {
+    return __fadd_rn(__fadd_rn(a, 12582912.0f), more - 12582912.0f);
+}
+
 template <int WORDS>
 struct Words;
 template <>
@@ -273,7 +278,7 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     float value = static_cast<float>(acc);
     value = tile::multiply(value, channel.multiplier);
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
-    result = tile::add(tile::rounded(value), channel.y_zero);
+    result = tile::rounded(value, channel.y_zero);
     return result;
 }
 

@@ -94,6 +94,11 @@ __device__ __forceinline__ float rounded(float a) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
 
+// And a whole number more, of less than 2^16: what is taken away again is that much less.
+__device__ __forceinline__ float rounded(float a, float more) {
+    return __fadd_rn(__fadd_rn(a, 12582912.0f), more - 12582912.0f);
+}
+
 __device__ __forceinline__ float divide(float a, float b) { return __fdiv_rn(a, b); }
 
 __device__ __forceinline__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
@@ -272,7 +277,7 @@ __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]
     value = tile::multiply(value, channel.multiplier);
     value = tile::gelu(value);
     value = tile::multiply(value, channel.inverse);
-    result = tile::add(tile::rounded(value), channel.y_zero);
+    result = tile::rounded(value, channel.y_zero);
     return result;
 }
 

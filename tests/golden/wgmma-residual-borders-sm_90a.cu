@@ -156,6 +156,17 @@ struct __align__(8) Words<2> { unsigned word[2]; };
 template <>
 struct __align__(16) Words<4> { unsigned word[4]; };
 
+// Byte `i` of a word as a float, in two instructions: of shifts and masks the compiler makes more.
+template <class Byte>
+__device__ __forceinline__ float byte_as_float(unsigned word, int i) {
+    if constexpr (Byte(-1) < Byte(0)) {
+        int byte;  // three times its sign, and the byte
+        asm("prmt.b32 %0, %1, 0, %2;" : "=r"(byte) : "r"(word), "r"(0x8880 + 0x1111 * i));
+        return static_cast<float>(byte);
+    }
+    return static_cast<float>(__byte_perm(word, 0, 0x4440 + i));
+}
+
 // 4, 8 or 16 bytes in one access; the address is aligned to as much.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
@@ -341,13 +352,13 @@ using Packed = Output;
 // What an output element is made of, beside its channel parameters.
 struct Inputs {
     Sum acc;
-    int residual;
+    float residual;
 };
 
 // Makes an output element of the accumulator. The order and the rounding of every step are the contract.
 __device__ __forceinline__ Finished finish(const Inputs& inputs, [[maybe_unused]] const Channel& channel) {
     Sum acc = inputs.acc;
-    const int residual = inputs.residual;
+    const float residual = inputs.residual;
     Finished result;
     acc = tile::wrapping_add(acc, channel.offset);
     float value = static_cast<float>(acc);
@@ -709,8 +720,13 @@ __device__ __forceinline__ void take_sums(
     four[3] = sums[1][atom][2 + e];
 }
 
-struct alignas(4) Residuals { Residual element[4]; };
-
+// The four residuals of a lane, as they lie in shared memory.
+struct Residuals {
+    unsigned word;
+    __device__ __forceinline__ float operator()(int i) const {
+        return tile::byte_as_float<Residual>(word, i);
+    }
+};
 // Where those of a lane begin. The lanes of a warp find theirs on different banks.
 __device__ __forceinline__ const unsigned char* residuals_at(
     const ResidualRows& rows, int pixel, int channel) {
@@ -720,11 +736,7 @@ __device__ __forceinline__ const unsigned char* residuals_at(
 
 __device__ __forceinline__ Residuals load_residuals(const unsigned char* from) {
     // Volatile, or those of later pixels are loaded ahead, and registers that a border needs are spilled.
-    const unsigned word = *reinterpret_cast<const volatile unsigned*>(from);
-    Residuals residuals;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) residuals.element[i] = static_cast<Residual>(word >> 8 * i);
-    return residuals;
+    return {*reinterpret_cast<const volatile unsigned*>(from)};
 }
 
 // A consumer's sums become outputs: those of TILE_N pixels and TILE_M channels from these on. The channel
@@ -752,7 +764,7 @@ __device__ __forceinline__ void write_sums(
             Finished finished[4];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const Inputs inputs = {four[i], residuals.element[i]};
+                const Inputs inputs = {four[i], residuals(i)};
                 finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + i));
             }
             if (!WHOLE_PIXELS && pixel + 8 * atom + e >= PIXELS) continue;
