@@ -28,7 +28,7 @@ DIRECT = 216
 # Bytes of weights that come in a clock, before anything is multiplied.
 CACHE = 145
 # What the copy engine takes for a row that it fills with zeros behind the channels: of a window, and of the weights.
-FILLED_PIXEL, FILLED_WEIGHTS = 6.4, 3.5
+FILLED_PIXEL, FILLED_WEIGHTS = 5.4, 3.5
 
 
 class Config(Protocol):
@@ -77,7 +77,13 @@ class Costed(Protocol):
 
 def cost(plan: Costed) -> float:
     issued = ceil_div(plan.tiles, plan.blocks) * _tile(plan) + _first(plan)
-    return at_once(issued, plan.problem.io_bytes / plan.target.processors / STREAM, 1.62) + START
+    return at_once(issued, _moved_bytes(plan.problem) / plan.target.processors / STREAM, 1.62) + START
+
+
+def _moved_bytes(problem: Conv2d) -> float:
+    """Rows that a stride passes over do not come; of the others, whole sectors do."""
+    down, _ = problem.stride
+    return problem.io_bytes - problem.n * problem.h * problem.w * problem.c * (1 - 1 / down)
 
 
 def _first(plan: Costed) -> float:
