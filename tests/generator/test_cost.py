@@ -114,3 +114,13 @@ def test_many_short_blocks_take_time_to_begin() -> None:
     ]
     assert all(0.55 < guess / took < 1.2 for guess, (_, took) in zip(predicted, SHORT_BLOCKS, strict=True)), predicted
     assert generator.default(MANY_BLOCKS, target("sm_90a")).config.family == "pointwise"
+
+
+def test_launches_that_take_long_gain_by_overlapping() -> None:
+    small, large = (Conv2d(n, 14, 14, 256, 256, 3, 3, pad=1) for n in (1, 128))
+    gains = {
+        (problem.n, name): generator.gains_by_overlap(generator.default(problem, target(name)))
+        for problem in (small, large)
+        for name in ("sm_90a", "sm_80")
+    }
+    assert gains == {(1, "sm_90a"): False, (128, "sm_90a"): True, (1, "sm_80"): False, (128, "sm_80"): False}

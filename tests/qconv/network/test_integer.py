@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from qconv.convolution import conv2d
+from qconv.device import open_device
+from qconv.instances.executable import Packed
 from qconv.network import IntegerConvolution, Layer, Network, Tensor, Unserved, read_layer
+from qconv.network.value import Value
 
 RNG = np.random.default_rng(8)
 
@@ -102,3 +105,21 @@ def test_what_is_not_served_says_why(why: str, op: str, given: dict[str, Any]) -
     with pytest.raises(Unserved) as raised:
         read(op, **given)
     assert why in str(raised.value)
+
+
+@pytest.mark.parametrize("gains", [False, True])
+def test_a_launch_overlaps_where_that_gains(gains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    own = Packed.prepare
+
+    def prepare(packed: Packed, inputs: Any, out: Any, overlap: bool = False) -> Any:
+        asked.append(overlap)
+        return own(packed, inputs, out)
+
+    monkeypatch.setattr(Packed, "prepare", prepare)
+    monkeypatch.setattr(Packed, "gains_by_overlap", gains)
+    device = open_device("cpu")
+    prepared = read("QLinearConv", **linear(bytes_of(8, 4, 3, 3))).prepare([(1, 4, 5, 5)], device)
+    x = RNG.integers(0, 256, (1, 5, 5, 4)).astype("uint8")
+    prepared(Value(device, channels_last=device.upload(x)))
+    assert asked == [gains]

@@ -340,6 +340,22 @@ MUTANTS = (
         (f"{FOLD_SUM}::test_the_sum_begins_as_that_of_onnxruntime",),
     ),
     Mutant(
+        "integer: no launch overlaps",
+        "src/qconv/network/integer.py",
+        ", overlap=self._packed.gains_by_overlap)",
+        ")",
+        "Each would wait until the one before has ended before it begins.",
+        ("tests/qconv/network/test_integer.py::test_a_launch_overlaps_where_that_gains",),
+    ),
+    Mutant(
+        "integer: short launches overlap",
+        "generator/__init__.py",
+        "plan.overlaps and predicted_us(plan) >= OVERLAP_US",
+        "plan.overlaps",
+        "In a graph, launches of three microseconds take longer so.",
+        ("tests/generator/test_cost.py::test_launches_that_take_long_gain_by_overlapping",),
+    ),
+    Mutant(
         "integer: shapes that are broadcast are folded",
         "src/qconv/network/integer.py",
         "            if other != made:\n",

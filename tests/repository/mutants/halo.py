@@ -8,6 +8,7 @@ COST = "tests/generator/test_halo_cost.py"
 STAGED, RESIDUALS, DIRECT, BORDERS, SUMS = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "residuals", "direct", "borders", "sums")
 )
+PIXELS, STRIDES = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("pixels", "strides"))
 SENSE = f"{TESTS}::test_configs_that_make_no_sense"
 SERVED = f"{TESTS}::test_what_it_does_not_serve"
 
@@ -85,19 +86,59 @@ OF_PAGE = (
         (STAGED,),
     ),
     Mutant(
-        "halo: residuals are read before they are there",
+        "halo: windows are there before their residuals",
         PAGES + "halo.j2",
-        "        shared.residual_there[consumer].wait_for_phase(turn);\n",
-        "",
-        "Their bytes may be on their way.",
+        "SLABS * sizeof Slab::pixel + sizeof window.residual",
+        "SLABS * sizeof Slab::pixel",
+        "Both come to the same slot.",
         (RESIDUALS,),
     ),
     Mutant(
-        "halo: both channels have the residual of the first",
-        PAGES + "halo_residual.j2",
-        "pair.element[1]",
-        "pair.element[0]",
-        "A lane has two neighbouring channels.",
+        "halo: residuals are written over before they are read",
+        PAGES + "halo.j2",
+        "//% if not residual_in_smem\n        if (signals) shared.ring.release(at);",
+        "//% if true\n        if (signals) shared.ring.release(at);",
+        "Their slot is free when the tile is written.",
+        (PIXELS,),
+    ),
+    Mutant(
+        "halo: a window is waited for before the turn",
+        PAGES + "halo.j2",
+        "        // The turn first:",
+        "        shared.ring.wait(at);\n        // The turn first:",
+        "With fewer slots than consumers, the phase before has not completed.",
+        (f"{TESTS}::test_nothing_is_left_out[slots]",),
+    ),
+    Mutant(
+        "halo: every slab of a window is the first",
+        PAGES + "halo.j2",
+        "slab % SLABS * static_cast<int>(sizeof(Slab))",
+        "0",
+        "Channels behind the first 128 lie in another.",
+        (PIXELS,),
+    ),
+    Mutant(
+        "halo: tiles of outputs read as many pixels further",
+        PAGES + "halo.j2",
+        "tiles.column() * STRIDE_W - PAD_LEFT",
+        "tiles.column() - PAD_LEFT",
+        "Neighbouring outputs look at pixels a stride apart.",
+        (STRIDES,),
+    ),
+    Mutant(
+        "halo: copies have all columns of what a stride passes over",
+        "generator/tensor_map.py",
+        "(1, across, down, 1), swizzle)",
+        "(1, 1, 1, 1), swizzle)",
+        "Shared memory has room for what is read.",
+        (f"{TESTS}::test_what_is_left_out_is_found[the stride]", STRIDES),
+    ),
+    Mutant(
+        "halo: all outputs of a lane have the residual of the first",
+        PAGES + "residual_word.j2",
+        "byte_as_float<Residual>(word, i)",
+        "byte_as_float<Residual>(word, 0)",
+        "A lane has two neighbouring channels of two pixels.",
         (RESIDUALS,),
     ),
     Mutant(
@@ -189,8 +230,8 @@ OF_PLAN = (
     Mutant(
         "halo: strides are served",
         "generator/halo.py",
-        "if problem.stride != (1, 1):",
-        "if problem.stride[0] != 1:",
+        "if problem.stride != (1, 1) and problem.r * problem.s > 1:",
+        "if problem.stride[0] != 1 and problem.r * problem.s > 1:",
         "Neighbouring outputs would look at pixels that do not follow each other.",
         (SERVED,),
     ),
@@ -216,18 +257,34 @@ OF_COST = (
     Mutant(
         "halo cost: consumers write one after the other",
         "generator/halo_cost.py",
-        "(multiplied + _outputs(plan)) / config.consumers)",
-        "multiplied + _outputs(plan))",
+        "(multiplied + written) / config.consumers)",
+        "multiplied + written)",
         "One multiplies while the others write.",
         (f"{COST}::test_times_are_predicted_on_the_whole",),
     ),
     Mutant(
         "halo cost: rows that are filled with zeros cost nothing",
         "generator/halo_cost.py",
-        "plan.window_bytes / plan.row * FILLED_PIXEL)",
+        "_filled_rows(plan, plan.window_bytes) * FILLED_PIXEL)",
         "0)",
         "The copy engine takes five clocks for each.",
         (f"{COST}::test_few_channels_are_left_to_others",),
+    ),
+    Mutant(
+        "halo cost: slots that wait for outputs are free",
+        "generator/halo_cost.py",
+        "(written if plan.residual_in_smem else 0)",
+        "0",
+        "A slot is held until its residuals have been read.",
+        (f"{COST}::test_sums_of_one_tap",),
+    ),
+    Mutant(
+        "halo cost: a stride reads every row",
+        "generator/halo_cost.py",
+        " * (1 - 1 / down)",
+        " * 0",
+        "Rows that it passes over do not come.",
+        (f"{COST}::test_a_time_of_one_tap_is_predicted",),
     ),
 )
 
