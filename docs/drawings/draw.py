@@ -7,10 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from canvas import Canvas
+from streams import argmax, binary, choosing, concat, elementwise, global_pooling, pooling, shuffle, table
 
 HERE = Path(__file__).parent
 
@@ -315,91 +316,6 @@ def unfused() -> Canvas:
     c.text(277, 54, "in device memory", "middle")
     c.text(40, 112, "each has a config of its own")
     return c
-
-
-def stream(name: str, fields: Sequence[str], more: Callable[[Canvas], None] | None = None) -> Canvas:
-    """Elements in their order: what a thread loads at once, and how many loads it has in flight."""
-    c = Canvas(760, 190 if more is None else 290, name)
-    c.text(40, 22, "elements in their order; coloured: those of one thread")
-    for at in range(16):
-        c.box(40 + 40 * at, 60, 40, 26, "two" if at % 8 == 0 else "none")
-        for part in range(1, 4):
-            c.line(40 + 40 * at + 10 * part, 60, 40 + 40 * at + 10 * part, 86)
-    c.across(40, 80, 50, "vector")
-    c.across(40, 360, 108, "threads")
-    if "unroll" in fields:
-        c.across(40, 680, 140, "unroll")
-        c.text(40, 166, "unroll: such rounds are loaded before the first is used")
-    if more is not None:
-        more(c)
-    return c
-
-
-def elementwise() -> Canvas:
-    return stream("elementwise", ("unroll",))
-
-
-def binary() -> Canvas:
-    return stream("binary", ("unroll",))
-
-
-def concat() -> Canvas:
-    return stream("concat", ("unroll",))
-
-
-def pooling() -> Canvas:
-    return stream("pooling", ())
-
-
-def choosing() -> Canvas:
-    def more(c: Canvas) -> None:
-        c.text(40, 188, "one channel, cut into slices; each is reduced by one team")
-        for at in range(4):
-            c.box(40 + 150 * at, 224, 150, 24, "three" if at == 0 else "none")
-        c.across(40, 640, 216, "slices")
-        c.across(40, 190, 268, "team")
-
-    return stream("choosing", ("unroll",), more)
-
-
-def table() -> Canvas:
-    def more(c: Canvas) -> None:
-        c.field(40, 200, "rounds", "how often all of that is done for one filling of the table")
-        for at in range(3):
-            c.box(40 + 150 * at, 236, 144, 24, "three")
-            c.text(112 + 150 * at, 252, "table of 256", "middle")
-        c.across(40, 484, 228, "copies")
-
-    return stream("table", ("unroll",), more)
-
-
-def global_pooling() -> Canvas:
-    def more(c: Canvas) -> None:
-        c.text(40, 188, "one image: pixels by vectors of channels")
-        c.grid(120, 222, 12, 3, 20, (0, 12, 24))
-        c.across(120, 360, 216, "lanes")
-
-    return stream("global_pooling", ("unroll",), more)
-
-
-def argmax() -> Canvas:
-    def more(c: Canvas) -> None:
-        c.text(40, 188, "one axis, shared by the threads of a team; the largest of each are compared")
-        for at in range(12):
-            c.box(40 + 40 * at, 236, 40, 24, "three" if at % 4 == 0 else "none")
-        c.across(40, 200, 228, "team")
-
-    return stream("argmax", ("unroll",), more)
-
-
-def shuffle() -> Canvas:
-    def more(c: Canvas) -> None:
-        c.text(40, 188, "one pixel of the output, of two groups: a thread has a vector of each")
-        for at in range(16):
-            c.box(40 + 40 * at, 236, 40, 24, "two" if at < 8 and at % 2 == 0 else "three" if at < 8 else "none")
-        c.across(40, 360, 228, "vector")
-
-    return stream("shuffle", ("unroll",), more)
 
 
 DRAWINGS: dict[str, Callable[[], Canvas]] = {
