@@ -21,6 +21,14 @@ MUTANTS = (
         (f"{CONVOLUTION}::test_a_view_at_an_odd_address_is_copied",),
     ),
     planted(
+        "torch: no launch overlaps",
+        HERE + "convolution.py",
+        ", packed.gains_by_overlap)",
+        ")",
+        "Each would wait until the one before has ended before it begins.",
+        (f"{PACKING}::test_a_launch_overlaps_where_that_gains",),
+    ),
+    planted(
         "torch: a scale of an activation may be many",
         HERE + "arrays.py",
         "if value.numel() != 1:",
