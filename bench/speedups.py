@@ -79,7 +79,7 @@ def _fused(what: str, drawn: str, *suites: str) -> tuple[Comparison, Comparison]
     )
 
 
-DENSE = "dense layers of ResNet-50, VGG-16, MobileNet and a U-Net, 40 trials"
+DENSE = "dense layers of ResNet-50, VGG-16, MobileNet and a U-Net, 40 to 60 trials"
 UNTUNED = "layers of all kinds, N=32, as `lookup` serves them where nobody tuned their networks"
 COMPARISONS = (
     Comparison(DENSE, CUTLASS, ("dense",), _over_cutlass, "dense layers, over CUTLASS sm80"),

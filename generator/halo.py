@@ -247,10 +247,10 @@ def slabs(problem: Conv2d) -> int:
 
 
 def window_of(problem: Conv2d, config: Halo) -> tuple[int, int]:
-    """All that a tile spans. Of what one tap spans with a stride, only what it reads."""
-    if problem.r * problem.s == 1:
-        return config.rows, COLUMNS
-    return input_span(problem, config.rows, COLUMNS)
+    """The rows and columns that a tile spans, without those that a stride passes over."""
+    rows, columns = input_span(problem, config.rows, COLUMNS)
+    down, across = problem.stride
+    return ceil_div(rows, down), ceil_div(columns, across)
 
 
 def tiles_down(problem: Conv2d, config: Halo) -> int:

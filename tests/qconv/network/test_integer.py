@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from overlaps import asked_to_overlap
 
 from qconv.convolution import conv2d
 from qconv.device import open_device
-from qconv.instances.executable import Packed
 from qconv.network import IntegerConvolution, Layer, Network, Tensor, Unserved, read_layer
 from qconv.network.value import Value
 
@@ -109,15 +109,7 @@ def test_what_is_not_served_says_why(why: str, op: str, given: dict[str, Any]) -
 
 @pytest.mark.parametrize("gains", [False, True])
 def test_a_launch_overlaps_where_that_gains(gains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
-    own = Packed.prepare
-
-    def prepare(packed: Packed, inputs: Any, out: Any, overlap: bool = False) -> Any:
-        asked.append(overlap)
-        return own(packed, inputs, out)
-
-    monkeypatch.setattr(Packed, "prepare", prepare)
-    monkeypatch.setattr(Packed, "gains_by_overlap", gains)
+    asked = asked_to_overlap(gains, monkeypatch)
     device = open_device("cpu")
     prepared = read("QLinearConv", **linear(bytes_of(8, 4, 3, 3))).prepare([(1, 4, 5, 5)], device)
     x = RNG.integers(0, 256, (1, 5, 5, 4)).astype("uint8")

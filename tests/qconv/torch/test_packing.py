@@ -11,10 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
 
+from overlaps import asked_to_overlap  # noqa: E402
 from torch_calls import nhwc  # noqa: E402
 
 import qconv.torch  # noqa: E402
-from qconv.instances.executable import Packed  # noqa: E402
 from qconv.torch import convolution, packing  # noqa: E402
 
 NAMED = {"padding": 1, "x_scale": 0.02, "y_scale": 0.1, "x_zero_point": 3, "y_zero_point": 7}
@@ -183,14 +183,6 @@ def test_a_graph_that_is_captured_cannot_pack(packed: list[int], monkeypatch: py
 
 @pytest.mark.parametrize("gains", [False, True])
 def test_a_launch_overlaps_where_that_gains(gains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
-    own = Packed.prepare
-
-    def prepare(packed: Packed, inputs: Any, out: Any, overlap: bool = False) -> Any:
-        asked.append(overlap)
-        return own(packed, inputs, out)
-
-    monkeypatch.setattr(Packed, "prepare", prepare)
-    monkeypatch.setattr(Packed, "gains_by_overlap", gains)
+    asked = asked_to_overlap(gains, monkeypatch)
     Layer()()
     assert asked == [gains]
