@@ -28,7 +28,9 @@ def check_added(name: str, there: bool, added: str) -> None:
 
 def check_channels_last(channels: int, block: int) -> None:
     if block:
-        raise ValueError(f"channels_last with block={block}: channels that change places have a scale each; leave one out")
+        raise ValueError(
+            f"channels_last with block={block}: channels that change places have a scale each, not a block"
+        )
     if channels > MOST_TURNED:
         raise ValueError(
             f"channels_last with channels={channels}: at most {MOST_TURNED} channels change places; convert without, "
