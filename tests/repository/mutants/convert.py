@@ -158,7 +158,7 @@ MUTANTS = (
         "word = alignment(problem.channels * config.vector * last, WIDEST) // last",
         "word = WIDEST // last",
         "Twelve bytes are three words: the next thread's pixels begin behind them.",
-        (conversion("channels become last"),),
+        ("tests/templates/test_convert.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
     ),
     Mutant(
         "channels last: the array without planes is as aligned as the one with them",
