@@ -147,63 +147,65 @@ __device__ __forceinline__ unsigned first_of_row(int row) {
     return ((static_cast<unsigned>(tile::block_x()) * ROWS + row) * THREADS + tile::thread()) * VECTOR;
 }
 
-// Neighbouring pixels of every channel, which one thread has. VECTOR divides INNER: they are of one image.
-template <class T>
-struct Pixels { Vector<T> of[CHANNELS]; };
-
-template <class T>
-struct alignas(WORD * sizeof(T)) Word { T element[WORD]; };
+// A thread has VECTOR neighbouring pixels of every channel. Pixels are counted through all images.
 static_assert(INNER % VECTOR == 0, "a thread's pixels must be of one image");
 static_assert(CHANNELS * VECTOR % WORD == 0, "a thread must have whole words");
 
-// Where a channel of these pixels begins, if each channel is a plane. `first` counts the pixels of all images.
-__device__ __forceinline__ unsigned in_planes(unsigned first, int channel) {
-    return (first / INNER * CHANNELS + channel) * INNER + first % INNER;
-}
-
+// They lie in an array that has a plane for each channel of an image: a vector in each.
 template <class T>
-__device__ __forceinline__ void load_planes(const T* array, unsigned first, Pixels<T>& pixels) {
-#pragma unroll
-    for (int channel = 0; channel < CHANNELS; ++channel) {
-        pixels.of[channel] = load_vector(array + in_planes(first, channel));
+struct Planes {
+    Vector<T> of[CHANNELS];
+
+    __device__ __forceinline__ T& at(int channel, int pixel) { return of[channel].element[pixel]; }
+
+    __device__ __forceinline__ static unsigned place(unsigned first, int channel) {
+        return (first / INNER * CHANNELS + channel) * INNER + first % INNER;
     }
-}
 
-template <class T>
-__device__ __forceinline__ void store_planes(T* array, unsigned first, const Pixels<T>& pixels) {
+    __device__ __forceinline__ void load(const T* array, unsigned first) {
 #pragma unroll
-    for (int channel = 0; channel < CHANNELS; ++channel) {
-        store_vector(array + in_planes(first, channel), pixels.of[channel]);
-    }
-}
-
-// With the channels last, a thread's elements are one run.
-template <class T>
-__device__ __forceinline__ void load_last(const T* array, unsigned first, Pixels<T>& pixels) {
-    const Word<T>* const words = reinterpret_cast<const Word<T>*>(array + first * CHANNELS);
-#pragma unroll
-    for (int begin = 0; begin < CHANNELS * VECTOR; begin += WORD) {
-        const Word<T> word = words[begin / WORD];
-#pragma unroll
-        for (int i = 0; i < WORD; ++i) {
-            pixels.of[(begin + i) % CHANNELS].element[(begin + i) / CHANNELS] = word.element[i];
+        for (int channel = 0; channel < CHANNELS; ++channel) {
+            of[channel] = load_vector(array + place(first, channel));
         }
     }
-}
+
+    __device__ __forceinline__ void store(T* array, unsigned first) const {
+#pragma unroll
+        for (int channel = 0; channel < CHANNELS; ++channel) {
+            store_vector(array + place(first, channel), of[channel]);
+        }
+    }
+};
 
 template <class T>
-__device__ __forceinline__ void store_last(T* array, unsigned first, const Pixels<T>& pixels) {
-    Word<T>* const words = reinterpret_cast<Word<T>*>(array + first * CHANNELS);
-#pragma unroll
-    for (int begin = 0; begin < CHANNELS * VECTOR; begin += WORD) {
-        Word<T> word;
-#pragma unroll
-        for (int i = 0; i < WORD; ++i) {
-            word.element[i] = pixels.of[(begin + i) % CHANNELS].element[(begin + i) / CHANNELS];
-        }
-        words[begin / WORD] = word;
+struct alignas(WORD * sizeof(T)) Word { T element[WORD]; };
+
+// They lie in an array whose channels are last: one run, which moves in words.
+template <class T>
+struct Run {
+    static constexpr int WORDS = CHANNELS * VECTOR / WORD;
+    Word<T> words[WORDS];
+
+    __device__ __forceinline__ T& at(int channel, int pixel) {
+        const int i = pixel * CHANNELS + channel;
+        return words[i / WORD].element[i % WORD];
     }
-}
+
+    __device__ __forceinline__ void load(const T* array, unsigned first) {
+        const Word<T>* const from = reinterpret_cast<const Word<T>*>(array + first * CHANNELS);
+#pragma unroll
+        for (int i = 0; i < WORDS; ++i) words[i] = from[i];
+    }
+
+    __device__ __forceinline__ void store(T* array, unsigned first) const {
+        Word<T>* const to = reinterpret_cast<Word<T>*>(array + first * CHANNELS);
+#pragma unroll
+        for (int i = 0; i < WORDS; ++i) to[i] = words[i];
+    }
+};
+
+using Read = Run<X>;
+using Written = Planes<Output>;
 
 __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
     return prepare(tile::load(args.scale + index),
@@ -211,32 +213,31 @@ __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigne
 }
 
 // Channel after channel: what follows from a scale is computed once for all pixels of the thread.
-__device__ __forceinline__ void convert_pixels(
-    const Arguments& args, const Pixels<X> (&x)[ROWS], Pixels<Output> (&y)[ROWS]) {
+__device__ __forceinline__ void convert_pixels(const Arguments& args, Read (&x)[ROWS], Written (&y)[ROWS]) {
 #pragma unroll
     for (int channel = 0; channel < CHANNELS; ++channel) {
         const Prepared prepared = load_prepared(args, channel);
 #pragma unroll
         for (int i = 0; i < ROWS * VECTOR; ++i) {
-            const int row = i / VECTOR, at = i % VECTOR;
-            y[row].of[channel].element[at] = convert(x[row].of[channel].element[at], prepared);
+            const int row = i / VECTOR, pixel = i % VECTOR;
+            y[row].at(channel, pixel) = convert(x[row].at(channel, pixel), prepared);
         }
     }
 }
 
 // A thread loads all of its pixels before it converts the first. VECTOR divides PIXELS.
 extern "C" __global__ void __launch_bounds__(THREADS) dequantize(const Arguments args) {
-    Pixels<X> x[ROWS] = {};
-    Pixels<Output> y[ROWS];
+    Read x[ROWS] = {};
+    Written y[ROWS];
 #pragma unroll
     for (int row = 0; row < ROWS; ++row) {
         const unsigned first = first_of_row(row);
-        if (first < PIXELS) load_last(args.x, first, x[row]);
+        if (first < PIXELS) x[row].load(args.x, first);
     }
     convert_pixels(args, x, y);
 #pragma unroll
     for (int row = 0; row < ROWS; ++row) {
         const unsigned first = first_of_row(row);
-        if (first < PIXELS) store_planes(args.y, first, y[row]);
+        if (first < PIXELS) y[row].store(args.y, first);
     }
 }

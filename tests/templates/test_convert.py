@@ -80,7 +80,7 @@ def test_every_vector_of_pixels_has_the_bits_of_two_steps(vector: int, unroll: i
 
 
 def test_an_untuned_one_loads_wide_and_fills_the_device() -> None:
-    """Of the 224x224 images of three channels, which most networks take."""
+    """Most networks take images of 224x224 pixels and three channels."""
     target = TARGETS["sm_90a"]
     batch, alone = (generator.default(Quantize(n, 3, 224 * 224, channels_last=True), target) for n in (128, 1))
     for plan in (batch, alone):
@@ -154,8 +154,8 @@ PLANTED = [
     ),
     ("a vector past the end", "vectors and a tail", "first + VECTOR <= ELEMENTS) x", "first < ELEMENTS) x", "address"),
     ("a slice too long", "slices of the array", "? COUNT : slice", "? COUNT + VECTOR : slice", "address"),
-    ("pixels past the last image", "channels become last", "if (first < PIXELS) load", "load", "address"),
-    ("words past the last image", "channels become planes", "if (first < PIXELS) load", "load", "address"),
+    ("pixels past the last image", "channels become last", "if (first < PIXELS) x[row]", "x[row]", "address"),
+    ("words past the last image", "channels become planes", "if (first < PIXELS) x[row]", "x[row]", "address"),
     ("a channel too many", "channels become last", "load_prepared(args, channel)", "load_prepared(args, 9)", "address"),
     ("a scale too many", "blocks", "scale_index(at)", "scale_index(at) + 60", "address"),
 ]

@@ -84,8 +84,7 @@ class _Converted:
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs
-        array = self._device.contiguous(x.channels_last if self._reads_last else x.on_device).reshape(self._seen)
-        y = self._instance(array, *self._given).reshape(self._made)
+        y = self._instance(x.in_order(self._reads_last).reshape(self._seen), *self._given).reshape(self._made)
         return Value(self._device, channels_last=y) if self._gives_last else Value(self._device, there=y)
 
 

@@ -55,6 +55,10 @@ class Value:
         planes = array.reshape((n, channels, prod(rest)))
         return self._device.exchanged(planes).reshape((n, *rest, channels))
 
+    def in_order(self, channels_last: bool) -> Any:
+        """On the device without holes, with the channels last or as the model has it."""
+        return self._device.contiguous(self.channels_last if channels_last else self.on_device)
+
     @property
     def array(self) -> Any:
         """On the device, in the order of axes in which it was made."""
