@@ -103,6 +103,27 @@ def test_images_are_turned_by_the_kernels_of_the_ends(shape: tuple[int, ...]) ->
     assert dequantize.problems == (Dequantize(*sizes, x_type="uint8", zero_point=True, channels_last=turns),)
 
 
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes"),
+    [
+        ("MaxPool", ("q",), {"kernel_shape": [2, 2]}),
+        ("Concat", ("q", "q"), {"axis": 1}),
+        ("Pad", ("q", "pads"), {}),
+    ],
+)
+def test_one_reader_of_images_is_enough(op: str, inputs: tuple[str, ...], attributes: dict[str, Any]) -> None:
+    """The others would have turned the tensor, or turn it back as often."""
+    other = Layer("other", op, inputs, ("o",), attributes)
+    network, served = network_of((other,), pads=np.array([0, 0, 1, 1, 0, 0, 1, 1]))
+    rows = replace(served["conv"], axes=0)
+    found = serve_ends(network, {"conv": rows, "other": read_layer(other, network)})
+    x = np.random.default_rng(5).uniform(-1, 10, (1, 3, 4, 4)).astype(np.float32)
+    made = found["quantize"].prepare([x.shape], CPU)(Value(CPU, host=x))
+    assert made.is_channels_last
+    wanted = np.clip(np.rint(x / SCALE) + int(ZERO), 0, 255).astype(np.uint8)
+    np.testing.assert_array_equal(made.on_device, wanted)
+
+
 @pytest.mark.parametrize(("shape", "beside"), [((2, 33, 4, 4), "conv"), ((2, 3, 4, 4), "matrix"), ((2, 3), "conv")])
 def test_other_tensors_keep_their_order(shape: tuple[int, ...], beside: str) -> None:
     """More channels than a thread has, what a product of matrices reads as rows, and what is no image."""

@@ -149,6 +149,22 @@ MUTANTS = (
         (ENDS,),
     ),
     Mutant(
+        "network: a pad and a concatenation read rows",
+        HERE + "ends.py",
+        "isinstance(one, QuantizedPool | Joined | Widening)",
+        "isinstance(one, QuantizedPool)",
+        "Images in front of them are turned by a kernel of their own.",
+        (ENDS,),
+    ),
+    Mutant(
+        "network: all readers have to read images",
+        HERE + "ends.py",
+        "any(map(_has_channels_last, beside))",
+        "all(map(_has_channels_last, beside))",
+        "The one that does turns them by a kernel of its own.",
+        (ENDS,),
+    ),
+    Mutant(
         "network: no end turns images",
         HERE + "ends.py",
         "_read(layer, network, any(map(_has_channels_last, beside)))",
