@@ -151,7 +151,9 @@ def quantize_dynamic(
 
 
 def _problem(kind: type[Conversion], mode: str | None, spec: dict[str, Any], x: Any, view: View) -> Conversion:
-    known = [entry.name for entry in fields(kind) if entry.init and entry.name not in view.sizes]
+    # What is given comes back in its shape: an array whose channels change places is a problem for `lookup`.
+    left = (*view.sizes, "channels_last")
+    known = [entry.name for entry in fields(kind) if entry.init and entry.name not in left]
     for name in spec:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)

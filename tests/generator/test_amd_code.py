@@ -12,7 +12,7 @@ import pytest
 from golden_cases import CASES, plan_of
 from machine_code import amd
 from mostly_slow import mostly_slow
-from random_conversions import conversions
+from random_conversions import conversions, turned_conversions
 from random_fused import fused_plan, fused_problems
 from random_matrix import matrix_plan, matrix_problems
 from random_problems import problems
@@ -104,7 +104,7 @@ def random_jobs(target: Target, seed: int, count: int) -> list[Job]:
         drawn += [("fused", problem) for problem in chains]
     for family in ("depthwise", "gemv"):
         drawn += [(family, problem) for problem in special_problems(family, seed, count // 16)]
-    for some in (problems, conversions, tensor_op_problems):
+    for some in (problems, conversions, turned_conversions, tensor_op_problems):
         drawn += [("default", problem) for problem in some(seed, count // 16)]
     return [(kind, target.name, str(problem), seed) for kind, problem in drawn]
 

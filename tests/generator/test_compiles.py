@@ -72,6 +72,8 @@ BETWEEN = {
 # Every way of finding an element's scale, every width, every kernel of a choice.
 CONVERSIONS = {
     "quantize a tensor": Quantize(1, 1, 2**20, x_type="float16", zero_point=True),
+    "quantize images": Quantize(8, 3, 224 * 224, out_type="uint8", zero_point=True, channels_last=True),
+    "dequantize images": Dequantize(8, 32, 299 * 299, x_type="uint8", channels_last=True),
     "quantize channels": Quantize(64, 512, 1, x_type="bfloat16", out_type="uint16", zero_point=True),
     "dequantize blocks": Dequantize(64, 512, 1, block=32, x_type="uint8", out_type="bfloat16", zero_point=True),
     "requantize to int32": Requantize(1, 512, 768, x_type="int32", out_type="int32", y_zero_point=True),

@@ -172,6 +172,7 @@ X = np.zeros((2, 6, 4), "float32")
 @pytest.mark.parametrize(
     ("call", "says"),
     [
+        (lambda: qconv.quantize(X, 0.5, axis=1, channels_last=True), r"quantize has no 'channels_last'; it has"),
         (lambda: qconv.quantize([1.0], 0.5), r"x must be an array; it is list"),
         (lambda: qconv.quantize(X[:0], 0.5), r"x has shape \(0, 6, 4\) and so no element"),
         (lambda: qconv.choose_qparams(X[:, :0]), r"x has shape \(2, 0, 4\) and so no element"),

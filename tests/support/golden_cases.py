@@ -347,6 +347,16 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "elementwise-quantize-tensor-sm_90a.cu": (Quantize(1, 1, 2**20, zero_point=True), "sm_90a", None),
     "elementwise-quantize-channel-sm_80.cu": (Quantize.of("torch-fbgemm", zero_point=True, **CHANNELS), "sm_80", None),
     "elementwise-dequantize-block-gfx942.hip": (Dequantize(64, 4096, 1, block=32, out_type="float16"), "gfx942", None),
+    "elementwise-quantize-channels-last-sm_90a.cu": (
+        Quantize(128, 3, 224 * 224, out_type="uint8", zero_point=True, channels_last=True),
+        "sm_90a",
+        None,
+    ),
+    "elementwise-dequantize-channels-last-gfx942.hip": (
+        Dequantize(8, 21, 56 * 56, zero_point=True, channels_last=True),
+        "gfx942",
+        None,
+    ),
     "elementwise-requantize-token-gfx1100.hip": (
         Requantize(1, 512, 768, x_zero_point=True, y_zero_point=True),
         "gfx1100",

@@ -81,6 +81,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("shuffle", "cpu", ChannelShuffle(9, 4, 12)),
     ("elementwise", "cpu", Dequantize(3, 1, 40)),
     ("elementwise", "cpu", Requantize(3, 1, 40)),
+    ("elementwise", "cpu", Quantize(2, 3, 40, channels_last=True)),
     ("choosing", "cpu", Choose(3, 1, 40)),
     ("choosing", "cpu", Dynamic(3, 1, 40)),
 )

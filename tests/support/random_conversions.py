@@ -6,7 +6,7 @@ import random
 from dataclasses import fields
 from typing import Any
 
-from qconv.conversion import CONVERSIONS, FLAGS, Conversion
+from qconv.conversion import CONVERSIONS, FLAGS, Conversion, Dequantize, Quantize
 from qconv.conversion.problem import CHOICES
 
 # Whole vectors and odd ones, tensors and single elements, rows longer than any team of threads.
@@ -14,6 +14,7 @@ OUTER = (1, 1, 2, 3, 7)
 CHANNELS = (1, 1, 3, 8, 16, 33, 64, 130)
 INNER = (1, 1, 2, 5, 7, 16, 64, 97, 257, 1024)
 BLOCKS = (0, 0, 0, 1, 3, 8, 32)
+TURNED = (1, 2, 3, 3, 3, 4, 5, 8, 12, 16, 21, 32)
 LONG = ((1, 1, 40_003), (1, 1, 65_536), (1, 2, 20_000), (3, 1, 9_999))
 
 
@@ -28,21 +29,41 @@ def conversions(seed: int, count: int) -> list[Conversion]:
     return made
 
 
+def turned_conversions(seed: int, count: int) -> list[Conversion]:
+    """Those whose channels change places: both ops in turn, whole words and odd ones, images of one pixel."""
+    rng = random.Random(f"turned conversions {seed}")
+    made: list[Conversion] = []
+    while len(made) < count:
+        op = (Quantize, Dequantize)[len(made) % 2]
+        sizes = {"outer": rng.choice(OUTER), "channels": rng.choice(TURNED), "inner": rng.choice(INNER)}
+        try:
+            made.append(op(**sizes, **_values(rng, op), channels_last=True))
+        except ValueError:
+            continue
+    return made
+
+
 def _draw(rng: random.Random, op: type[Conversion]) -> Conversion | None:
-    values: dict[str, Any] = {}
     outer, channels, inner = rng.choice(OUTER), rng.choice(CHANNELS), rng.choice(INNER)
     if rng.random() < 0.15:
         outer, channels, inner = rng.choice(LONG)
+    values = _values(rng, op)
+    try:
+        return op(outer=outer, channels=channels, inner=inner, block=rng.choice(BLOCKS), **values)
+    except ValueError:
+        return None
+
+
+def _values(rng: random.Random, op: type[Conversion]) -> dict[str, Any]:
+    """All but the sizes and the layout."""
+    values: dict[str, Any] = {}
     for entry in fields(op):
         if entry.name in op.allowed:
             values[entry.name] = rng.choice(op.allowed[entry.name])
         elif entry.name in CHOICES:
             values[entry.name] = rng.choice((CHOICES[entry.name][0], rng.choice(CHOICES[entry.name])))
-        elif entry.name in FLAGS:
+        elif entry.name in FLAGS and entry.name != "channels_last":
             values[entry.name] = rng.random() < 0.6
     if rng.random() < 0.2 and any(entry.name == "low" for entry in fields(op)):
         values |= {"low": 0, "high": 100} if "uint" in values["out_type"] else {"low": -7, "high": 7}
-    try:
-        return op(outer=outer, channels=channels, inner=inner, block=rng.choice(BLOCKS), **values)
-    except ValueError:
-        return None
+    return values

@@ -8,10 +8,19 @@ from math import prod
 from typing import Any, ClassVar, Self
 
 from qconv.conversion.presets import system_flags
-from qconv.conversion.rules import EPS, check_added, check_eps, check_fma, check_mapping, check_precision, check_range
+from qconv.conversion.rules import (
+    EPS,
+    check_added,
+    check_channels_last,
+    check_eps,
+    check_fma,
+    check_mapping,
+    check_precision,
+    check_range,
+)
 from qconv.dtypes import ELEMENT_TYPES, INTEGERS, RANGES
 from qconv.mode import MODE_VALUES
-from qconv.op import LARGEST, Problem, Tensor, check_choice, checked_size, quoted, read_integer
+from qconv.op import LARGEST, WIDEST, Problem, Tensor, alignment, check_choice, checked_size, quoted, read_integer
 
 REALS = ("float32", "float16", "bfloat16", "float64")
 WIDE = ("float32", "float64")
@@ -37,7 +46,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     # Whose choice of scale and zero point.
     "rule": ("torch", "onnx", "fbgemm", "xnnpack"),
 }
-FLAGS = ("zero_point", "x_zero_point", "y_zero_point")
+FLAGS = ("zero_point", "x_zero_point", "y_zero_point", "channels_last")
 _ALWAYS = ("outer", "channels", "inner", "x_type", "out_type")
 _NUMBERS = ("outer", "channels", "inner", "block", "low", "high")
 
@@ -67,10 +76,12 @@ class Conversion(Problem):
             elif flag.name in CHOICES:
                 check_choice(flag.name, value, CHOICES[flag.name])
             elif flag.name in FLAGS and not isinstance(value, bool):
-                raise ValueError(f"{flag.name}={value!r} must be True or False; the zero points are arrays of the call")
+                raise ValueError(f"{flag.name}={value!r} must be True or False; zero points are arrays of the call")
         for name, count in (("the array", self.elements), ("the array of scales", self.scales)):
             if count > LARGEST:
                 raise ValueError(f"{name} has {count} elements; at most {LARGEST} are supported: split outer")
+        if self.is_turned:
+            check_channels_last(self.channels, self.block)
         self._check()
         self._name(self._key())
 
@@ -95,6 +106,15 @@ class Conversion(Problem):
         return (self.outer, self.channels, self.inner)
 
     @property
+    def is_turned(self) -> bool:
+        """Whether the integers lie in another order than the reals: with their channels last."""
+        return getattr(self, "channels_last", False)
+
+    @property
+    def integer_shape(self) -> tuple[int, int, int]:
+        return (self.outer, self.inner, self.channels) if self.is_turned else self.shape
+
+    @property
     def granularity(self) -> str:
         return "block" if self.block else "tensor" if self.channels == 1 else "channel"
 
@@ -105,11 +125,20 @@ class Conversion(Problem):
     @property
     def extents(self) -> dict[str, int]:
         """A device that is full does not care how much more there is, nor how long a run of one scale is."""
+        if self.is_turned:
+            return {"elements": min(self.elements, FULL), "channels": self.channels}
         return {"elements": min(self.elements, FULL), "run": min(self.inner * max(self.block, 1), LONG_RUN)}
 
     @property
+    def shape_class(self) -> tuple[object, ...]:
+        if self.is_turned:
+            return ("channels_last", alignment(self.inner, WIDEST), alignment(self.channels, WIDEST))
+        return super().shape_class
+
+    @property
     def kinds(self) -> tuple[object, ...]:
-        flags = (name for name in (entry.name for entry in fields(self)) if name not in (*_NUMBERS, "key", "_hash"))
+        left = (*_NUMBERS, "channels_last", "key", "_hash")
+        flags = (name for name in (entry.name for entry in fields(self)) if name not in left)
         return (self.granularity, *(getattr(self, name) for name in flags))
 
     def _scale(self, name: str) -> Tensor:
@@ -183,7 +212,8 @@ def _real(text: str | bool) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Quantize(Conversion):
-    """Real to integer: round(x / scale) + zero_point, clamped. A NaN becomes `low`."""
+    """Real to integer: round(x / scale) + zero_point, clamped. A NaN becomes `low`. With `channels_last`, y is (outer,
+    inner, channels): NCHW becomes NHWC."""
 
     op: ClassVar[str] = "quantize"
     allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": REALS, "out_type": INTEGERS}
@@ -199,6 +229,7 @@ class Quantize(Conversion):
     rounding: str = "rne"
     zero_point_add: str = "after_round"
     fma: str = "off"
+    channels_last: bool = False
 
     def _check(self) -> None:
         self._set_range()
@@ -214,12 +245,13 @@ class Quantize(Conversion):
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        return (Tensor("y", self.shape, self.out_type),)
+        return (Tensor("y", self.integer_shape, self.out_type),)
 
 
 @dataclass(frozen=True, eq=False)
 class Dequantize(Conversion):
-    """Integer to real: (x - zero_point) * scale in the precision, then rounded once to the output type."""
+    """Integer to real: (x - zero_point) * scale in the precision, then rounded once to the output type. With
+    `channels_last`, x is (outer, inner, channels): NHWC becomes NCHW."""
 
     op: ClassVar[str] = "dequantize"
     allowed: ClassVar[dict[str, tuple[str, ...]]] = {"x_type": INTEGERS, "out_type": REALS, "precision": WIDE}
@@ -230,6 +262,7 @@ class Dequantize(Conversion):
     scale_type: str = "float32"
     precision: str = "float32"
     subtraction: str = "integer"
+    channels_last: bool = False
 
     def _check(self) -> None:
         if self.subtraction != "integer" and not self.zero_point:
@@ -240,7 +273,7 @@ class Dequantize(Conversion):
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         zero = (self._zero("zero_point"),) if self.zero_point else ()
-        return (Tensor("x", self.shape, self.x_type), self._scale("scale"), *zero)
+        return (Tensor("x", self.integer_shape, self.x_type), self._scale("scale"), *zero)
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:

@@ -47,9 +47,13 @@ def _check(problem: Conversion, arrays: tuple[Array, ...]) -> None:
 def _elementwise(problem: Elementwise, arrays: tuple[Array, ...]) -> Array:
     loaded: Values = {tensor.name: array for tensor, array in zip(problem.inputs, arrays, strict=True)}
     value = loaded.pop("x")
+    if problem.is_turned and isinstance(problem, Dequantize):
+        value = value.transpose(0, 2, 1)
     values = {entry.name: broadcast(problem, entry.numpy(loaded)) for entry in prepared(problem)}
     for step in steps(problem):
         value = step.numpy(value, values)
+    if problem.is_turned and isinstance(problem, Quantize):
+        value = value.transpose(0, 2, 1)
     return np.ascontiguousarray(value, ELEMENT_TYPES[problem.outputs[0].dtype].numpy)
 
 

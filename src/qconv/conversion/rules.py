@@ -9,6 +9,8 @@ EPS = {"torch": 1.1920929e-07, "onnx": 1.0, "fbgemm": 6.1e-05, "xnnpack": 1.1920
 LEAST_EPS, MOST_EPS = 2.0**-126, 2.0**126
 # Ranges of at most so many steps are exact in fp32, which the choice of a zero point relies on.
 MOST_STEPS = 2**24
+# A thread has all channels of its pixels in registers, if they change places.
+MOST_TURNED = 32
 
 
 def check_precision(precision: str, x_type: str) -> None:
@@ -22,6 +24,18 @@ def check_precision(precision: str, x_type: str) -> None:
 def check_added(name: str, there: bool, added: str) -> None:
     if added != "after_round" and not there:
         raise ValueError(f"zero_point_add={added!r} without {name}: there is nothing to add; leave it out")
+
+
+def check_channels_last(channels: int, block: int) -> None:
+    if block:
+        raise ValueError(
+            f"channels_last with block={block}: channels that change places have a scale each, not a block"
+        )
+    if channels > MOST_TURNED:
+        raise ValueError(
+            f"channels_last with channels={channels}: at most {MOST_TURNED} channels change places; convert without, "
+            "and transpose the integers"
+        )
 
 
 def check_fma(quotient: str, zero_point_add: str, precision: str) -> None:

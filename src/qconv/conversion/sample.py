@@ -57,6 +57,8 @@ def dequantize(problem: Dequantize, seed: int, fixed: dict[str, int]) -> Sample:
         around = (x >> rng.integers(0, 24, problem.shape)).astype(np.int64)
         zero = broadcast(problem, arrays["zero_point"]) if problem.zero_point else 0
         x = np.clip(around + zero, *RANGES["int32"]).astype(np.int32)
+    if problem.is_turned:
+        x = np.ascontiguousarray(x.transpose(0, 2, 1))
     return Sample((x, *arrays.values()))
 
 

@@ -69,8 +69,7 @@ class _Indices:
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs
-        array = self._device.contiguous(x.channels_last if self._reads_last else x.on_device)
-        y = self._packed(array.reshape(self._seen)).reshape(self._made)
+        y = self._packed(x.in_order(self._reads_last).reshape(self._seen)).reshape(self._made)
         return Value(self._device, channels_last=y) if self._gives_last else Value(self._device, there=y)
 
 

@@ -1,35 +1,46 @@
 """QuantizeLinear of what the caller brings and DequantizeLinear of what it gets, where what lies between runs here.
 
 In the middle of a network these two stand beside layers that run elsewhere: run here, they would only move floats,
-which are four times the bytes."""
+which are four times the bytes.
+
+Callers have images as NCHW, and the kernels in between as NHWC. The same kernel turns them, where channels are few."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qconv.conversion import Dequantize, Quantize
+from qconv.conversion.rules import MOST_TURNED
 from qconv.conversion.view import view_of
 from qconv.device import Device
 from qconv.instances.serving import lookup
 from qconv.network.graph import Layer, Network
+from qconv.network.integer import IntegerConvolution
+from qconv.network.joining import Joined
+from qconv.network.moving import last_of
+from qconv.network.pooling import QuantizedPool
 from qconv.network.reading import BYTES
 from qconv.network.served import Prepared, Served
-from qconv.network.value import Value
+from qconv.network.value import Value, has_two_orders
+from qconv.network.widening import Widening
 
 
 @dataclass(frozen=True, eq=False)
 class End:
-    """One of the two with one scale for the whole tensor. `integer` is the type of the side that has few bits."""
+    """One of the two with one scale for the whole tensor. `integer` is the type of the side that has few bits;
+    `meets_last`: a layer beside it has images with their channels last."""
 
     layer: Layer
     scale: NDArray[Any]
     zero: NDArray[Any]
     integer: str
+    meets_last: bool = False
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -45,50 +56,67 @@ class End:
 
 
 class _Converted:
+    """A tensor whose channels change places has a scale for each of them, the same: other tensors are one run of
+    elements."""
+
     def __init__(self, end: End, shape: tuple[int, ...], device: Device) -> None:
+        quantizes = end.layer.op == "QuantizeLinear"
         sizes: dict[str, Any] = dict(view_of(shape, None).sizes)
+        self._turns = end.meets_last and len(shape) > 2 and shape[1] <= MOST_TURNED and has_two_orders(shape)
+        if self._turns:
+            sizes |= {"outer": shape[0], "channels": shape[1], "inner": prod(shape[2:]), "channels_last": True}
         zero_point = bool(end.zero.any())
         problem = (
             Quantize(**sizes, x_type="float32", out_type=end.integer, zero_point=zero_point)
-            if end.layer.op == "QuantizeLinear"
+            if quantizes
             else Dequantize(**sizes, x_type=end.integer, out_type="float32", zero_point=zero_point)
         )
         values = {"scale": end.scale, "zero_point": end.zero}
-        given = [values[tensor.name].astype(tensor.dtype) for tensor in problem.inputs[1:]]
+        given = [np.full(tensor.shape, values[tensor.name], tensor.dtype) for tensor in problem.inputs[1:]]
         self.problems = (problem,)
         self._device = device
-        self._shape = shape
-        self._seen = problem.shape
-        self._given = [device.upload(array.reshape(1)) for array in given]
+        self._reads_last, self._gives_last = self._turns and not quantizes, self._turns and quantizes
+        self._seen = problem.inputs[0].shape
+        self._made = last_of(shape) if self._gives_last else shape
+        self._given = [device.upload(array) for array in given]
         self._instance = lookup(problem, device.spec)
         self.why = self._instance.why
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs
-        array = self._device.contiguous(x.on_device).reshape(self._seen)
-        return Value(self._device, there=self._instance(array, *self._given).reshape(self._shape))
+        y = self._instance(x.in_order(self._reads_last).reshape(self._seen), *self._given).reshape(self._made)
+        return Value(self._device, channels_last=y) if self._gives_last else Value(self._device, there=y)
 
 
 def serve_ends(network: Network, served: Mapping[str, Served]) -> dict[str, Served]:
     """The layers that run here already, and with them the ends that touch no others."""
-    made = {one.y for one in served.values()}
+    makers = {one.y: one for one in served.values()}
     found: dict[str, Served] = dict(served)
     for layer in network.layers:
         if layer.op == "QuantizeLinear" and layer.inputs[0] in network.inputs:
             readers = network.consumers.get(layer.outputs[0], ())
             inside = readers and all(reader.name in served for reader in readers)
             touches_others = not inside or layer.outputs[0] in network.outputs
-        elif layer.op == "DequantizeLinear" and layer.inputs[0] in made:
+            beside = [served[reader.name] for reader in readers if reader.name in served]
+        elif layer.op == "DequantizeLinear" and layer.inputs[0] in makers:
             touches_others = bool(network.consumers.get(layer.outputs[0]))
+            beside = [makers[layer.inputs[0]]]
         else:
             continue
-        end = None if touches_others else _read(layer, network)
+        end = None if touches_others else _read(layer, network, any(map(_has_channels_last, beside)))
         if end is not None:
             found[layer.name] = end
     return found
 
 
-def _read(layer: Layer, network: Network) -> End | None:
+def _has_channels_last(one: Served) -> bool:
+    """Whether it reads and gives images in that order, however they come."""
+    if isinstance(one, IntegerConvolution):
+        return one.axes > 0
+    return isinstance(one, QuantizedPool | Joined | Widening)
+
+
+def _read(layer: Layer, network: Network, meets_last: bool) -> End | None:
     scale, zero = (network.constant(name) if name else None for name in (*layer.inputs[1:], "")[:2])
     zero = np.zeros((), np.uint8) if zero is None and len(layer.inputs) < 3 else zero
     if scale is None or zero is None or scale.size != 1 or zero.size != 1 or layer.attributes.get("block_size", 0):
@@ -98,4 +126,4 @@ def _read(layer: Layer, network: Network) -> End | None:
     finite = np.isfinite(scale).all() and scale.item() > 0
     if (real, str(scale.dtype)) != ("float32", "float32") or integer not in BYTES or not finite:
         return None
-    return End(layer, scale, zero, integer)
+    return End(layer, scale, zero, integer, meets_last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -33,6 +34,8 @@ class Value:
             if len(self._channels_last.shape) < 3:
                 return self._channels_last
             n, *rest, channels = self._channels_last.shape
+            if not has_two_orders((n, channels, *rest)):
+                return self._channels_last.reshape((n, channels, *rest))
             pixels = self._channels_last.reshape((n, prod(rest), channels))
             return self._device.exchanged(pixels).reshape((n, channels, *rest))
         # A copy even on the CPU device: the caller's array may lie at any address and in any order.
@@ -46,8 +49,15 @@ class Value:
         if len(self.on_device.shape) < 3:
             return self.on_device
         n, channels, *rest = self.on_device.shape
-        planes = self._device.contiguous(self.on_device).reshape((n, channels, prod(rest)))
+        array = self._device.contiguous(self.on_device)
+        if not has_two_orders((n, channels, *rest)):
+            return array.reshape((n, *rest, channels))
+        planes = array.reshape((n, channels, prod(rest)))
         return self._device.exchanged(planes).reshape((n, *rest, channels))
+
+    def in_order(self, channels_last: bool) -> Any:
+        """On the device without holes, with the channels last or as the model has it."""
+        return self._device.contiguous(self.channels_last if channels_last else self.on_device)
 
     @property
     def array(self) -> Any:
@@ -93,3 +103,8 @@ class Value:
             n, *rest, channels = self._channels_last.shape
             return (int(n), int(channels), *map(int, rest))
         return tuple(int(extent) for extent in self._known.shape)
+
+
+def has_two_orders(shape: Sequence[int]) -> bool:
+    """Whether elements move when the channels become last: those of one channel, or of one pixel, do not."""
+    return 1 not in (shape[1], prod(shape[2:]))

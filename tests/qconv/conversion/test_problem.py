@@ -41,6 +41,9 @@ def test_the_key_says_sizes_and_types_and_what_differs() -> None:
     assert parse("dequantize:inner=3:channels=2:outer=1") == Dequantize(1, 2, 3)
     large = Choose(1, 1, 9, rule="onnx", eps=1e20)  # with a plus sign, which joins nothing
     assert parse(str(large)) == large
+    turned = Quantize(2, 3, 9, channels_last=True)
+    assert str(turned) == "quantize:outer=2:channels=3:inner=9:x_type=float32:out_type=int8:channels_last"
+    assert parse(str(turned)) == turned
     assert Quantize(1, 1, 9, low=-128) == Quantize(1, 1, 9)
     assert hash(Quantize(1, 1, 9)) != hash(Dequantize(1, 1, 9))
 
@@ -101,6 +104,9 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Q, {"precision": "bfloat16", "x_type": "float16"}, r"precision='bfloat16' with x_type='float16'"),
     (Q, {"quotient": "reciprocol"}, r"did you mean 'reciprocal'"),
     (Q, {"rounding": "up"}, r"rounding='up' is not one of rne, half_away, rtz"),
+    (Q, {"channels_last": 1}, r"channels_last=1 must be True or False"),
+    (Q, {"channels_last": True, "block": 2}, r"channels_last with block=2: channels that change places have a scale"),
+    (D, {"channels_last": True, "channels": 33}, r"channels_last with channels=33: at most 32 channels change places"),
     (Q, {"zero_point": 3}, r"zero_point=3 must be True or False"),
     (Q, {"zero_point_add": "before_round"}, r"without zero_point: there is nothing to add"),
     (Q, {"zero_point": True, "fma": "on"}, r"fma='on' with quotient='divide'"),
@@ -196,3 +202,18 @@ def test_dynamic_is_its_two_parts() -> None:
     assert dynamic.quantize == Quantize.of(
         "torch-fbgemm", outer=1, channels=1, inner=9, out_type="uint8", zero_point=True
     )
+
+
+@pytest.mark.parametrize("op", [Quantize, Dequantize])
+def test_the_integers_alone_have_their_channels_last(op: type[Conversion]) -> None:
+    problem = op(2, 3, 20, channels_last=True)  # type: ignore[call-arg]
+    x, scale = problem.inputs
+    (y,) = problem.outputs
+    shapes = (x.shape, y.shape) if op is Quantize else (y.shape, x.shape)
+    assert shapes == ((2, 3, 20), (2, 20, 3))
+    assert scale.shape == (3,)
+    plain = op(2, 3, 20)
+    assert (problem.kinds, problem.io_bytes) == (plain.kinds, plain.io_bytes)
+    # No winner of the one is a neighbour of the other: their kernels differ.
+    assert problem.shape_class != plain.shape_class
+    assert problem.shape_class != op(2, 3, 21, channels_last=True).shape_class  # type: ignore[call-arg]

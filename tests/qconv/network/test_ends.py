@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from qconv.conversion import Dequantize, Quantize
 from qconv.device import open_device
+from qconv.device.cpu import CpuDevice
 from qconv.network import IntegerConvolution, Layer, Network, Served, Tensor, Value, read_layer, serve_ends
 
 CPU = open_device("cpu")
@@ -72,3 +75,65 @@ def test_an_empty_array_has_no_kernel() -> None:
     found = serve_ends(*network_of())
     with pytest.raises(ValueError, match="no element"):
         found["quantize"].prepare([(0, 3, 5, 7)], CPU)
+
+
+@pytest.fixture
+def nothing_is_turned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exchanged(device: Any, array: Any) -> Any:
+        raise AssertionError("a kernel of its own turns the tensor")
+
+    monkeypatch.setattr(CpuDevice, "exchanged", exchanged)
+
+
+@pytest.mark.usefixtures("nothing_is_turned")
+@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 32, 4, 4), (3, 1, 5, 7), (2, 40, 1, 1), (2, 3, 9)])
+def test_images_are_turned_by_the_kernels_of_the_ends(shape: tuple[int, ...]) -> None:
+    found = serve_ends(*network_of())
+    x = np.random.default_rng(3).uniform(-1, 10, shape).astype(np.float32)
+    quantize, dequantize = (found[name].prepare([shape], CPU) for name in ("quantize", "dequantize"))
+    made = quantize(Value(CPU, host=x))
+    wanted = np.clip(np.rint(x / SCALE) + int(ZERO), 0, 255).astype(np.uint8)
+    np.testing.assert_array_equal(made.channels_last, np.moveaxis(wanted, 1, -1))
+    back = dequantize(Value(CPU, channels_last=made.channels_last))
+    np.testing.assert_array_equal(back.on_device, (wanted.astype(np.float32) - np.float32(ZERO)) * SCALE)
+    # Where nothing moves, one scale serves the whole tensor.
+    sizes = (1, 1, x.size) if 1 in (shape[1], np.prod(shape[2:])) else (shape[0], shape[1], int(np.prod(shape[2:])))
+    turns = sizes[1] > 1
+    assert quantize.problems == (Quantize(*sizes, out_type="uint8", zero_point=True, channels_last=turns),)
+    assert dequantize.problems == (Dequantize(*sizes, x_type="uint8", zero_point=True, channels_last=turns),)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes"),
+    [
+        ("MaxPool", ("q",), {"kernel_shape": [2, 2]}),
+        ("Concat", ("q", "q"), {"axis": 1}),
+        ("Pad", ("q", "pads"), {}),
+    ],
+)
+def test_one_reader_of_images_is_enough(op: str, inputs: tuple[str, ...], attributes: dict[str, Any]) -> None:
+    """The others would have turned the tensor, or turn it back as often."""
+    other = Layer("other", op, inputs, ("o",), attributes)
+    network, served = network_of((other,), pads=np.array([0, 0, 1, 1, 0, 0, 1, 1]))
+    rows = replace(served["conv"], axes=0)
+    found = serve_ends(network, {"conv": rows, "other": read_layer(other, network)})
+    x = np.random.default_rng(5).uniform(-1, 10, (1, 3, 4, 4)).astype(np.float32)
+    made = found["quantize"].prepare([x.shape], CPU)(Value(CPU, host=x))
+    assert made.is_channels_last
+    wanted = np.clip(np.rint(x / SCALE) + int(ZERO), 0, 255).astype(np.uint8)
+    np.testing.assert_array_equal(made.on_device, wanted)
+
+
+@pytest.mark.parametrize(("shape", "beside"), [((2, 33, 4, 4), "conv"), ((2, 3, 4, 4), "matrix"), ((2, 3), "conv")])
+def test_other_tensors_keep_their_order(shape: tuple[int, ...], beside: str) -> None:
+    """More channels than a thread has, what a product of matrices reads as rows, and what is no image."""
+    network, served = network_of()
+    if beside == "matrix":
+        served = {"conv": replace(served["conv"], axes=0)}
+    x = np.random.default_rng(4).uniform(-1, 10, shape).astype(np.float32)
+    prepared = serve_ends(network, served)["quantize"].prepare([shape], CPU)
+    assert prepared.problems == (Quantize(1, 1, x.size, out_type="uint8", zero_point=True),)
+    made = prepared(Value(CPU, host=x))
+    assert not made.is_channels_last
+    wanted = np.clip(np.rint(x / SCALE) + int(ZERO), 0, 255).astype(np.uint8)
+    np.testing.assert_array_equal(made.on_host, wanted)

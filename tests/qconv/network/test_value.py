@@ -13,7 +13,7 @@ from qconv.network import Value
 CPU = open_device("cpu")
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 4), (2, 3), (3,), ()])
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 4, 1), (2, 3, 4), (2, 3), (3,), ()])
 def test_every_view_is_of_the_same_tensor(shape: tuple[int, ...]) -> None:
     x = np.arange(np.prod(shape), dtype=np.int8).reshape(shape)
     turned = np.moveaxis(x, 1, -1) if len(shape) > 1 else x
@@ -40,3 +40,18 @@ def test_nothing_is_turned_between_two_layers_that_run_here() -> None:
 
     y = np.zeros((1, 4, 4, 8), np.int8)
     assert Value(Watched(), channels_last=y).channels_last is y  # type: ignore[arg-type]
+
+
+def address_of(array: Any) -> int:
+    return int(array.ctypes.data)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 4, 5), (3, 7, 1, 1), (1, 1, 9), (2, 6, 1)])
+def test_one_channel_or_one_pixel_lies_the_same_in_both_orders(shape: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(shape), dtype=np.int8).reshape(shape)
+    there = Value(CPU, there=x)
+    assert address_of(there.channels_last) == address_of(x)
+    np.testing.assert_array_equal(there.channels_last, np.moveaxis(x, 1, -1))
+    last = Value(CPU, channels_last=there.channels_last)
+    assert address_of(last.on_device) == address_of(x)
+    np.testing.assert_array_equal(last.on_device, x)

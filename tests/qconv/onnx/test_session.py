@@ -18,7 +18,9 @@ import quantized_networks as networks
 from session_comparison import assert_equal, compare
 
 import qconv
+from qconv.conversion import Quantize
 from qconv.device import Device
+from qconv.device.cpu import CpuDevice
 from qconv.onnx import Session, Unsupported
 
 # As quantize_static makes them, with the settings under which ONNX Runtime folds int8 on every processor, and without.
@@ -77,6 +79,23 @@ def test_every_format_of_a_network(
         assert count >= convolutions + 3
     else:  # some of them in floats, as ONNX Runtime has them
         assert 3 <= here["QLinearConv"] < convolutions
+
+
+@pytest.mark.parametrize("form", networks.FORMATS)
+def test_no_kernel_turns_the_images_but_the_one_that_quantizes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the second launch of a network."""
+    model = networks.quantized(networks.NETWORKS["resnext"](), form, "u8s8", per_channel=True)
+    turned = []
+    exchanged = CpuDevice.exchanged
+    monkeypatch.setattr(CpuDevice, "exchanged", lambda *given: turned.append(given) or exchanged(*given))
+    session = Session(model, "cpu")
+    for turn in range(3):
+        fed = {"x": np.roll(networks.images(2, 9), turn, -1)}
+        assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"run {turn}")
+    assert not turned
+    first = session.problems[0]
+    assert isinstance(first, Quantize)
+    assert (first.shape, first.channels_last) == ((2, 3, networks.SIZE**2), True)
 
 
 @pytest.mark.parametrize(

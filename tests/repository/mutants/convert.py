@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 from mutants.named import conversion, conversion_random
 
 CHOOSE, ELEMENTWISE = "templates/convert/choose.j2", "templates/convert/elementwise.j2"
+CHANNELS_LAST, PLAN = "templates/convert/channels_last.j2", "generator/elementwise.py"
 ELEMENT, VECTOR = "templates/convert/element.j2", "templates/convert/vector.j2"
 
 MUTANTS = (
@@ -110,6 +111,78 @@ MUTANTS = (
         "tile::block_x()) * THREADS + tile::thread()) * VECTOR;",
         "A block has UNROLL rows; others compute them again, and the last ones are not computed.",
         (conversion("vectors and a tail"),),
+    ),
+    Mutant(
+        "channels last: every image has one plane",
+        CHANNELS_LAST,
+        "(first / INNER * CHANNELS + channel) * INNER",
+        "(first / INNER + channel) * INNER",
+        "Behind an image's last plane is the next image's first.",
+        (conversion("channels become last"), conversion("channels become planes")),
+    ),
+    Mutant(
+        "channels last: a run holds channel after channel",
+        CHANNELS_LAST,
+        "const int i = pixel * CHANNELS + channel;",
+        "const int i = channel * VECTOR + pixel;",
+        "Neighbours in memory are channels of one pixel.",
+        (conversion("channels become last"), conversion("channels become planes")),
+    ),
+    Mutant(
+        "channels last: a run is read up to its last word",
+        CHANNELS_LAST,
+        "for (int i = 0; i < WORDS; ++i) words[i] = from[i];",
+        "for (int i = 0; i + 1 < WORDS; ++i) words[i] = from[i];",
+        "The last pixels have channels that nobody loaded.",
+        (conversion("channels become planes"),),
+    ),
+    Mutant(
+        "channels last: the first scale serves every channel",
+        CHANNELS_LAST,
+        "load_prepared(args, channel);",
+        "load_prepared(args, 0);",
+        "A channel has a scale of its own.",
+        (conversion("channels become last"), conversion("channels become planes")),
+    ),
+    Mutant(
+        "channels last: rows of pixels lie over each other",
+        CHANNELS_LAST,
+        "convert(x[row].at(channel, pixel), prepared)",
+        "convert(x[0].at(channel, pixel), prepared)",
+        "Each of a thread's rows has pixels of its own.",
+        (conversion("channels become last"),),
+    ),
+    Mutant(
+        "channels last: words are as wide as there are",
+        PLAN,
+        "word = alignment(problem.channels * config.vector * last, WIDEST) // last",
+        "word = WIDEST // last",
+        "Twelve bytes are three words: the next thread's pixels begin behind them.",
+        ("tests/templates/test_convert.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
+    ),
+    Mutant(
+        "channels last: the array without planes is as aligned as the one with them",
+        PLAN,
+        "last: self.word * sizes[last]}",
+        "last: sizes[last]}",
+        "A word that is stored at once begins at a multiple of its size.",
+        ("tests/templates/test_convert.py::test_an_untuned_one_loads_wide_and_fills_the_device",),
+    ),
+    Mutant(
+        "channels last: a thread's pixels are of two images",
+        PLAN,
+        "if problem.inner % config.vector:",
+        "if problem.elements % config.vector:",
+        "The planes of the second image do not begin behind those of the first.",
+        ("tests/templates/test_convert.py::test_what_a_config_cannot_serve",),
+    ),
+    Mutant(
+        "oracle: the integers have the order of the reals",
+        "src/qconv/conversion/reference.py",
+        "if problem.is_turned and isinstance(problem, Quantize):",
+        "if False:",
+        "With channels_last, what is quantized is (outer, inner, channels).",
+        (conversion("channels become last"),),
     ),
     Mutant(
         "element: the last step is left out",
