@@ -5,8 +5,9 @@ in fp16 by Inductor, in the same run.
 
 Networks are those of `torchvision.models`, with the weights of `quantize_network.py`, calibrated on random images by
 the quantizer of X86Inductor. Of each run, the time has the copy of the input, as in `networks.py`. The integers of
-each layer are compared with those of the quantized graph, both given the graph's inputs, on a few images. `--device
-cpu --size 64` shows without a GPU that all of it works.
+each layer are compared with those of the quantized graph, both given the graph's inputs, on a few images. With
+--integer-inputs the images are quantized before anything is timed, as where a camera or a decoder gives bytes.
+`--device cpu --size 64` shows without a GPU that all of it works.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from timing import release
 import qconv
 import qconv.torch
 from qconv.device import Device, open_device
+from qconv.integer_input import IntegerInput
+from qconv.torch.ends import MODE
 from qconv.torch.pattern import REPLACES
 
 # Images on which the layers are compared.
@@ -104,7 +107,23 @@ def kinds_of(lowered: Any) -> dict[str, int]:
     return dict(counted.most_common())
 
 
-def ours(graph: Any, lowered: Any, device: Device, inputs: list[Any], seconds: float, db: str | None) -> Row:
+def quantized_images(images: list[Any], given: IntegerInput) -> list[Any]:
+    dtype = getattr(torch, given.dtype)
+    made = [
+        torch.ops.qconv.quantize.scalar(x, given.scale, given.zero_point, out_dtype=dtype, mode=MODE) for x in images
+    ]
+    return [x.contiguous(memory_format=torch.channels_last) for x in made]
+
+
+def ours(
+    graph: Any,
+    lowered: Any,
+    device: Device,
+    inputs: list[Any],
+    seconds: float,
+    db: str | None,
+    integer_inputs: bool = False,
+) -> Row:
     place = place_of(device)
     there = [torch.from_numpy(x).to(place).to(memory_format=torch.channels_last) for x in inputs]
     if seconds:
@@ -113,17 +132,23 @@ def ours(graph: Any, lowered: Any, device: Device, inputs: list[Any], seconds: f
     few = there[0][:COMPARED].contiguous(memory_format=torch.channels_last)
     compared = differences(graph, lowered, few)
     problems = qconv.torch.problems(lowered, there[0])
+    network, given = lowered, there
+    if integer_inputs:
+        network, numbers = qconv.torch.with_integer_inputs(lowered)
+        (of_images,) = numbers.values()
+        given = quantized_images(there, of_images)
     if place.type == "cpu":
         with torch.no_grad():
-            ms = timed_ms(lambda number: lowered(there[number]), lambda: None, by_the_wall, rounds=1, runs=2)
+            ms = timed_ms(lambda number: network(given[number]), lambda: None, by_the_wall, rounds=1, runs=2)
         same = True
     else:
-        run, y = as_graph(lowered, there)
+        run, y = as_graph(network, given)
         ms = timed_ms(run, torch.cuda.synchronize, torch_events())
         run(1)
         with torch.no_grad():
             same = bool(torch.equal(y.clone(), lowered(there[1])))
     return {
+        "inputs": str(given[0].dtype).removeprefix("torch."),
         "ms": ms,
         "images_per_s": len(inputs[0]) / ms * 1e3,
         "verified": same and compared["by_at_most"] <= 1,
@@ -138,6 +163,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__, "lowered")
     parser.add_argument("networks", nargs="+", help="as torchvision.models calls them")
     parser.add_argument("--size", type=int, default=SIZE, help="of the images; default: %(default)s")
+    parser.add_argument("--integer-inputs", action="store_true", help="images that are quantized already")
     parser.add_argument("--no-peer", action="store_true", help="without Inductor, which takes half a minute each")
     options = opened(parser, arguments)
     warnings.simplefilter("ignore")
@@ -152,7 +178,7 @@ def main(arguments: list[str] | None = None) -> None:
         graph = graph.to(place_of(device))
         for batch in map(int, options.batch.split(",")):
             inputs = images(batch, options.size)
-            mine = ours(graph, lowered, device, inputs, options.seconds, options.db)
+            mine = ours(graph, lowered, device, inputs, options.seconds, options.db, options.integer_inputs)
             qconv.torch.forget()
             release(device)
             rows.append(measured(name, device, inputs, peer, mine))

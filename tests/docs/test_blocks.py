@@ -66,16 +66,20 @@ def test_python_of_onnx_runs(document: str, here: Path, capsys: pytest.CaptureFi
     """The model is one that `strict` takes."""
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    node = onnx.helper.make_node("ConvInteger", ["x", "w"], ["y"])
-    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, ["N", 3, 4, 4])
+    nodes = [
+        onnx.helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["integers"]),
+        onnx.helper.make_node("ConvInteger", ["integers", "w"], ["y"]),
+    ]
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 3, 4, 4])
     y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, ["N", 2, 4, 4])
-    w = onnx.numpy_helper.from_array(np.ones((2, 3, 1, 1), np.uint8), "w")
-    graph = onnx.helper.make_graph([node], "g", [x], [y], [w])
+    constants = {"w": np.ones((2, 3, 1, 1), np.uint8), "scale": np.float32(0.5), "zero": np.uint8(0)}
+    given = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y], given)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(model, here / "model.onnx")
-    names = run(blocks_of(document, "python", "onnx"), {"x": np.full((2, 3, 4, 4), 7, np.uint8)})
+    names = run(blocks_of(document, "python", "onnx"), {"x": np.full((2, 3, 4, 4), 3.5, np.float32)})
     assert (names["y"] == 21).all()
-    assert "1 of 1 layers run on qconv's kernels" in capsys.readouterr().out
+    assert "2 of 2 layers run on qconv's kernels" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("document", with_blocks("python", "torch"))

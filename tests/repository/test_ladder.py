@@ -39,6 +39,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.output_table",
         "qconv.epilogue",
         "qconv.host_value",
+        "qconv.integer_input",
         "qconv.instruction",
         "qconv.instruction_tables",
         "qconv.generation",

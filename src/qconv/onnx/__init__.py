@@ -20,10 +20,11 @@ import onnx.backend.base as base
 
 from qconv.device import gpu_specs, open_device
 from qconv.onnx.graph import Graph, read_node
+from qconv.onnx.integer_inputs import with_integer_inputs
 from qconv.onnx.session import Session
 from qconv.onnx.tensor import Held, Unsupported
 
-__all__ = ["Backend", "Model", "Session", "Unsupported"]
+__all__ = ["Backend", "Model", "Session", "Unsupported", "with_integer_inputs"]
 
 
 class Model(base.BackendRep):

@@ -2,6 +2,7 @@
 
 from mutants.mutant import Mutant
 
+INPUTS, INTEGERS = "src/qconv/onnx/integer_inputs.py", "tests/qconv/onnx/test_integer_inputs.py"
 BUILT, DEPLOYED = "tests/qconv/onnx/test_built.py", "tests/instances/test_deployed.py"
 
 MUTANTS = (
@@ -68,5 +69,29 @@ MUTANTS = (
         "            if False:\n",
         "No kernel is built, and nobody says why.",
         (BUILT,),
+    ),
+    Mutant(
+        "models: an input that others read as well takes integers",
+        INPUTS,
+        "if others or len(readers) != 1:",
+        "if len(readers) == len(others):",
+        "Who reads real numbers gets integers.",
+        (f"{INTEGERS}::test_an_input_that_has_to_stay_is_named",),
+    ),
+    Mutant(
+        "models: integers without a zero point are int8",
+        INPUTS,
+        'if stated else "uint8"',
+        'if stated else "int8"',
+        "ONNX says uint8 where nothing is said.",
+        (f"{INTEGERS}::test_what_it_says_of_an_input",),
+    ),
+    Mutant(
+        "models: integers are as far from zero as they are",
+        INPUTS,
+        "return int(zero_point[0].reshape(())) if zero_point else 0",
+        "return 0",
+        "The caller quantizes with another zero point than the network has.",
+        (INTEGERS,),
     ),
 )

@@ -6,9 +6,18 @@ from mutants.mutant import Mutant
 
 planted = partial(Mutant, needs="torch")
 HERE = "src/qconv/torch/"
-CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING = (
+CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGERS = (
     f"tests/qconv/torch/test_{name}.py"
-    for name in ("convolution", "elementwise", "conversion", "packing", "library", "schema", "lowering")
+    for name in (
+        "convolution",
+        "elementwise",
+        "conversion",
+        "packing",
+        "library",
+        "schema",
+        "lowering",
+        "integer_inputs",
+    )
 )
 
 MUTANTS = (
@@ -285,5 +294,21 @@ MUTANTS = (
         "    return results\n",
         "The next call has the kernels from before.",
         ("tests/qconv/torch/test_tuning.py::test_the_next_call_has_the_winners",),
+    ),
+    planted(
+        "torch: an input that others read as well takes integers",
+        HERE + "integer_inputs.py",
+        "if len(readers) != 1 or target_of(readers[0]) != QUANTIZE:",
+        "if target_of(readers[-1]) == '' or not any(target_of(each) == QUANTIZE for each in readers):",
+        "Who reads real numbers gets integers.",
+        (f"{INTEGERS}::test_an_input_that_has_to_stay_is_named",),
+    ),
+    planted(
+        "torch: guards of real inputs stay",
+        HERE + "integer_inputs.py",
+        "        module.graph.erase_node(guard)\n",
+        "        pass\n",
+        "No exported network could take integers.",
+        (f"{INTEGERS}::test_integers_give_what_their_real_numbers_gave",),
     ),
 )

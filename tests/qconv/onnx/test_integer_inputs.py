@@ -1,0 +1,92 @@
+"""Models that take integers: the same outputs as of the real numbers that quantize to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import onnx
+import quantized_networks as networks
+from onnx import TensorProto, helper
+
+from qconv.integer_input import IntegerInput
+from qconv.onnx import Session, with_integer_inputs
+
+
+def integers(x: Any, given: IntegerInput) -> Any:
+    limits = np.iinfo(given.dtype)
+    rounded = np.rint(x / np.float32(given.scale)) + given.zero_point
+    return rounded.clip(limits.min, limits.max).astype(given.dtype)
+
+
+def quantized_by(session: Session) -> int:
+    return sum(row.op == "QuantizeLinear" for row in session.explain().rows)
+
+
+@pytest.mark.parametrize(("form", "types"), [("QDQ", "u8s8"), ("QOperator", "u8u8"), ("QDQ", "s8s8")])
+def test_a_network_of_integers_gives_the_same(form: str, types: str) -> None:
+    model = networks.quantized(networks.resnet_like(), form, types, True)
+    changed, found = with_integer_inputs(model)
+    assert found["x"].dtype == {"u": "uint8", "s": "int8"}[types[0]]
+    x = networks.images(2, 9)
+    # Without it, ONNX Runtime computes a convolution of int8 in floats where nothing quantizes in front of it.
+    config = networks.INT8_ALLOWED
+    session = Session(changed, "cpu", config=config)
+    (wanted,) = networks.by_ort(model, {"x": x}, config)
+    (got,) = session.run(None, {"x": integers(x, found["x"])})
+    assert np.array_equal(got, wanted)
+    assert quantized_by(Session(model, "cpu", config=config)) - quantized_by(session) == 1
+    with pytest.raises(ValueError, match=r"the input 'x' is float32; the model takes"):
+        session.run(None, {"x": x})
+
+
+def test_a_path_is_as_good_as_a_model_and_the_model_stays(tmp_path: Path) -> None:
+    model = networks.quantized(networks.resnet_like(), "QDQ", "u8s8", True)
+    before = model.SerializeToString()
+    onnx.save(model, tmp_path / "model.onnx")
+    of_path, found = with_integer_inputs(tmp_path / "model.onnx")
+    assert (of_path, found) == with_integer_inputs(model)
+    assert model.SerializeToString() == before
+
+
+def of_nodes(*nodes: Any, scales: int = 1, zero_point: bool = True) -> Any:
+    numbers = [
+        helper.make_tensor("scale", TensorProto.FLOAT, [scales] if scales > 1 else [], [0.5] * scales),
+        helper.make_tensor("zero", TensorProto.INT8, [scales] if scales > 1 else [], [3] * scales),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+    y = helper.make_tensor_value_info("y", TensorProto.INT8 if zero_point else TensorProto.UINT8, ["n", 4])
+    graph = helper.make_graph(list(nodes), "g", [x], [y], numbers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+
+
+QUANTIZE = helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["y"], name="q")
+
+
+def test_what_it_says_of_an_input() -> None:
+    assert with_integer_inputs(of_nodes(QUANTIZE))[1] == {"x": IntegerInput("int8", 0.5, 3)}
+    without = helper.make_node("QuantizeLinear", ["x", "scale"], ["y"], name="q")
+    assert with_integer_inputs(of_nodes(without, zero_point=False))[1] == {"x": IntegerInput("uint8", 0.5, 0)}
+
+
+RELU = helper.make_node("Relu", ["x"], ["r"], name="first")
+AGAIN = helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["again"], name="second")
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (of_nodes(QUANTIZE, RELU), r"'x' is read by Relu \(first\), where one QuantizeLinear alone should read it"),
+        (of_nodes(QUANTIZE, AGAIN), "'x' is read by 2 QuantizeLinear"),
+        (of_nodes(QUANTIZE, scales=4), "'x' is quantized to int8 with 4 scales"),
+    ],
+)
+def test_an_input_that_has_to_stay_is_named(model: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=f"no input can take integers: {says}"):
+        with_integer_inputs(model)
