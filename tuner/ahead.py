@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 
 from qconv.device.compile import build
 from qconv.errors import CompileError, CompileTimeout
+from qconv.generator import Plan
 from qconv.tuner.candidate import Candidate
 
 # A compiler that is a program is ended at the limit; only what goes on behind it is left to its thread.
@@ -114,8 +115,7 @@ class Ahead:
         while (job := self._begin.get()) is not None:
             job.begun = time.monotonic()
             try:
-                for source, kernel in zip(job.candidate.sources, job.candidate.plan.kernels, strict=True):
-                    build(source, kernel, self._toolchain, self._limit_s)
+                _build(job.candidate, self._toolchain, self._limit_s)
                 settle = partial(job.result.set_result, None)
             except BaseException as error:  # for whoever asks for the result
                 settle = partial(job.result.set_exception, error)
@@ -123,3 +123,21 @@ class Ahead:
                 if job.given_up:
                     return
                 settle()
+
+
+def compile_in_background(plan: Plan, toolchain: str, limit_s: float) -> threading.Thread:
+    """For whoever needs the plan's binaries later. Why there are none, it is told then."""
+
+    def compile_plan() -> None:
+        with suppress(CompileError):
+            _build(Candidate.of(plan), toolchain, limit_s)
+
+    thread = threading.Thread(target=compile_plan, name="compile", daemon=True)
+    thread.start()
+    return thread
+
+
+def _build(candidate: Candidate, toolchain: str, limit_s: float | None) -> None:
+    """Into the cache."""
+    for source, kernel in zip(candidate.sources, candidate.plan.kernels, strict=True):
+        build(source, kernel, toolchain, limit_s)

@@ -17,6 +17,7 @@ from qconv.op import Problem
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement, best_of
 from qconv.tuner import allocation
+from qconv.tuner.ahead import compile_in_background
 from qconv.tuner.allocation import Budget, Standing
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import protocol_for
@@ -33,12 +34,13 @@ Seconds = Callable[[Sequence[Entry], int], float | None]
 @dataclass(frozen=True)
 class Visit:
     """One problem, to be brought up to so many trials, in at most so many seconds, and begun before `deadline`: a
-    time.monotonic() of this host."""
+    time.monotonic() of this host. `following` is the problem of the next visit."""
 
     problem: Problem
     trials: int
     seconds: float | None = None
     deadline: float | None = None
+    following: Problem | None = None
 
     def search(self, how: Search) -> Search:
         """As it is begun now."""
@@ -94,6 +96,10 @@ class OneDevice:
 
     def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
         for visit in visits:
+            if visit.following is not None:
+                # What its visit measures first: the GPU would wait for the compiler at every change of problems.
+                first = untuned(visit.following, self._device.target)
+                compile_in_background(first, self.station.toolchain, self._how.timeout_s)
             told = _Teller(visit.problem, tell)
             search = visit.search(self._how)
             yield tune_alone(visit.problem, self._device, self._database, self._child, search, watch=told)
@@ -175,7 +181,8 @@ class _Run:
         left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]
         for at, entry in enumerate(left):
             if not self._is_over():
-                yield Visit(entry.problem, reached[entry.problem], seconds(left, at), self.deadline)
+                following = left[at + 1].problem if at + 1 < len(left) else None
+                yield Visit(entry.problem, reached[entry.problem], seconds(left, at), self.deadline, following)
 
     def _is_over(self) -> bool:
         return self.deadline is not None and time.monotonic() >= self.deadline

@@ -3,6 +3,8 @@ folding or vector loads."""
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,8 @@ from qconv.window import Windows, windows
 POWERS_OF_TWO, COARSE = 0.25, 0.75
 # Outputs: as int64 and fp32 they are a few megabytes.
 AT_A_TIME = 2**20
+# Channels of an image, of which a tap alone is too little for a matrix product.
+FEW = 16
 
 _SIZES = {
     "n": "images",
@@ -147,12 +151,23 @@ def accumulate(problem: Conv2d, x: Array, w: Array, parameters: Parameters) -> A
     padded, real_w = padded.astype(exact, copy=False), real_w.astype(exact, copy=False)
     (step_h, step_w), (gap_h, gap_w) = problem.stride, problem.dilation
     grouped_w = real_w.reshape(problem.groups, problem.k_group, problem.r, problem.s, problem.c_group)
-    acc = np.zeros((len(x), problem.oh, problem.ow, problem.groups, problem.k_group), exact)
-    for r in range(problem.r):
-        for s in range(problem.s):
-            rows = slice(r * gap_h, r * gap_h + (problem.oh - 1) * step_h + 1, step_h)
-            columns = slice(s * gap_w, s * gap_w + (problem.ow - 1) * step_w + 1, step_w)
-            _add_products(acc, padded[:, rows, columns, :], grouped_w[:, :, r, s, :])
+    taps = [
+        padded[
+            :,
+            row : row + (problem.oh - 1) * step_h + 1 : step_h,
+            column : column + (problem.ow - 1) * step_w + 1 : step_w,
+        ]
+        for row in range(0, problem.r * gap_h, gap_h)
+        for column in range(0, problem.s * gap_w, gap_w)
+    ]
+    if whole and problem.groups == 1 and problem.c < FEW:
+        # All taps in one product, whose matrices would be narrow otherwise.
+        acc = np.concatenate(taps, axis=-1) @ real_w.reshape(problem.k, -1).T
+    else:
+        acc = np.zeros((len(x), problem.oh, problem.ow, problem.groups, problem.k_group), exact)
+        filters = grouped_w.reshape(problem.groups, problem.k_group, len(taps), problem.c_group)
+        for tap, window in enumerate(taps):
+            _add_products(acc, window, filters[:, :, tap])
     sums: Array = acc.reshape(len(x), problem.oh, problem.ow, problem.k)
     return sums.astype(np.int64) if whole else sums
 
@@ -179,13 +194,18 @@ def _add_products(acc: Array, window: Array, w: Array) -> None:
 
 
 def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None = None) -> Array:
-    """A few images at a time, so that what a step leaves to the next stays in a cache."""
+    """A few images at a time, so that what a step leaves to the next stays in a cache; each on a core."""
     images = max(1, AT_A_TIME // (problem.oh * problem.ow * problem.k))
-    parts = [slice(begin, begin + images) for begin in range(0, problem.n, images)]
-    residuals = [None if residual is None else residual[part] for part in parts]
-    return np.concatenate(
-        [_of_images(problem, x[part], w, parameters, of_part) for part, of_part in zip(parts, residuals, strict=True)]
-    )
+
+    def of_images(begin: int) -> Array:
+        part = slice(begin, begin + images)
+        return _of_images(problem, x[part], w, parameters, None if residual is None else residual[part])
+
+    begins = range(0, problem.n, images)
+    if len(begins) == 1:
+        return of_images(0)
+    with ThreadPoolExecutor(min(len(begins), len(os.sched_getaffinity(0)))) as threads:
+        return np.concatenate(list(threads.map(of_images, begins)))
 
 
 def _of_images(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None) -> Array:

@@ -6,13 +6,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qconv import generator
-from qconv.device import compile, open_device
+from qconv.device import cache, compile, open_device
 from qconv.errors import CompileError, CompileTimeout
 from qconv.generator import Plan, Source
 from qconv.problem import Conv2d
@@ -137,3 +138,16 @@ def test_the_row_says_timeout_and_is_tried_again(hanging: Path, tmp_path: Path) 
     assert (outcome.failures, again.failures, again.measured) == ({"timeout": 1}, {"timeout": 1}, 1)
     assert (row.outcome, row.toolchain) == ("timeout", "g++ 9.9.9")
     assert row.reason == "g++ did not end within 0.5 s, and was ended"
+
+
+def test_in_the_background_a_plan_is_compiled_into_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QCONV_CACHE", str(tmp_path))
+    toolchain = compile.compiler_for(CPU.target).toolchain
+    ahead.compile_in_background(PLANS[0], toolchain, 60.0).join()
+    assert [source for source in CANDIDATES[0].sources if cache.find(source, CPU.target.name, toolchain) is None] == []
+    unsaid: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", unsaid.append)
+    refused = replace(CANDIDATES[1].sources[0], text="#error", digest="0" * 64)
+    monkeypatch.setattr(Candidate, "of", lambda plan: Candidate(plan, (refused,), refused.digest))
+    ahead.compile_in_background(PLANS[1], toolchain, 60.0).join()
+    assert unsaid == []  # its error is for whoever needs it

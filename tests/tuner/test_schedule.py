@@ -132,6 +132,19 @@ def test_visits_are_paid_for_what_is_left_only(rows: Database) -> None:
         assert paid == wanted
 
 
+def test_while_one_is_measured_the_first_kernel_of_the_next_compiles(
+    rows: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[tuple[Problem, list[Problem]]] = []
+    monkeypatch.setattr(
+        schedule,
+        "compile_in_background",
+        lambda plan, toolchain, limit_s: compiled.append((plan.problem, [row.problem for row in rows.measurements()])),
+    )
+    tuned(rows, Budget(trials=8))
+    assert compiled == [(FAST, [])]  # before a row of SLOW
+
+
 class Interrupted(Exception): ...
 
 

@@ -131,6 +131,22 @@ MUTANTS = (
         (SCHEDULE,),
     ),
     Mutant(
+        "ahead: what does not compile in the background is said there",
+        HERE + "ahead.py",
+        "with suppress(CompileError):",
+        "with suppress():",
+        "A kernel that nobody has asked for yet would end the tuner's output with a traceback.",
+        ("tests/tuner/test_ahead.py::test_in_the_background_a_plan_is_compiled_into_the_cache",),
+    ),
+    Mutant(
+        "schedule: while one is measured its own kernel compiles",
+        HERE + "schedule.py",
+        "following = left[at + 1].problem",
+        "following = left[at].problem",
+        "The GPU waits for the compiler at every change of problems.",
+        (SCHEDULE + "::test_while_one_is_measured_the_first_kernel_of_the_next_compiles",),
+    ),
+    Mutant(
         "schedule: time is spent evenly",
         HERE + "schedule.py",
         "allocation.seconds_for([self._stake(one) for one in",
