@@ -21,7 +21,7 @@ from qconv.generator.convolution import (
     repack_launch,
     why_not_bytes,
 )
-from qconv.generator.cost_units import of_activation, of_residual
+from qconv.generator.cost_units import of_activation, of_parameters, of_residual
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.pointwise_cost import swapped_bit, wavefronts
@@ -224,10 +224,17 @@ class PointwisePlan(ConvolutionPlan):
         return pointwise_cost.clocks(
             issued=of_processor * max(pointwise_cost.ISSUED * instructions, pointwise_cost.ACCESSED * accesses),
             multiplied=of_processor * pointwise_cost.MULTIPLIED * products,
-            chained=of_processor / warps * pointwise_cost.CHAINED * instructions,
+            chained=of_processor / warps * (pointwise_cost.CHAINED * instructions + self._waits_of_sixteen),
             bytes_of_processor=self.problem.io_bytes / self.target.processors,
             weight_words=self.fragment_words,
         )
+
+    @property
+    def _waits_of_sixteen(self) -> float:
+        """Clocks for which a warp waits for its channels' parameters, where they do not stay in registers."""
+        if not self.config.weights_in_smem or not channel_arguments(self.problem):
+            return 0
+        return pointwise_cost.PARAMETERS_WAIT * self.slabs / self.config.batch
 
     @property
     def _work_of_sixteen(self) -> tuple[float, float, float]:
@@ -243,8 +250,8 @@ class PointwisePlan(ConvolutionPlan):
         residuals = stores if residual_bytes else 0.0
         weights = steps * atoms / config.batch * config.weights_in_smem
         products = steps * atoms * (1 + problem.quantization.w_zero_point)
-        outputs = atoms * 4 * (3.7 + of_activation(problem) + of_residual(problem))
-        parameters = 2 * atoms * len(channel_arguments(problem)) / config.batch
+        outputs = atoms * 4 * (3.7 + of_activation(problem) + of_parameters(problem) + of_residual(problem))
+        parameters = pointwise_cost.PARAMETER * atoms * len(channel_arguments(problem)) / config.batch
         instructions = copied + loads + products + weights + outputs + 1.5 * stores + residuals + parameters
         instructions += 40 / config.batch
         accesses = (
