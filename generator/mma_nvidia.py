@@ -24,9 +24,9 @@ SHORT_RUN, SHORT_RUN_FACTOR = 32, 1.5
 # Clocks for which a multiprocessor begins and ends a block, beside all others: 1x1 of 32 to 32 channels in tiles of 64
 # rows took twice what bytes and instructions say, in tiles of 32x8 five times. Fitted to 290 configs of 29 layers.
 BLOCK = 140
-# Clocks for a lane's store of some neighbouring outputs, and for its load of residuals, beside what stores of sixteen take: each goes to a sector of
-# its own, unless the rows of several pixels share it. Without this, 1x1 layers whose channels no sixteen divides took
-# up to 14 times the prediction.
+# Clocks for a lane's store of some neighbouring outputs, and for its load of residuals, beside what stores and loads of
+# sixteen take: each goes to a sector of its own, unless the rows of several pixels share it. Without this, 1x1 layers
+# whose channels no sixteen divides took up to 14 times the prediction.
 STORE, LOAD, SHARED_SECTOR = 0.9, 0.5, 48
 # How much longer the instructions of a residual take than others, and clocks until a lane has some neighbours of it:
 # no load moves ahead of the store before. With 128 sums of a thread, 1x1 of 64 to 256 channels was predicted at 90 us
