@@ -313,6 +313,14 @@ POINTWISE = (
         "Lanes whose words lie on one bank wait for each other.",
         ("tests/generator/test_pointwise_cost.py",),
     ),
+    Mutant(
+        "pointwise: nobody waits for parameters",
+        "generator/pointwise.py",
+        "(pointwise_cost.CHAINED * instructions + self._waits_of_sixteen)",
+        "(pointwise_cost.CHAINED * instructions)",
+        "Where weights are in shared memory, the parameters of a slab's channels are read anew.",
+        ("tests/generator/test_pointwise_cost.py::test_parameters_of_channels_are_waited_for",),
+    ),
 )
 
 FOLD = (
