@@ -224,17 +224,10 @@ class PointwisePlan(ConvolutionPlan):
         return pointwise_cost.clocks(
             issued=of_processor * max(pointwise_cost.ISSUED * instructions, pointwise_cost.ACCESSED * accesses),
             multiplied=of_processor * pointwise_cost.MULTIPLIED * products,
-            chained=of_processor / warps * (pointwise_cost.CHAINED * instructions + self._waits_of_sixteen),
+            chained=of_processor / warps * pointwise_cost.CHAINED * instructions,
             bytes_of_processor=self.problem.io_bytes / self.target.processors,
             weight_words=self.fragment_words,
         )
-
-    @property
-    def _waits_of_sixteen(self) -> float:
-        """Clocks for which a warp waits for its channels' parameters, where they do not stay in registers."""
-        if not self.config.weights_in_smem or not channel_arguments(self.problem):
-            return 0
-        return pointwise_cost.PARAMETERS_WAIT * self.slabs / self.config.batch
 
     @property
     def _work_of_sixteen(self) -> tuple[float, float, float]:

@@ -31,7 +31,7 @@ def test_a_time_is_predicted(c: int, k: int, image: int, values: tuple[int, ...]
     assert 0.7 < generator.predicted_us(plan) / took_us < 1.4
 
 
-def test_parameters_of_channels_are_waited_for() -> None:
+def test_parameters_of_channels_take_time() -> None:
     """1x1 of 64 to 256 channels over 56x56 at N=128 took 51.6 us with a bias, and 60.4 with both zero points."""
     layer, config = Conv2d(128, 56, 56, 64, 256, 1, 1), Pointwise(2, 1, 4, 2, 8, 2, 1)
     bias = Quantization("uint8", "int8", "uint8", per_channel=True, bias="int32")
