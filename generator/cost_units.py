@@ -48,9 +48,11 @@ def of_parameters(problem: Conv2d) -> float:
 
 def moved_bytes(problem: Conv2d) -> float:
     """Rows that a stride passes over do not come; of the others, whole sectors do."""
-    passed_over = max(0.0, 1 - problem.r / problem.stride[0])
+    down, _ = problem.stride
+    if problem.r >= down:
+        return problem.io_bytes
     x_bytes = problem.n * problem.h * problem.w * problem.c * problem.quantization.types.x.bytes
-    return problem.io_bytes - passed_over * x_bytes
+    return problem.io_bytes - (1 - problem.r / down) * x_bytes
 
 
 def at_once(a: float, b: float, power: float) -> float:

@@ -281,7 +281,7 @@ OF_COST = (
     Mutant(
         "halo cost: a stride reads every row",
         "generator/cost_units.py",
-        "return problem.io_bytes - passed_over * x_bytes",
+        "return problem.io_bytes - (1 - problem.r / down) * x_bytes",
         "return problem.io_bytes",
         "Rows that it passes over do not come.",
         (f"{COST}::test_a_time_of_one_tap_is_predicted",),
