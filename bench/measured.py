@@ -34,7 +34,7 @@ class Row:
     @property
     def holds(self) -> bool:
         """Whether today's kernel of this config takes about as long. Older ones of `wgmma` waited for each residual in
-        device memory, or computed its address: 1.1 to 2.6 times as long."""
+        device memory, or computed its address: 1.1 to 2.4 times as long."""
         problem = self.plan.problem
         has_residual = isinstance(problem, Conv2d) and problem.quantization.residual != "none"
         return self.is_newest or self.plan.config.family != "wgmma" or not has_residual
