@@ -32,7 +32,7 @@ class Row:
     is_newest: bool  # measured on the templates of its day
 
     @property
-    def holds(self) -> bool:
+    def is_current(self) -> bool:
         """Whether today's kernel of this config takes about as long. Older ones of `wgmma` waited for each residual in
         device memory, or computed its address: 1.1 to 2.4 times as long."""
         problem = self.plan.problem

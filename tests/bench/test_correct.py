@@ -70,15 +70,15 @@ def test_rows_of_kernels_that_are_no_more_are_not_judged_by(tmp_path: Path) -> N
     others, of_wgmma = (
         [plan for plan in plans if (plan.config.family == "wgmma") == is_wgmma][:7] for is_wgmma in (False, True)
     )
-    for known, last_holds in (([0, 1], True), ([], False)):
+    for known, is_judged in (([0, 1], True), ([], False)):
         rows = [measurement(plan, 20.0 + number, number % 2 == 0) for number, plan in enumerate(others)]
         rows += [measurement(plan, 10.0 + number, number in known) for number, plan in enumerate(of_wgmma)]
         measured.pack(rows, tmp_path / "rows.gz")
         data = correct.data_of(tmp_path / "rows.gz")
-        assert data.holds.sum() == len(others) + len(known)
-        # Of those that hold, what took longest is chosen.
+        assert data.is_current.sum() == len(others) + len(known)
+        # Chosen is what took longest of the current ones.
         found = correct.ratios(data, 1 / data.us, lambda problem: True)
-        assert found == ({layer: pytest.approx(10 / 26)} if last_holds else {})
+        assert found == ({layer: pytest.approx(10 / 26)} if is_judged else {})
 
 
 def measurement(plan: generator.Plan, us: float, is_newest: bool) -> Measurement:

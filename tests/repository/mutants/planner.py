@@ -188,14 +188,6 @@ MUTANTS = (
         (special_random("gemv"),),
     ),
     Mutant(
-        "mma cost: residuals are there when they are asked for",
-        HERE + "mma_nvidia.py",
-        "return RESIDUAL * config.warp_m * config.warp_n / plan.target.warp_size / plan.vector_n",
-        "return 0",
-        "No load moves ahead of the store before.",
-        (COST + "::test_residuals_are_waited_for",),
-    ),
-    Mutant(
         "measure: of two that overlap the shorter",
         HERE + "cost_units.py",
         "longer: float = (a**power + b**power) ** (1 / power)",

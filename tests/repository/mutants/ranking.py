@@ -144,6 +144,14 @@ MUTANTS = (
         (FIT,),
     ),
     Mutant(
+        "mma cost: residuals are there when they are asked for",
+        "generator/mma_nvidia.py",
+        "return RESIDUAL * config.warp_m * config.warp_n / plan.target.warp_size / plan.vector_n",
+        "return 0",
+        "No load moves ahead of the store before.",
+        ("tests/generator/test_cost.py::test_residuals_are_waited_for",),
+    ),
+    Mutant(
         "features: a residual is no work",
         "generator/features.py",
         "return of_activation(layer) + of_parameters(layer) + of_residual(layer)",
@@ -152,7 +160,7 @@ MUTANTS = (
         (CORRECTION,),
     ),
     Mutant(
-        "measured: every row holds",
+        "measured: every row is current",
         "bench/measured.py",
         'return self.is_newest or self.plan.config.family != "wgmma" or not has_residual',
         "return True",
@@ -160,11 +168,11 @@ MUTANTS = (
         (FIT,),
     ),
     Mutant(
-        "judge: families of which nothing holds are not missed",
+        "judge: families without current rows are not missed",
         "bench/correct.py",
         "if set(families[own]) != set(families[every]):",
         "if len(own) == 0:",
-        "A problem is left out where what would be chosen may be a family of which no row holds.",
+        "A problem is left out where what would be chosen may be a family without current rows.",
         (FIT,),
     ),
     Mutant(
