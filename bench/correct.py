@@ -57,6 +57,7 @@ class Data:
     plans: list[Plan]
     us: Floats
     weights: Floats
+    is_current: NDArray[np.bool_]  # whether each tells what today's kernel takes
 
 
 def data_of(path: Path) -> Data:
@@ -70,6 +71,7 @@ def data_of(path: Path) -> Data:
         [row.plan for _, row in rows],
         np.array([row.us for _, row in rows]),
         np.array(weights),
+        np.array([row.is_current for _, row in rows]),
     )
 
 
@@ -83,7 +85,7 @@ def fitted(data: Data, train: NDArray[np.bool_], spreads: dict[str, float] | Non
     order = sorted(set(families.tolist()), key=lambda family: (family == "unfused", family))
     found: Corrections = {}
     for family in order:
-        own = np.flatnonzero(train & (families == family))
+        own = np.flatnonzero(train & data.is_current & (families == family))
         if len(own) >= LEAST_ROWS:
             plans = [data.plans[row] for row in own]
             bases = np.array([Model(found.get).base_us(plan) for plan in plans])
@@ -135,10 +137,15 @@ def judged(data: Data) -> Judged:
 
 
 def ratios(data: Data, times: Floats, wanted: Callable[[Problem], bool]) -> dict[Problem, float]:
-    """The speed of what these times choose over the fastest's, of problems with enough configs."""
+    """The speed of what these times choose over the fastest's, of problems with enough configs. Rows that are not
+    current are neither; where a family has no others, it may be what would be chosen, and the problem is left out."""
     found = {}
+    families = np.array([plan.config.family for plan in data.plans])
     for number, problem in enumerate(data.problems):
-        own = np.flatnonzero(data.of_row == number)
+        every = np.flatnonzero(data.of_row == number)
+        own = every[data.is_current[every]]
+        if set(families[own]) != set(families[every]):
+            continue
         if wanted(problem) and len(own) >= CONFIGS and not np.isnan(times[own]).any():
             found[problem] = float(data.us[own].min() / data.us[own[np.argmin(times[own])]])
     return found
@@ -147,7 +154,7 @@ def ratios(data: Data, times: Floats, wanted: Callable[[Problem], bool]) -> dict
 def spreads_of(data: Data, found: Judged) -> dict[str, float]:
     """Over the rows that may be chosen: those that take up to half as long again as their problem's fastest."""
     best = np.array([data.us[data.of_row == number].min() for number in range(len(data.problems))])
-    near = (data.us <= NEAR * best[data.of_row]) & ~np.isnan(found.corrected_us)
+    near = (data.us <= NEAR * best[data.of_row]) & data.is_current & ~np.isnan(found.corrected_us)
     families = np.array([plan.config.family for plan in data.plans])
     off = np.log(data.us / found.corrected_us)
     return {

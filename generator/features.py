@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from qconv.fused import Chain
-from qconv.generator.cost_units import CLOCK_MHZ, MEMORY, of_activation
+from qconv.generator.cost_units import CLOCK_MHZ, MEMORY, of_activation, of_parameters, of_residual
 from qconv.generator.depthwise import DepthwisePlan
 from qconv.generator.direct import DirectPlan
 from qconv.generator.gemv import GemvPlan
@@ -25,7 +25,7 @@ from qconv.problem import Conv2d
 # Channels are copied in sixteens and multiplied in 64s.
 ALIGNED = 64
 OF_LAYER = ("c", "k", "taps", "groups", "c_aligned", "k_aligned", "c_filled", "k_filled", "stride", "residual")
-OF_PROBLEM = ("images", "pixels", "width", "activation")
+OF_PROBLEM = ("images", "pixels", "width", "epilogue")
 OF_LAUNCH = ("us", "of_bytes", "blocks_per_sm", "waves", "last_wave", "threads", "smem")
 OF_MMA = (
     *("m_filled", "n_filled", "steps", "warp_tile", "x_bytes", "vector_n"),
@@ -93,8 +93,13 @@ def of_problem(problem: Problem) -> tuple[float, ...]:
         numbers += [layer.stride[1], float(layer.quantization.residual != "none")]
     last = layers[-1]
     assert isinstance(last, Conv2d)
-    activations = sum(of_activation(layer) for layer in layers if isinstance(layer, Conv2d))
-    return (*numbers, _log(last.n), _log(last.oh * last.ow), _log(last.ow), activations)
+    epilogue = sum(_epilogue(layer) for layer in layers if isinstance(layer, Conv2d))
+    return (*numbers, _log(last.n), _log(last.oh * last.ow), _log(last.ow), epilogue)
+
+
+def _epilogue(layer: Conv2d) -> float:
+    """Instructions of an output beside those that every output takes."""
+    return of_activation(layer) + of_parameters(layer) + of_residual(layer)
 
 
 def _of_launch(plan: Plan, cost: float) -> tuple[float, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from qconv.generator.cost_units import at_once, of_activation, of_residual
+from qconv.generator.cost_units import Y_ZERO_POINT, at_once, moved_bytes, of_activation, of_residual
 from qconv.generator.plan import ceil_div
 from qconv.generator.wgmma_cost import SHARED
 from qconv.problem import Conv2d
@@ -23,8 +23,9 @@ TURN = 95
 WRITE, OF_EIGHT = 457, 31.8
 # How much longer those take that are added to a residual, for an instruction of `of_residual`.
 OF_RESIDUAL = 0.34
-# Eight pixels of 64 channels that lanes store, two channels at a time.
-DIRECT = 216
+# Eight pixels of 64 channels that lanes store, two channels at a time: a consumer's, and what the stores of all
+# consumers take of a multiprocessor.
+DIRECT, STORES = 180, 97
 # Bytes of weights that come in a clock, before anything is multiplied.
 CACHE = 145
 # What the copy engine takes for a row that it fills with zeros behind the channels: of a window, and of the weights.
@@ -77,13 +78,7 @@ class Costed(Protocol):
 
 def cost(plan: Costed) -> float:
     issued = ceil_div(plan.tiles, plan.blocks) * _tile(plan) + _first(plan)
-    return at_once(issued, _moved_bytes(plan.problem) / plan.target.processors / STREAM, 1.62) + START
-
-
-def _moved_bytes(problem: Conv2d) -> float:
-    """Rows that a stride passes over do not come; of the others, whole sectors do."""
-    down, _ = problem.stride
-    return problem.io_bytes - problem.n * problem.h * problem.w * problem.c * (1 - 1 / down)
+    return at_once(issued, moved_bytes(plan.problem) / plan.target.processors / STREAM, 1.62) + START
 
 
 def _first(plan: Costed) -> float:
@@ -105,7 +100,7 @@ def _tile(plan: Costed) -> float:
     product = at_once(pixels / 2, (64 * 32 + 32 * pixels) / SHARED, 20)
     multiplied = plan.products * product + TURN
     written = _outputs(plan)
-    turn = max(multiplied, (multiplied + written) / config.consumers)
+    turn = max(multiplied, (multiplied + written) / config.consumers, STORES * _stored(plan))
     held = WINDOW + multiplied + (written if plan.residual_in_smem else 0)
     return max(turn, held / plan.slots, _filled_rows(plan, plan.window_bytes) * FILLED_PIXEL)
 
@@ -113,7 +108,15 @@ def _tile(plan: Costed) -> float:
 def _outputs(plan: Costed) -> float:
     config, problem = plan.config, plan.problem
     made, added = OF_EIGHT * config.rows * config.channels / 64, of_residual(problem) * OF_RESIDUAL
+    computed = 1 + (of_activation(problem) + Y_ZERO_POINT * problem.quantization.y_zero_point) / 8
     if plan.staged:
-        return WRITE + made * (1 + of_activation(problem) / 8 + added)
-    stored = DIRECT * config.rows * min(config.channels, problem.k) / 64 * 2 / plan.vector_k
-    return WRITE + made * (1 + of_activation(problem) / 8) + stored * (1 + added)
+        return WRITE + made * (computed + added)
+    return WRITE + made * computed + DIRECT * _stored(plan) * (1 + added)
+
+
+def _stored(plan: Costed) -> float:
+    """What lanes store of a tile, in eights of pixels of 64 channels, as if two channels at a time."""
+    config = plan.config
+    if plan.staged:
+        return 0
+    return config.rows * min(config.channels, plan.problem.k) / 64 * 2 / plan.vector_k

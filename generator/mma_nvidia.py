@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from qconv.dtypes import ELEMENT_TYPES
-from qconv.generator.cost_units import at_once, launched, of_activation, of_residual
+from qconv.generator.cost_units import at_once, launched, of_activation, of_parameters, of_residual
 from qconv.generator.mma_space import WORD, Costed
 from qconv.generator.plan import ceil_div
 
@@ -24,10 +24,14 @@ SHORT_RUN, SHORT_RUN_FACTOR = 32, 1.5
 # Clocks for which a multiprocessor begins and ends a block, beside all others: 1x1 of 32 to 32 channels in tiles of 64
 # rows took twice what bytes and instructions say, in tiles of 32x8 five times. Fitted to 290 configs of 29 layers.
 BLOCK = 140
-# Clocks for a lane's store of some neighbouring outputs, beside what stores of sixteen take: each goes to a sector of
-# its own, unless the rows of several pixels share it. Without this, 1x1 layers whose channels no sixteen divides took
-# up to 14 times the prediction.
-STORE, SHARED_SECTOR = 0.9, 48
+# Clocks for a lane's store of some neighbouring outputs, and for its load of residuals, beside what stores and loads of
+# sixteen take: each goes to a sector of its own, unless the rows of several pixels share it. Without this, 1x1 layers
+# whose channels no sixteen divides took up to 14 times the prediction.
+STORE, LOAD, SHARED_SECTOR = 0.9, 0.5, 48
+# How much longer the instructions of a residual take than others, and clocks until a lane has some neighbours of it:
+# no load moves ahead of the store before. With 128 sums of a thread, 1x1 of 64 to 256 channels was predicted at 90 us
+# and took 169.
+OF_RESIDUAL, RESIDUAL = 2.8, 80
 # A thread can address no more.
 MOST_REGISTERS = 255
 
@@ -64,10 +68,14 @@ def _narrow_accesses(plan: Costed) -> float:
     """What stores of fewer bytes than 16 take, of a multiprocessor, and loads of residuals, which are never staged."""
     problem, y_bytes = plan.problem, ELEMENT_TYPES[plan.problem.quantization.out_type].bytes
     residual = problem.quantization.types.residual
-    accessed = ([] if plan.config.staged else [y_bytes]) + ([] if residual is None else [residual.bytes])
+    accessed = ([] if plan.config.staged else [(STORE, y_bytes)]) + (
+        [] if residual is None else [(LOAD, residual.bytes)]
+    )
     outputs = problem.pixels * problem.k / plan.target.processors
-    narrow = ((1 / plan.vector_n - size / 16) * min(1.0, problem.k_group * size / SHARED_SECTOR) for size in accessed)
-    return STORE * outputs * sum(narrow)
+    return outputs * sum(
+        clocks * (1 / plan.vector_n - size / 16) * min(1.0, problem.k_group * size / SHARED_SECTOR)
+        for clocks, size in accessed
+    )
 
 
 def issued(plan: Costed) -> float:
@@ -77,7 +85,7 @@ def issued(plan: Costed) -> float:
     held = min(resident(plan), ceil_div(blocks, target.processors))
     step = _step(plan, held)
     outputs = config.tile_m * config.tile_n
-    epilogue = outputs * (8 + of_activation(problem) + of_residual(problem)) / INSTRUCTIONS
+    epilogue = _epilogue(plan) + (_waits(plan) / held if of_residual(problem) else 0)
     rounds: float = ceil_div(blocks, held * target.processors)
     of_block = steps * tiles / blocks
     if config.split_last_wave:
@@ -88,6 +96,19 @@ def issued(plan: Costed) -> float:
     if plan.combine != "none":
         clocks += SHARED_OUTPUT * held * outputs if plan.combine == "cluster" else COMBINING
     return clocks
+
+
+def _epilogue(plan: Costed) -> float:
+    """Clocks for the instructions of a tile's outputs."""
+    problem, outputs = plan.problem, plan.config.tile_m * plan.config.tile_n
+    added = OF_RESIDUAL * of_residual(problem)
+    return outputs * (8 + of_activation(problem) + of_parameters(problem) + added) / INSTRUCTIONS
+
+
+def _waits(plan: Costed) -> float:
+    """Clocks for which a warp waits for the residuals of its outputs."""
+    config = plan.config
+    return RESIDUAL * config.warp_m * config.warp_n / plan.target.warp_size / plan.vector_n
 
 
 def _step(plan: Costed, held: int) -> float:

@@ -21,7 +21,7 @@ from qconv.generator.convolution import (
     repack_launch,
     why_not_bytes,
 )
-from qconv.generator.cost_units import of_activation, of_residual
+from qconv.generator.cost_units import of_activation, of_parameters, of_residual
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.pointwise_cost import swapped_bit, wavefronts
@@ -243,8 +243,8 @@ class PointwisePlan(ConvolutionPlan):
         residuals = stores if residual_bytes else 0.0
         weights = steps * atoms / config.batch * config.weights_in_smem
         products = steps * atoms * (1 + problem.quantization.w_zero_point)
-        outputs = atoms * 4 * (3.7 + of_activation(problem) + of_residual(problem))
-        parameters = 2 * atoms * len(channel_arguments(problem)) / config.batch
+        outputs = atoms * 4 * (3.7 + of_activation(problem) + of_parameters(problem) + of_residual(problem))
+        parameters = pointwise_cost.PARAMETER * atoms * len(channel_arguments(problem)) / config.batch
         instructions = copied + loads + products + weights + outputs + 1.5 * stores + residuals + parameters
         instructions += 40 / config.batch
         accesses = (

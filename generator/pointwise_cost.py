@@ -14,6 +14,8 @@ LAUNCHED, ISSUED, CHAINED, ACCESSED, MULTIPLIED = 4200, 0.28, 2.9, 1.1, 3.9
 # Bytes of device memory that come to a multiprocessor, or go, in a clock.
 MEMORY = 15.6
 POWER = 2.5
+# What a parameter of eight channels takes, which comes anew from the first-level cache, as instructions.
+PARAMETER = 10
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from qconv.generator.cost_units import MEMORY, at_once, of_activation, of_residual
+from qconv.generator.cost_units import MEMORY, at_once, moved_bytes, of_activation, of_parameters, of_residual
 from qconv.generator.plan import ceil_div
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -14,6 +14,11 @@ from qconv.target import Target
 START = 4400
 # Clocks that one output pixel of a consumer's 128 channels takes in the epilogue, for 8 instructions an output.
 OF_PIXEL = 17.7
+# How much longer the instructions of a residual take than others.
+OF_RESIDUAL = 1.7
+# Clocks of a pixel's 128 channels that lanes store one at a time, by a single consumer. Two are in each other's way:
+# each takes four times as long. Without it, 1x1 of 128 to 255 channels was predicted at 30 us and took 100.
+STORED = 20
 # Bytes that one clock brings to a multiprocessor: out of shared memory, and from the second-level cache.
 SHARED, CACHE = 128, 74
 # Clocks until a slab comes that is asked for.
@@ -39,6 +44,8 @@ class Costed(Protocol):
     @property
     def consumers(self) -> int: ...
     @property
+    def vector_k(self) -> int: ...  # channels that a lane stores at a time
+    @property
     def slots(self) -> int: ...  # slabs that may be under way
     @property
     def lag(self) -> int: ...
@@ -55,12 +62,14 @@ def cost(plan: Costed) -> float:
     of_consumer = channels * pixels // (128 * plan.consumers)
     slab = _slab(plan, of_consumer)
     epilogue = written(plan.problem, of_consumer)
+    if plan.vector_k == 1:
+        epilogue += of_consumer * STORED * plan.consumers**2 * min(1.0, plan.problem.k / 128)
     if plan.waits_for_residuals:
         epilogue += of_consumer / WAITED_FOR * LATENCY
     rounds = ceil_div(plan.tiles, plan.target.processors)
     issued = rounds * (plan.slabs * slab + epilogue)
     issued += plan.lag * DELAYED * slab - (rounds - 1) * min(plan.lag, 2) / 2 * HIDDEN * epilogue
-    return at_once(issued, plan.problem.io_bytes / plan.target.processors / MEMORY, 3) + START
+    return at_once(issued, moved_bytes(plan.problem) / plan.target.processors / MEMORY, 3) + START
 
 
 def _slab(plan: Costed, of_consumer: int) -> float:
@@ -72,7 +81,8 @@ def _slab(plan: Costed, of_consumer: int) -> float:
 
 def written(problem: Conv2d, pixels: float) -> float:
     """Clocks until a warpgroup has written so many pixels of 128 channels, without what it waits for."""
-    return pixels * OF_PIXEL * (8 + of_activation(problem) + of_residual(problem)) / 8
+    instructions = 8 + of_activation(problem) + of_parameters(problem) + OF_RESIDUAL * of_residual(problem)
+    return pixels * OF_PIXEL * instructions / 8
 
 
 def fetched(problem: Conv2d, rows: int, slots: int, slab: int = 128) -> float:

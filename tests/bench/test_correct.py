@@ -13,7 +13,7 @@ import measured
 import numpy as np
 import pytest
 
-from qconv import Conv2d, generator
+from qconv import Conv2d, Quantization, generator
 from qconv.generator.correction import read, written
 from qconv.target import target
 from qconv.tune_db.measurement import Measurement
@@ -61,6 +61,24 @@ def test_rows_are_packed_and_read_again(tmp_path: Path) -> None:
     }
     with pytest.raises(ValueError, match="2 devices"):
         measured.pack([rows[0], replace(rows[1], device="NVIDIA H100")], tmp_path / "rows.gz")
+
+
+def test_rows_of_kernels_that_are_no_more_are_not_judged_by(tmp_path: Path) -> None:
+    """What wgmma took with a residual before today's templates, and problems for which nothing else is known of it."""
+    layer = Conv2d(32, 56, 56, 64, 256, 1, 1, quantization=Quantization(residual="int8"))
+    plans, _ = generator.space(layer, target("sm_90a"), likely=True)
+    others, of_wgmma = (
+        [plan for plan in plans if (plan.config.family == "wgmma") == is_wgmma][:7] for is_wgmma in (False, True)
+    )
+    for known, is_judged in (([0, 1], True), ([], False)):
+        rows = [measurement(plan, 20.0 + number, number % 2 == 0) for number, plan in enumerate(others)]
+        rows += [measurement(plan, 10.0 + number, number in known) for number, plan in enumerate(of_wgmma)]
+        measured.pack(rows, tmp_path / "rows.gz")
+        data = correct.data_of(tmp_path / "rows.gz")
+        assert data.is_current.sum() == len(others) + len(known)
+        # Chosen is what took longest of the current ones.
+        found = correct.ratios(data, 1 / data.us, lambda problem: True)
+        assert found == ({layer: pytest.approx(10 / 26)} if is_judged else {})
 
 
 def measurement(plan: generator.Plan, us: float, is_newest: bool) -> Measurement:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from qconv import Conv2d, generator
+from qconv import Conv2d, Quantization, generator
 from qconv.fused import chain_of
 from qconv.generator.correction import UNKNOWN, Correction, Expected, Model, read, stored, written
-from qconv.generator.cost_units import CLOCK_MHZ
+from qconv.generator.cost_units import CLOCK_MHZ, OFFSET, Y_ZERO_POINT
 from qconv.generator.depthwise import DepthwisePlan
-from qconv.generator.features import features, names
+from qconv.generator.features import features, names, of_problem
 from qconv.generator.forest import LEAVES, Forest, Tree
 from qconv.generator.mma import MmaPlan
 from qconv.target import target
@@ -65,7 +65,17 @@ def test_features_say_what_a_plan_leaves_empty() -> None:
     assert (given["c_filled"], given["c_aligned"], given["k_aligned"]) == (0.75, 5.0, 3.0)
     assert (given["us"], given["config.tile_m"]) == (0.0, pytest.approx(math.log2(65)))
     assert given["blocks_per_sm"] == pytest.approx(math.log2(plan.blocks / 132))
+    assert given["epilogue"] == 0
     assert given["waves"] <= given["blocks_per_sm"] < 0
+
+
+def test_features_say_what_is_done_with_an_output() -> None:
+    """A bias and an input zero point are one number, which is added; the zero point of outputs is another."""
+    bias = Quantization(per_channel=True, bias="int32")
+    ways = (bias, replace(bias, x_zero_point=True), replace(bias, y_zero_point=True), replace(bias, residual="int8"))
+    given = [of_problem(replace(DENSE, quantization=way))[-1] for way in ways]
+    assert given[0] == given[1] == OFFSET
+    assert given[2:] == [OFFSET + Y_ZERO_POINT, OFFSET + 4]
 
 
 def test_features_say_how_a_depthwise_layer_is_divided() -> None:

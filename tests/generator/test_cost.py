@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qconv import Conv2d, generator
+from qconv import Conv2d, Mode, Quantization, generator
 from qconv.generator import config_from_json
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.mma_space import Mma
@@ -114,6 +114,30 @@ def test_many_short_blocks_take_time_to_begin() -> None:
     ]
     assert all(0.55 < guess / took < 1.2 for guess, (_, took) in zip(predicted, SHORT_BLOCKS, strict=True)), predicted
     assert generator.default(MANY_BLOCKS, target("sm_90a")).config.family == "pointwise"
+
+
+# The same with a residual, which lanes load before each store.
+SUMS = [
+    ((128, 56, 56, 64, 256), (0, 128, 128, 64, 64, 64, 2, 1, 1, 0, 2, 0, 1, 0), 156.5),
+    ((128, 56, 56, 64, 256), (0, 128, 128, 64, 32, 128, 2, 1, 1, 0, 2, 0, 1, 0), 115.8),
+    ((128, 28, 28, 128, 512), (0, 128, 128, 128, 64, 64, 2, 1, 1, 0, 2, 0, 1, 0), 91.6),
+    ((128, 14, 14, 256, 1024), (0, 128, 128, 128, 32, 128, 3, 1, 1, 0, 2, 0, 1, 0), 45.14),
+    ((128, 14, 14, 256, 1024), (0, 64, 256, 64, 32, 128, 4, 0, 1, 0, 0, 0, 1, 1), 48.16),
+    ((128, 7, 7, 512, 2048), (0, 128, 128, 128, 32, 128, 3, 1, 1, 0, 2, 0, 1, 0), 31.51),
+]
+
+
+def test_residuals_are_waited_for() -> None:
+    """They were predicted at half of what they took."""
+    residual = Quantization(
+        "uint8", "int8", "uint8", True, bias="int32", residual="uint8", mode=Mode(residual_add="requantized_last")
+    )
+    ratios = []
+    for (n, h, w, c, k), values, took_us in SUMS:
+        problem = Conv2d(n, h, w, c, k, 1, 1, quantization=residual)
+        ratios.append(took_us / generator.predicted_us(generator.plan(problem, Mma(*values), target("sm_90a"))))
+    assert 0.9 < geometric_mean(ratios) < 1.15, ratios
+    assert max(ratios) < 1.3
 
 
 def test_launches_that_take_long_gain_by_overlapping() -> None:

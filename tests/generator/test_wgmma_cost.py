@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
-from qconv import Conv2d, Quantization, generator
+from qconv import Conv2d, Mode, Quantization, generator
 from qconv.generator.wgmma import Wgmma
 from qconv.keys import parse
 from qconv.target import target
@@ -74,6 +75,47 @@ def test_residuals_in_device_memory_are_waited_for() -> None:
 
     assert us(512, "none") < us(512, "int8") < 2 * us(512, "none")
     assert us(520, "int8") - us(520, "none") > 3 * (us(512, "int8") - us(512, "none"))
+
+
+def us(problem: Conv2d, *values: int) -> float:
+    return generator.predicted_us(generator.plan(problem, Wgmma(*values), SM_90A))
+
+
+# 1x1 of 255 channels at N=32: (image, input channels), config, us.
+ODD = (
+    ((80, 128), (2, 1, 64, 4, 2), 96.67),
+    ((80, 128), (2, 0, 144, 4, 2), 102.7),
+    ((80, 128), (1, 0, 192, 3, 0), 68.69),
+    ((40, 256), (2, 1, 64, 4, 2), 29.2),
+    ((20, 512), (2, 1, 128, 4, 0), 11.62),
+)
+
+
+@pytest.mark.parametrize(("shape", "values", "took_us"), ODD)
+def test_outputs_that_lanes_store_one_by_one_take_longer(
+    shape: tuple[int, int], values: tuple[int, ...], took_us: float
+) -> None:
+    image, c = shape
+    odd, whole = (us(Conv2d(32, image, image, c, k, 1, 1), *values) for k in (255, 256))
+    assert 0.7 < odd / took_us < 1.25
+    assert odd > 1.2 * whole
+
+
+def test_each_step_of_the_epilogue_takes_time() -> None:
+    """1x1 of 64 to 256 channels over 56x56 at N=128 took 54.4 us with a bias, and 63.5 with both zero points; another
+    config 87.7 with a residual."""
+    bias = Quantization("uint8", "int8", "uint8", per_channel=True, bias="int32")
+    zero_points = replace(bias, x_zero_point=True, y_zero_point=True)
+    residual = replace(bias, residual="uint8", mode=Mode(residual_add="requantized_last"))
+    layer, values = Conv2d(128, 56, 56, 64, 256, 1, 1), (2, 1, 192, 3, 2)
+    assert us(replace(layer, quantization=bias), *values) == pytest.approx(54.4, rel=0.1)
+    assert us(replace(layer, quantization=zero_points), *values) == pytest.approx(63.5, rel=0.1)
+    assert us(replace(layer, quantization=residual), 2, 1, 128, 3, 2) == pytest.approx(87.7, rel=0.12)
+
+
+def test_rows_that_a_stride_passes_over_do_not_come() -> None:
+    """It took 64.0 us, and was predicted at 87.6 by the bytes of the whole image."""
+    assert us(Conv2d(32, 100, 100, 512, 1024, 1, 1, stride=2), 2, 1, 128, 6, 2) == pytest.approx(64.0, rel=0.2)
 
 
 def test_layers_of_many_channels_are_left_to_it() -> None:

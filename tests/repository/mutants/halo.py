@@ -257,8 +257,8 @@ OF_COST = (
     Mutant(
         "halo cost: consumers write one after the other",
         "generator/halo_cost.py",
-        "(multiplied + written) / config.consumers)",
-        "multiplied + written)",
+        "(multiplied + written) / config.consumers,",
+        "multiplied + written,",
         "One multiplies while the others write.",
         (f"{COST}::test_times_are_predicted_on_the_whole",),
     ),
@@ -280,9 +280,9 @@ OF_COST = (
     ),
     Mutant(
         "halo cost: a stride reads every row",
-        "generator/halo_cost.py",
-        " * (1 - 1 / down)",
-        " * 0",
+        "generator/cost_units.py",
+        "return problem.io_bytes - (1 - problem.r / down) * x_bytes",
+        "return problem.io_bytes",
         "Rows that it passes over do not come.",
         (f"{COST}::test_a_time_of_one_tap_is_predicted",),
     ),

@@ -313,6 +313,14 @@ POINTWISE = (
         "Lanes whose words lie on one bank wait for each other.",
         ("tests/generator/test_pointwise_cost.py",),
     ),
+    Mutant(
+        "pointwise: parameters are there",
+        "generator/pointwise.py",
+        "parameters = pointwise_cost.PARAMETER * atoms * len(channel_arguments(problem)) / config.batch",
+        "parameters = 0",
+        "Those of a slab's channels come anew for each batch.",
+        ("tests/generator/test_pointwise_cost.py::test_parameters_of_channels_take_time",),
+    ),
 )
 
 FOLD = (
