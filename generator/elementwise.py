@@ -124,9 +124,14 @@ class TurnedPlan(ConversionPlan):
             "What follows.": (
                 Constant("ROWS", config.unroll, "of vectors of each channel, of a block"),
                 Constant("WORD", self.word, "neighbours that move at once where the channels are last"),
-                Constant("SHARED_SCALE", True, "by the elements of a vector"),
+                # What divides by a scale has its inverse for all pixels of a thread.
+                *([Constant("SHARED_SCALE", True, "by the elements of a vector")] if self._divides else []),
             ),
         }
+
+    @property
+    def _divides(self) -> bool:
+        return isinstance(self.problem, Quantize) and self.problem.quotient != "reciprocal"
 
     def cost(self) -> float:
         """An order of the configs, as of those without turning; a thread may have more in flight, for it prepares a

@@ -20,7 +20,6 @@ constexpr int VECTOR = 1;  // neighbouring pixels of a thread
 // What follows.
 constexpr int ROWS = 1;  // of vectors of each channel, of a block
 constexpr int WORD = 1;  // neighbours that move at once where the channels are last
-constexpr bool SHARED_SCALE = true;  // by the elements of a vector
 
 #if !defined(__global__)  // without HIP's headers: the few words of the language that are used here
 #define __global__ __attribute__((global))
