@@ -4,9 +4,9 @@
         --suite five_minutes_resnet50 --out bench/results/nvidia-h200
 
 The database has to be empty, and the winners that travel with the package are hidden from the tuner. While it tunes,
-the best config of each layer is noted. Those of each share of the time, the default, and the fastest that earlier
+the best config of each layer is noted. Those of each fraction of the time, the default, and the fastest that earlier
 measurements know (of `measured/` and among the shipped winners) are then timed in one race for each layer. A run that
-had been given a share alone would have spread it over the layers, and raced: what is noted is rather too slow.
+had been given a fraction alone would have spread it over the layers, and raced: what is noted is rather too slow.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 TIMEOUT_S = 30.0  # of one config
 CLOCKED = ("seconds", "before_first_s", "measuring_s", "racing_s")
-SHARES = (0.1, 0.2, 0.5, 1.0)
+FRACTIONS = (0.1, 0.2, 0.5, 1.0)
 DEFAULT, KNOWN = "default", "known"
 MOST_KNOWN = 3  # measured configs that are raced again: what was fastest by little may not be
 
@@ -159,13 +159,13 @@ def compiled(candidates: Iterable[Candidate], device: Device) -> None:
             ahead.next()
 
 
-def name_of(share: float) -> str:
-    return f"{share:g}"
+def name_of(fraction: float) -> str:
+    return f"{fraction:g}"
 
 
 @dataclass(frozen=True)
 class Contest:
-    """What is raced for one problem, by what it stands for: the default, each share of the time, what was known."""
+    """What is raced for one problem, by what it stands for: the default, each fraction of the time, what was known."""
 
     problem: Problem
     layers: list[Layer]
@@ -185,7 +185,7 @@ class Contest:
             "name": self.layers[0].name,
             "count": len(self.layers),
             "problem": str(self.problem),
-            "time_us": times.get(name_of(SHARES[-1])),
+            "time_us": times.get(name_of(FRACTIONS[-1])),
             "times_us": times,
             "configs": {name: config.as_dict() for name, config in configs.items()},
             "failed": failed,
@@ -199,9 +199,9 @@ def contests(same: dict[Conv2d, list[Layer]], device: Device, notes: Notes, seco
     for problem, layers in same.items():
         default = generator.default(problem, device.target).config
         entrants = {DEFAULT: default}
-        entrants |= {name_of(share): notes.best(problem, share * seconds) or default for share in SHARES[:-1]}
+        entrants |= {name_of(part): notes.best(problem, part * seconds) or default for part in FRACTIONS[:-1]}
         # The races of the last visit end behind the limit, as they do for whoever gave it.
-        entrants[name_of(SHARES[-1])] = notes.best(problem, float("inf")) or default
+        entrants[name_of(FRACTIONS[-1])] = notes.best(problem, float("inf")) or default
         known = known_configs(problem, device, before.get(problem, []))
         candidates = candidates_of(problem, [*entrants.values(), *known], device)
         found.append(Contest(problem, layers, entrants, known, candidates))
@@ -214,7 +214,7 @@ def totals_us(rows: list[Row], names: Iterable[str]) -> dict[str, float]:
 
 def summary(rows: list[Row], engine: FromNothing) -> Row:
     """Sums of the layers' times, each as often as the network has it. What is known is of fewer layers."""
-    last, names = name_of(SHARES[-1]), [DEFAULT, *map(name_of, SHARES)]
+    last, names = name_of(FRACTIONS[-1]), [DEFAULT, *map(name_of, FRACTIONS)]
     whole = [row for row in rows if all(name in row["times_us"] for name in names)]
     both = [row for row in whole if KNOWN in row["times_us"]]
     sums, known = totals_us(whole, names), totals_us(both, [last, KNOWN])
@@ -241,22 +241,24 @@ def summary(rows: list[Row], engine: FromNothing) -> Row:
     }
 
 
-def options_of(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("layers", type=Path)
-    parser.add_argument("--models", default="", metavar="REGEX", help="over the names of networks")
-    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
-    parser.add_argument("--seconds", type=float, default=290.0, help="of tuning (default: %(default)g)")
-    parser.add_argument("--db", required=True, help="a new one")
-    parser.add_argument("--device")
-    parser.add_argument("--suite", default="five_minutes", help="the name of the results (default: %(default)s)")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
-    return parser.parse_args(arguments)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "layers": {"type": Path},
+    "--models": {"default": "", "metavar": "REGEX", "help": "over the names of networks"},
+    "--batch": {"type": int, "metavar": "N", "help": "instead of the batch of the csv"},
+    "--seconds": {"type": float, "default": 290.0, "help": "of tuning (default: %(default)g)"},
+    "--db": {"required": True, "help": "a new one"},
+    "--device": {},
+    "--suite": {"default": "five_minutes", "help": "the name of the results (default: %(default)s)"},
+    "--out": {"type": Path, "required": True},
+    "--commit": {"help": "what the results say they were measured on; default: this checkout's HEAD"},
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = options_of(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, how in OPTIONS.items():
+        parser.add_argument(name, **how)
+    options = parser.parse_args(arguments)
     layers = read(options.layers, models=options.models, batch=options.batch)
     same = distinct(layers)
     workload = Workload.of(options.models, [Place(layer.name, layer.problem) for layer in layers])
@@ -274,7 +276,7 @@ def main(arguments: list[str] | None = None) -> None:
         compiled((one for contest in raced for one in contest.candidates.values()), device)
         rows: list[Row] = []
         for contest in raced:
-            trials = {name_of(share): notes.measured(contest.problem, share * options.seconds) for share in SHARES}
+            trials = {name_of(part): notes.measured(contest.problem, part * options.seconds) for part in FRACTIONS}
             rows.append(contest.row(child.race(list(contest.candidates.values()))) | {"trials": trials})
             said = {"seconds": options.seconds, "tuned_s": tuned_s} | summary(rows, engine)
             report.write(rows, said | {"of_visits": engine.visits})

@@ -41,7 +41,7 @@ def test_the_best_is_what_was_told_last_before(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_a_run_begins_with_nothing_and_races_what_was_noted(tmp_path: Path) -> None:
-    from five_minutes import SHARES, main
+    from five_minutes import FRACTIONS, main
 
     (tmp_path / "layers.csv").write_text(SMALL)
     arguments = [str(tmp_path / "layers.csv"), "--models", "^m$", "--seconds", "4", "--db", str(tmp_path / "f.sqlite")]
@@ -52,7 +52,7 @@ def test_a_run_begins_with_nothing_and_races_what_was_noted(tmp_path: Path) -> N
         ("m/a", 1, True),
         ("m/b", 2, True),
     ]
-    names = ["default", *(f"{share:g}" for share in SHARES)]
+    names = ["default", *(f"{fraction:g}" for fraction in FRACTIONS)]
     assert all(list(row["times_us"]) == names for row in document["rows"])
     said = document["summary"]
     for name in names:
