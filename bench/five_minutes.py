@@ -241,23 +241,17 @@ def summary(rows: list[Row], engine: FromNothing) -> Row:
     }
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "layers": {"type": Path},
-    "--models": {"default": "", "metavar": "REGEX", "help": "over the names of networks"},
-    "--batch": {"type": int, "metavar": "N", "help": "instead of the batch of the csv"},
-    "--seconds": {"type": float, "default": 290.0, "help": "of tuning (default: %(default)g)"},
-    "--db": {"required": True, "help": "a new one"},
-    "--device": {},
-    "--suite": {"default": "five_minutes", "help": "the name of the results (default: %(default)s)"},
-    "--out": {"type": Path, "required": True},
-    "--commit": {"help": "what the results say they were measured on; default: this checkout's HEAD"},
-}
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, how in OPTIONS.items():
-        parser.add_argument(name, **how)
+    parser.add_argument("layers", type=Path)
+    parser.add_argument("--models", default="", metavar="REGEX", help="over the names of networks")
+    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
+    parser.add_argument("--seconds", type=float, default=290.0, help="of tuning (default: %(default)g)")
+    parser.add_argument("--db", required=True, help="a new one")
+    parser.add_argument("--device")
+    parser.add_argument("--suite", default="five_minutes", help="the name of the results (default: %(default)s)")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
     options = parser.parse_args(arguments)
     layers = read(options.layers, models=options.models, batch=options.batch)
     same = distinct(layers)
