@@ -93,7 +93,7 @@ COMPARISONS = (
     ),
     Comparison("1x1 layers of seven other networks, N=32, 20 trials", CUDNN, ("pointwise",), _field("over_best_peer")),
     Comparison(UNTUNED, CUDNN, ("untuned",), _field("over_best_peer"), "untuned layers, over cuDNN int8 and fp16"),
-    Comparison(UNTUNED, TUNED, ("untuned",), _field("now_over_tuned")),
+    Comparison(UNTUNED, TUNED, ("untuned_no_peers",), _field("now_over_tuned")),
     *_fused(
         "depthwise and 1x1, all different pairs of 16 networks, N=32, 20 trials",
         "depthwise + 1x1 pairs, over cuDNN fp16",

@@ -21,6 +21,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from qconv.generator import Config
+from qconv.tuner.blas import one_thread
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +84,8 @@ class SpaceSampler(BaseSampler):
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         self._learn(study)
-        number = self._choose()
+        with one_thread():
+            number = self._choose()
         self._waiting[number] = False
         self._proposed[trial.number] = number
         return distributions_of(self._configs[number], self._choices)

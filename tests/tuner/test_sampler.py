@@ -10,14 +10,17 @@ import numpy as np
 import optuna
 import pytest
 from landscape import CHOICES, Times, artificial, rugged_us
+from numpy.typing import NDArray
 
 from qconv import generator
 from qconv.generator import Config
 from qconv.problem import Conv2d
 from qconv.target import target
+from qconv.tuner import blas
 from qconv.tuner.sampler import WARM_UP, SpaceSampler, expected_improvement
 
 LAYER = Conv2d(8, 28, 28, 64, 96, 3, 3, pad=(1, 1, 1, 1))
+SOLVE = np.linalg.solve
 IN_FLIGHT = 16  # asked before the first is told, as where candidates are compiled ahead
 
 
@@ -203,3 +206,25 @@ def test_a_gain_is_told_once_enough_is_known_and_falls_as_the_space_is_known() -
     told = [gain for gain in gains[WARM_UP:] if gain is not None]
     assert len(told) == 29 - WARM_UP
     assert max(told) < 0.01
+
+
+def test_its_matrices_are_one_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more, it waits for threads that the compilers keep from running."""
+    threads = blas.threads()
+    if threads is None:
+        pytest.skip("NumPy's matrices are not OpenBLAS's here")
+    seen: list[int] = []
+
+    def solve(*given: NDArray[np.float64]) -> NDArray[np.float64]:
+        seen.append(threads.get())
+        return SOLVE(*given)
+
+    configs, costs, choices = simt()
+    before = threads.get()
+    monkeypatch.setattr(np.linalg, "solve", solve)
+    try:
+        threads.set(2)
+        found(sampler_of(configs, costs, {"simt": choices}, 0), configs, choices, np.ones(len(configs)), 3)
+        assert (set(seen), threads.get()) == ({1}, 2)
+    finally:
+        threads.set(before)

@@ -121,8 +121,8 @@ MUTANTS = (
     Mutant(
         "sampler: a proposal may come again",
         HERE + "sampler.py",
-        "        number = self._choose()\n        self._waiting[number] = False\n",
-        "        number = self._choose()\n",
+        "            number = self._choose()\n        self._waiting[number] = False\n",
+        "            number = self._choose()\n",
         "No config is measured twice.",
         (SEARCH,),
     ),

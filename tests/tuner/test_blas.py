@@ -1,0 +1,44 @@
+"""One thread for NumPy's matrices: while it is asked for, and no longer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qconv.tuner import blas
+
+
+def known() -> blas.Threads:
+    found = blas.threads()
+    if found is None:
+        pytest.skip("NumPy's matrices are not OpenBLAS's here")
+    return found
+
+
+def test_numpys_wheels_have_the_functions() -> None:
+    """What they are linked with, as they say it themselves."""
+    config = np.show_config(mode="dicts")
+    assert isinstance(config, dict)
+    if "openblas" in config["Build Dependencies"]["blas"]["name"]:
+        assert blas.threads() is not None
+
+
+def test_one_thread_and_then_as_many_as_before() -> None:
+    count = known()
+    before = count.get()
+    try:
+        count.set(2)
+        with blas.one_thread():
+            assert count.get() == 1
+        assert count.get() == 2
+        with pytest.raises(ZeroDivisionError), blas.one_thread():
+            raise ZeroDivisionError
+        assert count.get() == 2
+    finally:
+        count.set(before)
+
+
+def test_another_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "threads", lambda: None)
+    with blas.one_thread():
+        assert np.linalg.solve(np.eye(2), np.ones(2)).tolist() == [1.0, 1.0]
