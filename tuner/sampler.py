@@ -20,8 +20,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from qconv.blas import one_thread
 from qconv.generator import Config
-from qconv.tuner.blas import one_thread
 
 Floats = NDArray[np.float64]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from qconv import calibration
+from qconv.blas import one_thread
 from qconv.calibration import Style
 from qconv.draft import draw_layer
 from qconv.dtypes import ElementType
@@ -204,7 +205,7 @@ def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual
     begins = range(0, problem.n, images)
     if len(begins) == 1:
         return of_images(0)
-    with ThreadPoolExecutor(min(len(begins), len(os.sched_getaffinity(0)))) as threads:
+    with one_thread(), ThreadPoolExecutor(min(len(begins), len(os.sched_getaffinity(0)))) as threads:
         return np.concatenate(list(threads.map(of_images, begins)))
 
 

@@ -24,6 +24,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
     (
         "qconv.version",
         "qconv.errors",
+        "qconv.blas",
         "qconv.dtypes",
         "qconv.fma",
         "qconv.activation",

@@ -35,9 +35,9 @@ def turned_conversions(seed: int, count: int) -> list[Conversion]:
     made: list[Conversion] = []
     while len(made) < count:
         op = (Quantize, Dequantize)[len(made) % 2]
-        sizes = {"outer": rng.choice(OUTER), "channels": rng.choice(TURNED), "inner": rng.choice(INNER)}
+        outer, channels, inner = map(rng.choice, (OUTER, TURNED, INNER))
         try:
-            made.append(op(**sizes, **_values(rng, op), channels_last=True))
+            made.append(op(outer=outer, channels=channels, inner=inner, **_values(rng, op), channels_last=True))
         except ValueError:
             continue
     return made

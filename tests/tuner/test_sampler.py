@@ -12,11 +12,10 @@ import pytest
 from landscape import CHOICES, Times, artificial, rugged_us
 from numpy.typing import NDArray
 
-from qconv import generator
+from qconv import blas, generator
 from qconv.generator import Config
 from qconv.problem import Conv2d
 from qconv.target import target
-from qconv.tuner import blas
 from qconv.tuner.sampler import WARM_UP, SpaceSampler, expected_improvement
 
 LAYER = Conv2d(8, 28, 28, 64, 96, 3, 3, pad=(1, 1, 1, 1))

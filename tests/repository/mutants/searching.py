@@ -5,11 +5,19 @@ from mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "blas: one thread for good",
-        "tuner/blas.py",
-        "        found.set(before)\n",
-        "        pass\n",
-        "The oracle's products are large.",
-        ("tests/tuner/test_blas.py::test_one_thread_and_then_as_many_as_before",),
+        "src/qconv/blas.py",
+        "                found.set(_asked.before)\n",
+        "                pass\n",
+        "Products that nobody cuts into parts are for all cores.",
+        ("tests/qconv/test_blas.py::test_one_thread_and_then_as_many_as_before",),
+    ),
+    Mutant(
+        "blas: the first of two gives the threads back",
+        "src/qconv/blas.py",
+        "            _asked.count -= 1\n            if _asked.count == 0:\n",
+        "            _asked.count -= 1\n            if True:\n",
+        "The other goes on with all of them.",
+        ("tests/qconv/test_blas.py::test_of_two_that_overlap_the_last_gives_the_threads_back",),
     ),
     Mutant(
         "sampler: matrices by all threads",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qconv.tuner import blas
+from qconv import blas
 
 
 def known() -> blas.Threads:
@@ -33,6 +33,22 @@ def test_one_thread_and_then_as_many_as_before() -> None:
         assert count.get() == 2
         with pytest.raises(ZeroDivisionError), blas.one_thread():
             raise ZeroDivisionError
+        assert count.get() == 2
+    finally:
+        count.set(before)
+
+
+def test_of_two_that_overlap_the_last_gives_the_threads_back() -> None:
+    count = known()
+    before = count.get()
+    try:
+        count.set(2)
+        first, second = blas.one_thread(), blas.one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert count.get() == 1
+        second.__exit__(None, None, None)
         assert count.get() == 2
     finally:
         count.set(before)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,15 +38,34 @@ def threads() -> Threads | None:
     return None
 
 
+class _Asked:
+    """How many have asked for one thread and go on, and what it was before the first."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.count = 0
+        self.before = 0
+
+
+_asked = _Asked()
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
+    """For the whole process, until the last who asked has ended."""
     found = threads()
     if found is None:
         yield
         return
-    before = found.get()
-    found.set(1)
+    with _asked.lock:
+        if _asked.count == 0:
+            _asked.before = found.get()
+            found.set(1)
+        _asked.count += 1
     try:
         yield
     finally:
-        found.set(before)
+        with _asked.lock:
+            _asked.count -= 1
+            if _asked.count == 0:
+                found.set(_asked.before)
