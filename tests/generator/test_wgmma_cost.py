@@ -119,12 +119,13 @@ def test_rows_that_a_stride_passes_over_do_not_come() -> None:
 
 
 def test_layers_of_many_channels_are_left_to_it() -> None:
-    """Those of the suite whose images fill the GPU, or to halo, which is of warpgroups as well."""
+    """Those of the suite whose images fill the GPU, or to halo, which is of warpgroups as well. Of 576 to 96 channels
+    on 14x14, the fastest that was measured is mma's."""
     chosen = {}
     for row in json.loads((RESULTS / "dense.json").read_text())["rows"]:
         problem = parse(row["problem"])
         assert isinstance(problem, Conv2d)
-        if problem.c >= 128 and problem.n > 1 and problem.groups == 1:
+        if min(problem.c, problem.k) >= 128 and problem.n > 1 and problem.groups == 1:
             chosen[row["name"]] = generator.default(problem, SM_90A).config.family
     assert set(chosen.values()) == {"wgmma", "halo"}
     assert len(chosen) > 15
