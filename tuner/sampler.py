@@ -78,6 +78,7 @@ class SpaceSampler(BaseSampler):
         )
         self._first = [self._numbers[config] for config in dict.fromkeys(first) if config in self._numbers]
         self._rng = np.random.default_rng(seed)
+        self._known_beside: dict[int, tuple[Floats, Floats]] = {}  # by number: see `_beside`
         self._waiting = np.ones(len(self._configs), dtype=bool)
         self._proposed: dict[int, int] = {}  # by the number of the trial
         self._times: dict[int, float | None] = {}  # the logs of what is known; None for a failure
@@ -199,12 +200,23 @@ class SpaceSampler(BaseSampler):
     def _alike(self, some: NDArray[np.int64], others: NDArray[np.int64], reach: float) -> Floats:
         """The covariance: near configs of one family are alike, and like launches of any."""
         same = self._families[some][:, None] == self._families[others][None, :]
-        steps = STRUCTURE * (self._structures[some][:, None] != self._structures[others][None, :])
-        steps = steps + _distances(self._places[some], self._places[others])
-        launch = _distances(self._launches[some], self._launches[others])
+        steps, by_launch = np.empty(same.shape), np.empty(same.shape)
+        for column, other in enumerate(others):
+            of_steps, of_launch = self._beside(int(other))
+            steps[:, column], by_launch[:, column] = of_steps[some], of_launch[some]
         tilt = SLOPE * np.outer(self._tilt(some), self._tilt(others))
-        alike: Floats = np.where(same, np.exp(-steps / reach) + FAMILY, 0.0) + LAUNCH * np.exp(-launch / LAUNCH_REACH)
+        alike: Floats = np.where(same, np.exp(-steps / reach) + FAMILY, 0.0) + by_launch
         return alike + tilt
+
+    def _beside(self, number: int) -> tuple[Floats, Floats]:
+        """The steps between one config and each, and how alike their launches are: computed once, for every proposal
+        looks at both again."""
+        if number not in self._known_beside:
+            steps = STRUCTURE * (self._structures != self._structures[number])
+            steps = steps + _distances(self._places, self._places[number])
+            launch = _distances(self._launches, self._launches[number])
+            self._known_beside[number] = steps, LAUNCH * np.exp(-launch / LAUNCH_REACH)
+        return self._known_beside[number]
 
     def _own(self, numbers: NDArray[np.int64]) -> Floats:
         """The variances of each."""
@@ -227,11 +239,11 @@ def expected_improvement(leads: Floats, deviations: Floats) -> Floats:
     return np.maximum(gains, 0.0)
 
 
-def _distances(some: Floats, others: Floats) -> Floats:
+def _distances(some: Floats, other: Floats) -> Floats:
     """Sums of the distances along each axis."""
-    distances = np.zeros((len(some), len(others)))
+    distances = np.zeros(len(some))
     for column in range(some.shape[1]):
-        distances += np.abs(some[:, column][:, None] - others[:, column][None, :])
+        distances += np.abs(some[:, column] - other[column])
     return distances
 
 
