@@ -123,12 +123,18 @@ def ours(
     seconds: float,
     db: str | None,
     integer_inputs: bool = False,
+    fuses: bool = False,
 ) -> Row:
     place = place_of(device)
     there = [torch.from_numpy(x).to(place).to(memory_format=torch.channels_last) for x in inputs]
     if seconds:
         budget = qconv.Budget(seconds=seconds)
-        qconv.torch.tune(lowered, there[0], budget=budget, device=device.spec, database=db)
+        found = [*qconv.torch.problems(lowered, there[0])]
+        found += qconv.torch.alternatives(lowered, there[0]) if fuses else ()
+        qconv.tune(found, budget, device=device.spec, database=db)
+        qconv.torch.forget()
+    if fuses:
+        lowered = qconv.torch.fuse(lowered, there[0])
     few = there[0][:COMPARED].contiguous(memory_format=torch.channels_last)
     compared = differences(graph, lowered, few)
     problems = qconv.torch.problems(lowered, there[0])
@@ -153,7 +159,7 @@ def ours(
         "images_per_s": len(inputs[0]) / ms * 1e3,
         "verified": same and compared["by_at_most"] <= 1,
         "compared": compared,
-        "nodes": kinds_of(lowered),
+        "nodes": kinds_of(network),
         "kernels": len(problems),
         "elsewhere": [str(row) for row in qconv.torch.explain(lowered).splitlines() if ": PyTorch" in row],
     }
@@ -164,6 +170,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("networks", nargs="+", help="as torchvision.models calls them")
     parser.add_argument("--size", type=int, default=SIZE, help="of the images; default: %(default)s")
     parser.add_argument("--integer-inputs", action="store_true", help="images that are quantized already")
+    parser.add_argument("--fuse", action="store_true", help="chains in one kernel, where that is faster")
     parser.add_argument("--no-peer", action="store_true", help="without Inductor, which takes half a minute each")
     options = opened(parser, arguments)
     warnings.simplefilter("ignore")
@@ -178,7 +185,9 @@ def main(arguments: list[str] | None = None) -> None:
         graph = graph.to(place_of(device))
         for batch in map(int, options.batch.split(",")):
             inputs = images(batch, options.size)
-            mine = ours(graph, lowered, device, inputs, options.seconds, options.db, options.integer_inputs)
+            mine = ours(
+                graph, lowered, device, inputs, options.seconds, options.db, options.integer_inputs, options.fuse
+            )
             qconv.torch.forget()
             release(device)
             rows.append(measured(name, device, inputs, peer, mine))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from qconv.fused import Chain
 from qconv.instances.expected import Expectations, LookupTime, spared_us
@@ -100,10 +100,10 @@ class Arranger:
             return Arrangement(region.elements)
         compared = self._compared(region, known, unfused)
         costs = {
-            fusion: sum(_us(one) for one in unfused[fusion.begin : fusion.end]) * self._ratio(fusion, found)
+            fusion: sum(us_of(one) for one in unfused[fusion.begin : fusion.end]) * self._ratio(fusion, found)
             for fusion, (_, found) in compared.items()
         }
-        chosen = _shortest([_us(one) for one in unfused], costs)
+        chosen = shortest([us_of(one) for one in unfused], costs)
         alternatives = dict.fromkeys(problems)
         alternatives |= dict.fromkeys(
             problem for problem, found in compared.values() if found.is_measured or found.ratio <= WORTH_MEASURING
@@ -121,17 +121,9 @@ class Arranger:
                 problem = fusion.problem(shapes)
             except ValueError:
                 continue
-            if isinstance(problem, Chain) and not self._is_promising(problem, rivals):
-                continue
-            (one,) = self.expectations.of([problem])
-            if one is not None and one.is_one_kernel:
-                found[fusion] = problem, Compared.of(one, rivals, unsure_of(problem))
+            if (one := compared(problem, rivals, self.expectations, bool(self.choices.chains))) is not None:
+                found[fusion] = problem, one
         return found
-
-    def _is_promising(self, problem: Chain, unfused: Sequence[LookupTime]) -> bool:
-        convolutions = unfused[: len(problem.LAYERS)]
-        spared = spared_us(problem, self.expectations.device.target)
-        return bool(self.choices.chains) or spared >= LEAST_SPARED * sum(one.predicted_us for one in convolutions)
 
     def _ratio(self, fusion: Fusion, found: Compared) -> float:
         """What the kernel counts, where its layers unfused count 1."""
@@ -141,6 +133,20 @@ class Arranger:
             forced = self.choices.tables if fusion.served.has_table else self.choices.sums
         # Where every kernel is taken, the one for most layers.
         return found.safe_ratio if forced is None else 0.5 ** (fusion.end - fusion.begin)
+
+
+def compared(
+    problem: Problem, rivals: Sequence[LookupTime], expectations: Expectations, any_chain: bool = False
+) -> Compared | None:
+    """The one kernel of a problem beside the several that it stands for. None where there is none; `any_chain`: or
+    where it is not promising."""
+    if isinstance(problem, Chain) and not any_chain:
+        convolutions = rivals[: len(problem.LAYERS)]
+        spared = spared_us(problem, expectations.device.target)
+        if spared < LEAST_SPARED * sum(one.predicted_us for one in convolutions):
+            return None
+    (one,) = expectations.of([problem])
+    return Compared.of(one, rivals, unsure_of(problem)) if one is not None and one.is_one_kernel else None
 
 
 def unsure_of(problem: Problem) -> float:
@@ -154,16 +160,28 @@ def unsure_of(problem: Problem) -> float:
     return UNSURE_CHAIN_AND_SUM if adds else UNSURE
 
 
-def _us(one: LookupTime) -> float:
+def us_of(one: LookupTime) -> float:
     return one.predicted_us if one.measured_us is None else one.measured_us
 
 
-def _shortest(unfused: Sequence[float], costs: Mapping[Fusion, float]) -> list[Fusion | int]:
-    """Pieces, and the numbers of elements that stay by themselves; of ways that take equally long, the plain one."""
-    best: list[tuple[float, list[Fusion | int]]] = [(0.0, [])]
+class Span(Protocol):
+    """Neighbours that can be one kernel, from `begin` to before `end`."""
+
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
+Part = TypeVar("Part", bound=Span)
+
+
+def shortest(unfused: Sequence[float], costs: Mapping[Part, float]) -> list[Part | int]:
+    """Parts, and the numbers of elements that stay by themselves; of ways that take equally long, the plain one."""
+    best: list[tuple[float, list[Part | int]]] = [(0.0, [])]
     for end, us in enumerate(unfused, 1):
         before, way = best[end - 1]
-        found: tuple[float, list[Fusion | int]] = (before + us, [*way, end - 1])
+        found: tuple[float, list[Part | int]] = (before + us, [*way, end - 1])
         for fusion, cost in costs.items():
             if fusion.end == end and best[fusion.begin][0] + cost < found[0]:
                 before, way = best[fusion.begin]

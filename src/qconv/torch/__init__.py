@@ -7,6 +7,7 @@ PyTorch's current stream. Weights are packed once: `packing` says when, and when
 
 from __future__ import annotations
 
+from qconv.torch.chains import alternatives, fuse
 from qconv.torch.integer_inputs import with_integer_inputs
 from qconv.torch.library import define
 from qconv.torch.lowering import explain, lower
@@ -15,4 +16,4 @@ from qconv.torch.tuning import problems, tune
 
 define()
 
-__all__ = ["explain", "forget", "lower", "problems", "tune", "with_integer_inputs"]
+__all__ = ["alternatives", "explain", "forget", "fuse", "lower", "problems", "tune", "with_integer_inputs"]

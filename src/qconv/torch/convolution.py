@@ -188,6 +188,13 @@ def check_smallest(given: Given) -> None:
     problem.checked(values)
 
 
+def problem_of(given: Given) -> Problem:
+    """What a call with these images asks for."""
+    inputs = [given[name].permute(NHWC) for name in _INPUTS if given[name] is not None]
+    problem, _ = _problem(given, inputs, [_as_krsc(weight) for weight in weights_of(given)])
+    return problem
+
+
 def _problem(given: Given, inputs: Sequence[Any], weights: Sequence[Any]) -> tuple[Problem, dict[str, Any]]:
     """What is asked for, and the parameters of the call by the names that it has for them."""
     x, *residuals = [Shaped(tuple(image.shape), name_of(image.dtype)) for image in inputs]

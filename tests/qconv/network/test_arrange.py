@@ -25,7 +25,7 @@ from qconv.network.arrange import (
     UNSURE_DENSE,
     UNSURE_DENSE_AND_SUM,
     Compared,
-    _shortest,
+    shortest,
     unsure_of,
 )
 from qconv.network.region import Fusion
@@ -181,11 +181,11 @@ def test_predictions_of_dense_windows_have_to_be_much_shorter() -> None:
     assert unsure_of(with_sum) == UNSURE
 
 
-def test_the_shortest_way_is_not_the_greedy_one() -> None:
+def test_theshortest_way_is_not_the_greedy_one() -> None:
     """The cheapest kernel stands in the middle, but the two around it are cheaper together."""
     first, middle, last = (Fusion(at, at + 2, None) for at in range(3))  # type: ignore[arg-type]
     costs = {first: 11.0, middle: 10.0, last: 11.0}
-    assert _shortest([10.0] * 4, costs) == [first, last]
-    assert _shortest([10.0] * 3, {first: 11.0, middle: 10.0}) == [0, middle]
-    assert _shortest([10.0] * 2, {first: 20.0}) == [0, 1]
-    assert _shortest([10.0] * 2, {}) == [0, 1]
+    assert shortest([10.0] * 4, costs) == [first, last]
+    assert shortest([10.0] * 3, {first: 11.0, middle: 10.0}) == [0, middle]
+    assert shortest([10.0] * 2, {first: 20.0}) == [0, 1]
+    assert shortest([10.0] * 2, {}) == [0, 1]

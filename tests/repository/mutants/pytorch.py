@@ -6,7 +6,7 @@ from mutants.mutant import Mutant
 
 planted = partial(Mutant, needs="torch")
 HERE = "src/qconv/torch/"
-CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGERS = (
+CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGERS, CHAINS = (
     f"tests/qconv/torch/test_{name}.py"
     for name in (
         "convolution",
@@ -17,6 +17,7 @@ CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGE
         "schema",
         "lowering",
         "integer_inputs",
+        "chains",
     )
 )
 
@@ -310,5 +311,37 @@ MUTANTS = (
         "        pass\n",
         "No exported network could take integers.",
         (f"{INTEGERS}::test_integers_give_what_their_real_numbers_gave",),
+    ),
+    planted(
+        "torch: a chain hides what others read",
+        HERE + "chains.py",
+        "self.node.args[0] is not before.node or list(before.node.users) != [self.node]",
+        "self.node.args[0] is not before.node",
+        "What is between two convolutions of one kernel is nowhere in memory.",
+        (f"{CHAINS}::test_what_is_read_otherwise_or_by_others_stays",),
+    ),
+    planted(
+        "torch: what is between two is read as anything",
+        HERE + "chains.py",
+        "return len(numbers) == 1 and",
+        "return len(numbers) <= 2 and",
+        "A kernel for both has one scale and one zero point for it.",
+        (f"{CHAINS}::test_what_is_read_otherwise_or_by_others_stays",),
+    ),
+    planted(
+        "torch: the scale between two is that of the output",
+        HERE + "chains.py",
+        'f"{mid}_scale": own["y_scale"]',
+        'f"{mid}_scale": last["y_scale"]',
+        "What is between is rounded to other integers.",
+        (f"{CHAINS}::test_what_was_measured_to_be_faster_is_one_op_with_the_same_bits",),
+    ),
+    planted(
+        "torch: nothing else is worth measuring",
+        HERE + "chains.py",
+        "if span.found.ratio <= WORTH_MEASURING",
+        "if span.found.ratio < 0.5",
+        "A chain that nobody measured is never chosen.",
+        (f"{CHAINS}::test_what_was_measured_to_be_slower_stays_but_is_worth_measuring",),
     ),
 )

@@ -1,0 +1,185 @@
+"""Convolutions of a lowered network, one behind the other, in one kernel where that is faster for inputs of given
+shapes. No bit changes: what is between them is rounded to bytes in the kernel as it would be in memory."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from qconv.fused import Chain, chain_of
+from qconv.instances.expected import Expectations, LookupTime
+from qconv.network.arrange import WORTH_MEASURING, Compared, compared, shortest, us_of
+from qconv.op import Problem
+from qconv.problem import Conv2d
+from qconv.torch.arrays import device_of
+from qconv.torch.convolution import LAYERS, OWN, problem_of
+from qconv.torch.library import given_of
+from qconv.torch.lowering import REPORT, Row
+from qconv.torch.pattern import REPLACES, target_of
+
+CONVOLUTIONS = ("qconv.conv2d.default", "qconv.conv2d.scalar")
+OPS = {2: "conv2d_conv2d", 3: "conv2d_block"}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution of the graph, with the arguments and the problem of one run."""
+
+    node: Any
+    given: dict[str, Any]
+    problem: Conv2d
+
+    def follows(self, before: Layer) -> bool:
+        """Whether it alone reads what the one before makes, and reads it as it was written."""
+        if self.node.args[0] is not before.node or list(before.node.users) != [self.node]:
+            return False
+        ends = [(before.given, "y"), (self.given, "x")]
+        numbers = {tuple(given[f"{of}_{what}"] for what in ("scale", "zero_point")) for given, of in ends}
+        return len(numbers) == 1 and before.given["mode"] == self.given["mode"] and before.given["residual"] is None
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Some neighbours of a run, from `begin` to before `end`, beside their one kernel."""
+
+    begin: int
+    end: int
+    problem: Chain
+    found: Compared
+
+
+@dataclass(frozen=True)
+class Run:
+    """Convolutions of which each follows the one before, and what else they could be."""
+
+    layers: tuple[Layer, ...]
+    unfused: tuple[LookupTime, ...]
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer], expectations: Expectations) -> Run:
+        expected = expectations.of([layer.problem for layer in layers])
+        unfused = tuple(one for one in expected if one is not None)
+        if len(unfused) < len(layers):
+            return cls(tuple(layers), (), ())
+        spans = []
+        for begin in range(len(layers)):
+            for end in range(begin + 2, min(begin + max(OPS), len(layers)) + 1):
+                try:
+                    problem = chain_of([layer.problem for layer in layers[begin:end]])
+                except ValueError:  # no kernel computes them together
+                    continue
+                found = compared(problem, unfused[begin:end], expectations)
+                if found is not None:
+                    spans.append(Span(begin, end, problem, found))
+        return cls(tuple(layers), unfused, tuple(spans))
+
+    @property
+    def chosen(self) -> list[Span]:
+        costs = {
+            span: sum(map(us_of, self.unfused[span.begin : span.end])) * span.found.safe_ratio for span in self.spans
+        }
+        return [part for part in shortest(list(map(us_of, self.unfused)), costs) if isinstance(part, Span)]
+
+
+def fuse(lowered: Any, *inputs: Any, database: str | None = None) -> Any:
+    """What `lower` gave, for inputs of these shapes: two or three convolutions are one op where their one kernel is
+    faster, by measured times or else clearly by predicted ones. Other shapes are computed as well, but were not asked
+    for. `explain` says what became one. The weights are shared."""
+    module = torch.fx.GraphModule(lowered, copy.deepcopy(lowered.graph))
+    rows = []
+    for run in _runs(module, inputs, database):
+        for span in run.chosen:
+            rows.append(_replace(module, [layer.node for layer in run.layers[span.begin : span.end]], span))
+    module.meta[REPORT] = (*lowered.meta.get(REPORT, ()), *rows)
+    module.graph.lint()
+    module.recompile()
+    return module
+
+
+def alternatives(lowered: Any, *inputs: Any, database: str | None = None) -> tuple[Problem, ...]:
+    """The kernels of several convolutions that nobody runs, but whose times would decide better."""
+    runs = _runs(lowered, inputs, database)
+    worth = (span for run in runs for span in run.spans if span.found.ratio <= WORTH_MEASURING)
+    return tuple(dict.fromkeys(span.problem for span in worth))
+
+
+def _runs(module: Any, inputs: Sequence[Any], database: str | None) -> list[Run]:
+    layers = convolutions_of(module, inputs)
+    if not layers:
+        return []
+    expectations = Expectations(device_of(layers[0].given["x"].device), database)
+    return [Run.of(row, expectations) for row in _in_rows(layers) if len(row) > 1]
+
+
+def convolutions_of(module: Any, inputs: Sequence[Any]) -> list[Layer]:
+    """In the order of the graph, in a run of the module."""
+    interpreter, found = torch.fx.Interpreter(module), list[Layer]()
+    run_node = interpreter.run_node
+
+    def seen(node: Any) -> Any:
+        if target_of(node) in CONVOLUTIONS:
+            given = given_of(node.target, *interpreter.fetch_args_kwargs_from_env(node))
+            problem = problem_of(given)
+            assert isinstance(problem, Conv2d)
+            found.append(Layer(node, given, problem))
+        return run_node(node)
+
+    interpreter.run_node = seen
+    with torch.no_grad():
+        interpreter.run(*inputs)
+    return found
+
+
+def _in_rows(layers: Sequence[Layer]) -> Iterator[list[Layer]]:
+    row: list[Layer] = []
+    for before, layer in pairwise([None, *layers]):
+        assert layer is not None
+        if before is not None and not layer.follows(before):
+            yield row
+            row = []
+        row.append(layer)
+    yield row
+
+
+def _replace(module: Any, nodes: Sequence[Any], span: Span) -> Row:
+    """One op in the place of several, with their arguments under its names."""
+    given = [given_of(node.target, node.args, node.kwargs) for node in nodes]
+    first, last = given[0], given[-1]
+    named = {name: first[name] for name in ("x_scale", "x_zero_point", "mode")}
+    named |= {name: last[name] for name in ("y_scale", "y_zero_point", "residual_scale", "residual_zero_point")}
+    for mid, own in zip(("mid", "mid2"), given[:-1], strict=False):
+        named |= {f"{mid}_scale": own["y_scale"], f"{mid}_zero_point": own["y_zero_point"]}
+        named[f"{mid}_dtype"] = own["out_dtype"]
+    named["out_dtype"] = last["out_dtype"]
+    with nodes[-1].graph.inserting_before(nodes[-1]):
+        for layer, node, own in zip(LAYERS[len(nodes)], nodes, given, strict=True):
+            named |= {f"{layer}{name}": own[name] for name in (*OWN, "padding")}
+            for name in ("w_scale", "w_zero_point"):
+                if isinstance(own[name], (int, float)):
+                    named[f"{layer}{name}"] = _as_tensor(module, node, name, own[name])
+        weights = [own["w"] for own in given]
+        op = getattr(torch.ops.qconv, OPS[len(nodes)]).default
+        told = {name: value for name, value in named.items() if value is not None}
+        made = nodes[-1].graph.call_function(op, (first["x"], *weights, last["residual"]), told)
+    made.meta |= {name: value for name, value in nodes[-1].meta.items() if name in ("val", "nn_module_stack", REPLACES)}
+    nodes[-1].replace_all_uses_with(made)
+    for node in reversed(nodes):
+        node.graph.erase_node(node)
+    names = " and ".join(node.name for node in nodes)
+    return Row(names, f"qconv.{OPS[len(nodes)]}", str(span.found))
+
+
+def _as_tensor(module: Any, node: Any, name: str, value: float) -> Any:
+    """A number of a convolution as the op of several takes it."""
+    name = f"_qconv_{node.name}_{name}"
+    device = next((tensor.device for tensor in (*module.parameters(), *module.buffers())), None)
+    dtype = torch.float32 if isinstance(value, float) else torch.int32
+    module.register_buffer(name, torch.tensor([value], dtype=dtype, device=device))
+    made: Any = node.graph.get_attr(name)
+    return made
