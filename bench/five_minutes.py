@@ -15,7 +15,6 @@ import argparse
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,8 @@ from qconv.tuner.allocation import Budget
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import protocol_for
-from qconv.tuner.result import Station
-from qconv.tuner.schedule import Step, Told, Visit, tune_workload
-from qconv.tuner.tune import Outcome, Search, tune_alone
+from qconv.tuner.schedule import OneDevice, Step, Told, Visit, tune_workload
+from qconv.tuner.tune import Outcome, Search
 from qconv.tuner.workload import Place, Workload
 
 Row = dict[str, Any]
@@ -72,27 +70,20 @@ class Clocked(Child):
         return rows
 
 
-@dataclass
-class FromNothing:
-    """The engine of one device, which knows no shipped winner and notes what each visit took."""
+class FromNothing(OneDevice):
+    """It knows no shipped winner, and notes what each visit took."""
 
-    device: Device
-    database: Database
-    child: Clocked
-    width: int = 1
-    station: Station = field(init=False)
-    visits: list[Row] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.station = Station.of(self.device)
+    def __init__(self, device: Device, database: Database, child: Clocked) -> None:
+        super().__init__(device, database, Search(0, TIMEOUT_S), child, Layered([]))
+        self.clocked = child
+        self.visits: list[Row] = []
 
     def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
+        child = self.clocked
         for visit in visits:
-            begin, measuring_s, racing_s = time.monotonic(), self.child.measuring_s, self.child.racing_s
-            self.child.first_at = None
-            search = visit.search(Search(0, TIMEOUT_S))
-            watch = partial(tell, visit.problem)
-            outcome = tune_alone(visit.problem, self.device, self.database, self.child, search, Layered([]), watch)
+            begin, measuring_s, racing_s = time.monotonic(), child.measuring_s, child.racing_s
+            child.first_at = None
+            (outcome,) = super().pay([visit], tell)
             self.visits.append(
                 {
                     "problem": str(visit.problem),
@@ -100,9 +91,9 @@ class FromNothing:
                     "known": outcome.known,
                     "space": outcome.space,
                     "seconds": time.monotonic() - begin,
-                    "before_first_s": (self.child.first_at or time.monotonic()) - begin,
-                    "measuring_s": self.child.measuring_s - measuring_s,
-                    "racing_s": self.child.racing_s - racing_s,
+                    "before_first_s": (child.first_at or time.monotonic()) - begin,
+                    "measuring_s": child.measuring_s - measuring_s,
+                    "racing_s": child.racing_s - racing_s,
                 }
             )
             yield outcome

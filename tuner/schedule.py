@@ -15,6 +15,7 @@ from qconv import generator
 from qconv.device import Device
 from qconv.op import Problem
 from qconv.tune_db.database import Database
+from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement, best_of
 from qconv.tuner import allocation
 from qconv.tuner.ahead import compile_in_background
@@ -79,14 +80,22 @@ class Engine(Protocol):
 
 
 class OneDevice:
-    """The engine of one process and one device: a visit after the other, all by one child. A context manager."""
+    """The engine of one process and one device: a visit after the other, all by one child. A context manager. `shipped`
+    is what lies below the database; without it, the winners that travel with the package."""
 
     width = 1
 
-    def __init__(self, device: Device, database: Database, how: Search) -> None:
+    def __init__(
+        self,
+        device: Device,
+        database: Database,
+        how: Search,
+        child: Child | None = None,
+        shipped: Layered | None = None,
+    ) -> None:
         self.station = Station.of(device)
-        self._device, self._database, self._how = device, database, how
-        self._child = Child(device, protocol_for(device), how.timeout_s)
+        self._device, self._database, self._how, self._shipped = device, database, how, shipped
+        self._child = Child(device, protocol_for(device), how.timeout_s) if child is None else child
 
     def __enter__(self) -> OneDevice:
         return self
@@ -102,7 +111,7 @@ class OneDevice:
                 compile_in_background(first, self.station.toolchain, self._how.timeout_s)
             told = _Teller(visit.problem, tell)
             search = visit.search(self._how)
-            yield tune_alone(visit.problem, self._device, self._database, self._child, search, watch=told)
+            yield tune_alone(visit.problem, self._device, self._database, self._child, search, self._shipped, told)
 
 
 @dataclass(frozen=True)
