@@ -138,8 +138,8 @@ class Arranger:
 def compared(
     problem: Problem, rivals: Sequence[LookupTime], expectations: Expectations, any_chain: bool = False
 ) -> Compared | None:
-    """The one kernel of a problem beside the several that it stands for. None where there is none; `any_chain`: or
-    where it is not promising."""
+    """The one kernel of a problem beside the several that it stands for. None where there is none, and for a chain that
+    is not promising, unless `any_chain` asks for all."""
     if isinstance(problem, Chain) and not any_chain:
         convolutions = rivals[: len(problem.LAYERS)]
         spared = spared_us(problem, expectations.device.target)

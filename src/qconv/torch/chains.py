@@ -3,7 +3,6 @@ shapes. No bit changes: what is between them is rounded to bytes in the kernel a
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +18,7 @@ from qconv.problem import Conv2d
 from qconv.torch.arrays import device_of
 from qconv.torch.convolution import LAYERS, OWN, problem_of
 from qconv.torch.library import given_of
-from qconv.torch.lowering import REPORT, Row
+from qconv.torch.lowering import REPORT, Row, copy_of
 from qconv.torch.pattern import REPLACES, target_of
 
 CONVOLUTIONS = ("qconv.conv2d.default", "qconv.conv2d.scalar")
@@ -91,12 +90,11 @@ def fuse(lowered: Any, *inputs: Any, database: str | None = None) -> Any:
     """What `lower` gave, for inputs of these shapes: two or three convolutions are one op where their one kernel is
     faster, by measured times or else clearly by predicted ones. Other shapes are computed as well, but were not asked
     for. `explain` says what became one. The weights are shared."""
-    module = torch.fx.GraphModule(lowered, copy.deepcopy(lowered.graph))
-    rows = []
+    module = copy_of(lowered)
     for run in _runs(module, inputs, database):
         for span in run.chosen:
-            rows.append(_replace(module, [layer.node for layer in run.layers[span.begin : span.end]], span))
-    module.meta[REPORT] = (*lowered.meta.get(REPORT, ()), *rows)
+            nodes = [layer.node for layer in run.layers[span.begin : span.end]]
+            module.meta[REPORT] += (_replace(module, nodes, span),)
     module.graph.lint()
     module.recompile()
     return module

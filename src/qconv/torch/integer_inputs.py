@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
-
-import torch
 
 from qconv.integer_input import IntegerInput
 from qconv.torch.arrays import name_of
-from qconv.torch.lowering import REPORT
+from qconv.torch.lowering import copy_of
 from qconv.torch.pattern import target_of
 
 QUANTIZE = "qconv.quantize.scalar"
@@ -20,8 +17,7 @@ GUARDS = "_guards_fn"
 def with_integer_inputs(lowered: Any) -> tuple[Any, dict[str, IntegerInput]]:
     """What `lower` gave, without the `quantize` behind its inputs, and by name the inputs that take integers now. An
     input that something else reads as well stays as it is. The weights are shared."""
-    module = torch.fx.GraphModule(lowered, copy.deepcopy(lowered.graph))
-    module.meta[REPORT] = lowered.meta.get(REPORT, ())
+    module = copy_of(lowered)
     found: dict[str, IntegerInput] = {}
     reasons: list[str] = []
     for guard in [node for node in module.graph.nodes if node.target == GUARDS]:

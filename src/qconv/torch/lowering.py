@@ -100,6 +100,13 @@ def lower(program: Any) -> Any:
     return module
 
 
+def copy_of(lowered: Any) -> Any:
+    """A module of its own graph, with the same weights and the same report."""
+    module = torch.fx.GraphModule(lowered, copy.deepcopy(lowered.graph))
+    module.meta[REPORT] = lowered.meta.get(REPORT, ())
+    return module
+
+
 def explain(module: Any) -> str:
     """Layer by layer: which op computes it, or why it is PyTorch's."""
     return "\n".join(map(str, module.meta[REPORT]))

@@ -15,8 +15,10 @@ from torch_networks import targets  # noqa: E402
 import qconv.torch  # noqa: E402
 from qconv import generator  # noqa: E402
 from qconv.device import open_device  # noqa: E402
+from qconv.fused import Chain  # noqa: E402
 from qconv.instances.serving import forget  # noqa: E402
 from qconv.op import Problem  # noqa: E402
+from qconv.problem import Conv2d  # noqa: E402
 from qconv.torch import chains, convolution  # noqa: E402
 from qconv.torch.chains import LAYERS, OPS  # noqa: E402
 
@@ -68,11 +70,11 @@ def graph_of(*arguments: Any) -> tuple[Any, Any]:
     return torch.export.export(Inverted(*arguments), (x,)).module(), x
 
 
-def found_in(graph: Any, x: Any) -> tuple[list[Problem], dict[int, list[Problem]]]:
+def found_in(graph: Any, x: Any) -> tuple[list[Conv2d], dict[int, list[Chain]]]:
     """The problems of its convolutions, and of the chains that it has, by how many they are."""
     layers = [layer.problem for layer in chains.convolutions_of(graph, [x])]
-    every = {count: [chains.chain_of(layers[i : i + count]) for i in range(len(layers) - count + 1)] for count in OPS}
-    return list(layers), {count: list(of) for count, of in every.items()}
+    counts = {count: range(len(layers) - count + 1) for count in OPS}
+    return layers, {count: [chains.chain_of(layers[i : i + count]) for i in at] for count, at in counts.items()}
 
 
 def one_kernel(problem: Problem) -> Any:
