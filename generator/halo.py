@@ -62,6 +62,7 @@ class HaloRoles(Products):
     staged: bool  # whether outputs go through shared memory and the copy engine
     residual_in_smem: bool  # whether residuals come with the window
     tile_at_once: bool = True  # whether all products of a tile are under way together
+    products_of_tile: str = "conv2d/halo_products.j2"
 
 
 @dataclass(frozen=True)

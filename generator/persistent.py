@@ -33,6 +33,7 @@ class Products(Roles):
     x_signed: str
     sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight pixels
     atoms: int
+    filters_in_registers: bool = False  # else in shared memory, as pixels are
     repack_threads: int = REPACK_THREADS
 
 
