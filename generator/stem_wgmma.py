@@ -1,0 +1,316 @@
+"""The `stem_wgmma` family: first layers of three or four channels and a stride of two, on the matrix instructions of
+warpgroups. Two by two pixels of four channels are the 16 bytes of a tap (space to depth), which a producer's warps put
+together from what the copy engine (TMA) brings; every tap reads them in place, as in `halo`. The filters stay in
+registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.errors import Infeasible
+from qconv.generator import stem_wgmma_cost, tensor_map
+from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
+from qconv.generator.family import Family
+from qconv.generator.halo import COLUMNS, GROUP_THREADS, REPEATS, HaloRoles, is_staged
+from qconv.generator.persistent import PersistentPlan
+from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.tensor_map import CHUNK, TensorMap
+from qconv.generator.wgmma_slots import MBARRIER_BYTES
+from qconv.instruction import WarpgroupInstruction
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+# Output channels of a tile: the rows of an instruction.
+CHANNELS = 64
+# Pixels of a cell, down and across.
+CELL = 2
+# Images of tiles that are under way, and windows of cells that are made or multiplied: of a producer's four warps each
+# has as many.
+IMAGES, SLOTS = 8, 4
+# What a copy's place in shared memory is a multiple of.
+COPY_ALIGNMENT = 128
+# Registers of a thread, once its role is known, by the number of consumers; and those beside sums and filters.
+REGISTERS = {2: (72, 216), 3: (56, 152)}
+BESIDE_SUMS = 56
+
+
+@dataclass(frozen=True)
+class StemWgmma(Config):
+    family: ClassVar[str] = "stem_wgmma"
+    rows: int  # of a tile, which is eight pixels wide
+    consumers: int  # warpgroups that multiply, in turn
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "rows": (4, 8, 10, 12, 14, 16, 20, 24, 28),
+    "consumers": (2, 3),
+}
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Which cells a tile looks at. They begin at multiples of a cell down, and of two across, as words of an image's
+    row do; so a filter's first tap may lie within a cell."""
+
+    before: tuple[int, int]  # pixels of the image above and left of the first output, from which cells are counted
+    taps: tuple[int, int]  # cells that a window spans, down and across, past those that are skipped
+    skipped: int  # cells of a row in front of the first tap
+
+    @classmethod
+    def of(cls, problem: Conv2d) -> Cells:
+        top, left = problem.pad[:2]
+        above, ahead = ceil_div(top, CELL) * CELL, ceil_div(left, 2 * CELL) * 2 * CELL
+        skipped = (ahead - left) // CELL
+        down, across = ceil_div(above - top + problem.r, CELL), ceil_div(ahead - left + problem.s, CELL) - skipped
+        return cls((above, ahead), (down, across), skipped)
+
+    @property
+    def row_steps(self) -> int:
+        """Instructions of a row of taps: each has two side by side."""
+        return ceil_div(self.taps[1], 2)
+
+    @property
+    def steps(self) -> int:
+        return self.taps[0] * self.row_steps
+
+    def window(self, rows: int) -> tuple[int, int]:
+        """Cells of a tile of so many rows: a row has an even number."""
+        across = self.skipped + COLUMNS - 1 + 2 * self.row_steps
+        return rows + self.taps[0] - 1, ceil_div(across, 2) * 2
+
+    def chunk_shift(self, problem: Conv2d) -> int:
+        """Bytes from the chunk that a copy begins with to the first of its cells."""
+        return -self.before[1] * problem.c % CHUNK
+
+    def image_bytes(self, problem: Conv2d, rows: int) -> int:
+        """Of a row of the image."""
+        _, across = self.window(rows)
+        return ceil_div(self.chunk_shift(problem) + across * CELL * problem.c, CHUNK) * CHUNK
+
+
+@dataclass(frozen=True, kw_only=True)
+class StemWgmmaRoles(HaloRoles):
+    pads: bool  # whether the producer's warps put padding where there is no image
+
+
+@dataclass(frozen=True)
+class StemWgmmaPlan(PersistentPlan):
+    page: ClassVar[str] = "conv2d/stem_wgmma.j2"
+
+    config: StemWgmma
+    instruction: WarpgroupInstruction
+    cells: Cells
+
+    @property
+    def pixels(self) -> int:
+        """What a tile has, as columns of an instruction."""
+        return COLUMNS * self.config.rows
+
+    @property
+    def staged(self) -> bool:
+        return is_staged(self.problem)
+
+    @property
+    def threads(self) -> int:
+        return GROUP_THREADS * (self.config.consumers + 1)
+
+    @property
+    def weight_rows(self) -> int:
+        """Output channels, and rows of zeros that fill the last tile."""
+        return CHANNELS * self.channel_tiles
+
+    @property
+    def weight_words(self) -> int:
+        """As lanes hold them: each step of a row has two taps of four words."""
+        return self.weight_rows * self.cells.steps * 8
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        main = Launch("conv2d_stem_wgmma", (self.blocks, 1, 1), self.threads, self.smem_bytes)
+        return (*self.fold_launches, repack_launch(self.weight_words), main)
+
+    @cached_property
+    def borders(self) -> None:
+        """What x_zero_point adds is the same for all pixels: padding is what stands for zero."""
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        says = "the filters as the lanes of a consumer hold them"
+        fragments = Field("fragments", "int*", "workspace", says, None, self.weight_words)
+        image = Field("image_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=self._image_map)
+        maps = (image, *self._output_maps)
+        return argument_fields(self.problem, (fragments, *maps))
+
+    @property
+    def _image_map(self) -> TensorMap:
+        """What a tile looks at: rows of bytes, whatever pixel they are of."""
+        problem = self.problem
+        row, image = problem.w * problem.c, problem.h * problem.w * problem.c
+        down, _ = self.cells.window(self.config.rows)
+        box = self.cells.image_bytes(problem, self.config.rows), down * CELL, 1
+        return TensorMap("x", problem.quantization.types.x.name, (row, problem.h, problem.n), (row, image), box)
+
+    @property
+    def _output_maps(self) -> tuple[Field, ...]:
+        if not self.staged:
+            return ()
+        box = CHANNELS, COLUMNS, self.config.rows, 1
+        y = tensor_map.of_outputs(self.problem, "y", self.problem.quantization.types.y.name, box, swizzle=CHANNELS)
+        return (Field("output_map", "tile::TensorMap", "tensor_map", "of y", tensor_map=y),)
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        return self.aligned(self.vector_k, y_in_chunks=self.staged) | {"w": 1}
+
+    @property
+    def vector_k(self) -> int:
+        """Neighbouring channels of a pixel that a lane writes at once: both exist or none."""
+        return 2 if self.problem.k % 2 == 0 else 1
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        stores = ("store_tile_4d",) if self.staged else ()
+        staging = ("store_matrices",) if self.staged else ()
+        overlap = ("overlap",) if self.overlaps else ()
+        copies = tensor_map.wants("load_tile_3d", *stores)
+        always = ("warp", "warp_barrier", "registers", "warpgroup", "warpgroup_barrier", "bytes")
+        return (*always, *staging, *overlap, *copies)
+
+    @property
+    def roles(self) -> StemWgmmaRoles:
+        products = self.warpgroup_products(self.instruction, self.pixels, "wgmma_filters")
+        return StemWgmmaRoles(
+            **vars(products) | {"filters_in_registers": True},
+            staged=self.staged,
+            residual_in_smem=False,
+            products_of_tile="conv2d/stem_wgmma_products.j2",
+            pads=pads_with_zero_point(self.problem),
+        )
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        return {
+            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The config.": (
+                Constant("TILE_H", self.config.rows, "output rows of a tile, which is eight pixels wide"),
+                Constant("CONSUMERS", self.config.consumers, "warpgroups that multiply, in turn"),
+            ),
+            "What follows.": self._constants_that_follow,
+        }
+
+    @property
+    def _constants_that_follow(self) -> tuple[Constant, ...]:
+        of_producer, of_consumer = REGISTERS[self.config.consumers]
+        cells, (down, across) = self.cells, self.cells.window(self.config.rows)
+        return (
+            Constant("WARP_SIZE", self.target.warp_size),
+            Constant("THREADS", self.threads),
+            Constant("PRODUCER_REGISTERS", of_producer, "of a thread"),
+            Constant("CONSUMER_REGISTERS", of_consumer, "of a thread"),
+            Constant("TILE_M", CHANNELS, "output channels of a tile"),
+            Constant("TILE_N", self.pixels, "output pixels of a tile"),
+            Constant("BEFORE_H", cells.before[0], "pixels above the first output's, from which cells are counted"),
+            Constant("BEFORE_W", cells.before[1], "and left of it"),
+            Constant("SKIPPED", cells.skipped, "cells of a row that no tap looks at"),
+            Constant("TAPS_H", cells.taps[0], "rows of cells that a filter spans"),
+            Constant("ROW_STEPS", cells.row_steps, "two cells each, of such a row"),
+            Constant("CELLS_H", down, "rows of cells that a tile looks at"),
+            Constant("CELLS_W", across, "and columns"),
+            Constant("IMAGE_BYTES", cells.image_bytes(self.problem, self.config.rows), "of a row of a tile's image"),
+            Constant("IMAGE_SHIFT", cells.chunk_shift(self.problem), "bytes of it before the first cell"),
+            Constant("IMAGES", IMAGES, "of tiles that are under way"),
+            Constant("SLOTS", SLOTS, "windows of cells that are made or multiplied"),
+            Constant("TILES_DOWN", ceil_div(self.problem.oh, self.config.rows), "of an image"),
+            Constant("TILES_ACROSS", ceil_div(self.problem.ow, COLUMNS)),
+            *self.tile_constants,
+            Constant("WEIGHT_ROWS", self.weight_rows, "output channels, and zeros that fill the last tile"),
+            *(() if self.staged else (Constant("VECTOR_K", self.vector_k, "channels that a lane writes at once"),)),
+            *self.last_constants,
+        )
+
+    def cost(self) -> float:
+        return stem_wgmma_cost.cost(self)
+
+
+def why_none(problem: Conv2d, target: Target) -> str | None:
+    """What stands against every config."""
+    instruction, t = target.warpgroup, problem.quantization.types
+    if instruction is None or not target.tensor_maps:
+        return f"{target.name} has no matrix instruction of warpgroups with copies by tensor maps; stem serves it"
+    if problem.layout != "nhwc":
+        return f"layout={problem.layout}: neighbouring channels must lie side by side, as in nhwc"
+    if problem.groups != 1 or problem.c not in (3, 4):
+        return f"cells have 3 or 4 channels in one group (here c={problem.c}, groups={problem.groups}); stem serves it"
+    if problem.stride != (CELL, CELL) or problem.tap_steps != (1, 1):
+        return (
+            f"stride={problem.stride} dilation={problem.tap_steps}: neighbouring outputs must look at neighbouring "
+            "cells, of two by two pixels; stem serves it"
+        )
+    if not instruction.serves(t.w, t.x):
+        return f"{t.w.name} by {t.x.name}: {instruction.name} does not multiply these; simt serves it"
+    if problem.w * problem.c % CHUNK or problem.w % 4:
+        return f"w={problem.w}: the copy engine brings rows of whole 16 bytes, in fours of pixels; stem serves it"
+    if problem.quantization.w_zero_point or problem.quantization.residual != "none":
+        return "w_zero_point and residuals are not for this page; stem serves them"
+    return None
+
+
+def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
+    check_choices(config, CHOICES)
+    if (reason := why_none(problem, target)) is not None:
+        raise Infeasible(reason)
+    assert target.warpgroup is not None
+    cells = Cells.of(problem)
+    _check_useful(problem, config, cells)
+    channel_tiles = ceil_div(problem.k, CHANNELS)
+    of_channels = problem.n * ceil_div(problem.oh, config.rows) * ceil_div(problem.ow, COLUMNS)
+    made = StemWgmmaPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        instruction=target.warpgroup,
+        cells=cells,
+        smem_bytes=_smem_bytes(problem, config, cells),
+        channel_tiles=channel_tiles,
+        tiles=channel_tiles * of_channels,
+        blocks=channel_tiles * min(of_channels, max(1, target.processors // channel_tiles)),
+    )
+    at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    made.check_sizes(made.pixels)
+    # A lane computes where the outputs of a tile begin, those past the image's last row as well.
+    outputs = problem.n * (problem.oh + config.rows) * (problem.ow + COLUMNS) * problem.k
+    at_most(outputs, 2**31 - 1, "outputs of whole tiles")
+    # The maps refuse what the copy engine cannot copy.
+    assert made.fields
+    return made
+
+
+def _smem_bytes(problem: Conv2d, config: StemWgmma, cells: Cells) -> int:
+    """The outputs of each consumer where they are staged, windows of cells, images and mbarriers."""
+    down, across = cells.window(config.rows)
+    window = _aligned(down * across * CHUNK, COPY_ALIGNMENT)
+    image = _aligned(down * CELL * cells.image_bytes(problem, config.rows), COPY_ALIGNMENT)
+    staged = config.consumers * COLUMNS * config.rows * CHANNELS * is_staged(problem)
+    mbarriers = 2 * (SLOTS + IMAGES) + config.consumers
+    whole = staged + SLOTS * window + IMAGES * image + mbarriers * MBARRIER_BYTES
+    return _aligned(whole, REPEATS if is_staged(problem) else COPY_ALIGNMENT)
+
+
+def _aligned(size: int, alignment: int) -> int:
+    return ceil_div(size, alignment) * alignment
+
+
+def _check_useful(problem: Conv2d, config: StemWgmma, cells: Cells) -> None:
+    """Refuses configs of which most of a tile is wasted, or whose sums and filters leave no registers."""
+    at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
+    kept = 4 * (config.rows + cells.steps)
+    at_most(kept, REGISTERS[config.consumers][1] - BESIDE_SUMS, "registers of a thread for sums and filters")
+
+
+def structure(config: StemWgmma) -> tuple[int, ...]:
+    return (config.consumers,)
+
+
+FAMILY = Family(("conv2d",), StemWgmma, CHOICES, plan, why_none=why_none, structure=structure)
