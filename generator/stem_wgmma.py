@@ -1,7 +1,7 @@
 """The `stem_wgmma` family: first layers of three or four channels and a stride of two, on the matrix instructions of
 warpgroups. Two by two pixels of four channels are the 16 bytes of a tap (space to depth), which a producer's warps put
-together from what the copy engine (TMA) brings; every tap reads them in place, as in `halo`. The filters stay in
-registers."""
+together from what the copy engine (TMA) brings;
+every tap reads them in place, as in `halo`. The filters stay in registers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from qconv.target import Target
 CHANNELS = 64
 # Pixels of a cell, down and across.
 CELL = 2
-# Images of tiles that are under way, and windows of cells that are made or multiplied: of a producer's four warps each
-# has as many.
-IMAGES, SLOTS = 8, 4
+# Windows of cells that are made or multiplied, and images of tiles that are under way.
+WINDOWS, IMAGES = 4, 8
 # What a copy's place in shared memory is a multiple of.
 COPY_ALIGNMENT = 128
 # Registers of a thread, once its role is known, by the number of consumers; and those beside sums and filters.
@@ -41,11 +40,13 @@ class StemWgmma(Config):
     family: ClassVar[str] = "stem_wgmma"
     rows: int  # of a tile, which is eight pixels wide
     consumers: int  # warpgroups that multiply, in turn
+    team: int  # warps that put the cells of a tile together
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
     "rows": (4, 8, 10, 12, 14, 16, 20, 24, 28),
     "consumers": (2, 3),
+    "team": (1, 4),
 }
 
 
@@ -123,7 +124,7 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def weight_words(self) -> int:
-        """As lanes hold them: each step of a row has two taps of four words."""
+        """A step has two taps of four words."""
         return self.weight_rows * self.cells.steps * 8
 
     @cached_property
@@ -139,9 +140,16 @@ class StemWgmmaPlan(PersistentPlan):
     def fields(self) -> tuple[Field, ...]:
         says = "the filters as the lanes of a consumer hold them"
         fragments = Field("fragments", "int*", "workspace", says, None, self.weight_words)
-        image = Field("image_map", "tile::TensorMap", "tensor_map", "of x", tensor_map=self._image_map)
-        maps = (image, *self._output_maps)
-        return argument_fields(self.problem, (fragments, *maps))
+        return argument_fields(self.problem, (fragments, *self._map_fields))
+
+    @property
+    def _map_fields(self) -> tuple[Field, ...]:
+        found = {"image_map": ("of x", self._image_map)}
+        if self.staged:
+            found["output_map"] = "of y", self._output_map
+        return tuple(
+            Field(name, "tile::TensorMap", "tensor_map", says, tensor_map=made) for name, (says, made) in found.items()
+        )
 
     @property
     def _image_map(self) -> TensorMap:
@@ -153,12 +161,10 @@ class StemWgmmaPlan(PersistentPlan):
         return TensorMap("x", problem.quantization.types.x.name, (row, problem.h, problem.n), (row, image), box)
 
     @property
-    def _output_maps(self) -> tuple[Field, ...]:
-        if not self.staged:
-            return ()
+    def _output_map(self) -> TensorMap:
         box = CHANNELS, COLUMNS, self.config.rows, 1
-        y = tensor_map.of_outputs(self.problem, "y", self.problem.quantization.types.y.name, box, swizzle=CHANNELS)
-        return (Field("output_map", "tile::TensorMap", "tensor_map", "of y", tensor_map=y),)
+        y_type = self.problem.quantization.types.y.name
+        return tensor_map.of_outputs(self.problem, "y", y_type, box, swizzle=CHANNELS)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
@@ -196,6 +202,7 @@ class StemWgmmaPlan(PersistentPlan):
             "The config.": (
                 Constant("TILE_H", self.config.rows, "output rows of a tile, which is eight pixels wide"),
                 Constant("CONSUMERS", self.config.consumers, "warpgroups that multiply, in turn"),
+                Constant("TEAM", self.config.team, "warps that put the cells of a tile together"),
             ),
             "What follows.": self._constants_that_follow,
         }
@@ -220,8 +227,7 @@ class StemWgmmaPlan(PersistentPlan):
             Constant("CELLS_W", across, "and columns"),
             Constant("IMAGE_BYTES", cells.image_bytes(self.problem, self.config.rows), "of a row of a tile's image"),
             Constant("IMAGE_SHIFT", cells.chunk_shift(self.problem), "bytes of it before the first cell"),
-            Constant("IMAGES", IMAGES, "of tiles that are under way"),
-            Constant("SLOTS", SLOTS, "windows of cells that are made or multiplied"),
+            Constant("IMAGES", IMAGES * self.config.team // 4, "of a team's tiles, which are under way"),
             Constant("TILES_DOWN", ceil_div(self.problem.oh, self.config.rows), "of an image"),
             Constant("TILES_ACROSS", ceil_div(self.problem.ow, COLUMNS)),
             *self.tile_constants,
@@ -293,8 +299,8 @@ def _smem_bytes(problem: Conv2d, config: StemWgmma, cells: Cells) -> int:
     window = _aligned(down * across * CHUNK, COPY_ALIGNMENT)
     image = _aligned(down * CELL * cells.image_bytes(problem, config.rows), COPY_ALIGNMENT)
     staged = config.consumers * COLUMNS * config.rows * CHANNELS * is_staged(problem)
-    mbarriers = 2 * (SLOTS + IMAGES) + config.consumers
-    whole = staged + SLOTS * window + IMAGES * image + mbarriers * MBARRIER_BYTES
+    mbarriers = 2 * (WINDOWS + IMAGES) + config.consumers
+    whole = staged + WINDOWS * window + IMAGES * image + mbarriers * MBARRIER_BYTES
     return _aligned(whole, REPEATS if is_staged(problem) else COPY_ALIGNMENT)
 
 
@@ -310,7 +316,7 @@ def _check_useful(problem: Conv2d, config: StemWgmma, cells: Cells) -> None:
 
 
 def structure(config: StemWgmma) -> tuple[int, ...]:
-    return (config.consumers,)
+    return config.consumers, config.team
 
 
 FAMILY = Family(("conv2d",), StemWgmma, CHOICES, plan, why_none=why_none, structure=structure)

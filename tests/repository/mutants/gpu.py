@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: sums of another eight",
-        "templates/instruction/wgmma_operands.j2",
+        "templates/instruction/wgmma_sums.j2",
         "          SUMS_OF_ATOM(${ atom }),",
         "          SUMS_OF_ATOM(${ atom - 1 }),",
         "Each eight columns have sums of their own.",

@@ -15,7 +15,7 @@ SERVED = f"{TESTS}::test_what_it_does_not_serve"
 OF_PAGE = (
     Mutant(
         "halo: windows are multiplied before they are there",
-        PAGES + "halo.j2",
+        PAGES + "halo_consume.j2",
         "        shared.ring.wait(at);\n",
         "",
         "Their bytes may be on their way.",
@@ -23,7 +23,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: one warp tells that all have seen their turn",
-        PAGES + "halo.j2",
+        PAGES + "halo_consume.j2",
         "        tile::warp_barrier();\n        if (tile::lane() == 0) shared.issued",
         "        if (tile::thread() % 32 == 0) shared.issued",
         "A lane that comes later misses a phase, and waits for ever.",
@@ -31,7 +31,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: windows are released before their products are made",
-        PAGES + "halo.j2",
+        PAGES + "halo_consume.j2",
         "        commit_products(products);\n",
         "        if (signals) shared.ring.release(at);\n        commit_products(products);\n",
         "The next window comes to lie where products read.",
@@ -39,7 +39,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: taps ignore the dilation",
-        PAGES + "halo.j2",
+        PAGES + "halo_products.j2",
         "tap / S * DILATION_H * WINDOW_W + tap % S * DILATION_W;",
         "tap / S * WINDOW_W + tap % S;",
         "Taps lie so many pixels from each other.",
@@ -47,7 +47,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: blocks change their channels",
-        PAGES + "halo.j2",
+        PAGES + "halo_tiles.j2",
         "tile::block_x() % CHANNEL_TILES * TILE_M",
         "0",
         "The weights of a block are those of one tile of channels.",
@@ -95,7 +95,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: residuals are written over before they are read",
-        PAGES + "halo.j2",
+        PAGES + "halo_consume.j2",
         "//% if not residual_in_smem\n        if (signals) shared.ring.release(at);",
         "//% if true\n        if (signals) shared.ring.release(at);",
         "Their slot is free when the tile is written.",
@@ -103,7 +103,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: a window is waited for before the turn",
-        PAGES + "halo.j2",
+        PAGES + "halo_consume.j2",
         "        // The turn first:",
         "        shared.ring.wait(at);\n        // The turn first:",
         "With fewer slots than consumers, the phase before has not completed.",
@@ -111,7 +111,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: every slab of a window is the first",
-        PAGES + "halo.j2",
+        PAGES + "halo_products.j2",
         "slab % SLABS * static_cast<int>(sizeof(Slab))",
         "0",
         "Channels behind the first 128 lie in another.",

@@ -61,7 +61,7 @@ STEM = (
     ),
     Mutant(
         "stem: the last of four pixels is not moved down",
-        PAGES + "stem.j2",
+        PAGES + "unpack_pixels.j2",
         "word[2] >> 8}};",
         "word[2]}};",
         "The fourth pixel's word begins with the third's last channel.",

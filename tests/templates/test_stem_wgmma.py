@@ -1,0 +1,179 @@
+"""The page `stem_wgmma` on the CPU device: what its producers and consumers wait for, tell and fence, left out one by
+one; the sanitizers; launches that overlap; and what the family does not serve."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from mostly_slow import mostly_slow
+
+from qconv import Conv2d, Quantization, generator
+from qconv.errors import Infeasible
+from qconv.generator.stem_wgmma import Cells, StemWgmma, StemWgmmaPlan
+from qconv.target import TARGETS
+from tests.templates.test_fences import LATE, WAIT, LeftOut, check_left_out, finding
+from tests.templates.test_mma_sanitizers import OVERFLOW, WRITE, WRONG, Planted, check, check_planted
+from tests.templates.test_wgmma import EARLY
+
+TARGET = TARGETS["cpu.sm_90a"]
+ZERO = Quantization(x_type="uint8", x_zero_point=True, bias="int32", activation="relu")
+WIDE = Quantization(x_zero_point=True, out_type="int32")
+
+
+def plan_of(problem: Conv2d, **config: int) -> StemWgmmaPlan:
+    made = generator.plan(problem, StemWgmma(**({"rows": 4, "consumers": 2} | config)), TARGET)
+    assert isinstance(made, StemWgmmaPlan)
+    return made
+
+
+def layer(n: int, h: int, w: int, c: int, k: int, r: int, s: int, **more: object) -> Conv2d:
+    return Conv2d(n, h, w, c, k, r, s, **({"stride": 2, "pad": r // 2} | more))  # type: ignore[arg-type]
+
+
+# A producing warp has a tile in each of its slots at least twice.
+PLANS = {
+    "staged": plan_of(layer(7, 60, 64, 3, 64, 7, 7, quantization=ZERO)),
+    "direct": plan_of(layer(9, 59, 60, 4, 21, 5, 5, quantization=WIDE), consumers=3),
+    "skipped": plan_of(layer(12, 44, 48, 3, 130, 3, 3, quantization=Quantization()), rows=8),
+    "uneven": plan_of(layer(9, 50, 52, 4, 48, 6, 3, pad=(2, 0, 1, 3), quantization=ZERO)),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_nothing_is_left_out(name: str) -> None:
+    plan = PLANS[name]
+    assert plan.tiles >= 16 * plan.blocks
+    assert [finding(plan, generator.render(plan).text, seed) for seed in (LATE, EARLY)] == [None, None]
+
+
+IMAGE = "        shared.image_ring.wait(at_image);\n"
+EMPTY = "        if (at.phase > 0) shared.ring.empty[at.slot].wait_for_phase(at.phase - 1);\n"
+FENCE = "        tile::fence_proxy_async();\n        tile::warp_barrier();  // the image"
+FULL = "            shared.ring.full[at.slot].arrive();\n"
+RELEASE = "            shared.image_ring.release(at_image);\n"
+
+LEFT_OUT = {
+    "the wait for an image": LeftOut("staged", IMAGE, "", f"bytes|{WRONG}"),
+    "the wait until a window is read": LeftOut("staged", EMPTY, "", f"that has completed|{WRONG}"),
+    "the fence behind the cells": LeftOut("staged", FENCE, FENCE.replace("tile::fence_proxy_async();", ";"), WRONG),
+    "the barrier behind the cells": LeftOut(
+        "staged", "        tile::warp_barrier();  // the image is read, and its cells are there\n", "", WRONG
+    ),
+    "the word that cells are there": LeftOut("staged", FULL, "", "wait"),
+    "the word that an image is read": LeftOut("staged", RELEASE, "", "wait"),
+    "the wait for the cells": LeftOut(
+        "staged", "        shared.ring.wait(at);\n", "", f"wait|that has completed|{WRONG}"
+    ),
+    "the barrier behind the mbarriers": LeftOut(
+        "staged", "    tile::barrier();\n    const int group", "    const int group", "nobody has initialised"
+    ),
+    "the padding": LeftOut("staged", "exists ? word : padding_word(args)", "word", WRONG),
+    "where cells begin": LeftOut("skipped", ".cell[0][SKIPPED]", ".cell[0][0]", WRONG),
+    "where filters begin in a cell": LeftOut("uneven", "lane % 4 / 2 - (BEFORE_H - PAD_TOP)", "lane % 4 / 2", WRONG),
+    "where filters begin in a row of cells": LeftOut("staged", "lane % 2 - (BEFORE_W - PAD_LEFT)", "lane % 2", WRONG),
+    "the second of two taps": LeftOut("staged", ".cell[0][SKIPPED], 16, 16", ".cell[0][SKIPPED], 32, 16", WRONG),
+    "where the next row of cells lies": LeftOut("staged", "16 * CELLS_W);", "128);", WRONG),
+    "where the first chunk's cells begin": LeftOut(
+        "staged", "row[row][IMAGE_SHIFT + column * C]", "row[row][column * C]", WRONG
+    ),
+    "the first step, which does not add": LeftOut("staged", "sums[0], step > 0);", "sums[0], true);", WRONG),
+    "a block's filters": LeftOut("skipped", "(first_channel() / TILE_M * STEPS * 4 +", "(0 +", WRONG),
+    "the order of the filters' rows": LeftOut(
+        "staged", "return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;", "return row;", WRONG
+    ),
+    "slots of a warp's own": LeftOut(
+        "staged",
+        "constexpr int SLOTS = 4;",
+        "constexpr int SLOTS = 3;",
+        f"that has completed|wait|{WRONG}",
+        EARLY,
+        ("SLOTS % 4 == 0 &&", ""),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_left_out_is_found(name: str) -> None:
+    check_left_out(PLANS[LEFT_OUT[name].plan], LEFT_OUT[name])
+
+
+def test_a_launch_waits_for_the_one_before() -> None:
+    plan = plan_of(Conv2d(1, 16, 16, 4, 4, 3, 3, stride=2, pad=1, quantization=Quantization()))
+    text = generator.render(plan).text
+    assert len(re.findall(re.escape(WAIT), text)) == 2  # who asks for images, and who reads parameters
+
+
+RUNS = {
+    f"{name}-{sanitizer}-{seed}": (name, sanitizer, seed)
+    for sanitizer, seed in (("address", LATE), ("thread", LATE), ("thread", EARLY))
+    for name in PLANS
+}
+FAST = {f"{name}-address-{LATE}" for name in PLANS} | {f"direct-thread-{seed}" for seed in (LATE, EARLY)}
+
+
+@pytest.mark.parametrize("run", mostly_slow(RUNS, FAST))
+def test_nothing_is_found(run: str) -> None:
+    name, sanitizer, seed = RUNS[run]
+    check(PLANS[name], sanitizer, seed)  # type: ignore[arg-type]
+
+
+PLANTED = {
+    "a pixel past the last is written": Planted(
+        "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
+    ),
+    "cells past the last are written": Planted(
+        "direct",
+        "pair < PAIRS; pair += WARP_SIZE",
+        "pair < 4 * SLOTS * PAIRS; pair += WARP_SIZE",
+        "address",
+        OVERFLOW,
+        WRITE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_found(name: str) -> None:
+    check_planted(PLANTED[name], PLANS[PLANTED[name].plan])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"groups": 3, "k": 63}, "groups=3"),
+        ({"c": 2}, "cells have 3 or 4 channels in one group .here c=2"),
+        ({"layout": "nchw"}, "layout=nchw"),
+        ({"stride": (2, 1)}, "neighbouring cells, of two by two pixels; stem serves it"),
+        ({"dilation": (1, 2)}, "neighbouring cells, of two by two pixels; stem serves it"),
+        ({"w": 40}, "w=40: the copy engine brings rows of whole 16 bytes"),
+        ({"quantization": Quantization(w_zero_point=True)}, "w_zero_point"),
+        ({"quantization": Quantization(residual="int8")}, "residuals"),
+    ],
+)
+def test_what_it_does_not_serve(change: dict[str, object], says: str) -> None:
+    problem = Conv2d(1, 32, 32, 3, 64, 7, 7, stride=2, pad=3)
+    with pytest.raises(Infeasible, match=says):
+        plan_of(replace(problem, **change))  # type: ignore[arg-type]
+
+
+def test_configs_that_make_no_sense() -> None:
+    problem = Conv2d(4, 224, 224, 3, 64, 7, 7, stride=2, pad=3)
+    with pytest.raises(Infeasible, match="registers of a thread for sums and filters: 112; at most 96"):
+        plan_of(problem, rows=20, consumers=3)
+    with pytest.raises(Infeasible, match="rows of a tile"):
+        plan_of(replace(problem, h=16, w=16), rows=16)
+    for name in ("sm_80", "sm_100a", "sm_120", "gfx942"):
+        with pytest.raises(Infeasible, match=f"{name} has no matrix instruction of warpgroups"):
+            generator.plan(problem, StemWgmma(4, 2), TARGETS[name])
+
+
+@pytest.mark.parametrize(
+    ("filter_and_pad", "steps", "skipped"),
+    [((7, 3), 8, 0), ((3, 1), 2, 1), ((3, 0), 2, 0), ((5, 2), 6, 1), ((6, 2), 6, 1), ((2, 0), 1, 0), ((1, 0), 1, 0)],
+)
+def test_how_many_steps_a_filter_takes(filter_and_pad: tuple[int, int], steps: int, skipped: int) -> None:
+    size, pad = filter_and_pad
+    cells = Cells.of(Conv2d(1, 32, 32, 3, 64, size, size, stride=2, pad=pad))
+    assert (cells.steps, cells.skipped) == (steps, skipped)
