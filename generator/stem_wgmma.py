@@ -110,6 +110,16 @@ class StemWgmmaPlan(PersistentPlan):
         return COLUMNS * self.config.rows
 
     @property
+    def steps(self) -> int:
+        return self.cells.steps
+
+    @property
+    def pairs(self) -> int:
+        """Of cells that a tile looks at, which a lane makes together."""
+        down, across = self.cells.window(self.config.rows)
+        return down * across // 2
+
+    @property
     def staged(self) -> bool:
         return is_staged(self.problem)
 
