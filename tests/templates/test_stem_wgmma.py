@@ -23,7 +23,7 @@ WIDE = Quantization(x_zero_point=True, out_type="int32")
 
 
 def plan_of(problem: Conv2d, **config: int) -> StemWgmmaPlan:
-    made = generator.plan(problem, StemWgmma(**({"rows": 4, "consumers": 2} | config)), TARGET)
+    made = generator.plan(problem, StemWgmma(**({"rows": 4, "consumers": 2, "team": 1} | config)), TARGET)
     assert isinstance(made, StemWgmmaPlan)
     return made
 
@@ -32,34 +32,34 @@ def layer(n: int, h: int, w: int, c: int, k: int, r: int, s: int, **more: object
     return Conv2d(n, h, w, c, k, r, s, **({"stride": 2, "pad": r // 2} | more))  # type: ignore[arg-type]
 
 
-# A producing warp has a tile in each of its slots at least twice.
+# A team makes cells in each of its windows, and of each of its images, twice at least.
 PLANS = {
     "staged": plan_of(layer(7, 60, 64, 3, 64, 7, 7, quantization=ZERO)),
     "direct": plan_of(layer(9, 59, 60, 4, 21, 5, 5, quantization=WIDE), consumers=3),
-    "skipped": plan_of(layer(12, 44, 48, 3, 130, 3, 3, quantization=Quantization()), rows=8),
-    "uneven": plan_of(layer(9, 50, 52, 4, 48, 6, 3, pad=(2, 0, 1, 3), quantization=ZERO)),
+    "skipped": plan_of(layer(12, 44, 48, 3, 130, 3, 3, quantization=Quantization()), rows=8, team=4),
+    "uneven": plan_of(layer(9, 50, 52, 4, 48, 6, 3, pad=(2, 0, 1, 3), quantization=ZERO), team=4),
 }
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_nothing_is_left_out(name: str) -> None:
     plan = PLANS[name]
-    assert plan.tiles >= 16 * plan.blocks
+    assert plan.tiles >= 16 * plan.blocks // plan.config.team
     assert [finding(plan, generator.render(plan).text, seed) for seed in (LATE, EARLY)] == [None, None]
 
 
-IMAGE = "        shared.image_ring.wait(at_image);\n"
-EMPTY = "        if (at.phase > 0) shared.ring.empty[at.slot].wait_for_phase(at.phase - 1);\n"
-FENCE = "        tile::fence_proxy_async();\n        tile::warp_barrier();  // the image"
-FULL = "            shared.ring.full[at.slot].arrive();\n"
-RELEASE = "            shared.image_ring.release(at_image);\n"
+IMAGE = "        image_ring.wait(at);\n"
+EMPTY = "        if (phase > 0) shared.ring.empty[slot].wait_for_phase(phase - 1);\n"
+FENCE = "        tile::fence_proxy_async();\n        team_barrier();"
+FULL = "            shared.ring.full[slot].arrive();\n"
+RELEASE = "            image_ring.release(at);\n"
 
 LEFT_OUT = {
     "the wait for an image": LeftOut("staged", IMAGE, "", f"bytes|{WRONG}"),
     "the wait until a window is read": LeftOut("staged", EMPTY, "", f"that has completed|{WRONG}"),
-    "the fence behind the cells": LeftOut("staged", FENCE, FENCE.replace("tile::fence_proxy_async();", ";"), WRONG),
+    "the fence behind the cells": LeftOut("staged", FENCE, "        team_barrier();", WRONG),
     "the barrier behind the cells": LeftOut(
-        "staged", "        tile::warp_barrier();  // the image is read, and its cells are there\n", "", WRONG
+        "uneven", "        team_barrier();  // the image is read, and its cells are there\n", "", WRONG
     ),
     "the word that cells are there": LeftOut("staged", FULL, "", "wait"),
     "the word that an image is read": LeftOut("staged", RELEASE, "", "wait"),
@@ -83,14 +83,10 @@ LEFT_OUT = {
     "the order of the filters' rows": LeftOut(
         "staged", "return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;", "return row;", WRONG
     ),
-    "slots of a warp's own": LeftOut(
-        "staged",
-        "constexpr int SLOTS = 4;",
-        "constexpr int SLOTS = 3;",
-        f"that has completed|wait|{WRONG}",
-        EARLY,
-        ("SLOTS % 4 == 0 &&", ""),
+    "windows of a team's own": LeftOut(
+        "staged", "slot = i % WINDOWS", "slot = 0 * i", f"wait|that has completed|{WRONG}"
     ),
+    "images of a team's own": LeftOut("staged", "shared.images[team]", "shared.images[0]", WRONG),
 }
 
 
@@ -124,12 +120,7 @@ PLANTED = {
         "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
     ),
     "cells past the last are written": Planted(
-        "direct",
-        "pair < PAIRS; pair += WARP_SIZE",
-        "pair < 4 * SLOTS * PAIRS; pair += WARP_SIZE",
-        "address",
-        OVERFLOW,
-        WRITE,
+        "uneven", "pair < PAIRS; pair +=", "pair <= PAIRS; pair +=", "address", OVERFLOW, WRITE
     ),
 }
 
@@ -166,7 +157,7 @@ def test_configs_that_make_no_sense() -> None:
         plan_of(replace(problem, h=16, w=16), rows=16)
     for name in ("sm_80", "sm_100a", "sm_120", "gfx942"):
         with pytest.raises(Infeasible, match=f"{name} has no matrix instruction of warpgroups"):
-            generator.plan(problem, StemWgmma(4, 2), TARGETS[name])
+            generator.plan(problem, StemWgmma(4, 2, 1), TARGETS[name])
 
 
 @pytest.mark.parametrize(
