@@ -34,7 +34,7 @@ from qconv.generator import (
     wgmma,
 )
 from qconv.generator.correction import MODEL, Expected
-from qconv.generator.cost_units import CLOCK_MHZ, OVERLAP_US
+from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Plan
 from qconv.generator.source import Rendered, Source, joined, render, render_kernels
@@ -133,11 +133,6 @@ def predicted_us(plan: Plan) -> float:
     """What the cost model expects, at the clock of the GPU that it is fitted to: of another one, only the ratio of two
     predictions says something."""
     return cost(plan) / CLOCK_MHZ
-
-
-def gains_by_overlap(plan: Plan) -> bool:
-    """Whether its launch, in a sequence, should begin before the one ahead of it has ended."""
-    return plan.overlaps and predicted_us(plan) >= OVERLAP_US
 
 
 def space(problem: Problem, target: Target, likely: bool = False) -> tuple[list[Plan], list[Rejected]]:

@@ -12,10 +12,6 @@ from qconv.target import Target
 CLOCK_MHZ = 1755
 # Clocks of a launch, and bytes of device memory that come in one.
 LAUNCH, MEMORY = 2900, 15
-# How long a launch takes at least, in microseconds, that gains by beginning before the one ahead of it has ended: in
-# graphs on an H200, launches of 3 us lost 0.4 us each by that, and those of 9 us gained 0.6.
-OVERLAP_US = 5
-
 
 # What looking an output up takes: four instructions, and two clocks of the first-level cache for 32 of them, in half of
 # which others are issued.

@@ -5,12 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from qconv import generator
 from qconv.device import Device, Kernel
 from qconv.device.cache import Binary
 from qconv.generator import Plan
@@ -86,10 +84,10 @@ class Packed:
         self.computed = turned or bool(self._folds)  # some of what the kernel reads
         self.fold(stream)
 
-    @cached_property
+    @property
     def gains_by_overlap(self) -> bool:
         """Whether `overlap=True` should shorten a sequence of kernels that this one is in."""
-        return generator.gains_by_overlap(self.executable.plan)
+        return self.executable.plan.overlaps
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False) -> Any:
         """One call on the caller's stream (by default the current one); returns the output. `overlap`: see `bind`."""

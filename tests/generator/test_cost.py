@@ -138,13 +138,3 @@ def test_residuals_are_waited_for() -> None:
         ratios.append(took_us / generator.predicted_us(generator.plan(problem, Mma(*values), target("sm_90a"))))
     assert 0.9 < geometric_mean(ratios) < 1.15, ratios
     assert max(ratios) < 1.3
-
-
-def test_launches_that_take_long_gain_by_overlapping() -> None:
-    small, large = (Conv2d(n, 14, 14, 256, 256, 3, 3, pad=1) for n in (1, 128))
-    gains = {
-        (problem.n, name): generator.gains_by_overlap(generator.default(problem, target(name)))
-        for problem in (small, large)
-        for name in ("sm_90a", "sm_80")
-    }
-    assert gains == {(1, "sm_90a"): False, (128, "sm_90a"): True, (1, "sm_80"): False, (128, "sm_80"): False}

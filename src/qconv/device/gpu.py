@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from qconv.device import array_kernels, extended, memory, tensor_maps
 from qconv.device.cache import Binary
 from qconv.device.compile import build_array_kernels
 from qconv.device.gpu_graph import captured, graph_of, placed_graph
+from qconv.device.residency import Multiprocessors
 from qconv.errors import DeviceError, LaunchError
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
@@ -24,7 +26,10 @@ from qconv.generator.tensor_map import TensorMap
 from qconv.target import Target, target_of_compute_capability, target_of_gcn_arch
 
 KIND = "hip" if runtime.is_hip else "cuda"
-MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+# CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES and CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+STATIC_SHARED, MAX_DYNAMIC_SHARED = 1, 8
+# cudaDevAttrMaxSharedMemoryPerMultiprocessor, ...PerBlockOptin and cudaDevAttrReservedSharedMemoryPerBlock
+SHARED_OF_EACH, MOST_OF_BLOCK, RESERVED_OF_BLOCK = 81, 97, 111
 DEFAULT_LIMIT = 48 * 1024
 
 
@@ -54,13 +59,17 @@ class GpuKernel:
                 if launch.smem_bytes > DEFAULT_LIMIT and KIND == "cuda":
                     pointer = self._functions[launch.kernel].ptr
                     driver.funcSetAttribute(pointer, MAX_DYNAMIC_SHARED, launch.smem_bytes)
+        self._spread: dict[Launch, Launch] = {}
 
     def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> Callable[[Any], None]:
         """Everything that can be done ahead is done here: a launch is one call of the driver."""
         packed = ctypes.create_string_buffer(arguments, len(arguments))
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
         function, address = self._functions[launch.kernel].ptr, ctypes.addressof(pointers)
-        run = _extended(extended.launcher(function, launch, address)) if overlap else _plain(function, launch, address)
+        if overlap:
+            run = _extended(extended.launcher(function, self._spread_out(launch), address))
+        else:
+            run = _plain(function, launch, address)
         current = self._device.current
 
         def run_there(stream: Any = None) -> None:
@@ -70,6 +79,16 @@ class GpuKernel:
         chosen = run if self._device.only else run_there
         chosen.kept = (self, packed, pointers)  # type: ignore[attr-defined] # the addresses must outlive the launcher
         return chosen
+
+    def _spread_out(self, launch: Launch) -> Launch:
+        """As it overlaps: `residency` says why it asks for more shared memory."""
+        if launch not in self._spread:
+            function = self._functions[launch.kernel].ptr
+            with self._device.current:
+                room = self._device.multiprocessors.room(launch, driver.funcGetAttribute(STATIC_SHARED, function))
+                driver.funcSetAttribute(function, MAX_DYNAMIC_SHARED, room)
+            self._spread[launch] = replace(launch, smem_bytes=room)
+        return self._spread[launch]
 
 
 def _plain(function: int, launch: Launch, pointers: int) -> Callable[[Any], None]:
@@ -136,6 +155,12 @@ class GpuDevice:
             return target_of_compute_capability(self._properties["major"], self._properties["minor"])
         except ValueError as unknown:
             raise DeviceError(f"{self.spec}, {self.name}: {unknown}; or use --device cpu") from None
+
+    @cached_property
+    def multiprocessors(self) -> Multiprocessors:
+        numbers = (SHARED_OF_EACH, MOST_OF_BLOCK, RESERVED_OF_BLOCK)
+        limits = [runtime.deviceGetAttribute(number, self.current.id) for number in numbers]
+        return Multiprocessors(self._properties["multiProcessorCount"], *limits)
 
     def facts(self) -> dict[str, Any]:
         return {

@@ -348,14 +348,6 @@ MUTANTS = (
         ("tests/qconv/network/test_integer.py::test_a_launch_overlaps_where_that_gains",),
     ),
     Mutant(
-        "integer: short launches overlap",
-        "generator/__init__.py",
-        "plan.overlaps and predicted_us(plan) >= OVERLAP_US",
-        "plan.overlaps",
-        "In a graph, launches of three microseconds take longer so.",
-        ("tests/generator/test_cost.py::test_launches_that_take_long_gain_by_overlapping",),
-    ),
-    Mutant(
         "integer: shapes that are broadcast are folded",
         "src/qconv/network/integer.py",
         "            if other != made:\n",

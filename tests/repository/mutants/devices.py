@@ -4,10 +4,11 @@ from mutants.mutant import Mutant
 from mutants.named import conversion_random
 
 HERE, CONVERSION = "src/qconv/device/", "src/qconv/conversion/"
-CACHE, BINARY, EXTENDED = (
+CACHE, BINARY, EXTENDED, RESIDENCY = (
     "tests/qconv/device/test_cache.py",
     "tests/qconv/device/test_binary.py",
     "tests/qconv/device/test_extended.py",
+    "tests/qconv/device/test_residency.py",
 )
 CONVERTED, CONVERTED_REFERENCE = "tests/qconv/conversion/test_problem.py", "tests/qconv/conversion/test_reference.py"
 
@@ -192,6 +193,30 @@ MUTANTS = (
         "launch.smem_bytes, stream, held, 0)",
         "Without its attribute a launch overlaps with nothing.",
         (EXTENDED,),
+    ),
+    Mutant(
+        "residency: all clusters find room",
+        HERE + "residency.py",
+        "math.prod(launch.grid) + lost, self.count",
+        "math.prod(launch.grid), self.count",
+        "The last clusters begin when others have ended: a launch takes twice as long.",
+        (RESIDENCY,),
+    ),
+    Mutant(
+        "residency: a launch gets less than it needs",
+        HERE + "residency.py",
+        "max(launch.smem_bytes, share // UNIT * UNIT - static_bytes)",
+        "share // UNIT * UNIT - static_bytes",
+        "Of a grid of many rounds, a block would have a few kilobytes.",
+        (RESIDENCY,),
+    ),
+    Mutant(
+        "gpu: a launch that overlaps is as any other",
+        HERE + "gpu.py",
+        "self._spread_out(launch), address",
+        "launch, address",
+        "A dozen short launches are resident at a time, and one's blocks are on few multiprocessors.",
+        (RESIDENCY,),
     ),
     Mutant(
         "cpu: a read-only output is written",
