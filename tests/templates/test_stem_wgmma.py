@@ -59,7 +59,11 @@ LEFT_OUT = {
     "the wait until a window is read": LeftOut("staged", EMPTY, "", f"that has completed|{WRONG}"),
     "the fence behind the cells": LeftOut("staged", FENCE, "        team_barrier();", WRONG),
     "the barrier behind the cells": LeftOut(
-        "uneven", "        team_barrier();  // the image is read, and its cells are there\n", "", WRONG
+        "uneven",
+        "        team_barrier();  // the image is read, and its cells are there\n",
+        "",
+        "that has completed",
+        EARLY,
     ),
     "the word that cells are there": LeftOut("staged", FULL, "", "wait"),
     "the word that an image is read": LeftOut("staged", RELEASE, "", "wait"),
@@ -71,7 +75,7 @@ LEFT_OUT = {
     ),
     "the padding": LeftOut("staged", "exists ? word : padding_word(args)", "word", WRONG),
     "where cells begin": LeftOut("skipped", ".cell[0][SKIPPED]", ".cell[0][0]", WRONG),
-    "where filters begin in a cell": LeftOut("uneven", "lane % 4 / 2 - (BEFORE_H - PAD_TOP)", "lane % 4 / 2", WRONG),
+    "where filters begin in a cell": LeftOut("staged", "lane % 4 / 2 - (BEFORE_H - PAD_TOP)", "lane % 4 / 2", WRONG),
     "where filters begin in a row of cells": LeftOut("staged", "lane % 2 - (BEFORE_W - PAD_LEFT)", "lane % 2", WRONG),
     "the second of two taps": LeftOut("staged", ".cell[0][SKIPPED], 16, 16", ".cell[0][SKIPPED], 32, 16", WRONG),
     "where the next row of cells lies": LeftOut("staged", "16 * CELLS_W);", "128);", WRONG),
@@ -119,8 +123,8 @@ PLANTED = {
     "a pixel past the last is written": Planted(
         "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
     ),
-    "cells past the last are written": Planted(
-        "uneven", "pair < PAIRS; pair +=", "pair <= PAIRS; pair +=", "address", OVERFLOW, WRITE
+    "an image past the last is read": Planted(
+        "uneven", "pair < PAIRS; pair +=", "pair < 20 * PAIRS; pair +=", "address", "use-after-poison", "make_cells("
     ),
 }
 
