@@ -17,6 +17,7 @@ from qconv.generator.mma_space import Mma
 from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
+from qconv.generator.stem_wgmma import StemWgmma
 from qconv.generator.table import TableConfig
 from qconv.generator.tcgen05 import Tcgen05
 from qconv.generator.wgmma import Wgmma
@@ -200,6 +201,8 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "halo-body-sm_90a.cu": (conv(replace(BODY, c=64, k=64), BIASED), "sm_90a", Halo(28, 2, 64)),
     "halo-residual-borders-sm_90a.cu": (conv(replace(BODY, c=64, k=80), ADDED), "sm_90a", Halo(14, 3, 64)),
     "halo-odd-cpu.sm_90a.cpp": (conv(replace(BODY, c=80, k=21, n=1), HALF), "cpu.sm_90a", Halo(2, 2, 64)),
+    "stem-wgmma-body-sm_90a.cu": (conv(STEM, BIASED), "sm_90a", StemWgmma(16, 3, 1)),
+    "stem-wgmma-odd-cpu.sm_90a.cpp": (conv(replace(STEM, c=4, k=21, n=1), HALF), "cpu.sm_90a", StemWgmma(8, 2, 4)),
     "tcgen05-body-sm_100a.cu": (conv(replace(BODY, k=256), BIASED), "sm_100a", Tcgen05(128, 256, 2, 128, 4)),
     "tcgen05-residual-borders-sm_100a.cu": (conv(BODY, ADDED), "sm_100a", Tcgen05(256, 64, 2, 64, 6)),
     "tcgen05-odd-cpu.sm_100a.cpp": (

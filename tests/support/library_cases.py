@@ -58,6 +58,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("pointwise", "cpu.sm_80", Conv2d(1, 9, 13, 32, 16, 1, 1, quantization=EVERYTHING)),
     ("wgmma", "cpu.sm_90a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=SAME, quantization=CLAMPED_SUM)),
     ("halo", "cpu.sm_90a", Conv2d(1, 8, 8, 64, 64, 3, 3, pad=SAME, quantization=CLAMPED_SUM)),
+    ("stem_wgmma", "cpu.sm_90a", Conv2d(1, 32, 32, 3, 64, 7, 7, (2, 2), pad=(3, 3, 3, 3), quantization=CLAMPED)),
     ("tcgen05", "cpu.sm_100a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=SAME, quantization=CLAMPED_SUM)),
     ("fused", "cpu.sm_80", FusedConv2d(EXPAND, FILTER)),
     ("block", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
@@ -118,7 +119,7 @@ WIDE = Conv2d(1, 8, 8, 32, 48, 1, 1, quantization=Quantization(x_zero_point=True
 
 
 # Families whose instruction one architecture has alone.
-ARCHITECTURES_OWN = ("wgmma", "halo", "tcgen05")
+ARCHITECTURES_OWN = ("wgmma", "halo", "stem_wgmma", "tcgen05")
 # Families whose instruction AMD has no like of.
 NVIDIA_ALONE = ("direct", "stem", "pointwise")
 

@@ -1,6 +1,7 @@
 """Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
 channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel), `wgmma`,
-`tcgen05` and `halo` (one group of whole 16 bytes a pixel; the last with strides where a filter has one tap).
+`tcgen05` and `halo` (one group of whole 16 bytes a pixel; the last with strides where a filter has one tap), and
+`stem_wgmma` (images of three or four channels, strides of two).
 
 Like `random_problems`, whose decks and quantizations these are.
 """
@@ -26,6 +27,8 @@ _WHOLE_SIXTEENS = (
 )
 # Families that take these.
 SIXTEENS = ("wgmma", "tcgen05", "halo")
+# Those that do not compute what a zero point of the weights needs, the sums of the inputs' windows.
+WITHOUT_WINDOW_SUMS = (*SIXTEENS, "stem_wgmma")
 # (groups, input channels of a group, output channels of a group)
 SHAPES = {
     "depthwise": (
@@ -53,6 +56,7 @@ SHAPES = {
     "wgmma": _WHOLE_SIXTEENS,
     "tcgen05": _WHOLE_SIXTEENS,
     "halo": _WHOLE_SIXTEENS,
+    "stem_wgmma": ((1, 3, 64), (1, 3, 32), (1, 3, 21), (1, 3, 130), (1, 4, 16), (1, 4, 48), (1, 4, 96), (1, 4, 7)),
 }
 # Those whose weights a lane, or shared memory, can hold.
 FEW_TAPS = tuple(f for f in FILTERS if f[0] * f[1] <= 9)
@@ -71,6 +75,8 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
     if family == "pointwise":
         h, w = decks.deal("image", IMAGES)
         return Conv2d(decks.deal("n", (1, 1, 2, 3)), h, w, c, k, 1, 1, quantization=quantization(decks))
+    if family == "stem_wgmma":
+        return _of_cells(rng, decks, c, k)
     sixteens = family in SIXTEENS
     few = sixteens or (family == "direct" and (c > 8 or k > c))
     r, s = decks.deal(f"filter {few}", FEW_TAPS if few else FILTERS)
@@ -107,6 +113,18 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
 def _without_w_zero_point(problem: Conv2d) -> Conv2d:
     q = problem.quantization
     return replace(problem, quantization=replace(q, w_zero_point=False, per_channel=q.per_channel and q.scaled))
+
+
+def _of_cells(rng: random.Random, decks: Decks, c: int, k: int) -> Conv2d:
+    """Strides of two over rows of whole 16 bytes, and no residual."""
+    r, s = decks.deal("filter", FILTERS)
+    same = decks.deal("pad", PADS) == "same"
+    pad = (r // 2, s // 2) * 2 if same else tuple(rng.randint(0, 4) for _ in range(4))
+    h, w = decks.deal("height", (7, 12, 20, 33)), decks.deal(f"width {c}", (16, 32, 48, 20 if c == 4 else 64))
+    n, without = decks.deal("n", (1, 2, 3)), quantization(decks)
+    while without.residual != "none":
+        without = quantization(decks)
+    return _without_w_zero_point(Conv2d(n, max(h, r), w, c, k, r, s, stride=(2, 2), pad=pad, quantization=without))
 
 
 def _few_pixels(decks: Decks, c: int, k: int) -> Conv2d:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from devices import EVERY_DEVICE
 from exactness import check, check_all
-from random_special import SHAPES, SIXTEENS, special_plan, special_problems
+from random_special import SHAPES, WITHOUT_WINDOW_SUMS, special_plan, special_problems
 
 from qconv import Conv2d, Quantization, generator
 from qconv.device import Device
@@ -31,6 +31,7 @@ TARGET = {
     "wgmma": TARGETS["cpu.sm_90a"],
     "tcgen05": TARGETS["cpu.sm_100a"],
     "halo": TARGETS["cpu.sm_90a"],
+    "stem_wgmma": TARGETS["cpu.sm_90a"],
 }
 ROLES = {
     **dict.fromkeys(("depthwise", "gemv"), "gathers"),
@@ -40,6 +41,7 @@ ROLES = {
     "wgmma": "borders",
     "tcgen05": "borders",
     "halo": "borders",
+    "stem_wgmma": "pads",
 }
 
 
@@ -52,7 +54,7 @@ def plans(family: str, seed: int, count: int, first: int, target: Target | None 
 def check_on(gpu: Device, family: str, first: int, count: int) -> None:
     if family in ("direct", "stem", "pointwise") and not any(i.name == "mma_m16n8k32" for i in gpu.target.instructions):
         pytest.skip(f"{gpu.target.name} has no mma.m16n8k32")
-    if family in ("wgmma", "halo") and gpu.target.warpgroup is None:
+    if family in ("wgmma", "halo", "stem_wgmma") and gpu.target.warpgroup is None:
         pytest.skip(f"{gpu.target.name} has no wgmma")
     if family == "tcgen05" and gpu.target.tensor_memory is None:
         pytest.skip(f"{gpu.target.name} has no tensor memory")
@@ -121,7 +123,7 @@ def test_the_many_have_every_choice_and_kind(family: str) -> None:
     wanted |= {("types", (x, w)) for x in ("int8", "uint8") for w in ("int8", "uint8")}
     wanted |= {("output", out) for out in ("int8", "uint8", "int32", "float32", "float16")}
     # A zero point of the weights needs the sums of the inputs' windows, which these do not compute.
-    of_weights = (False,) if family in SIXTEENS else (False, True)
+    of_weights = (False,) if family in WITHOUT_WINDOW_SUMS else (False, True)
     wanted |= {("zero points", (x, w)) for x in (False, True) for w in of_weights}
     wanted |= {(ROLES[family], flag) for flag in (False, True)}
     if family == "pointwise":
