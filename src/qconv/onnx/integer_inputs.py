@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from qconv.integer_input import IntegerInput
 from qconv.onnx.graph import STANDARD
-from qconv.onnx.model import graphs_of, read_from_outside, source_of
+from qconv.onnx.model import read_by, source_of
 
 DTYPES = ("int8", "uint8")
 
@@ -46,11 +46,6 @@ def with_integer_inputs(
     if not found:
         raise ValueError(f"no input can take integers: {'; '.join(reasons) or 'the model has no inputs'}")
     return changed, found
-
-
-def read_by(node: onnx.NodeProto) -> list[str]:
-    """With what the graphs within it read from outside."""
-    return [*node.input, *(name for graph in graphs_of(node) for name in read_from_outside(graph))]
 
 
 def _quantized(
