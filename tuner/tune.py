@@ -130,14 +130,17 @@ def tune_alone(
     search: Search,
     shipped: Layered | None = None,
     watch: Watch = lambda progress: None,
+    plans: Sequence[Plan] | None = None,
 ) -> Outcome:
-    """Without the parts of a chain, which are raced against it as they are known by now."""
+    """Without the parts of a chain, which are raced against it as they are known by now. `plans` is the space, from
+    whoever has enumerated it already."""
     begin = named(search.strategy)
     below = Layered([shipped_winners.layer(device.name)]) if shipped is None else shipped
     layers = Layered([database, below])
     default = generator.default(problem, device.target).config
     looked_up = choose(problem, device, layers).plan.config
-    plans, _ = generator.space(problem, device.target)
+    if plans is None:
+        plans, _ = generator.space(problem, device.target)
     others = _unfused(problem, device, layers)
     run = Run(problem, device, database, child)
     run.recall([*plans, *others])
