@@ -9,7 +9,7 @@ from qconv.generator import Plan
 from qconv.op import Problem
 from qconv.target import Target
 
-# Of plans that are kept, all spaces together: with what a search has asked of it, a plan takes 1.0 to 1.7 kB.
+# Plans that are kept, all spaces together: with what a search has asked of it, a plan takes 1.0 to 1.7 kB.
 MOST_KEPT = 200_000
 
 
