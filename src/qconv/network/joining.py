@@ -13,11 +13,12 @@ from qconv.device import Device
 from qconv.instances.serving import lookup
 from qconv.network.graph import Layer, Network
 from qconv.network.moving import Moving
-from qconv.network.reading import BYTES, Array, Reading
+from qconv.network.reading import Array, Reading
 from qconv.network.served import Prepared, Unserved
 from qconv.network.value import Shape, Value, last_of
 from qconv.tensor_ops import Concat
 from qconv.tensor_ops.functions import rescaled
+from qconv.tensor_ops.problem import BYTES
 
 
 class Cut(NamedTuple):
