@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "workload: a chain without its parts",
         HERE + "workload.py",
-        "            for part in _parts(place.problem):\n",
+        "            for part in parts_of(place.problem):\n",
         "            for part in place.problem.parts[:0]:\n",
         "A chain is raced against its parts, which have to be tuned.",
         (WORKLOAD,),
