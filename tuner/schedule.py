@@ -23,6 +23,7 @@ from qconv.tuner.allocation import Budget, Standing
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import protocol_for
 from qconv.tuner.result import Station, holding, untuned
+from qconv.tuner.spaces import Spaces
 from qconv.tuner.tune import Outcome, Progress, Search, are_of_one_race, tune_alone
 from qconv.tuner.workload import Entry, Workload
 
@@ -35,13 +36,15 @@ Seconds = Callable[[Sequence[Entry], int], float | None]
 @dataclass(frozen=True)
 class Visit:
     """One problem, to be brought up to so many trials, in at most so many seconds, and begun before `deadline`: a
-    time.monotonic() of this host. `following` is the problem of the next visit."""
+    time.monotonic() of this host. `following` is the problem of the next visit; `again`, whether this one may be
+    visited once more."""
 
     problem: Problem
     trials: int
     seconds: float | None = None
     deadline: float | None = None
     following: Problem | None = None
+    again: bool = False
 
     def search(self, how: Search) -> Search:
         """As it is begun now."""
@@ -96,6 +99,7 @@ class OneDevice:
         self.station = Station.of(device)
         self._device, self._database, self._how, self._shipped = device, database, how, shipped
         self._child = Child(device, protocol_for(device), how.timeout_s) if child is None else child
+        self._spaces = Spaces(device.target)
 
     def __enter__(self) -> OneDevice:
         return self
@@ -111,7 +115,9 @@ class OneDevice:
                 compile_in_background(first, self.station.toolchain, self._how.timeout_s)
             told = _Teller(visit.problem, tell)
             search = visit.search(self._how)
-            yield tune_alone(visit.problem, self._device, self._database, self._child, search, self._shipped, told)
+            where = self._device, self._database, self._child
+            plans = self._spaces.plans(visit.problem, visit.again)
+            yield tune_alone(visit.problem, *where, search, self._shipped, told, plans)
 
 
 @dataclass(frozen=True)
@@ -132,8 +138,8 @@ def tune_workload(
 ) -> list[Outcome]:
     """The outcomes of the visits that were paid, several of a problem among them; none of what was finished before."""
     run = _Run(workload, engine, database, budget, watch)
-    first = list(run.phase(allocation.first_totals, lambda entries, at: None))
-    return first + list(run.phase(allocation.totals, run.seconds))
+    first = list(run.phase(allocation.first_totals, lambda entries, at: None, again=True))
+    return first + list(run.phase(allocation.totals, run.seconds, again=False))
 
 
 @dataclass
@@ -166,13 +172,14 @@ class _Run:
     def deadline(self) -> float | None:
         return None if self.budget.seconds is None else self.begun + self.budget.seconds
 
-    def phase(self, totals: Totals, seconds: Seconds) -> Iterator[Outcome]:
-        """What is made of others comes when they are known: the parts of a chain are raced against it."""
+    def phase(self, totals: Totals, seconds: Seconds, again: bool) -> Iterator[Outcome]:
+        """What is made of others comes when they are known: the parts of a chain are raced against it. `again`: whether
+        another phase comes."""
         depths = sorted({_depth(entry.problem) for entry in self.workload.entries})
         for depth in depths:
             entries = [entry for entry in self.workload.entries if _depth(entry.problem) == depth]
             ordered = sorted(entries, key=self._stake, reverse=True)
-            for outcome in self.engine.pay(self._visits(ordered, totals, seconds), self._tell):
+            for outcome in self.engine.pay(self._visits(ordered, totals, seconds, again), self._tell):
                 self._learn(outcome)
                 yield outcome
 
@@ -185,13 +192,13 @@ class _Run:
         others = entries[at + 1 :] if self.engine.width == 1 else (*entries[:at], *entries[at + 1 :])
         return allocation.seconds_for([self._stake(one) for one in (entries[at], *others)], left_s)
 
-    def _visits(self, entries: Sequence[Entry], totals: Totals, seconds: Seconds) -> Iterator[Visit]:
+    def _visits(self, entries: Sequence[Entry], totals: Totals, seconds: Seconds, again: bool) -> Iterator[Visit]:
         reached = dict(zip(self.known, totals(self._standings(), self.budget.trials), strict=True))
         left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]
         for at, entry in enumerate(left):
             if not self._is_over():
                 following = left[at + 1].problem if at + 1 < len(left) else None
-                yield Visit(entry.problem, reached[entry.problem], seconds(left, at), self.deadline, following)
+                yield Visit(entry.problem, reached[entry.problem], seconds(left, at), self.deadline, following, again)
 
     def _is_over(self) -> bool:
         return self.deadline is not None and time.monotonic() >= self.deadline

@@ -24,6 +24,7 @@ from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import RACED, protocol_for
 from qconv.tuner.strategy import DEFAULT, Space, Strategy, named
+from qconv.tuner.workload import parts_of
 
 FINALISTS = 4  # how many are raced at a time for the first time
 MOST_TURNS = 5  # of one config in races that others lead
@@ -111,15 +112,9 @@ def tune(
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
     with own as child:
         child.start()
-        for one in in_order(problem):
+        for one in dict.fromkeys([*parts_of(problem), problem]):
             outcome = tune_alone(one, device, database, child, search, shipped, watch)
     return outcome
-
-
-def in_order(problem: Problem) -> list[Problem]:
-    """The parts of a chain, and theirs, each before what is made of it; the problem itself is the last."""
-    before = [one for part in problem.parts for one in in_order(part)]
-    return list(dict.fromkeys([*before, problem]))
 
 
 def tune_alone(
@@ -130,14 +125,17 @@ def tune_alone(
     search: Search,
     shipped: Layered | None = None,
     watch: Watch = lambda progress: None,
+    plans: Sequence[Plan] | None = None,
 ) -> Outcome:
-    """Without the parts of a chain, which are raced against it as they are known by now."""
+    """Without the parts of a chain, which are raced against it as they are known by now. `plans` is the space, from
+    whoever has enumerated it already."""
     begin = named(search.strategy)
     below = Layered([shipped_winners.layer(device.name)]) if shipped is None else shipped
     layers = Layered([database, below])
     default = generator.default(problem, device.target).config
     looked_up = choose(problem, device, layers).plan.config
-    plans, _ = generator.space(problem, device.target)
+    if plans is None:
+        plans, _ = generator.space(problem, device.target)
     others = _unfused(problem, device, layers)
     run = Run(problem, device, database, child)
     run.recall([*plans, *others])

@@ -58,7 +58,7 @@ class Workload:
         """Equal problems are one entry. Parts that no layer computes by itself are entries as well."""
         found: dict[Problem, Entry] = {}
         for place in places:
-            for part in _parts(place.problem):
+            for part in parts_of(place.problem):
                 _add(found, part, place.name, "part")
             _add(found, place.problem, place.name, place.role)
         refused = tuple(refused)
@@ -75,8 +75,9 @@ class Workload:
         return tuple(entry for entry in self.entries if entry.role == "layer")
 
 
-def _parts(problem: Problem) -> list[Problem]:
-    return [one for part in problem.parts for one in (*_parts(part), part)]
+def parts_of(problem: Problem) -> list[Problem]:
+    """And theirs, each before what is made of it."""
+    return [one for part in problem.parts for one in (*parts_of(part), part)]
 
 
 def _add(found: dict[Problem, Entry], problem: Problem, place: str, role: Role) -> None:

@@ -18,6 +18,8 @@ INT_MAX = 2**31 - 1
 LARGEST = INT_MAX - 4096
 # Bytes of the widest load or store.
 WIDEST = 16
+# Elements that fill any device: of more than that, configs are as fast as of so many.
+FULL = 2**22
 
 # Tensors name their dtypes.
 teach_numpy()

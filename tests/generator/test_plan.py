@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from mostly_slow import mostly_slow
-from plan_checks import check_tiles_of_persistent, check_units_of_pointwise
+from plan_checks import check_tiles_of_persistent, check_units_of_pointwise, is_covered
 from random_matrix import constants, matrix_plan, matrix_problems
 from random_problems import problems
 
@@ -102,10 +102,10 @@ def check_blocks_of_simt(plan: Plan, config: Simt) -> None:
     problem = plan.problem
     assert isinstance(problem, Conv2d)
     along_m, along_n, one = plan.main.grid
-    assert (along_m - 1) * config.tile_m < problem.pixels <= along_m * config.tile_m
+    assert is_covered(problem.pixels, along_m, config.tile_m)
     tiles_n = along_n // problem.groups
     assert along_n == tiles_n * problem.groups
-    assert (tiles_n - 1) * config.tile_n < problem.k_group <= tiles_n * config.tile_n
+    assert is_covered(problem.k_group, tiles_n, config.tile_n)
     assert one == 1
 
 
@@ -113,11 +113,11 @@ def check_threads_of_depthwise(plan: Plan, config: Depthwise) -> None:
     """Every output has a thread, and no block is without one."""
     problem, known = plan.problem, constants(plan)
     assert isinstance(problem, Conv2d)
-    assert (known["TILES_H"] - 1) * config.rows < problem.oh <= known["TILES_H"] * config.rows
-    assert (known["TILES_W"] - 1) * config.columns < problem.ow <= known["TILES_W"] * config.columns
-    assert (known["VECTORS"] - 1) * config.vector < problem.k <= known["VECTORS"] * config.vector
+    assert is_covered(problem.oh, known["TILES_H"], config.rows)
+    assert is_covered(problem.ow, known["TILES_W"], config.columns)
+    assert is_covered(problem.k, known["VECTORS"], config.vector)
     assert known["UNITS"] == problem.n * known["TILES_H"] * known["TILES_W"] * known["VECTORS"]
-    assert (plan.main.grid[0] - 1) * config.threads < known["UNITS"] <= plan.main.grid[0] * config.threads
+    assert is_covered(known["UNITS"], plan.main.grid[0], config.threads)
 
 
 def check_threads_of_gemv(plan: Plan, config: Gemv) -> None:
@@ -126,20 +126,20 @@ def check_threads_of_gemv(plan: Plan, config: Gemv) -> None:
     assert isinstance(problem, Conv2d)
     of_block = config.threads // config.lanes * config.channels
     assert known["OUTPUTS"] == of_block * config.pixels <= config.threads
-    assert (known["K_BLOCKS"] - 1) * of_block < problem.k <= known["K_BLOCKS"] * of_block
+    assert is_covered(problem.k, known["K_BLOCKS"], of_block)
     rows = plan.main.grid[0] // known["K_BLOCKS"]
     assert rows * known["K_BLOCKS"] == plan.main.grid[0]
-    assert (rows - 1) * config.pixels < problem.pixels <= rows * config.pixels
+    assert is_covered(problem.pixels, rows, config.pixels)
 
 
 def check_blocks_of_tiles(plan: Plan, config: Direct | Stem) -> None:
     """Every output is in a tile, every slab has a warp, every block has tiles, all of the same slabs."""
     problem, known = plan.problem, constants(plan)
     assert isinstance(problem, Conv2d)
-    assert (known["TILES_H"] - 1) * config.tile_h < problem.oh <= known["TILES_H"] * config.tile_h
-    assert (known["TILES_W"] - 1) * config.tile_w < problem.ow <= known["TILES_W"] * config.tile_w
-    assert (known["ALL_SLABS"] - 1) * known["SLAB_K"] < problem.k <= known["ALL_SLABS"] * known["SLAB_K"]
-    assert (known["SLAB_TILES"] - 1) * config.slabs < known["ALL_SLABS"] <= known["SLAB_TILES"] * config.slabs
+    assert is_covered(problem.oh, known["TILES_H"], config.tile_h)
+    assert is_covered(problem.ow, known["TILES_W"], config.tile_w)
+    assert is_covered(problem.k, known["ALL_SLABS"], known["SLAB_K"])
+    assert is_covered(known["ALL_SLABS"], known["SLAB_TILES"], config.slabs)
     assert known["TILES"] == problem.n * known["TILES_H"] * known["TILES_W"] * known["SLAB_TILES"]
     assert plan.main.grid == (known["GRID_BLOCKS"], 1, 1)
     assert known["GRID_BLOCKS"] <= known["TILES"]
@@ -150,9 +150,9 @@ def check_blocks_of_tiles(plan: Plan, config: Direct | Stem) -> None:
 def check_blocks_of_mma(plan: MmaPlan) -> None:
     """Every step of every tile has a block, and every block has some."""
     problem, config, shape = plan.problem, plan.config, plan.shape
-    assert (shape.tiles_m - 1) * config.tile_m < problem.pixels <= shape.tiles_m * config.tile_m
-    assert (shape.tiles_n - 1) * config.tile_n < problem.k_group <= shape.tiles_n * config.tile_n
-    assert (shape.steps - 1) * config.tile_k < problem.reduction <= shape.steps * config.tile_k
+    assert is_covered(problem.pixels, shape.tiles_m, config.tile_m)
+    assert is_covered(problem.k_group, shape.tiles_n, config.tile_n)
+    assert is_covered(problem.reduction, shape.steps, config.tile_k)
     assert plan.main.grid == (plan.blocks, 1, 1)
     tiles = shape.tiles_m * shape.tiles_n * problem.groups
     if config.persist:

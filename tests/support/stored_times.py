@@ -8,6 +8,8 @@ from pathlib import Path
 from qconv import generator
 from qconv.device import Device
 from qconv.generator import Plan
+from qconv.op import Problem
+from qconv.target import Target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 
@@ -29,3 +31,9 @@ def store(path: Path, device: Device, times_us: Iterable[tuple[Plan, float]], di
                     median_us=time_us,
                 )
             )
+
+
+def one_kernel(problem: Problem, target: Target) -> Plan:
+    """The cheapest config that is one kernel."""
+    plans, _ = generator.space(problem, target, likely=True)
+    return next(plan for plan in plans if not plan.parts)

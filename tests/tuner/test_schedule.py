@@ -145,6 +145,21 @@ def test_while_one_is_measured_the_first_kernel_of_the_next_compiles(
     assert compiled == [(FAST, [])]  # before a row of SLOW
 
 
+def test_what_is_visited_twice_is_enumerated_once(rows: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Problem] = []
+    whole = generator.space
+
+    def counted(problem: Problem, target: Any, likely: bool = False) -> Any:
+        asked.extend([] if likely else [problem])  # a default is looked for among the likely
+        return whole(problem, target, likely)
+
+    monkeypatch.setattr(generator, "space", counted)
+    with OneDevice(CPU, rows, Search(0)) as engine:
+        outcomes = tune_workload(NET, engine, rows, Budget(trials=20))
+    assert [outcome.problem for outcome in outcomes] == [SLOW, FAST, SLOW]
+    assert asked == [SLOW, FAST]
+
+
 class Interrupted(Exception): ...
 
 

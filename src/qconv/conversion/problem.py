@@ -20,11 +20,10 @@ from qconv.conversion.rules import (
 )
 from qconv.dtypes import ELEMENT_TYPES, INTEGERS, RANGES
 from qconv.mode import MODE_VALUES
-from qconv.op import LARGEST, WIDEST, Problem, Tensor, alignment, check_choice, checked_size, quoted, read_integer
+from qconv.op import FULL, LARGEST, WIDEST, Problem, Tensor, alignment, check_choice, checked_size, quoted, read_integer
 
 REALS = ("float32", "float16", "bfloat16", "float64")
 WIDE = ("float32", "float64")
-FULL = 2**22  # elements that fill any device
 LONG_RUN = 2**10
 
 # Where systems disagree; the first value of each is the default. `rounding`, `zero_point_add` and `order` are Mode's.

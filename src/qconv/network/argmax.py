@@ -11,11 +11,11 @@ import numpy as np
 from qconv.device import Device
 from qconv.instances.serving import lookup
 from qconv.network.graph import Layer, Network
-from qconv.network.moving import Shape, last_of
-from qconv.network.reading import BYTES, Reading
+from qconv.network.reading import Reading
 from qconv.network.served import Prepared, Served
-from qconv.network.value import Value
+from qconv.network.value import Shape, Value, last_of
 from qconv.tensor_ops import ArgMax
+from qconv.tensor_ops.problem import BYTES
 
 # What a dequantized byte is at most, in steps of its scale.
 MOST_STEPS = 255

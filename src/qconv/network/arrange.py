@@ -8,10 +8,11 @@ from typing import Protocol, TypeVar
 
 from qconv.fused import Chain
 from qconv.instances.expected import Expectations, LookupTime, spared_us
-from qconv.network.chained import IntegerChain, Shape
+from qconv.network.chained import IntegerChain
 from qconv.network.choices import Choices
 from qconv.network.region import Element, Fusion, Region
 from qconv.network.served import Served
+from qconv.network.value import Shape
 from qconv.op import Problem
 
 # How many times shorter than that of several kernels the predicted time of one must be: the models of kernels for

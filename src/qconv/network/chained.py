@@ -17,9 +17,7 @@ from qconv.instances.serving import lookup
 from qconv.network.graph import Layer, as_one
 from qconv.network.integer import IntegerConvolution
 from qconv.network.served import Prepared
-from qconv.network.value import Value
-
-Shape = tuple[int, ...]
+from qconv.network.value import Shape, Value
 
 
 @dataclass(frozen=True, eq=False)

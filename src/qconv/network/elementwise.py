@@ -14,11 +14,10 @@ from qconv.instances.serving import lookup
 from qconv.network.graph import Layer
 from qconv.network.reading import Array, Reading
 from qconv.network.served import Prepared, Unserved
-from qconv.network.value import Value
+from qconv.network.value import Shape, Value, last_of
 from qconv.tensor_ops import Add, Binary, Mul
 from qconv.tensor_ops.binary import begins_with_first, turned
 
-Shape = tuple[int, ...]
 # Where QLinearAdd and QLinearMul have their scales and zero points.
 NUMBERS = {"a_scale": 1, "a_zero_point": 2, "b_scale": 4, "b_zero_point": 5, "y_scale": 6, "y_zero_point": 7}
 
@@ -69,7 +68,7 @@ class QuantizedBinary:
         # where they are not.
         if a != b and len(a) == len(b) > 2 and prod(b) > 1:
             try:
-                return self.kind.of(_channels_last(a), _channels_last(b), **types), is_turned, True
+                return self.kind.of(last_of(a), last_of(b), **types), is_turned, True
             except ValueError:
                 pass  # the next line says what is wrong, if something is
         return self.kind.of(a, b, **types), is_turned, False
@@ -110,10 +109,6 @@ class _Paired:
         value = Value(self._device, there=self._device.upload(np.asarray(constant, order="C")))
         _ = value.channels_last
         return value
-
-
-def _channels_last(shape: Shape) -> Shape:
-    return (shape[0], *shape[2:], shape[1])
 
 
 def qlinear_add(reading: Reading) -> QuantizedBinary:

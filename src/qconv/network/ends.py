@@ -23,12 +23,11 @@ from qconv.instances.serving import lookup
 from qconv.network.graph import Layer, Network
 from qconv.network.integer import IntegerConvolution
 from qconv.network.joining import Joined
-from qconv.network.moving import last_of
 from qconv.network.pooling import QuantizedPool
-from qconv.network.reading import BYTES
 from qconv.network.served import Prepared, Served
-from qconv.network.value import Value, has_two_orders
+from qconv.network.value import Value, has_two_orders, last_of
 from qconv.network.widening import Widening
+from qconv.tensor_ops.problem import BYTES
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,13 @@ import numpy as np
 from qconv.device import Device
 from qconv.instances.serving import lookup
 from qconv.network.graph import Layer, Network
-from qconv.network.moving import Moving, Shape, last_of
-from qconv.network.reading import BYTES, Array, Reading
+from qconv.network.moving import Moving
+from qconv.network.reading import Array, Reading
 from qconv.network.served import Prepared, Unserved
-from qconv.network.value import Value
+from qconv.network.value import Shape, Value, last_of
 from qconv.tensor_ops import Concat
 from qconv.tensor_ops.functions import rescaled
+from qconv.tensor_ops.problem import BYTES
 
 
 class Cut(NamedTuple):
@@ -52,8 +53,7 @@ class Joined(Moving):
         rest = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
         if len(rest) > 1:
             raise ValueError(f"tensors of the shapes {', '.join(map(str, shapes))} cannot be joined along axis {axis}")
-        rank = len(shapes[0])
-        order = last_of(range(rank)) if rank > 2 else tuple(range(rank))
+        order = last_of(range(len(shapes[0])))
         at = order.index(axis)
         seen = [shapes[0][each] for each in order]
         rows, inner = prod(seen[:at]), prod(seen[at + 1 :])

@@ -14,9 +14,8 @@ from qconv.device import Device
 from qconv.network.graph import Layer, Network
 from qconv.network.reading import Reading
 from qconv.network.served import Prepared, Served, Unserved
-from qconv.network.value import Value
+from qconv.network.value import Shape, Value, last_of
 
-Shape = tuple[int, ...]
 LEFT = "it only moves bytes, and they come from elsewhere"
 
 
@@ -104,11 +103,6 @@ class _Transposed:
         if last.flags.c_contiguous:
             return Value(self._device, channels_last=last)
         return Value(self._device, there=self._device.contiguous(seen))
-
-
-def last_of(shape: Sequence[int]) -> Shape:
-    """With the channels behind all other axes."""
-    return (shape[0], *shape[2:], shape[1])
 
 
 def serve_moving(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, str]]:

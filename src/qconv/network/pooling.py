@@ -10,15 +10,13 @@ from typing import Any
 from qconv.device import Device
 from qconv.instances.serving import lookup
 from qconv.network.graph import Layer
-from qconv.network.reading import Reading
+from qconv.network.reading import NUMBERS, Reading
 from qconv.network.served import Prepared, Unserved
 from qconv.network.value import Value
 from qconv.network.window import auto_pad_of, check_auto_pad, sides
 from qconv.tensor_ops import AveragePool, GlobalAveragePool, MaxPool
 from qconv.tensor_ops.pooling import PoolParameters
 
-# Where QLinearAveragePool and QLinearGlobalAveragePool have their scales and zero points.
-NUMBERS = {"x_scale": 1, "x_zero_point": 2, "y_scale": 3, "y_zero_point": 4}
 Problem = MaxPool | AveragePool | GlobalAveragePool
 
 

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from qconv.network.graph import Layer, Network
 from qconv.network.served import Unserved
+from qconv.tensor_ops.problem import BYTES
 
 Array = NDArray[Any]
-BYTES = ("int8", "uint8")
+# Where ONNX Runtime's quantized ops of one tensor have their scales and zero points.
+NUMBERS = {"x_scale": 1, "x_zero_point": 2, "y_scale": 3, "y_zero_point": 4}
 
 
 class Reading:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from qconv.fused import Chain
-from qconv.network.chained import IntegerChain, Shape, chain
+from qconv.network.chained import IntegerChain, chain
 from qconv.network.choices import Choices
 from qconv.network.elementwise import QuantizedBinary
 from qconv.network.fold_sum import with_sum
@@ -19,6 +19,7 @@ from qconv.network.graph import Layer, Network, as_one
 from qconv.network.integer import IntegerConvolution
 from qconv.network.served import Served
 from qconv.network.table import Tabulated
+from qconv.network.value import Shape
 from qconv.op import Problem
 from qconv.tensor_ops import Add
 

@@ -10,9 +10,9 @@ from math import prod
 from qconv.device import Device
 from qconv.instances.serving import lookup
 from qconv.network.graph import Network, as_one
-from qconv.network.moving import Moving, Reshaped, Shape, Transposed
+from qconv.network.moving import Moving, Reshaped, Transposed
 from qconv.network.served import Prepared, Served
-from qconv.network.value import Value
+from qconv.network.value import Shape, Value
 from qconv.tensor_ops import ChannelShuffle
 from qconv.tensor_ops.shuffle import MOST_GROUPS
 

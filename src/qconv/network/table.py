@@ -12,15 +12,13 @@ import numpy as np
 from qconv.device import Device
 from qconv.instances.serving import lookup
 from qconv.network.graph import Layer
-from qconv.network.reading import Array, Reading
+from qconv.network.reading import NUMBERS, Array, Reading
 from qconv.network.served import Prepared, Unserved
 from qconv.network.value import Value
 from qconv.parameter import ENTRIES
 from qconv.tensor_ops import Table
 from qconv.tensor_ops.functions import named, table_of
 
-# Where QLinearSigmoid and QLinearLeakyRelu have their scales and zero points.
-NUMBERS = {"x_scale": 1, "x_zero_point": 2, "y_scale": 3, "y_zero_point": 4}
 ALPHA = 0.01  # of a LeakyRelu that gives none
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qconv.network.graph import Layer, Network
-from qconv.network.reading import BYTES, Array
+from qconv.network.reading import Array
 from qconv.network.served import Served
 from qconv.network.table import Tabulated, codes
+from qconv.tensor_ops.problem import BYTES
 
 # Their output has one number for each of the input, which depends on that number alone.
 ELEMENTWISE = frozenset(

@@ -11,6 +11,8 @@ import numpy as np
 
 from qconv.device import Device
 
+Shape = tuple[int, ...]
+
 
 class Value:
     """Exactly one of three is given: an array of the `host`, one `there` on the device, or one there whose channels are
@@ -97,12 +99,17 @@ class Value:
         return self._channels_last is not None
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """With the channels behind N, where no axis has moved."""
         if self._channels_last is not None:
             n, *rest, channels = self._channels_last.shape
             return (int(n), int(channels), *map(int, rest))
         return tuple(int(extent) for extent in self._known.shape)
+
+
+def last_of(shape: Sequence[int]) -> Shape:
+    """With the channels behind all other axes; a matrix has no others."""
+    return (shape[0], *shape[2:], shape[1]) if len(shape) > 2 else tuple(shape)
 
 
 def has_two_orders(shape: Sequence[int]) -> bool:

@@ -12,10 +12,10 @@ import numpy as np
 
 from qconv.device import Device
 from qconv.instances.serving import lookup
-from qconv.network.moving import Moving, Shape, last_of
+from qconv.network.moving import Moving
 from qconv.network.reading import Reading
 from qconv.network.served import Prepared, Unserved
-from qconv.network.value import Value
+from qconv.network.value import Shape, Value, last_of
 from qconv.tensor_ops import Concat
 
 
@@ -47,7 +47,7 @@ class _Widened:
     """One launch for each axis that changes. A row of what is behind the axis is as many elements wide."""
 
     def __init__(self, layer: Widening, shape: Shape, device: Device) -> None:
-        order = last_of(range(len(shape))) if len(shape) > 2 else tuple(range(len(shape)))
+        order = last_of(range(len(shape)))
         by = layer.by(shape)
         seen = [shape[axis] for axis in order]
         self._device, self._last = device, len(shape) > 2

@@ -19,7 +19,7 @@ from qconv.instances.expected import Expectations
 from qconv.instances.serving import answered_by
 from qconv.network import Arranger, Choices, Region, Runner
 from qconv.network.arrange import Arrangement, Arranging
-from qconv.network.chained import Shape
+from qconv.network.value import Shape
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel, read, rewritten, source_of

@@ -13,9 +13,8 @@ from onnx import helper, numpy_helper
 
 from qconv.integer_input import IntegerInput
 from qconv.onnx.graph import STANDARD
-from qconv.onnx.model import graphs_of, read_from_outside, source_of
-
-DTYPES = ("int8", "uint8")
+from qconv.onnx.model import read_by, source_of
+from qconv.onnx.node import BYTES
 
 
 def with_integer_inputs(
@@ -48,11 +47,6 @@ def with_integer_inputs(
     return changed, found
 
 
-def read_by(node: onnx.NodeProto) -> list[str]:
-    """With what the graphs within it read from outside."""
-    return [*node.input, *(name for graph in graphs_of(node) for name in read_from_outside(graph))]
-
-
 def _quantized(
     readers: list[onnx.NodeProto], name: str, constants: Mapping[str, onnx.TensorProto]
 ) -> IntegerInput | str:
@@ -67,8 +61,8 @@ def _quantized(
         return f"the scale or the zero point of {name!r} is no constant"
     scale, *zero_point = [numpy_helper.to_array(each) for each in numbers if each is not None]
     dtype = str(zero_point[0].dtype) if zero_point else _dtype_of(node)
-    if scale.size != 1 or dtype not in DTYPES:
-        return f"{name!r} is quantized to {dtype} with {scale.size} scales; {' or '.join(DTYPES)} with one is supported"
+    if scale.size != 1 or dtype not in BYTES:
+        return f"{name!r} is quantized to {dtype} with {scale.size} scales; {' or '.join(BYTES)} with one is supported"
     return IntegerInput(dtype, float(scale.reshape(())), _integer(zero_point))
 
 

@@ -181,22 +181,30 @@ def _layer(name: str, node: onnx.NodeProto) -> Layer:
         if entry.type not in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
     }
     op = node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}"
-    captured = tuple(dict.fromkeys(name for graph in graphs_of(node) for name in read_from_outside(graph)))
+    captured = tuple(dict.fromkeys(read_within(node)))
     return Layer(name, op, tuple(node.input), tuple(node.output), attributes, captured)
 
 
-def graphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+def read_by(node: onnx.NodeProto) -> list[str]:
+    """With what the graphs within it read from outside."""
+    return [*node.input, *read_within(node)]
+
+
+def read_within(node: onnx.NodeProto) -> list[str]:
+    """The tensors of the graph around it that the graphs within a node read."""
+    return [name for graph in _graphs_of(node) for name in _read_from_outside(graph)]
+
+
+def _graphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     for entry in node.attribute:
         if entry.type == onnx.AttributeProto.GRAPH:
             yield entry.g
         yield from entry.graphs
 
 
-def read_from_outside(graph: onnx.GraphProto) -> list[str]:
-    """The tensors of the graph around it that a graph within a node reads."""
+def _read_from_outside(graph: onnx.GraphProto) -> list[str]:
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own |= {name for node in graph.node for name in node.output}
-    read = [name for node in graph.node for name in node.input]
-    read += [name for node in graph.node for inner in graphs_of(node) for name in read_from_outside(inner)]
+    read = [name for node in graph.node for name in read_by(node)]
     read += [value.name for value in graph.output]
     return [name for name in read if name and name not in own]

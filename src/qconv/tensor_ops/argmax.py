@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from qconv import operands
-from qconv.op import LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment, checked_size, read_integer
+from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment, checked_size, read_integer
 from qconv.option import Option
-from qconv.tensor_ops.problem import FULL, TensorOp
+from qconv.tensor_ops.problem import TensorOp
 
 # Beside the 8 bits of an element, so many of an unsigned word are left for where it is.
 INDEX_BITS = 24

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from qconv.op import LARGEST, WIDEST, Tensor, alignment, check_choice
+from qconv.op import FULL, LARGEST, WIDEST, Tensor, alignment, check_choice
 from qconv.parameter import MOST_OF_ADD, check_ratio
-from qconv.tensor_ops.problem import ACTIVATIONS, FULL, Parameters, TensorOp
+from qconv.tensor_ops.problem import ACTIVATIONS, Parameters, TensorOp
 
 # What ONNX Runtime computes fits an int32 up to this, for any bytes; beyond, its conversion gives the wrong end.
 MOST_OF_MUL = 2.0**14

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from qconv import operands
-from qconv.op import LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment, checked_size
+from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment, checked_size
 from qconv.option import Option
 from qconv.parameter import ENTRIES
-from qconv.tensor_ops.problem import FULL, TensorOp
+from qconv.tensor_ops.problem import TensorOp
 
 # Tensors of one kernel: the address of each is an argument.
 MOST_TENSORS = 16

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self, SupportsIndex
 
 import numpy as np
 
-from qconv.op import LARGEST, WIDEST, Tensor, alignment, checked_size
+from qconv.op import FULL, LARGEST, WIDEST, Tensor, alignment, checked_size
 from qconv.parameter import check_ratio
-from qconv.tensor_ops.problem import FULL, Parameters, TensorOp
+from qconv.tensor_ops.problem import Parameters, TensorOp
 
 # What ONNX Runtime computes fits an int32 up to this, for any bytes. No sum of a window is infinite with this scale.
 MOST_OF_AVERAGE, MOST_SCALE = 2.0**20, 2.0**90

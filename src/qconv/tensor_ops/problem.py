@@ -15,7 +15,6 @@ from qconv.parameter import check_zero_point
 
 BYTES = ("int8", "uint8")
 ACTIVATIONS = ("none", "relu")
-FULL = 2**22  # elements that fill any device
 
 
 class TensorOp(Problem):

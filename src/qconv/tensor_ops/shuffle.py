@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from qconv import operands
-from qconv.op import LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment, checked_size
+from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment, checked_size
 from qconv.option import Option
-from qconv.tensor_ops.problem import FULL, TensorOp
+from qconv.tensor_ops.problem import TensorOp
 
 # A thread holds elements of all groups.
 MOST_GROUPS = 64

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qconv import operands
-from qconv.op import LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment
+from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment
 from qconv.option import Option
 from qconv.parameter import ENTRIES
-from qconv.tensor_ops.problem import FULL, TensorOp
+from qconv.tensor_ops.problem import TensorOp
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -11,11 +11,11 @@ import torch
 from qconv.conversion import CONVERSIONS, Conversion, Dequantize, Quantize
 from qconv.instances import conversion_api
 from qconv.instances.arguments import in_mode
+from qconv.op import WIDEST
 from qconv.parameter import check_zero_point
 from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, is_capturing, name_of, stream_of
+from qconv.torch.schema import Given
 
-Given = Mapping[str, Any]
-WIDEST = 16
 # Numbers that kernels read on a device, by their types. There are two for each node that converts.
 _numbers: dict[Any, Any] = {}
 

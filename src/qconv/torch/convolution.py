@@ -27,8 +27,8 @@ from qconv.torch.arrays import (
     stream_of,
 )
 from qconv.torch.packing import identity_of, packing_of
+from qconv.torch.schema import Given
 
-Given = Mapping[str, Any]
 # What each convolution has of its own.
 OWN = ("w_scale", "bias", "w_zero_point", "stride", "dilation", "groups", "activation", "slope", "low", "high")
 NUMBERS = tuple(f"{name}_{what}" for name in ("x", "mid", "mid2", "y", "residual") for what in ("scale", "zero_point"))

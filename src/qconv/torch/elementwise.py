@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from qconv.instances import tensor_ops_api
+from qconv.op import WIDEST
 from qconv.torch.arrays import (
     NHWC,
     aligned,
@@ -19,10 +20,7 @@ from qconv.torch.arrays import (
     stream_of,
 )
 from qconv.torch.convolution import pads
-
-Given = Mapping[str, Any]
-# Bytes that the widest vectors of these kernels take at once.
-WIDEST = 16
+from qconv.torch.schema import Given
 
 
 def fake_sum(given: Given) -> Any:

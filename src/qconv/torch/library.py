@@ -15,9 +15,9 @@ import torch
 from qconv.instances import tensor_ops_api
 from qconv.torch import conversion, convolution, elementwise
 from qconv.torch.arrays import number_of
-from qconv.torch.schema import Overload, overloads
+from qconv.torch.schema import Given, Overload, overloads
 
-Function = Callable[[Mapping[str, Any]], Any]
+Function = Callable[[Given], Any]
 # Op -> what computes it, and what gives an output of the same shape, type and layout.
 OPS: Mapping[str, tuple[Function, Function]] = {
     "conv2d": (convolution.convolve, convolution.fake_images),

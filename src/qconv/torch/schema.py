@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+# The arguments of a call, by the names of its schema.
+Given = Mapping[str, Any]
 # What each convolution of a chain has of its own.
 OF_EACH = (
     "Tensor w_scale",

@@ -13,7 +13,7 @@ import quantized_networks as networks
 from integer_model import Model
 from one_node import whole_range
 from session_comparison import RUNS, assert_equal
-from stored_times import store
+from stored_times import one_kernel, store
 
 from qconv import generator
 from qconv.device import open_device
@@ -150,9 +150,7 @@ def test_the_end_of_a_chain(count: int, times: Path) -> None:
     plain, shapes = region.problems([array.shape for array in model.fed.values()])
     for fusion in region.fusions:
         wanted = (fusion.begin, fusion.end) == (3 - count, 4)
-        problem = fusion.problem(shapes)
-        plans, _ = generator.space(problem, DEVICE.target, likely=True)
-        plan = next(one for one in plans if not one.parts)
+        plan = one_kernel(fusion.problem(shapes), DEVICE.target)
         store(times, DEVICE, [(plan, 5.0 if wanted else 1000.0)])
     store(times, DEVICE, [(generator.default(one, DEVICE.target), 10.0) for one in plain])
     forget()

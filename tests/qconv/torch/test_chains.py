@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
 
-from stored_times import store  # noqa: E402
+from stored_times import one_kernel, store  # noqa: E402
 from torch_networks import targets  # noqa: E402
 
 import qconv.torch  # noqa: E402
@@ -77,18 +77,13 @@ def found_in(graph: Any, x: Any) -> tuple[list[Conv2d], dict[int, list[Chain]]]:
     return layers, {count: [chains.chain_of(layers[i : i + count]) for i in at] for count, at in counts.items()}
 
 
-def one_kernel(problem: Problem) -> Any:
-    """The cheapest config that is one kernel."""
-    plans, _ = generator.space(problem, DEVICE.target, likely=True)
-    return next(plan for plan in plans if not plan.parts)
-
-
 def stored(times: Path, graph: Any, x: Any, wanted: Problem, us: float) -> None:
     """10 us for each convolution, `us` for one chain, and more for the others."""
     plain, every = found_in(graph, x)
     others = [one for of in every.values() for one in of if one != wanted]
     tens = [(generator.default(one, DEVICE.target), 10.0) for one in plain]
-    store(times, DEVICE, [*tens, *((one_kernel(one), 1000.0) for one in others), (one_kernel(wanted), us)])
+    timed = [*((one, 1000.0) for one in others), (wanted, us)]
+    store(times, DEVICE, [*tens, *((one_kernel(one, DEVICE.target), time_us) for one, time_us in timed)])
     forget()
 
 
@@ -121,7 +116,7 @@ def test_what_is_read_otherwise_or_by_others_stays(arguments: Any, times: Path) 
     graph, x = graph_of(*arguments)
     of_two = found_in(*graph_of())[1][2]
     for one in of_two:
-        store(times, DEVICE, [(one_kernel(one), 1.0)])
+        store(times, DEVICE, [(one_kernel(one, DEVICE.target), 1.0)])
     forget()
     kept = of_two[1 if arguments == (4,) else 0]
     assert [one for one in of_two if one in qconv.torch.alternatives(graph, x)] == [kept]

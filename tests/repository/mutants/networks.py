@@ -239,8 +239,8 @@ MUTANTS = (
     Mutant(
         "session: graphs within nodes read nothing",
         ONNX + "model.py",
-        "for graph in graphs_of(node) for name in read_from_outside(graph)",
-        "for graph in graphs_of(node) for name in ()",
+        "for graph in _graphs_of(node) for name in _read_from_outside(graph)",
+        "for graph in _graphs_of(node) for name in ()",
         "An If is run before what its branches read.",
         (UNUSUAL,),
     ),

@@ -6,7 +6,7 @@ HERE = "tuner/"
 WORKLOAD, LISTING, ALLOCATION = (f"tests/tuner/test_{name}.py" for name in ("workload", "listing", "allocation"))
 SCHEDULE, REFRESH, FLEET = (f"tests/tuner/test_{name}.py" for name in ("schedule", "refresh", "fleet"))
 SHAPES, TUNING = "tests/qconv/onnx/test_shapes.py", "tests/qconv/test_tuning.py"
-EVALUATE = "tests/tuner/test_evaluate.py"
+EVALUATE, SPACES = "tests/tuner/test_evaluate.py", "tests/tuner/test_spaces.py"
 MODEL = "src/qconv/onnx/shapes.py"
 
 MUTANTS = (
@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "workload: a chain without its parts",
         HERE + "workload.py",
-        "            for part in _parts(place.problem):\n",
+        "            for part in parts_of(place.problem):\n",
         "            for part in place.problem.parts[:0]:\n",
         "A chain is raced against its parts, which have to be tuned.",
         (WORKLOAD,),
@@ -145,6 +145,38 @@ MUTANTS = (
         "following = left[at].problem",
         "The GPU waits for the compiler at every change of problems.",
         (SCHEDULE + "::test_while_one_is_measured_the_first_kernel_of_the_next_compiles",),
+    ),
+    Mutant(
+        "schedule: a second visit enumerates the space again",
+        HERE + "schedule.py",
+        "lambda entries, at: None, again=True)",
+        "lambda entries, at: None, again=False)",
+        "The device waits for what was known.",
+        (SCHEDULE + "::test_what_is_visited_twice_is_enumerated_once",),
+    ),
+    Mutant(
+        "spaces: kept behind the last visit",
+        HERE + "spaces.py",
+        "if again and len(plans) <= self._left:",
+        "if len(plans) <= self._left:",
+        "Memory is for problems that are visited again.",
+        (SPACES,),
+    ),
+    Mutant(
+        "spaces: kept however many",
+        HERE + "spaces.py",
+        "if again and len(plans) <= self._left:",
+        "if again:",
+        "A workload of many problems would take gigabytes.",
+        (SPACES,),
+    ),
+    Mutant(
+        "spaces: what is dropped leaves no room",
+        HERE + "spaces.py",
+        "            self._left += len(plans)\n",
+        "            pass\n",
+        "After so many visits nothing would be kept any more.",
+        (SPACES,),
     ),
     Mutant(
         "schedule: time is spent evenly",
