@@ -23,6 +23,7 @@ from qconv.generator.persistent import PersistentPlan
 from qconv.generator.pointwise import Pointwise, PointwisePlan
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
+from qconv.generator.stem_wgmma import StemWgmma
 from qconv.keys import parse
 from qconv.target import TARGETS, Target
 
@@ -89,7 +90,7 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
     # Every address that a load or a store of that width can begin at is a multiple of it.
     out_bytes = OUT_BYTES[problem.quantization.out_type]
     in_channels, out_channels = (problem.c, problem.k) if spreads else (problem.c_group, problem.k_group)
-    if isinstance(plan.config, Stem):
+    if isinstance(plan.config, (Stem, StemWgmma)):
         in_channels *= problem.w  # rows are read, not pixels
     assert in_channels % plan.alignment["x"] == 0
     assert problem.reduction % plan.alignment["w"] == 0
