@@ -137,6 +137,14 @@ def test_channels_stay_last() -> None:
     np.testing.assert_array_equal(y.on_host, x.on_host[:, 2:6])
 
 
+@pytest.mark.parametrize("shape", [(7,), (3, 7)])
+def test_where_there_are_no_images_the_last_axis_stays(shape: tuple[int, ...]) -> None:
+    device = open_device("cpu")
+    x = Value(device, there=device.upload(np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)))
+    y = layer_of("Slice", s=[2], e=[6], a=[len(shape) - 1]).prepare((shape,), device)(x)
+    np.testing.assert_array_equal(y.on_host, x.on_host[..., 2:6])
+
+
 def test_an_output_that_nobody_names_is_left_out() -> None:
     layer = Layer("s", "Split", ("x",), ("y", "", "z"), {"axis": 1})
     network = one_output_each(Network(("x",), ("y", "z"), (layer,), {"x": Tensor("x", "int8")}, {}))

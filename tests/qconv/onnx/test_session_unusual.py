@@ -138,6 +138,16 @@ def branch() -> Made:
     return Made(nodes, {**made.feeds, "on": np.asarray(True)}, made.held)
 
 
+def branch_of_branches() -> Made:
+    """The same If in both graphs of another, which reads nothing itself."""
+    made = branch()
+    *before, within = made.nodes
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graphs = {name: helper.make_graph([within], name, [], [output]) for name in ("then_branch", "else_branch")}
+    nodes = [*before, helper.make_node("If", ["on"], ["v"], **graphs)]
+    return Made(nodes, made.feeds, made.held, outputs=("v",))
+
+
 def sequence() -> Made:
     """A sequence of two tensors, one of which a convolution made, passes from one subgraph to another."""
     made = conv(w_shape=(4, 4, 1, 1))
@@ -251,6 +261,7 @@ RUN: dict[str, tuple[Callable[[], Made], int]] = {
         3,
     ),
     "an If that reads from outside": (branch, 1),
+    "an If within an If that reads from outside": (branch_of_branches, 1),
     "a sequence": (sequence, 1),
     "outputs that are an input and a constant": (identities, 1),
     "ConvInteger without zero points": (

@@ -173,6 +173,14 @@ MUTANTS = (
         (ENDS, SESSION + "::test_no_kernel_turns_the_images_but_the_one_that_quantizes"),
     ),
     Mutant(
+        "network: a tensor of one axis has channels behind it",
+        HERE + "value.py",
+        "(shape[0], *shape[2:], shape[1]) if len(shape) > 2 else tuple(shape)",
+        "(shape[0], *shape[2:], shape[1])",
+        "It has no channels: tensors of one axis are joined as well.",
+        ("tests/qconv/network/test_joining.py",),
+    ),
+    Mutant(
         "network: an image one pixel wide is one pixel",
         HERE + "value.py",
         "1 not in (shape[1], prod(shape[2:]))",
@@ -242,6 +250,14 @@ MUTANTS = (
         "for graph in _graphs_of(node) for name in _read_from_outside(graph)",
         "for graph in _graphs_of(node) for name in ()",
         "An If is run before what its branches read.",
+        (UNUSUAL,),
+    ),
+    Mutant(
+        "session: graphs within graphs within nodes read nothing",
+        ONNX + "model.py",
+        "for node in graph.node for name in read_by(node)]",
+        "for node in graph.node for name in node.input]",
+        "What an If within a Loop reads from outside of both is freed before it runs.",
         (UNUSUAL,),
     ),
     Mutant(
