@@ -7,6 +7,9 @@ torchvision's networks. The
 session's outputs are compared with those of ONNX Runtime on the CPU before anything is timed. With --seconds, what the
 session runs is tuned for so long, for each model and batch. A peer is torchvision's network of the file's name.
 
+With --integer-inputs, the model takes what its first QuantizeLinear would make of the images, and the images are
+quantized before anything is timed, as where a camera or a decoder gives bytes.
+
 Of each run of a session, the time has the copy of the input from another array of the device, and the copy of the
 output; runs follow each other without waiting, and the inputs change from run to run.
 """
@@ -25,7 +28,7 @@ from report import Report
 
 import qconv
 from qconv.device import Device, open_device
-from qconv.onnx import Session
+from qconv.onnx import Session, with_integer_inputs
 
 # What a session decides where nobody else does.
 CHOICES = ("sums_in_convolutions", "fused_convolutions", "tables_in_convolutions")
@@ -35,19 +38,33 @@ Choice = dict[str, Any]
 COMPARED = 4
 
 
-def by_ort(path: Path, x: Any) -> Any:
+# A file, or a model's bytes.
+Model = Path | bytes
+
+
+def by_ort(model: Model, x: Any) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    given = str(model) if isinstance(model, Path) else model
+    session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
     (y,) = session.run(None, {session.get_inputs()[0].name: x})
     return y
 
 
-def differing(session: Session, path: Path, inputs: list[Any]) -> int:
+def of_integers(path: Path, inputs: list[Any]) -> tuple[bytes, list[Any]]:
+    """The model that takes integers, and the images as such."""
+    changed, found = with_integer_inputs(path)
+    (of_images,) = found.values()
+    limits = np.iinfo(of_images.dtype)
+    rounded = (np.rint(x / np.float32(of_images.scale)) + of_images.zero_point for x in inputs)
+    return changed.SerializeToString(), [x.clip(limits.min, limits.max).astype(of_images.dtype) for x in rounded]
+
+
+def differing(session: Session, model: Model, inputs: list[Any]) -> int:
     """Outputs that are not ONNX Runtime's; of every input, in turn, so that later runs replay the first."""
     name, few = session.input_names[0], COMPARED
     given = [session.run(None, {name: x})[0][:few] for x in inputs]
-    wanted = by_ort(path, np.concatenate([x[:few] for x in inputs]))
+    wanted = by_ort(model, np.concatenate([x[:few] for x in inputs]))
     return int((np.concatenate(given) != wanted).sum())
 
 
@@ -55,14 +72,14 @@ def run_number(session: Session, inputs: list[Any], number: int) -> None:
     session.run_on_device(None, {session.input_names[0]: inputs[number]})
 
 
-def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str | None, choice: Choice) -> Row:
-    session = Session(path, device.spec, **choice)
+def ours(model: Model, device: Device, inputs: list[Any], seconds: float, db: str | None, choice: Choice) -> Row:
+    session = Session(model, device.spec, **choice)
     name = session.input_names[0]
     session.run_on_device(None, {name: inputs[0]})
     if seconds:
         qconv.tune(session.problems, qconv.Budget(seconds=seconds), device=device.spec, database=db)
-        session = Session(path, device.spec, **choice)
-    wrong = differing(session, path, inputs)
+        session = Session(model, device.spec, **choice)
+    wrong = differing(session, model, inputs)
     there = [device.upload(x) for x in inputs]
     run = partial(run_number, session, there)
     ms = timed_ms(run, device.synchronize, stopwatch_of(device))
@@ -72,6 +89,7 @@ def ours(path: Path, device: Device, inputs: list[Any], seconds: float, db: str 
         by_op[row.op] = by_op.get(row.op, 0.0) + row.time_us
     explanation = session.explain()
     return {
+        "inputs": str(inputs[0].dtype),
         "ms": ms,
         "images_per_s": len(inputs[0]) / ms * 1e3,
         "verified": not wrong,
@@ -88,6 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--peer-batch", help="at which the peer is compiled as well, half a minute each; default: those of --batch"
     )
+    parser.add_argument("--integer-inputs", action="store_true", help="images that are quantized already")
     chosen: Choice = {"nargs": "?", "const": "always", "choices": ("always", "never")}
     says = "as of a session; default: what is faster by measured times, else by predictions"
     parser.add_argument("--sums-in-convolutions", **chosen, help=says)
@@ -103,7 +122,8 @@ def main(arguments: list[str] | None = None) -> None:
         for batch in map(int, options.batch.split(",")):
             peer = str(batch) in with_peer.split(",")
             inputs = images(batch)
-            mine = ours(path, device, inputs, options.seconds, options.db, choice)
+            model, given = of_integers(path, inputs) if options.integer_inputs else (path, inputs)
+            mine = ours(model, device, given, options.seconds, options.db, choice)
             rows.append(measured(path.stem, device, inputs, peer, mine))
             report.write(rows, summary(rows))
             printed(rows[-1])

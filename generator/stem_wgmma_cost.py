@@ -21,6 +21,9 @@ TURN = 128
 WRITE, OF_EIGHT, OF_OFFSET = 569, 30.5, 0.24
 # The part of the outputs' clocks in which nothing is multiplied: both use the same ports of the registers.
 PORTS = 0.64
+# Eight pixels of 64 channels that lanes store, two channels at a time: a consumer's, and what the stores of all
+# consumers take of a multiprocessor.
+DIRECT, STORES = 180, 97
 # Cells of a tile: what does not depend on their number, and 32 lanes' pairs.
 CELLS, OF_PAIRS = 402, 355
 
@@ -46,6 +49,10 @@ class Costed(Protocol):
     @property
     def config(self) -> Config: ...
     @property
+    def staged(self) -> bool: ...  # whether the copy engine stores outputs
+    @property
+    def vector_k(self) -> int: ...  # channels that a lane stores at a time, where lanes do
+    @property
     def steps(self) -> int: ...  # instructions of a tile
     @property
     def pairs(self) -> int: ...  # of cells that a tile looks at
@@ -65,6 +72,7 @@ def _tile(plan: Costed) -> float:
     config, q = plan.config, plan.problem.quantization
     products = plan.steps * max(4 * config.rows, 20)
     made = OF_EIGHT * config.rows * (1 + of_activation(plan.problem) / 8 + OF_OFFSET * q.x_zero_point)
+    stored = 0 if plan.staged else config.rows * min(64, plan.problem.k) / 64 * 2 / plan.vector_k
     cells = (CELLS + OF_PAIRS * ceil_div(plan.pairs, 32 * config.team)) * config.team / 4
-    waited = max((products + TURN + WRITE + made) / config.consumers, cells)
+    waited = max((products + TURN + WRITE + made + DIRECT * stored) / config.consumers, STORES * stored, cells)
     return at_once(waited, products + PORTS * made, 3)

@@ -55,6 +55,12 @@ def test_a_row_has_the_time_the_proof_and_where_the_time_goes(few: None, tmp_pat
         assert sum(row["profile_us"].values()) == pytest.approx(sum(us for _, _, us in row["layers_us"]), abs=1)
 
 
+def test_images_of_integers(few: None, tmp_path: Path) -> None:
+    found = run(tmp_path, "--integer-inputs")
+    assert [(row["inputs"], row["verified"]) for row in found["rows"]] == [("uint8", True)] * 2
+    assert not any(op.startswith("QuantizeLinear") for row in found["rows"] for op in row["profile_us"])
+
+
 def test_a_session_that_differs_is_said_and_is_no_success(
     few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
