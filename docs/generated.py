@@ -73,6 +73,7 @@ LAYERS: dict[str, Problem] = {
     "pointwise": _conv(8, 28, 28, 64, 64, 1, 1),
     "depthwise": _conv(8, 28, 28, 64, 64, 3, 3, pad=1, groups=64),
     "direct": _conv(8, 28, 28, 64, 64, 3, 3, pad=1, groups=16),
+    "stem_wgmma": _conv(32, 224, 224, 3, 64, 7, 7, stride=2, pad=3),
     "stem": _conv(1, 64, 64, 3, 32, 3, 3, pad=1),
     "gemv": _conv(1, 1, 1, 256, 64, 1, 1),
     "fused": FusedConv2d(_conv(1, 28, 28, 64, 64, 3, 3, pad=1), _conv(1, 28, 28, 64, 64, 1, 1)),

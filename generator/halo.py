@@ -18,7 +18,7 @@ from qconv.generator.convolution import (
     repack_launch,
 )
 from qconv.generator.family import Family
-from qconv.generator.persistent import PersistentPlan, Products
+from qconv.generator.persistent import PersistentPlan, Products, blocks_of_channels, check_outputs, map_fields
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.generator.wgmma_slots import MBARRIER_BYTES
@@ -149,9 +149,7 @@ class HaloPlan(PersistentPlan):
             found["output_map"] = "of y", tile_map(self.seen, self.config, "y")
         if self.residual_in_smem:
             found["residual_map"] = "of the residual", tile_map(self.seen, self.config, "residual")
-        return tuple(
-            Field(name, "tile::TensorMap", "tensor_map", says, tensor_map=made) for name, (says, made) in found.items()
-        )
+        return map_fields(found)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
@@ -318,7 +316,6 @@ def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     slots = _slots(problem, config, target)
     channel_tiles = ceil_div(problem.k, config.channels)
     of_channels = seen.n * tiles_down(seen, config) * tiles_across(seen)
-    blocks = channel_tiles * min(of_channels, max(1, target.processors // channel_tiles))
     made = HaloPlan(
         problem=problem,
         config=config,
@@ -328,12 +325,10 @@ def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
         smem_bytes=_smem_bytes(problem, config, slots),
         channel_tiles=channel_tiles,
         tiles=channel_tiles * of_channels,
-        blocks=blocks,
+        blocks=blocks_of_channels(of_channels, channel_tiles, target),
     )
     made.check_sizes(made.pixels)
-    # A lane computes where the outputs of a tile begin, those past the image's last row as well.
-    outputs = seen.n * (seen.oh + config.rows) * (seen.ow + COLUMNS) * seen.k
-    at_most(outputs, 2**31 - 1, "outputs of whole tiles")
+    check_outputs(seen, config.rows, COLUMNS)
     at_most(made.weight_words, 2**29 - 1, "words of weights")
     # The maps refuse what the copy engine cannot copy.
     assert made.fields

@@ -3,6 +3,7 @@ an input zero point adds at the borders of the image, where the copy engine (TMA
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,10 +17,11 @@ from qconv.generator.convolution import (
     why_not_bytes,
 )
 from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
-from qconv.generator.tensor_map import CHUNK
+from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.generator.wgmma_borders import Borders
 from qconv.instruction import Multiplies, WarpgroupInstruction
 from qconv.problem import Conv2d
+from qconv.target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +116,24 @@ class PersistentPlan(ConvolutionPlan):
         at_most(tile_pixels * along_pixels, 2**31 - 1, "pixels of whole tiles")
         if self.borders is not None:
             at_most(self.borders.classes * self.problem.k, 2**24, "offsets of classes of pixels")
+
+
+def map_fields(maps: Mapping[str, tuple[str, TensorMap]]) -> tuple[Field, ...]:
+    """By the names of the fields: what each map is of, and the map."""
+    return tuple(
+        Field(name, "tile::TensorMap", "tensor_map", says, tensor_map=made) for name, (says, made) in maps.items()
+    )
+
+
+def blocks_of_channels(tiles: int, channel_tiles: int, target: Target) -> int:
+    """Blocks where each keeps its channels, of which there are so many tiles: no more than are resident."""
+    return channel_tiles * min(tiles, max(1, target.processors // channel_tiles))
+
+
+def check_outputs(problem: Conv2d, rows: int, columns: int) -> None:
+    """A lane computes where the outputs of a tile of so many begin, those past the image's last row as well."""
+    outputs = problem.n * (problem.oh + rows) * (problem.ow + columns) * problem.k
+    at_most(outputs, 2**31 - 1, "outputs of whole tiles")
 
 
 def why_not(problem: Conv2d, instruction: Multiplies) -> str | None:

@@ -14,7 +14,7 @@ from qconv.generator import stem_wgmma_cost, tensor_map
 from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
 from qconv.generator.family import Family
 from qconv.generator.halo import COLUMNS, GROUP_THREADS, REPEATS, HaloRoles, is_staged
-from qconv.generator.persistent import PersistentPlan
+from qconv.generator.persistent import PersistentPlan, blocks_of_channels, check_outputs, map_fields
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.generator.wgmma_slots import MBARRIER_BYTES
@@ -86,7 +86,7 @@ class Cells:
         return -self.before[1] * problem.c % CHUNK
 
     def image_bytes(self, problem: Conv2d, rows: int) -> int:
-        """Of a row of the image."""
+        """What comes of a row of the image."""
         _, across = self.window(rows)
         return ceil_div(self.chunk_shift(problem) + across * CELL * problem.c, CHUNK) * CHUNK
 
@@ -115,7 +115,7 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def pairs(self) -> int:
-        """Of cells that a tile looks at, which a lane makes together."""
+        """Cells that a tile looks at, in twos, as a lane makes them."""
         down, across = self.cells.window(self.config.rows)
         return down * across // 2
 
@@ -157,9 +157,7 @@ class StemWgmmaPlan(PersistentPlan):
         found = {"image_map": ("of x", self._image_map)}
         if self.staged:
             found["output_map"] = "of y", self._output_map
-        return tuple(
-            Field(name, "tile::TensorMap", "tensor_map", says, tensor_map=made) for name, (says, made) in found.items()
-        )
+        return map_fields(found)
 
     @property
     def _image_map(self) -> TensorMap:
@@ -187,12 +185,9 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        stores = ("store_tile_4d",) if self.staged else ()
-        staging = ("store_matrices",) if self.staged else ()
-        overlap = ("overlap",) if self.overlaps else ()
-        copies = tensor_map.wants("load_tile_3d", *stores)
-        always = ("warp", "warp_barrier", "registers", "warpgroup", "warpgroup_barrier", "bytes")
-        return (*always, *staging, *overlap, *copies)
+        found = ["warp", "warp_barrier", "registers", "warpgroup", "warpgroup_barrier", "bytes"]
+        found += ["store_matrices"] * self.staged + ["overlap"] * self.overlaps
+        return (*found, *tensor_map.wants("load_tile_3d", *["store_tile_4d"] * self.staged))
 
     @property
     def roles(self) -> StemWgmmaRoles:
@@ -291,13 +286,11 @@ def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
         smem_bytes=_smem_bytes(problem, config, cells),
         channel_tiles=channel_tiles,
         tiles=channel_tiles * of_channels,
-        blocks=channel_tiles * min(of_channels, max(1, target.processors // channel_tiles)),
+        blocks=blocks_of_channels(of_channels, channel_tiles, target),
     )
     at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     made.check_sizes(made.pixels)
-    # A lane computes where the outputs of a tile begin, those past the image's last row as well.
-    outputs = problem.n * (problem.oh + config.rows) * (problem.ow + COLUMNS) * problem.k
-    at_most(outputs, 2**31 - 1, "outputs of whole tiles")
+    check_outputs(problem, config.rows, COLUMNS)
     # The maps refuse what the copy engine cannot copy.
     assert made.fields
     return made

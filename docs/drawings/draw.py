@@ -242,6 +242,32 @@ def halo() -> Canvas:
     return c
 
 
+def stem_wgmma() -> Canvas:
+    c = Canvas(860, 330, "stem_wgmma")
+    c.text(40, 26, "pixels of an image, of three channels")
+    c.grid(40, 44, 12, 8, 16, ())
+    for row in range(4):
+        for column in range(6):
+            c.box(40 + 32 * column, 44 + 32 * row, 32, 32, "one" if row < 2 and column < 2 else "none")
+    c.text(40, 196, "two by two are a cell of 16 bytes")
+    c.line(250, 108, 310, 108, arrow=True)
+    for at in range(4):
+        c.box(316, 44 + 32 * at, 110, 24, "three")
+        c.text(371, 61 + 32 * at, "a warp", "middle")
+    c.down(436, 44, 76, "team", left=False)
+    c.text(316, 196, "who make cells of a tile")
+    c.line(490, 108, 530, 108, arrow=True)
+    for at in range(2):
+        c.box(536, 56 + 62 * at, 150, 44, "two" if at else "one")
+        c.text(611, 82 + 62 * at, "writes" if at else "multiplies", "middle")
+    c.down(696, 56, 162, "consumers", left=False)
+    c.text(536, 196, "warpgroups, in turn")
+    c.grid(40, 232, 8, 4, 16, range(32))
+    c.down(178, 232, 296, "rows", left=False)
+    c.text(230, 270, "a tile of outputs: eight pixels wide")
+    return c
+
+
 def tcgen05() -> Canvas:
     c = Canvas(860, 330, "tcgen05")
     c.box(40, 50, 90, 40, "one")
@@ -321,7 +347,8 @@ def unfused() -> Canvas:
 DRAWINGS: dict[str, Callable[[], Canvas]] = {
     draw.__name__: draw
     for draw in (
-        *(simt, mma, depthwise, direct, stem, gemv, pointwise, wgmma, halo, tcgen05, fused, block, unfused),
+        *(simt, mma, depthwise, direct, stem, stem_wgmma, gemv, pointwise, wgmma, halo),
+        *(tcgen05, fused, block, unfused),
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
     )
 }

@@ -72,8 +72,9 @@ static_assert(IN_W % 4 == 0 && IN_W * C % 16 == 0, "rows of the image are whole 
 static_assert(TILE_M == 64 && TILE_N == 8 * TILE_H && TILE_H % 2 == 0, "a tile is eight pixels wide");
 static_assert(BEFORE_H % 2 == 0 && BEFORE_W % 4 == 0 && BEFORE_H >= PAD_TOP && BEFORE_W >= PAD_LEFT,
               "whole cells, side by side in twos, from the padding on");
-static_assert(2 * (SKIPPED + 2 * ROW_STEPS) >= BEFORE_W - PAD_LEFT + S && ROW_STEPS * 2 + SKIPPED + 7 <= CELLS_W,
-              "ROW_STEPS must have all taps of a filter row, and CELLS_W all that a tile looks at");
+static_assert(2 * (SKIPPED + 2 * ROW_STEPS) >= BEFORE_W - PAD_LEFT + S,
+              "ROW_STEPS must have all taps of a filter row");
+static_assert(ROW_STEPS * 2 + SKIPPED + 7 <= CELLS_W, "CELLS_W must have all that a tile looks at");
 static_assert(2 * TAPS_H >= BEFORE_H - PAD_TOP + R && CELLS_H == TILE_H + TAPS_H - 1,
               "TAPS_H must have all taps, and CELLS_H all that a tile looks at");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must lie in the image");
@@ -461,8 +462,8 @@ constexpr int WINDOWS = 4, TEAMS = 4 / TEAM;
 
 // wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8: 64 output channels by TILE_N pixels, each
 // by 32 bytes of the reduction. Four warps execute it together and wait for its sums later. The filters lie
-// in registers of the lanes; the pixels in shared memory, as matrices of eight rows of 16 bytes, which lie one
-// behind the other.
+// in registers of the lanes; the pixels in shared memory, as matrices of eight rows of 16 bytes, which lie
+// one behind the other.
 static_assert(W_SIGNED == true && X_SIGNED == true,
               "W and X must have the types of the instruction");
 constexpr int FILTER_WORDS = 128;  // of a warp
@@ -568,8 +569,8 @@ __device__ __forceinline__ void await(Sum (&d)[ATOMS][4]) {
 // What a tile looks at, as it lies in the image: the bytes of a row for each of its rows. It begins with the
 // chunk that has the first of its cells.
 struct alignas(128) Image { unsigned char row[2 * CELLS_H][IMAGE_BYTES]; };
-// The same as cells: the words of 2 x 2 pixels, which are the 16 bytes of a tap. Outputs lie two pixels apart,
-// so that neighbours look at neighbouring cells.
+// The same as cells: the words of 2 x 2 pixels, which are the 16 bytes of a tap. Outputs lie two pixels
+// apart, so that neighbours look at neighbouring cells.
 struct alignas(128) Cells { tile::Words<4> cell[CELLS_H][CELLS_W]; };
 struct alignas(1024) Staged { unsigned char pixel[TILE_N][TILE_M]; };  // outputs of a tile
 using ImageRing = Ring<IMAGES>;
@@ -651,8 +652,8 @@ __device__ __forceinline__ void team_barrier() {
     }
 }
 
-// Each team has the tiles whose turn it is, and slots of its own: it makes cells of one tile's image while those
-// of its next tiles come.
+// Each team has the tiles whose turn it is, and slots of its own: it makes cells of one tile's image while
+// those of its next tiles come.
 __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int warp) {
     const int team = warp / TEAM, member = tile::thread() % (WARP_SIZE * TEAM);
     const bool asks = member == 0;

@@ -75,8 +75,9 @@ static_assert(IN_W % 4 == 0 && IN_W * C % 16 == 0, "rows of the image are whole 
 static_assert(TILE_M == 64 && TILE_N == 8 * TILE_H && TILE_H % 2 == 0, "a tile is eight pixels wide");
 static_assert(BEFORE_H % 2 == 0 && BEFORE_W % 4 == 0 && BEFORE_H >= PAD_TOP && BEFORE_W >= PAD_LEFT,
               "whole cells, side by side in twos, from the padding on");
-static_assert(2 * (SKIPPED + 2 * ROW_STEPS) >= BEFORE_W - PAD_LEFT + S && ROW_STEPS * 2 + SKIPPED + 7 <= CELLS_W,
-              "ROW_STEPS must have all taps of a filter row, and CELLS_W all that a tile looks at");
+static_assert(2 * (SKIPPED + 2 * ROW_STEPS) >= BEFORE_W - PAD_LEFT + S,
+              "ROW_STEPS must have all taps of a filter row");
+static_assert(ROW_STEPS * 2 + SKIPPED + 7 <= CELLS_W, "CELLS_W must have all that a tile looks at");
 static_assert(2 * TAPS_H >= BEFORE_H - PAD_TOP + R && CELLS_H == TILE_H + TAPS_H - 1,
               "TAPS_H must have all taps, and CELLS_H all that a tile looks at");
 static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must lie in the image");
@@ -384,8 +385,8 @@ constexpr int WINDOWS = 4, TEAMS = 4 / TEAM;
 constexpr int PRODUCTS = STEPS;  // of a tile, by one instruction each
 
 // wgmma on the CPU device: 64 output channels by TILE_N pixels, each by 32 bytes of the reduction. Each lane
-// reads of the factors what its sums take: filters where the lanes of its row load theirs from, pixels through
-// the same strides as the hardware, and as the async proxy sees them.
+// reads of the factors what its sums take: filters where the lanes of its row load theirs from, pixels
+// through the same strides as the hardware, and as the async proxy sees them.
 constexpr int FILTER_WORDS = 128;  // of a warp
 
 struct Filter {
@@ -420,7 +421,8 @@ struct Operand {
         return operand;
     }
     __device__ __forceinline__ unsigned word(int row, int i) const {
-        const unsigned char* const at = first + row / 8 * to_eight + i / 4 * to_chunk + row % 8 * 16 + i % 4 * 4;
+        const unsigned char* const matrix = first + row / 8 * to_eight + i / 4 * to_chunk;
+        const unsigned char* const at = matrix + row % 8 * 16 + i % 4 * 4;
         static_cast<void>(*static_cast<const volatile unsigned char*>(at));  // for the sanitizers: it is read
         return tile::load_words<1>(at + to_view).word[0];
     }
@@ -498,8 +500,8 @@ __device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
 // What a tile looks at, as it lies in the image: the bytes of a row for each of its rows. It begins with the
 // chunk that has the first of its cells.
 struct alignas(128) Image { unsigned char row[2 * CELLS_H][IMAGE_BYTES]; };
-// The same as cells: the words of 2 x 2 pixels, which are the 16 bytes of a tap. Outputs lie two pixels apart,
-// so that neighbours look at neighbouring cells.
+// The same as cells: the words of 2 x 2 pixels, which are the 16 bytes of a tap. Outputs lie two pixels
+// apart, so that neighbours look at neighbouring cells.
 struct alignas(128) Cells { tile::Words<4> cell[CELLS_H][CELLS_W]; };
 using ImageRing = Ring<IMAGES>;
 using WindowRing = Ring<WINDOWS>;
@@ -558,7 +560,8 @@ __device__ __forceinline__ void make_cells(
     for (int h = 0; h < 2; ++h) {
         const int row = cell_row * 2 + h, column = cell_column * 2;
         const unsigned char* const from = &image.row[row][IMAGE_SHIFT + column * C];
-        const int in_row = tiles.row() * 2 - BEFORE_H + row, in_column = tiles.column() * 2 - BEFORE_W + column;
+        const int in_row = tiles.row() * 2 - BEFORE_H + row;
+        const int in_column = tiles.column() * 2 - BEFORE_W + column;
         const bool exists = static_cast<unsigned>(in_row) < IN_H && static_cast<unsigned>(in_column) < IN_W;
 #pragma unroll
         for (int j = 0; j < C; ++j) {
@@ -581,8 +584,8 @@ __device__ __forceinline__ void team_barrier() {
     }
 }
 
-// Each team has the tiles whose turn it is, and slots of its own: it makes cells of one tile's image while those
-// of its next tiles come.
+// Each team has the tiles whose turn it is, and slots of its own: it makes cells of one tile's image while
+// those of its next tiles come.
 __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, int warp) {
     const int team = warp / TEAM, member = tile::thread() % (WARP_SIZE * TEAM);
     const bool asks = member == 0;

@@ -1,0 +1,152 @@
+"""Mutants of the family stem_wgmma: its page, its plan, and its cost."""
+
+from mutants.mutant import Mutant
+
+PAGE = "templates/conv2d/stem_wgmma.j2"
+PLAN = "generator/stem_wgmma.py"
+TESTS = "tests/templates/test_stem_wgmma.py"
+STAGED, DIRECT, SKIPPED, UNEVEN = (
+    f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "direct", "skipped", "uneven")
+)
+STEPS = f"{TESTS}::test_how_many_steps_a_filter_takes"
+SERVED = f"{TESTS}::test_what_it_does_not_serve"
+COST = "tests/generator/test_stem_wgmma_cost.py"
+
+OF_PAGE = (
+    Mutant(
+        "stem_wgmma: cells are made of images that are on their way",
+        PAGE,
+        "        image_ring.wait(at);\n",
+        "",
+        "The copy engine may not have brought them.",
+        (STAGED,),
+    ),
+    Mutant(
+        "stem_wgmma: cells are written over those that are multiplied",
+        PAGE,
+        "        if (phase > 0) shared.ring.empty[slot].wait_for_phase(phase - 1);\n",
+        "",
+        "A window is free when its tile has been multiplied.",
+        (STAGED,),
+    ),
+    Mutant(
+        "stem_wgmma: cells are there without a fence",
+        PAGE,
+        "        tile::fence_proxy_async();\n",
+        "",
+        "The products may not see what was written.",
+        (STAGED,),
+    ),
+    Mutant(
+        "stem_wgmma: one thread says for all that cells are there",
+        PAGE,
+        "        team_barrier();  // the image is read, and its cells are there\n",
+        "",
+        "Others may still write theirs.",
+        (UNEVEN,),
+    ),
+    Mutant(
+        "stem_wgmma: padding is zeros",
+        PAGE,
+        "exists ? word : padding_word(args)",
+        "word",
+        "Padding is what stands for zero.",
+        (STAGED,),
+    ),
+    Mutant(
+        "stem_wgmma: images that end in the middle of a cell are all padding there",
+        PAGE,
+        "static_cast<unsigned>(in_row) < IN_H",
+        "static_cast<unsigned>(in_row | 1) < IN_H",
+        "The upper row of the last cell may be of the image.",
+        (DIRECT,),
+    ),
+    Mutant(
+        "stem_wgmma: a cell's rows change places",
+        PAGE,
+        "{{upper.word[0], upper.word[1], lower.word[0], lower.word[1]}}",
+        "{{lower.word[0], lower.word[1], upper.word[0], upper.word[1]}}",
+        "Filters have the upper row first.",
+        (STAGED,),
+    ),
+    Mutant(
+        "stem_wgmma: windows begin where no tap looks",
+        "templates/conv2d/stem_wgmma_products.j2",
+        ".cell[0][SKIPPED]",
+        ".cell[0][0]",
+        "Cells are counted in twos, and a filter may begin at the second.",
+        (SKIPPED,),
+    ),
+    Mutant(
+        "stem_wgmma: filters begin where their cells do",
+        "templates/conv2d/stem_wgmma_repack.j2",
+        "lane % 4 / 2 - (BEFORE_H - PAD_TOP);",
+        "lane % 4 / 2;",
+        "A cell has two rows of pixels.",
+        (STAGED,),
+    ),
+    Mutant(
+        "stem_wgmma on the CPU: the second of two taps is the first",
+        "templates/instruction/wgmma_filters_emulated.j2",
+        "i / 4 * to_chunk",
+        "i / 4 * 0",
+        "It lies beside the first.",
+        (STAGED,),
+    ),
+)
+
+OF_PLAN = (
+    Mutant(
+        "stem_wgmma: a window has no tap beyond the middle of its last cell",
+        PLAN,
+        "ceil_div(above - top + problem.r, CELL)",
+        "(above - top + problem.r) // CELL",
+        "The last cell may have one row of the filter.",
+        (STEPS,),
+    ),
+    Mutant(
+        "stem_wgmma: rows that end within a chunk are served",
+        PLAN,
+        "if problem.w * problem.c % CHUNK or problem.w % 4:",
+        "if problem.w % 4:",
+        "The copy engine takes whole chunks alone.",
+        (SERVED,),
+    ),
+    Mutant(
+        "stem_wgmma: strides of one are served",
+        PLAN,
+        "problem.stride != (CELL, CELL) or",
+        "",
+        "Neighbouring outputs would look at the same cells.",
+        (SERVED,),
+    ),
+    Mutant(
+        "stem_wgmma: images begin with their first cell",
+        PLAN,
+        "return -self.before[1] * problem.c % CHUNK",
+        "return 0",
+        "Copies begin with whole chunks.",
+        (STAGED,),
+    ),
+)
+
+OF_COST = (
+    Mutant(
+        "stem_wgmma cost: outputs take nothing while others are multiplied",
+        "generator/stem_wgmma_cost.py",
+        "products + PORTS * made, 3)",
+        "products, 3)",
+        "Both use the registers' ports.",
+        (COST,),
+    ),
+    Mutant(
+        "stem_wgmma cost: lanes store as fast as the copy engine",
+        "generator/stem_wgmma_cost.py",
+        "stored = 0 if plan.staged else",
+        "stored = 0 if True else",
+        "They store two channels at a time, or one.",
+        (COST,),
+    ),
+)
+
+MUTANTS = (*OF_PAGE, *OF_PLAN, *OF_COST)
