@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.errors import Infeasible
 from qconv.generator import halo_cost, tensor_map, wgmma
 from qconv.generator.convolution import (
     argument_fields,
@@ -18,7 +17,7 @@ from qconv.generator.convolution import (
     repack_launch,
 )
 from qconv.generator.family import Family
-from qconv.generator.persistent import PersistentPlan, Products, blocks_of_channels, check_outputs, map_fields
+from qconv.generator.persistent import ImageTiles, PersistentPlan, Products, map_fields, warpgroup_of
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.generator.wgmma_slots import MBARRIER_BYTES
@@ -308,27 +307,20 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     check_choices(config, CHOICES)
-    if (reason := why_none(problem, target)) is not None:
-        raise Infeasible(reason)
-    assert target.warpgroup is not None
+    instruction = warpgroup_of(target, why_none(problem, target))
     seen = as_seen(problem)
     _check_useful(seen, config)
     slots = _slots(problem, config, target)
-    channel_tiles = ceil_div(problem.k, config.channels)
-    of_channels = seen.n * tiles_down(seen, config) * tiles_across(seen)
     made = HaloPlan(
         problem=problem,
         config=config,
         target=target,
-        instruction=target.warpgroup,
+        instruction=instruction,
         slots=slots,
         smem_bytes=_smem_bytes(problem, config, slots),
-        channel_tiles=channel_tiles,
-        tiles=channel_tiles * of_channels,
-        blocks=blocks_of_channels(of_channels, channel_tiles, target),
+        **vars(ImageTiles.of(seen, config.rows, COLUMNS, config.channels, target)),
     )
     made.check_sizes(made.pixels)
-    check_outputs(seen, config.rows, COLUMNS)
     at_most(made.weight_words, 2**29 - 1, "words of weights")
     # The maps refuse what the copy engine cannot copy.
     assert made.fields

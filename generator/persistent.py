@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from qconv.errors import Infeasible
 from qconv.generator.convolution import (
     FOLD_THREADS,
     REPACK_THREADS,
@@ -125,15 +126,32 @@ def map_fields(maps: Mapping[str, tuple[str, TensorMap]]) -> tuple[Field, ...]:
     )
 
 
-def blocks_of_channels(tiles: int, channel_tiles: int, target: Target) -> int:
-    """Blocks where each keeps its channels, of which there are so many tiles: no more than are resident."""
-    return channel_tiles * min(tiles, max(1, target.processors // channel_tiles))
+@dataclass(frozen=True)
+class ImageTiles:
+    """Tiles of rows and columns of images, by blocks each of which keeps its channels."""
+
+    channel_tiles: int
+    tiles: int
+    blocks: int
+
+    @classmethod
+    def of(cls, problem: Conv2d, rows: int, columns: int, channels: int, target: Target) -> ImageTiles:
+        """No more blocks than are resident."""
+        # A lane computes where the outputs of a tile begin, those past the image's last row as well.
+        outputs = problem.n * (problem.oh + rows) * (problem.ow + columns) * problem.k
+        at_most(outputs, 2**31 - 1, "outputs of whole tiles")
+        channel_tiles = ceil_div(problem.k, channels)
+        of_channels = problem.n * ceil_div(problem.oh, rows) * ceil_div(problem.ow, columns)
+        blocks = channel_tiles * min(of_channels, max(1, target.processors // channel_tiles))
+        return cls(channel_tiles, channel_tiles * of_channels, blocks)
 
 
-def check_outputs(problem: Conv2d, rows: int, columns: int) -> None:
-    """A lane computes where the outputs of a tile of so many begin, those past the image's last row as well."""
-    outputs = problem.n * (problem.oh + rows) * (problem.ow + columns) * problem.k
-    at_most(outputs, 2**31 - 1, "outputs of whole tiles")
+def warpgroup_of(target: Target, reason: str | None) -> WarpgroupInstruction:
+    """Raises Infeasible with what stands against every config, if anything does."""
+    if reason is not None:
+        raise Infeasible(reason)
+    assert target.warpgroup is not None
+    return target.warpgroup
 
 
 def why_not(problem: Conv2d, instruction: Multiplies) -> str | None:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from qconv.errors import Infeasible
 from qconv.generator import stem_wgmma_cost, tensor_map
 from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
 from qconv.generator.family import Family
 from qconv.generator.halo import COLUMNS, GROUP_THREADS, REPEATS, HaloRoles, is_staged
-from qconv.generator.persistent import PersistentPlan, blocks_of_channels, check_outputs, map_fields
+from qconv.generator.persistent import ImageTiles, PersistentPlan, map_fields, warpgroup_of
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.generator.wgmma_slots import MBARRIER_BYTES
@@ -270,27 +269,20 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
     check_choices(config, CHOICES)
-    if (reason := why_none(problem, target)) is not None:
-        raise Infeasible(reason)
-    assert target.warpgroup is not None
+    instruction = warpgroup_of(target, why_none(problem, target))
     cells = Cells.of(problem)
     _check_useful(problem, config, cells)
-    channel_tiles = ceil_div(problem.k, CHANNELS)
-    of_channels = problem.n * ceil_div(problem.oh, config.rows) * ceil_div(problem.ow, COLUMNS)
     made = StemWgmmaPlan(
         problem=problem,
         config=config,
         target=target,
-        instruction=target.warpgroup,
+        instruction=instruction,
         cells=cells,
         smem_bytes=_smem_bytes(problem, config, cells),
-        channel_tiles=channel_tiles,
-        tiles=channel_tiles * of_channels,
-        blocks=blocks_of_channels(of_channels, channel_tiles, target),
+        **vars(ImageTiles.of(problem, config.rows, COLUMNS, CHANNELS, target)),
     )
     at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     made.check_sizes(made.pixels)
-    check_outputs(problem, config.rows, COLUMNS)
     # The maps refuse what the copy engine cannot copy.
     assert made.fields
     return made

@@ -16,7 +16,7 @@ from qconv.generator.convolution import (
     repack_launch,
 )
 from qconv.generator.family import Family
-from qconv.generator.persistent import Products, why_not
+from qconv.generator.persistent import Products, warpgroup_of, why_not
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.slabs import SlabPlan
 from qconv.generator.tensor_map import TensorMap
@@ -227,9 +227,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     check_choices(config, CHOICES)
-    if (reason := why_none(problem, target)) is not None:
-        raise Infeasible(reason)
-    assert target.warpgroup is not None
+    instruction = warpgroup_of(target, why_none(problem, target))
     if config.consumers == 1 and (config.split_pixels or config.lag):
         raise Infeasible("consumers=1: a single consumer divides no tile and is behind nobody; split_pixels=0 lag=0")
     _check_useful(problem, config)
@@ -247,7 +245,7 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
         problem=problem,
         config=config,
         target=target,
-        instruction=target.warpgroup,
+        instruction=instruction,
         pixel_slots=chosen.pixels,
         residual_slots=chosen.residuals,
         smem_bytes=chosen.smem_bytes,

@@ -236,7 +236,7 @@ ATOMS = (
     ),
     Mutant(
         "wgmma emulated: eight rows of B lie sixteen bytes apart",
-        INSTRUCTION + "wgmma_emulated.j2",
+        INSTRUCTION + "wgmma_chunk_word.j2",
         "first + row / 8 * to_eight",
         "first + row / 8 * 16",
         "Where eight rows follow the others is the operand's stride.",

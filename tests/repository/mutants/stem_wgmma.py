@@ -87,7 +87,7 @@ OF_PAGE = (
     ),
     Mutant(
         "stem_wgmma on the CPU: the second of two taps is the first",
-        "templates/instruction/wgmma_filters_emulated.j2",
+        "templates/instruction/wgmma_chunk_word.j2",
         "i / 4 * to_chunk",
         "i / 4 * 0",
         "It lies beside the first.",
