@@ -235,6 +235,14 @@ ATOMS = (
         (mma("tile, prefetch, staged"),),
     ),
     Mutant(
+        "wgmma emulated: the async proxy sees what threads see",
+        INSTRUCTION + "wgmma_emulated.j2",
+        "static_cast<const char*>(qconv_cpu_async_proxy_view(begin)) -",
+        "static_cast<const char*>(begin) -",
+        "Only behind a fence does it see what they wrote.",
+        ("tests/qconv/test_fused.py::test_what_warpgroups_read_was_fenced_for_the_async_proxy",),
+    ),
+    Mutant(
         "wgmma emulated: eight rows of B lie sixteen bytes apart",
         INSTRUCTION + "wgmma_chunk_word.j2",
         "first + row / 8 * to_eight",

@@ -93,6 +93,14 @@ OF_PAGE = (
         "It lies beside the first.",
         (STAGED,),
     ),
+    Mutant(
+        "stem_wgmma on the CPU: rows of a filter are those of eight lanes",
+        "templates/instruction/wgmma_filters_emulated.j2",
+        "row % 8 * 4 + i % 4",
+        "row % 4 * 8 + i % 4",
+        "Four lanes have a row.",
+        (STAGED,),
+    ),
 )
 
 OF_PLAN = (
