@@ -235,12 +235,12 @@ ATOMS = (
         (mma("tile, prefetch, staged"),),
     ),
     Mutant(
-        "wgmma emulated: the async proxy sees what threads see",
+        "wgmma emulated: weights are signed as pixels are",
         INSTRUCTION + "wgmma_emulated.j2",
-        "static_cast<const char*>(qconv_cpu_async_proxy_view(begin)) -",
-        "static_cast<const char*>(begin) -",
-        "Only behind a fence does it see what they wrote.",
-        ("tests/qconv/test_fused.py::test_what_warpgroups_read_was_fenced_for_the_async_proxy",),
+        "B_SIGNED = W_SIGNED",
+        "B_SIGNED = X_SIGNED",
+        "Each factor has its own signedness.",
+        (fused_random("sm_90a"), block_random("sm_90a")),
     ),
     Mutant(
         "wgmma emulated: eight rows of B lie sixteen bytes apart",
