@@ -119,12 +119,14 @@ def _of_cells(rng: random.Random, decks: Decks, c: int, k: int) -> Conv2d:
     """Strides of two over rows of whole 16 bytes, and no residual."""
     r, s = decks.deal("filter", FILTERS)
     same = decks.deal("pad", PADS) == "same"
-    pad = (r // 2, s // 2) * 2 if same else tuple(rng.randint(0, 4) for _ in range(4))
+    top, left, bottom, right = (r // 2, s // 2) * 2 if same else [rng.randint(0, 4) for _ in range(4)]
     h, w = decks.deal("height", (7, 12, 20, 33)), decks.deal(f"width {c}", (16, 32, 48, 20 if c == 4 else 64))
     n, without = decks.deal("n", (1, 2, 3)), quantization(decks)
     while without.residual != "none":
         without = quantization(decks)
-    return _without_w_zero_point(Conv2d(n, max(h, r), w, c, k, r, s, stride=(2, 2), pad=pad, quantization=without))
+    return _without_w_zero_point(
+        Conv2d(n, max(h, r), w, c, k, r, s, stride=(2, 2), pad=(top, left, bottom, right), quantization=without)
+    )
 
 
 def _few_pixels(decks: Decks, c: int, k: int) -> Conv2d:
