@@ -77,7 +77,8 @@ static_assert(2 * (SKIPPED + 2 * ROW_STEPS) >= BEFORE_W - PAD_LEFT + S,
 static_assert(ROW_STEPS * 2 + SKIPPED + 7 <= CELLS_W, "CELLS_W must have all that a tile looks at");
 static_assert(2 * TAPS_H >= BEFORE_H - PAD_TOP + R && CELLS_H == TILE_H + TAPS_H - 1,
               "TAPS_H must have all taps, and CELLS_H all that a tile looks at");
-static_assert(PADDED || PAD_TOP + PAD_LEFT == 0, "without padding, windows must lie in the image");
+static_assert(PADDED || ((OUT_H - 1) * 2 + R <= IN_H && (OUT_W - 1) * 2 + S <= IN_W),
+              "without padding, windows must lie in the image");
 static_assert(TILES == PIXELS / (OUT_H * OUT_W) * TILES_DOWN * TILES_ACROSS * CHANNEL_TILES,
               "every image has as many tiles");
 static_assert(BLOCKS % CHANNEL_TILES == 0, "a block keeps its channels");

@@ -50,9 +50,23 @@ def quantizations(count: int) -> list[Quantization]:
         for zero in (False, True)
         for added in MODE_VALUES["zero_point_add"]
     ]
+    # The order of two terms shows in the last bit alone, and not of every draw.
+    of_two_terms = [
+        Quantization(
+            out_type=out_type,
+            residual=out_type,
+            residual_zero_point=True,
+            inner_zero_point=True,
+            mode=Mode(residual_add=added),
+        )
+        for out_type in ("int8", "uint8")
+        for added in ("requantized", "requantized_last")
+        for _ in range(4)
+    ]
     return [
         *capped,
         *looked_up,
+        *of_two_terms,
         *(with_requantized_sum(one, decks) if at % 8 == 0 else one for at, one in enumerate(found)),
     ]
 

@@ -83,11 +83,14 @@ class Copy:
                 # The links of src/qconv stay links: they lead to the folders of the copy.
                 shutil.copyfile(ROOT / name, root / name, follow_symlinks=False)
 
+    @property
+    def _environment(self) -> dict[str, str]:
+        """Python keeps no bytecode here: a mutant has that of a file of the same second and the same length."""
+        return os.environ | {"PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+
     def pytest(self, arguments: Sequence[str], *, own_cache: bool = False) -> tuple[int, str]:
         """Exit status and output; a run that does not end says nothing: the machine may be busy."""
-        environment = os.environ | {
-            "PYTHONPATH": str(self.root / "src"),
-            "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second and one length would share it
+        environment = self._environment | {
             "COLUMNS": "400",  # the summary names the error: a narrow terminal cuts it off
             "QCONV_TESTS_CACHE": "" if own_cache else str(self._cache),
         }
@@ -107,7 +110,7 @@ class Copy:
         """That a test in this folder tests it, and not what is installed."""
         imported = subprocess.check_output(
             [sys.executable, "-c", "import qconv.generator, qconv.tuner; print(qconv.generator.__file__)"],
-            cwd=self.root, env=os.environ | {"PYTHONPATH": str(self.root / "src")}, text=True,
+            cwd=self.root, env=self._environment, text=True,
         )  # fmt: skip
         if not Path(imported.strip()).resolve().is_relative_to(self.root.resolve()):
             raise SystemExit(f"{imported.strip()} is imported instead of the copy in {self.root}")
