@@ -122,7 +122,7 @@ class LeftOut(NamedTuple):
     case: str
     old: str
     new: str
-    says: str
+    says: str  # one of these
     seeds: tuple[int, ...] = (LATE, EARLY)
     sanitizer: Sanitizer | None = None
 
@@ -159,7 +159,12 @@ LEFT_OUT = {
     "the uses of a slot are not counted": LeftOut("load", "        ++phase;\n", "", ""),
     "one release is too few": LeftOut("load", "open(CONSUMERS)", "open(CONSUMERS + 1)", "wait for bytes at line"),
     "one release is too many": LeftOut(
-        "load", "open(CONSUMERS)", "open(CONSUMERS - 1)", "data race", sanitizer="thread"
+        # On a busy machine the producer may be so far ahead that the ring says it first.
+        "load",
+        "open(CONSUMERS)",
+        "open(CONSUMERS - 1)",
+        "data race|that has completed",
+        sanitizer="thread",
     ),
     "slots of the other block are not released": LeftOut(
         "multicast", "            shared.ring.release(state, 1);\n", "", "wait for bytes at line"
@@ -205,4 +210,4 @@ def test_what_is_left_out_is_found(name: str) -> None:
         of = left.sanitizer
         said = finding(case, changed, seed) if of is None else found_by(case, changed, of, seed)
         assert said is not None, f"nothing is found with seed {seed}"
-        assert left.says in said
+        assert any(one in said for one in left.says.split("|")), said
