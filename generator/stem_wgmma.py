@@ -1,7 +1,7 @@
 """The `stem_wgmma` family: first layers of three or four channels and a stride of two, on the matrix instructions of
 warpgroups. Two by two pixels of four channels are the 16 bytes of a tap (space to depth), which a producer's warps put
-together from what the copy engine (TMA) brings;
-every tap reads them in place, as in `halo`. The filters stay in registers."""
+together from what the copy engine (TMA) brings; every tap reads them in place, as in `halo`. The filters stay in
+registers."""
 
 from __future__ import annotations
 

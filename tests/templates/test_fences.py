@@ -6,6 +6,7 @@ two ends of what the memory model allows, give wrong outputs or an error.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -270,6 +271,20 @@ def one_after_the_other(plan: Plan) -> list[NDArray[Any]]:
     for each in drawn:
         outs.append(expected(plan.problem, replace(each, arrays=_reading(outs[-1], each.arrays))))
     return outs[1:]
+
+
+def check_two_waits(layer: Plan) -> None:
+    """For a page where one thread asks for activations, and others read parameters."""
+    text = generator.render(layer).text
+    want = one_after_the_other(layer)
+    fetches, reads = re.finditer(re.escape(WAIT), text)  # who asks for activations, and who reads parameters
+    assert fetches.start() < reads.start()
+    of_activations = text[: reads.start()] + text[reads.end() :]  # of these launches all parameters are the same
+    for seed in (LATE, EARLY):
+        for waits in (text, of_activations):
+            assert all(map(np.array_equal, overlapped(layer, waits, seed), want))
+    found = overlapped(layer, of_activations.replace(WAIT, ""), LATE)
+    assert not any(map(np.array_equal, found[1:], want[1:]))
 
 
 def _reading(x: NDArray[Any], arrays: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:

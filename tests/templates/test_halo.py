@@ -3,10 +3,8 @@ that overlap; and what the family does not serve."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from mostly_slow import mostly_slow
 
@@ -14,7 +12,7 @@ from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator.halo import Halo, HaloPlan
 from qconv.target import TARGETS
-from tests.templates.test_fences import LATE, WAIT, LeftOut, check_left_out, finding, one_after_the_other, overlapped
+from tests.templates.test_fences import LATE, LeftOut, check_left_out, check_two_waits, finding
 from tests.templates.test_mma_sanitizers import OVERFLOW, WRITE, WRONG, Planted, check, check_planted
 from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM
 
@@ -141,17 +139,7 @@ def test_what_is_left_out_is_found(name: str) -> None:
 
 
 def test_a_launch_waits_for_the_one_before() -> None:
-    layer = plan_of(Conv2d(1, 5, 5, 32, 32, 3, 3, pad=1, quantization=Quantization()))
-    text = generator.render(layer).text
-    want = one_after_the_other(layer)
-    fetches, reads = re.finditer(re.escape(WAIT), text)  # who asks for windows, and who reads parameters
-    assert fetches.start() < reads.start()
-    of_windows = text[: reads.start()] + text[reads.end() :]  # of these launches all parameters are the same
-    for seed in (LATE, EARLY):
-        for waits in (text, of_windows):
-            assert all(map(np.array_equal, overlapped(layer, waits, seed), want))
-    found = overlapped(layer, of_windows.replace(WAIT, ""), LATE)
-    assert not any(map(np.array_equal, found[1:], want[1:]))
+    check_two_waits(plan_of(Conv2d(1, 5, 5, 32, 32, 3, 3, pad=1, quantization=Quantization())))
 
 
 RUNS = {
