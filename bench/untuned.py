@@ -292,6 +292,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("layers", type=Path, nargs="+")
     parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
     parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the layers")
+    parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^(pw|dense)$'")
     parser.add_argument("--hide", choices=HIDE, default=HIDE[0], help="default: %(default)s")
     parser.add_argument("--against", type=Path, metavar="FILE", help="the choices of another checkout")
     parser.add_argument("--trials", type=int, default=24)
@@ -323,7 +324,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = options_of(arguments)
     layers = [layer for path in options.layers for layer in read(path, batch=options.batch)]
     hidden = hidden_with(layers, options.hide)
-    same = {problem: some for problem, some in distinct(layers).items() if matches(some, options.only)}
+    same = {problem: some for problem, some in distinct(layers).items() if matches(some, options)}
     if options.write:
         place = Place(options.name, target_of(options.target))
         chosen = {str(problem): choice_without(problem, place, hidden[problem]) for problem in same}
@@ -377,8 +378,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"these failed or differ from the oracle: {', '.join(wrong)}")
 
 
-def matches(layers: list[Layer], only: str) -> bool:
-    return any(re.search(only, layer.name) for layer in layers)
+def matches(layers: list[Layer], options: argparse.Namespace) -> bool:
+    return any(re.search(options.only, layer.name) and re.search(options.kinds, layer.kind) for layer in layers)
 
 
 if __name__ == "__main__":
