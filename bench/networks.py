@@ -7,8 +7,8 @@ torchvision's networks. The
 session's outputs are compared with those of ONNX Runtime on the CPU before anything is timed. With --seconds, what the
 session runs is tuned for so long, for each model and batch. A peer is torchvision's network of the file's name.
 
-With --integer-inputs, the model takes what its first QuantizeLinear would make of the images, and the images are
-quantized before anything is timed, as where a camera or a decoder gives bytes.
+With --integer-inputs, the model takes what its first QuantizeLinear would make of the images. They are quantized before
+anything is timed, and their channels lie last, as where a camera or a decoder gives bytes.
 
 Of each run of a session, the time has the copy of the input from another array of the device, and the copy of the
 output; runs follow each other without waiting, and the inputs change from run to run.
@@ -60,6 +60,13 @@ def of_integers(path: Path, inputs: list[Any]) -> tuple[bytes, list[Any]]:
     return changed.SerializeToString(), [x.clip(limits.min, limits.max).astype(of_images.dtype) for x in rounded]
 
 
+def uploaded(x: Any, device: Device) -> Any:
+    """Bytes have their channels last in memory."""
+    if x.dtype.itemsize > 1:
+        return device.upload(x)
+    return device.upload(np.ascontiguousarray(x.transpose(0, 2, 3, 1))).transpose(0, 3, 1, 2)
+
+
 def differing(session: Session, model: Model, inputs: list[Any]) -> int:
     """Outputs that are not ONNX Runtime's; of every input, in turn, so that later runs replay the first."""
     name, few = session.input_names[0], COMPARED
@@ -80,7 +87,7 @@ def ours(model: Model, device: Device, inputs: list[Any], seconds: float, db: st
         qconv.tune(session.problems, qconv.Budget(seconds=seconds), device=device.spec, database=db)
         session = Session(model, device.spec, **choice)
     wrong = differing(session, model, inputs)
-    there = [device.upload(x) for x in inputs]
+    there = [uploaded(x, device) for x in inputs]
     run = partial(run_number, session, there)
     ms = timed_ms(run, device.synchronize, stopwatch_of(device))
     profile = session.profile({name: there[0]})
@@ -90,6 +97,7 @@ def ours(model: Model, device: Device, inputs: list[Any], seconds: float, db: st
     explanation = session.explain()
     return {
         "inputs": str(inputs[0].dtype),
+        "channels_last": inputs[0].dtype.itemsize == 1,
         "ms": ms,
         "images_per_s": len(inputs[0]) / ms * 1e3,
         "verified": not wrong,

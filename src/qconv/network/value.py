@@ -16,13 +16,17 @@ Shape = tuple[int, ...]
 
 class Value:
     """Exactly one of three is given: an array of the `host`, one `there` on the device, or one there whose channels are
-    last. Between two layers that run here, a tensor is only ever the third."""
+    last. Between two layers that run here, a tensor is only ever the third.
+
+    The first two have the model's order of axes. Where their channels are last in memory all the same, as a decoder and
+    PyTorch have them, they are taken as they lie."""
 
     def __init__(self, device: Device, *, host: Any = None, there: Any = None, channels_last: Any = None) -> None:
         self._device = device
         self._host = host
-        self._there = there
-        self._channels_last = channels_last
+        lies_last = there is not None and _lies_last(there)
+        self._there = None if lies_last else there
+        self._channels_last = _seen_last(there) if lies_last else channels_last
 
     @cached_property
     def on_host(self) -> Any:
@@ -32,13 +36,13 @@ class Value:
     def on_device(self) -> Any:
         if self._there is not None:
             return self._there
-        if self._channels_last is not None:
-            if len(self._channels_last.shape) < 3:
-                return self._channels_last
-            n, *rest, channels = self._channels_last.shape
+        if self.is_channels_last:
+            if len(self.channels_last.shape) < 3:
+                return self.channels_last
+            n, *rest, channels = self.channels_last.shape
             if not has_two_orders((n, channels, *rest)):
-                return self._channels_last.reshape((n, channels, *rest))
-            pixels = self._channels_last.reshape((n, prod(rest), channels))
+                return self.channels_last.reshape((n, channels, *rest))
+            pixels = self.channels_last.reshape((n, prod(rest), channels))
             return self._device.exchanged(pixels).reshape((n, channels, *rest))
         # A copy even on the CPU device: the caller's array may lie at any address and in any order.
         return self._device.upload(np.asarray(self._host, order="C"))
@@ -48,6 +52,8 @@ class Value:
         """On the device: N, then what is not the channels, then the channels."""
         if self._channels_last is not None:
             return self._channels_last
+        if self.is_channels_last:
+            return self._device.upload(_seen_last(self._host))
         if len(self.on_device.shape) < 3:
             return self.on_device
         n, channels, *rest = self.on_device.shape
@@ -64,7 +70,7 @@ class Value:
     @property
     def array(self) -> Any:
         """On the device, in the order of axes in which it was made."""
-        return self.on_device if self._channels_last is None else self._channels_last
+        return self.channels_last if self.is_channels_last else self.on_device
 
     @property
     def dtype(self) -> str:
@@ -78,14 +84,16 @@ class Value:
 
     def copied(self) -> Value:
         """The same in an array of its own on the device."""
-        made = self.with_array(self._device.empty(tuple(self._known.shape), self.dtype))
+        shape = last_of(self.shape) if self.is_channels_last else self.shape
+        made = self.with_array(self._device.empty(shape, self.dtype))
         self.copy_into(made.array)
         return made
 
     def copy_into(self, array: Any) -> None:
         """Into one on the device that has its shape, type and order of axes."""
         if self._host is not None:
-            self._device.write(np.asarray(self._host, order="C"), array)
+            host = _seen_last(self._host) if self.is_channels_last else self._host
+            self._device.write(np.asarray(host, order="C"), array)
         else:
             self._device.copy(self._device.contiguous(self.array), array)
 
@@ -93,10 +101,10 @@ class Value:
     def _known(self) -> Any:
         return next(held for held in (self._host, self._there, self._channels_last) if held is not None)
 
-    @property
+    @cached_property
     def is_channels_last(self) -> bool:
         """Whether it was made in that order."""
-        return self._channels_last is not None
+        return self._channels_last is not None or (isinstance(self._host, np.ndarray) and _lies_last(self._host))
 
     @property
     def shape(self) -> Shape:
@@ -115,3 +123,12 @@ def last_of(shape: Sequence[int]) -> Shape:
 def has_two_orders(shape: Sequence[int]) -> bool:
     """Whether elements move when the channels become last: those of one channel, or of one pixel, do not."""
     return 1 not in (shape[1], prod(shape[2:]))
+
+
+def _lies_last(array: Any) -> bool:
+    """Whether the channels of an array that has the model's order of axes are last in memory, and nowhere else."""
+    return len(array.shape) > 2 and not array.flags.c_contiguous and bool(_seen_last(array).flags.c_contiguous)
+
+
+def _seen_last(array: Any) -> Any:
+    return array.transpose(last_of(range(len(array.shape))))

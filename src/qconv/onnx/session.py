@@ -30,7 +30,7 @@ from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
-from qconv.op import Problem
+from qconv.op import WIDEST, Problem
 
 
 class Session:
@@ -93,7 +93,9 @@ class Session:
         return self._model.network.outputs
 
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
-        """The outputs that are named, all of them for None, as NumPy arrays. What is fed may lie on the device."""
+        """The outputs that are named, all of them for None, as NumPy arrays. What is fed may lie on the device. Images
+        whose channels are last in memory, behind a `transpose` or as PyTorch's `channels_last`, are taken as they lie,
+        which spares a launch; those that the network quantizes itself are better NCHW."""
         with self._answering():
             return [value.on_host for value in self._values(output_names, feeds)]
 
@@ -145,7 +147,7 @@ class Session:
         if tensor.dtype is None:  # a sequence, say: ONNX Runtime alone knows what to do with it
             return Value(self._device, host=array)
         elsewhere = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
-        held = self._device.adopt(name, array)[0] if elsewhere else np.asarray(array)
+        held, address = self._device.adopt(name, array) if elsewhere else (np.asarray(array), 0)
         if str(held.dtype) != tensor.dtype and tensor.dtype != "object":
             raise ValueError(f"the input {name!r} is {held.dtype}; the model takes {tensor.dtype}")
         if tensor.shape is not None:
@@ -153,7 +155,9 @@ class Session:
             if len(held.shape) != len(tensor.shape) or not fits:
                 shown = ", ".join("?" if size is None else str(size) for size in tensor.shape)
                 raise ValueError(f"the input {name!r} has shape {tuple(held.shape)}; the model takes ({shown})")
-        return Value(self._device, there=held) if elsewhere else Value(self._device, host=held)
+        value = Value(self._device, there=held) if elsewhere else Value(self._device, host=held)
+        # The first layer's kernel may read vectors.
+        return value.copied() if address % WIDEST else value
 
 
 class Nowhere:

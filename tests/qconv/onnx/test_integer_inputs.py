@@ -13,10 +13,13 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import onnx
 import quantized_networks as networks
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
+from qconv.device.cpu import CpuDevice
 from qconv.integer_input import IntegerInput
 from qconv.onnx import Session, with_integer_inputs
+
+UINT8 = TensorProto.UINT8
 
 
 def integers(x: Any, given: IntegerInput) -> Any:
@@ -44,6 +47,53 @@ def test_a_network_of_integers_gives_the_same(form: str, types: str) -> None:
     assert quantized_by(Session(model, "cpu", config=config)) - quantized_by(session) == 1
     with pytest.raises(ValueError, match=r"the input 'x' is float32; the model takes"):
         session.run(None, {"x": x})
+
+
+class OfDevice:
+    """An array that is not NumPy's."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __dlpack__(self, **asked: Any) -> Any:
+        return self._array.__dlpack__(**asked)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+
+def lying_last(x: Any, offset: int) -> Any:
+    """The same images, their channels last in memory, so many bytes from where an array would begin."""
+    last = x.transpose(0, 2, 3, 1)
+    held = np.empty(last.size + 64, x.dtype)
+    begin = -held.ctypes.data % 16 + offset
+    lies = held[begin : begin + last.size].reshape(last.shape)
+    lies[...] = last
+    return lies.transpose(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+@pytest.mark.parametrize("as_given", [np.asarray, OfDevice])
+def test_images_whose_channels_lie_last_are_not_turned(
+    as_given: Any, offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    scale, zero = helper.make_tensor("s", TensorProto.FLOAT, [], [0.02]), helper.make_tensor("z", UINT8, [], [7])
+    weights = rng.integers(0, 256, (16, 16, 3, 3), np.uint8)
+    w = numpy_helper.from_array(weights, "w")
+    node = helper.make_node("QLinearConv", ["x", "s", "z", "w", "s", "z", "s", "z"], ["y"], pads=[1] * 4)
+    shown, given = (helper.make_tensor_value_info(name, UINT8, ["n", 16, 6, 5]) for name in "xy")
+    graph = helper.make_graph([node], "g", [shown], [given], [scale, zero, w])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    session = Session(model, "cpu")
+    images = rng.integers(0, 256, (3, 2, 16, 6, 5), np.uint8)
+    wanted = [networks.by_ort(model, {"x": x})[0] for x in images]
+    turned: list[tuple[int, ...]] = []
+    exchanged = CpuDevice.exchanged
+    monkeypatch.setattr(CpuDevice, "exchanged", lambda self, x: turned.append(x.shape) or exchanged(self, x))
+    for x, want in zip(images, wanted, strict=True):
+        np.testing.assert_array_equal(session.run(None, {"x": as_given(lying_last(x, offset))})[0], want)
+    assert set(turned) == {(2, 30, 16)}  # the outputs, back
 
 
 def test_a_path_is_as_good_as_a_model_and_the_model_stays(tmp_path: Path) -> None:
