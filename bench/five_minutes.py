@@ -11,7 +11,6 @@ had been given a fraction alone would have spread it over the layers, and raced:
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from typing import Any
 
 import measured
 from report import Report
-from workload import Layer, distinct, read
+from workload import Layer, chosen_by, distinct, parser_of
 
 from qconv import Conv2d, generator
 from qconv.device import Device, open_device
@@ -233,10 +232,7 @@ def summary(rows: list[Row], engine: FromNothing) -> Row:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("layers", type=Path)
-    parser.add_argument("--models", default="", metavar="REGEX", help="over the names of networks")
-    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
+    parser = parser_of(__doc__)
     parser.add_argument("--seconds", type=float, default=290.0, help="of tuning (default: %(default)g)")
     parser.add_argument("--db", required=True, help="a new one")
     parser.add_argument("--device")
@@ -244,7 +240,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
     options = parser.parse_args(arguments)
-    layers = read(options.layers, models=options.models, batch=options.batch)
+    layers = chosen_by(options)
     same = distinct(layers)
     workload = Workload.of(options.models, [Place(layer.name, layer.problem) for layer in layers])
     device = open_device(options.device)

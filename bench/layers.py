@@ -8,7 +8,6 @@ LAYERS.csv has the columns of peers_h200.csv or of layers.csv: see workload.py. 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from report import Report
 from roofline import floor_us
 from table import means, show
 from timing import Runner, described, interleaved_us, release, runner_of
-from workload import Layer, distinct, read
+from workload import Layer, chosen_by, distinct, parser_of
 
 import qconv
 from qconv import sample
@@ -124,13 +123,8 @@ def summary(rows: list[Row], layers: list[Layer]) -> Row:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("layers", type=Path)
+    parser = parser_of(__doc__)
     parser.add_argument("--suite", required=True)
-    parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the layers")
-    parser.add_argument("--models", default="", metavar="REGEX", help="over the names of the models")
-    parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^(dw|grouped|stem)$'")
-    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--no-tune", action="store_true")
     parser.add_argument("--peers", default=",".join(peers.PEERS), metavar="NAMES", help="default: %(default)s")
@@ -149,8 +143,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"--peers {','.join(sorted(unknown))}: not known; use some of {','.join(peers.PEERS)}")
     device = open_device(options.device)
     protocol = protocol_for(device)
-    wanted = {"only": options.only, "models": options.models, "kinds": options.kinds}
-    layers = read(options.layers, **wanted, batch=options.batch)
+    layers = chosen_by(options)
     report = Report(options.out, options.suite, device, described(protocol), options.commit)
     rows: list[Row] = []
     child = Child(device, protocol, TIMEOUT_S)

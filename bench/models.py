@@ -8,7 +8,6 @@ zero points and unsigned types. The kernels are those of `qconv.lookup`, compile
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import time
@@ -24,7 +23,7 @@ from report import Report
 from roofline import floor_us
 from timing import described, interleaved_us, release, runner_of
 from torch_reference import output
-from workload import Layer, distinct, read
+from workload import Layer, chosen_by, distinct, parser_of
 
 from qconv import Conv2d, Quantization, sample
 from qconv.device import Device, open_device
@@ -123,12 +122,8 @@ def summary(rows: list[Row], layers: list[Layer]) -> Row:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("layers", type=Path)
-    parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the layers")
-    parser.add_argument("--models", default="", metavar="REGEX", help="over the names of the models")
-    parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^(dw|grouped|stem)$'")
-    parser.add_argument("--batch", type=int, default=1, metavar="N", help="instead of the csv's (default: 1)")
+    parser = parser_of(__doc__)
+    parser.set_defaults(batch=1)
     parser.add_argument("--time", action="store_true", help="time every layer and add up the models")
     parser.add_argument("--seed", type=int, help="of the data; default: another one every time")
     parser.add_argument("--device")
@@ -139,9 +134,7 @@ def main(arguments: list[str] | None = None) -> None:
     device = open_device(options.device)
     protocol = protocol_for(device)
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if options.seed is None else options.seed
-    names = {"only": options.only, "models": options.models, "kinds": options.kinds}
-    found = read(options.layers, **names, batch=options.batch)
-    layers = [deployed(layer) for layer in found]
+    layers = [deployed(layer) for layer in chosen_by(options)]
     problems = distinct(layers)
     report = Report(options.out, "models", device, described(protocol, 1) | {"seed": seed}, options.commit)
     begin = time.monotonic()

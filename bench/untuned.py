@@ -19,7 +19,6 @@ import itertools
 import json
 import multiprocessing
 import os
-import re
 import statistics
 import sys
 import time
@@ -35,7 +34,7 @@ from choices import HIDE, Choice, choice_without, hidden_with, read_choices, wri
 from report import Report, head
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release
-from workload import Layer, distinct, read
+from workload import Layer, distinct, parser_of, read
 
 from qconv import Conv2d, generator, parse, reference, sample
 from qconv.device import Device, open_device
@@ -288,11 +287,7 @@ def show(said: Row) -> None:
 
 
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("layers", type=Path, nargs="+")
-    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
-    parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the layers")
-    parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^(pw|dense)$'")
+    parser = parser_of(__doc__)
     parser.add_argument("--hide", choices=HIDE, default=HIDE[0], help="default: %(default)s")
     parser.add_argument("--against", type=Path, metavar="FILE", help="the choices of another checkout")
     parser.add_argument("--trials", type=int, default=24)
@@ -379,7 +374,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def matches(layers: list[Layer], options: argparse.Namespace) -> bool:
-    return any(re.search(options.only, layer.name) and re.search(options.kinds, layer.kind) for layer in layers)
+    return any(layer.is_chosen(options.only, options.models, options.kinds) for layer in layers)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import re
 from collections.abc import Callable
@@ -27,6 +28,11 @@ class Layer:
     kind: str = ""  # as the csv calls it: dw, grouped, stem, ...
     published: dict[str, float] = field(default_factory=dict)  # times in the csv, by their columns: cutlass_sm80_us
 
+    def is_chosen(self, only: str, models: str, kinds: str) -> bool:
+        """By regular expressions over the names of layers, of models and of kinds."""
+        found = re.search(only, self.name), re.search(models, self.model or ""), re.search(kinds, self.kind)
+        return None not in found
+
 
 def plain(row: dict[str, str]) -> Quantization:
     """One scale and no bias: what every peer has."""
@@ -46,6 +52,17 @@ def layer_of(row: dict[str, str], quantized: Callable[[dict[str, str]], Quantiza
     )
 
 
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """For a script that takes such lists, and what says which of their layers."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("layers", type=Path, nargs="+")
+    parser.add_argument("--only", default="", metavar="REGEX", help="over the names of the layers")
+    parser.add_argument("--models", default="", metavar="REGEX", help="over the names of the models")
+    parser.add_argument("--kinds", default="", metavar="REGEX", help="over the csv's kinds: '^(dw|grouped|stem)$'")
+    parser.add_argument("--batch", type=int, metavar="N", help="instead of the batch of the csv")
+    return parser
+
+
 def read(
     path: Path,
     *,
@@ -55,17 +72,16 @@ def read(
     batch: int | None = None,
     quantized: Callable[[dict[str, str]], Quantization] = plain,
 ) -> list[Layer]:
-    """`only`, `models` and `kinds` are regular expressions over the names of layers, of models and of kinds; `batch`
-    replaces N."""
+    """Those that are chosen, see `Layer`; `batch` replaces N."""
     with path.open(newline="") as lines:
         layers = [layer_of(row, quantized, batch) for row in csv.DictReader(lines)]
+    return [layer for layer in layers if layer.is_chosen(only, models, kinds)]
 
-    def wanted(layer: Layer) -> bool:
-        return bool(
-            re.search(only, layer.name) and re.search(models, layer.model or "") and re.search(kinds, layer.kind)
-        )
 
-    return [layer for layer in layers if wanted(layer)]
+def chosen_by(options: argparse.Namespace) -> list[Layer]:
+    """What `parser_of` asks for, of all lists."""
+    named = {"only": options.only, "models": options.models, "kinds": options.kinds}
+    return [layer for path in options.layers for layer in read(path, **named, batch=options.batch)]
 
 
 def distinct(layers: list[Layer]) -> dict[Conv2d, list[Layer]]:
