@@ -13,7 +13,8 @@ from qconv.generator.cost_units import CLOCK_MHZ, MEMORY, of_activation, of_para
 from qconv.generator.depthwise import DepthwisePlan
 from qconv.generator.direct import DirectPlan
 from qconv.generator.gemv import GemvPlan
-from qconv.generator.halo import COLUMNS, HaloPlan
+from qconv.generator.halo import HaloPlan
+from qconv.generator.halo_windows import COLUMNS
 from qconv.generator.mma import MmaPlan
 from qconv.generator.plan import Plan, ceil_div
 from qconv.generator.pointwise import PointwisePlan
@@ -166,7 +167,7 @@ def _of_halo(plan: HaloPlan) -> tuple[float, ...]:
         _filled(problem.k, config.channels),
         _log(plan.products),
         _log(plan.slots),
-        float(plan.row - problem.c),
+        float(plan.windows.row - problem.c),
     )
 
 

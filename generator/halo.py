@@ -1,7 +1,8 @@
 """The `halo` family: convolutions by persistent blocks whose weights stay in shared memory. The copy engine (TMA)
 brings the input of a tile once, with its halo, and every tap reads it in place through a descriptor of `wgmma`; it
 stores the outputs as well. docs/hopper/5_halo.cu shows the idea alone. A filter of one tap has no halo: such a layer is
-a copy with products hidden in it."""
+a copy with products hidden in it. Where a stride lies between the pixels that neighbouring outputs look at, a tile has
+several windows, one for each remainder: the copy engine passes over the pixels in between."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from typing import ClassVar
 from qconv.generator import halo_cost, tensor_map, wgmma
 from qconv.generator.convolution import (
     argument_fields,
-    input_span,
     problem_constants,
     repack_launch,
 )
 from qconv.generator.family import Family
+from qconv.generator.halo_windows import COLUMNS, REPEATS, Windows
 from qconv.generator.persistent import ImageTiles, PersistentPlan, Products, map_fields, warpgroup_of
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap
@@ -26,13 +27,7 @@ from qconv.problem import Conv2d
 from qconv.target import Target
 
 GROUP_THREADS = 128
-# Columns of a tile: the pixels of a row of it are those of a core matrix, which lie one behind the other.
-COLUMNS = 8
-# Bytes of a pixel in shared memory: what a swizzle exchanges. More channels are slabs of the widest.
-ROWS = (32, 64, 128)
-# What a swizzle repeats after, and where windows begin.
-REPEATS = 1024
-# Slots of windows: with more, nothing more is under way.
+# Slots for the windows of so many tiles: with more, nothing more is under way.
 MOST_SLOTS = 8
 # Instructions of a tile, which are all written out.
 MOST_PRODUCTS = 128
@@ -60,6 +55,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 class HaloRoles(Products):
     staged: bool  # whether outputs go through shared memory and the copy engine
     residual_in_smem: bool  # whether residuals come with the window
+    strided: bool = False  # whether taps lie a stride from each other
     tile_at_once: bool = True  # whether all products of a tile are under way together
     products_of_tile: str = "conv2d/halo_products.j2"
 
@@ -82,23 +78,9 @@ class HaloPlan(PersistentPlan):
         """The problem as tiles are counted."""
         return as_seen(self.problem)
 
-    @property
-    def row(self) -> int:
-        return row_of(self.problem)
-
-    @property
-    def slabs(self) -> int:
-        return slabs(self.problem)
-
-    @property
-    def window(self) -> tuple[int, int]:
-        """Rows and columns of the input that come for a tile."""
-        return window_of(self.problem, self.config)
-
-    @property
-    def window_bytes(self) -> int:
-        rows, columns = self.window
-        return self.slabs * rows * columns * self.row
+    @cached_property
+    def windows(self) -> Windows:
+        return Windows.of(self.problem, self.config.rows)
 
     @property
     def weight_bytes(self) -> int:
@@ -171,10 +153,13 @@ class HaloPlan(PersistentPlan):
     @property
     def roles(self) -> HaloRoles:
         products = self.warpgroup_products(self.instruction, self.pixels, "wgmma_windows")
+        strided = self.windows.strided
         return HaloRoles(
             **vars(products),
             staged=self.staged,
             residual_in_smem=self.residual_in_smem,
+            strided=strided,
+            products_of_tile=f"conv2d/halo_products{'_strided' * strided}.j2",
         )
 
     @property
@@ -195,23 +180,12 @@ class HaloPlan(PersistentPlan):
 
     @property
     def _constants_that_follow(self) -> tuple[Constant, ...]:
-        of_producer, of_consumer = REGISTERS[self.config.consumers]
-        window_h, window_w = self.window
         return (
-            Constant("WARP_SIZE", self.target.warp_size),
-            Constant("THREADS", self.threads),
-            Constant("PRODUCER_REGISTERS", of_producer, "of a thread"),
-            Constant("CONSUMER_REGISTERS", of_consumer, "of a thread"),
+            *self.role_constants(*REGISTERS[self.config.consumers]),
             Constant("TILE_N", self.pixels, "output pixels of a tile"),
-            Constant("WINDOW_H", window_h, "rows of the input that come for a tile"),
-            Constant("WINDOW_W", window_w, "and columns"),
-            Constant("ROW", self.row, "bytes of a pixel in a slab"),
-            Constant("SLABS", self.slabs, "of a pixel's channels"),
+            *_window_constants(self.windows),
             Constant("SLOTS", self.slots, "windows that are under way or multiplied"),
-            Constant("TILES_DOWN", tiles_down(self.seen, self.config), "of an image"),
-            Constant("TILES_ACROSS", tiles_across(self.seen)),
-            *self.tile_constants,
-            Constant("WEIGHT_ROWS", self.weight_rows, "output channels, and zeros that fill the last tile"),
+            *self.image_constants(tiles_down(self.seen, self.config), tiles_across(self.seen), self.weight_rows),
             *self._vector_constants,
             *self.last_constants,
         )
@@ -236,19 +210,25 @@ def as_seen(problem: Conv2d) -> Conv2d:
     return replace(problem, n=1, h=problem.pixels // COLUMNS, w=COLUMNS)
 
 
-def row_of(problem: Conv2d) -> int:
-    return next((row for row in ROWS if row >= problem.c), ROWS[-1])
-
-
-def slabs(problem: Conv2d) -> int:
-    return ceil_div(problem.c, ROWS[-1])
-
-
-def window_of(problem: Conv2d, config: Halo) -> tuple[int, int]:
-    """The rows and columns that a tile spans, without those that a stride passes over."""
-    rows, columns = input_span(problem, config.rows, COLUMNS)
-    down, across = problem.stride
-    return ceil_div(rows, down), ceil_div(columns, across)
+def _window_constants(windows: Windows) -> tuple[Constant, ...]:
+    in_slabs = (
+        Constant("ROW", windows.row, "bytes of a pixel in a slab"),
+        Constant("SLABS", windows.slabs, "of a pixel's channels"),
+    )
+    if not windows.strided:
+        return (
+            Constant("WINDOW_H", windows.rows, "rows of the input that come for a tile"),
+            Constant("WINDOW_W", windows.columns, "and columns"),
+            *in_slabs,
+        )
+    return (
+        Constant("WINDOW_H", windows.rows, "rows of a window"),
+        Constant("WINDOW_W", windows.columns, "and columns, a stride from each other"),
+        Constant("ROW_STEP", windows.row_step, "rows of the input from one row of a window to the next"),
+        Constant("WINDOWS", windows.count, "of a tile, by the remainders of rows and columns"),
+        Constant("WINDOWS_ACROSS", windows.across, "by the remainders of columns"),
+        *in_slabs,
+    )
 
 
 def tiles_down(problem: Conv2d, config: Halo) -> int:
@@ -260,11 +240,12 @@ def tiles_across(problem: Conv2d) -> int:
 
 
 def weight_bytes(problem: Conv2d, config: Halo) -> int:
-    return problem.r * problem.s * slabs(problem) * config.channels * row_of(problem)
+    windows = Windows.of(problem, config.rows)
+    return problem.r * problem.s * windows.slabs * config.channels * windows.row
 
 
 def products(problem: Conv2d, config: Halo) -> int:
-    return problem.r * problem.s * slabs(problem) * (row_of(problem) // 32) * (config.channels // 64)
+    return weight_bytes(problem, config) // (64 * 32)
 
 
 def is_staged(problem: Conv2d) -> bool:
@@ -273,18 +254,20 @@ def is_staged(problem: Conv2d) -> bool:
 
 
 def is_residual_staged(problem: Conv2d) -> bool:
-    """Whether residuals come by the copy engine: bytes as well."""
-    residual = problem.quantization.types.residual
-    return is_staged(problem) and residual is not None and residual.bytes == 1
+    """Whether residuals come by the copy engine: bytes as well, and with the one window of a tile."""
+    residual, strided = problem.quantization.types.residual, Windows.of(problem, 1).strided
+    return is_staged(problem) and residual is not None and residual.bytes == 1 and not strided
 
 
 def maps(problem: Conv2d, config: Halo, weight_rows: int) -> tuple[TensorMap, TensorMap]:
-    """A slab of a tile's window, and of a tap's weights for a tile's channels. Channels past the last are zeros of x,
-    whatever the weights have there."""
-    row, (span_h, span_w) = row_of(problem), input_span(problem, config.rows, COLUMNS)
+    """A slab of a window, and of a tap's weights for a tile's channels. Channels past the last are zeros of x, whatever
+    the weights have there."""
+    windows = Windows.of(problem, config.rows)
+    row, steps = windows.row, (windows.row_step, problem.stride[1])
+    span_h, span_w = (windows.rows - 1) * steps[0] + 1, (windows.columns - 1) * steps[1] + 1
     w_type = problem.quantization.types.w.name
     of_weights = tensor_map.matrix("weights", w_type, weight_rows, problem.reduction, config.channels, row, swizzle=row)
-    return tensor_map.window(problem, span_h, span_w, row, problem.stride, swizzle=row), of_weights
+    return tensor_map.window(problem, span_h, span_w, row, steps, swizzle=row), of_weights
 
 
 def tile_map(problem: Conv2d, config: Halo, array: str) -> TensorMap:
@@ -298,11 +281,7 @@ def tile_map(problem: Conv2d, config: Halo, array: str) -> TensorMap:
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """What stands against every config."""
-    if (reason := wgmma.why_none(problem, target)) is not None:
-        return reason
-    if problem.stride != (1, 1) and problem.r * problem.s > 1:
-        return f"stride={problem.stride}: neighbouring outputs must look at neighbouring pixels; wgmma serves it"
-    return None
+    return wgmma.why_none(problem, target)
 
 
 def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
@@ -332,19 +311,18 @@ def _slots(problem: Conv2d, config: Halo, target: Target) -> int:
     of_slot = _smem_bytes(problem, config, 1) - _smem_bytes(problem, config, 0)
     left = target.smem_bytes - _smem_bytes(problem, config, 0)
     # A slot's mbarriers are few bytes, but may begin another multiple of what a swizzle repeats after.
-    slots = min(MOST_SLOTS, (left - REPEATS) // of_slot)
-    if slots < 2:
-        at_most(_smem_bytes(problem, config, 2), target.smem_bytes, f"bytes of shared memory on {target.name}")
-        slots = 2
+    windows = Windows.of(problem, config.rows).count
+    slots, least = min(MOST_SLOTS * windows, (left - REPEATS) // of_slot), windows + 1
+    if slots < least:
+        at_most(_smem_bytes(problem, config, least), target.smem_bytes, f"bytes of shared memory on {target.name}")
+        slots = least
     return slots
 
 
 def _smem_bytes(problem: Conv2d, config: Halo, slots: int) -> int:
     """The weights, windows with their residuals, the outputs of each consumer where they are staged, and mbarriers."""
-    rows, columns = window_of(problem, config)
-    slab = ceil_div(rows * columns * row_of(problem), REPEATS) * REPEATS
     tile = COLUMNS * config.rows * config.channels
-    window = slabs(problem) * slab + tile * is_residual_staged(problem)
+    window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem)
     staged = config.consumers * tile * is_staged(problem)
     mbarriers = 2 * slots + 1 + config.consumers
     whole = weight_bytes(problem, config) + slots * window + staged + mbarriers * MBARRIER_BYTES

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from qconv.generator.cost_units import Y_ZERO_POINT, at_once, moved_bytes, of_activation, of_residual
+from qconv.generator.halo_windows import Windows
 from qconv.generator.plan import ceil_div
 from qconv.generator.wgmma_cost import SHARED
 from qconv.problem import Conv2d
@@ -30,6 +31,9 @@ DIRECT, STORES = 180, 97
 CACHE = 145
 # What the copy engine takes for a row that it fills with zeros behind the channels: of a window, and of the weights.
 FILLED_PIXEL, FILLED_WEIGHTS = 5.4, 3.5
+# What it takes for a pixel where it passes over some of a row, with channels in whole rows of shared memory and with
+# zeros behind them; and at least for a copy.
+PIXEL_OF_STRIDE, FILLED_PIXEL_OF_STRIDE, COPY_OF_STRIDE = 2.4, 3.6, 290
 
 
 class Config(Protocol):
@@ -63,11 +67,7 @@ class Costed(Protocol):
     @property
     def slots(self) -> int: ...  # of windows
     @property
-    def slabs(self) -> int: ...  # of a pixel's channels
-    @property
-    def row(self) -> int: ...  # bytes of a pixel in a slab
-    @property
-    def window_bytes(self) -> int: ...
+    def windows(self) -> Windows: ...
     @property
     def weight_bytes(self) -> int: ...
     @property
@@ -88,7 +88,7 @@ def _first(plan: Costed) -> float:
 
 def _filled_rows(plan: Costed, slabs_bytes: int) -> float:
     """Those of the last slab, if it is wider than the channels that are left for it."""
-    return slabs_bytes / (plan.row * plan.slabs) if plan.problem.c % plan.row else 0
+    return slabs_bytes / (plan.windows.row * plan.windows.slabs) if plan.problem.c % plan.windows.row else 0
 
 
 def _tile(plan: Costed) -> float:
@@ -102,7 +102,16 @@ def _tile(plan: Costed) -> float:
     written = _outputs(plan)
     turn = max(multiplied, (multiplied + written) / config.consumers, STORES * _stored(plan))
     held = WINDOW + multiplied + (written if plan.residual_in_smem else 0)
-    return max(turn, held / plan.slots, _filled_rows(plan, plan.window_bytes) * FILLED_PIXEL)
+    return max(turn, held * plan.windows.count / plan.slots, _copied(plan))
+
+
+def _copied(plan: Costed) -> float:
+    """What the copy engine takes for the windows of a tile, beside their bytes."""
+    windows = plan.windows
+    if not windows.strided:
+        return _filled_rows(plan, windows.bytes) * FILLED_PIXEL
+    pixel = FILLED_PIXEL_OF_STRIDE if plan.problem.c % windows.row else PIXEL_OF_STRIDE
+    return windows.count * windows.slabs * max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)
 
 
 def _outputs(plan: Costed) -> float:

@@ -3,6 +3,7 @@ an input zero point adds at the borders of the image, where the copy engine (TMA
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -82,11 +83,34 @@ class PersistentPlan(ConvolutionPlan):
         return (Field("borders", "int*", "workspace", "offset, for each class of pixels", None, elements),)
 
     @property
+    @abstractmethod
+    def threads(self) -> int:
+        """How many a block has."""
+
+    def role_constants(self, of_producer: int, of_consumer: int) -> tuple[Constant, ...]:
+        """What a thread of each role has, once its role is known."""
+        return (
+            Constant("WARP_SIZE", self.target.warp_size),
+            Constant("THREADS", self.threads),
+            Constant("PRODUCER_REGISTERS", of_producer, "of a thread"),
+            Constant("CONSUMER_REGISTERS", of_consumer, "of a thread"),
+        )
+
+    @property
     def tile_constants(self) -> tuple[Constant, ...]:
         return (
             Constant("CHANNEL_TILES", self.channel_tiles),
             Constant("TILES", self.tiles),
             Constant("BLOCKS", self.blocks, "which have tiles in turn"),
+        )
+
+    def image_constants(self, down: int, across: int, weight_rows: int) -> tuple[Constant, ...]:
+        """Where an image has so many tiles, and a block keeps its channels."""
+        return (
+            Constant("TILES_DOWN", down, "of an image"),
+            Constant("TILES_ACROSS", across),
+            *self.tile_constants,
+            Constant("WEIGHT_ROWS", weight_rows, "output channels, and zeros that fill the last tile"),
         )
 
     @property

@@ -12,7 +12,8 @@ from typing import ClassVar
 from qconv.generator import stem_wgmma_cost, tensor_map
 from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
 from qconv.generator.family import Family
-from qconv.generator.halo import COLUMNS, GROUP_THREADS, REPEATS, HaloRoles, is_staged
+from qconv.generator.halo import GROUP_THREADS, HaloRoles, is_staged
+from qconv.generator.halo_windows import COLUMNS, REPEATS
 from qconv.generator.persistent import ImageTiles, PersistentPlan, map_fields, warpgroup_of
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap
@@ -213,13 +214,9 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def _constants_that_follow(self) -> tuple[Constant, ...]:
-        of_producer, of_consumer = REGISTERS[self.config.consumers]
         cells, (down, across) = self.cells, self.cells.window(self.config.rows)
         return (
-            Constant("WARP_SIZE", self.target.warp_size),
-            Constant("THREADS", self.threads),
-            Constant("PRODUCER_REGISTERS", of_producer, "of a thread"),
-            Constant("CONSUMER_REGISTERS", of_consumer, "of a thread"),
+            *self.role_constants(*REGISTERS[self.config.consumers]),
             Constant("TILE_M", CHANNELS, "output channels of a tile"),
             Constant("TILE_N", self.pixels, "output pixels of a tile"),
             Constant("BEFORE_H", cells.before[0], "pixels above the first output's, from which cells are counted"),
@@ -232,10 +229,9 @@ class StemWgmmaPlan(PersistentPlan):
             Constant("IMAGE_BYTES", cells.image_bytes(self.problem, self.config.rows), "of a row of a tile's image"),
             Constant("IMAGE_SHIFT", cells.chunk_shift(self.problem), "bytes of it before the first cell"),
             Constant("IMAGES", IMAGES * self.config.team // 4, "of a team's tiles, which are under way"),
-            Constant("TILES_DOWN", ceil_div(self.problem.oh, self.config.rows), "of an image"),
-            Constant("TILES_ACROSS", ceil_div(self.problem.ow, COLUMNS)),
-            *self.tile_constants,
-            Constant("WEIGHT_ROWS", self.weight_rows, "output channels, and zeros that fill the last tile"),
+            *self.image_constants(
+                ceil_div(self.problem.oh, self.config.rows), ceil_div(self.problem.ow, COLUMNS), self.weight_rows
+            ),
             *(() if self.staged else (Constant("VECTOR_K", self.vector_k, "channels that a lane writes at once"),)),
             *self.last_constants,
         )

@@ -182,10 +182,7 @@ class WgmmaPlan(SlabPlan):
     @property
     def _constants_that_follow(self) -> tuple[Constant, ...]:
         return (
-            Constant("WARP_SIZE", self.target.warp_size),
-            Constant("THREADS", self.threads),
-            Constant("PRODUCER_REGISTERS", PRODUCER_REGISTERS, "of a thread"),
-            Constant("CONSUMER_REGISTERS", CONSUMER_REGISTERS, "of a thread"),
+            *self.role_constants(PRODUCER_REGISTERS, CONSUMER_REGISTERS),
             Constant("TILE_M", CHANNELS, "output channels of a consumer"),
             *self.slab_constants,
             Constant("PIXEL_RINGS", self.config.pixel_rings),

@@ -47,6 +47,18 @@ ONE_TAP: list[tuple[Shape, int, tuple[int, int, int], float]] = [
     ((32, 112, 112, 32, 16), 1, (16, 3, 64), 11.01),
     ((32, 80, 80, 256, 64), 1, (12, 3, 64), 18.58),
 ]
+# The same of filters of 3x3 at a stride of two.
+STRIDED: list[tuple[Shape, tuple[int, int, int], float]] = [
+    ((32, 160, 160, 32, 64), (16, 3, 64), 14.51),
+    ((32, 160, 160, 32, 64), (2, 3, 64), 35.53),
+    ((32, 320, 320, 16, 32), (20, 3, 64), 62.12),
+    ((32, 320, 320, 32, 64), (14, 2, 64), 47.9),
+    ((32, 160, 160, 64, 128), (12, 2, 128), 24.25),
+    ((32, 80, 80, 64, 128), (20, 3, 64), 8.86),
+    ((32, 40, 40, 128, 256), (10, 2, 64), 8.34),
+    ((1, 40, 40, 256, 512), (4, 2, 64), 4.35),
+    ((1, 80, 80, 64, 64), (4, 2, 64), 2.95),
+]
 SUM = Quantization(residual="int8", mode=Mode(residual_add="requantized"))
 
 
@@ -80,6 +92,11 @@ def test_a_time_of_one_tap_is_predicted(
 ) -> None:
     n, h, w, c, k = shape
     assert 0.8 < us(Conv2d(n, h, w, c, k, 1, 1, stride=stride), values) / took_us < 1.25
+
+
+@pytest.mark.parametrize(("shape", "values", "took_us"), STRIDED)
+def test_a_time_of_a_stride_is_predicted(shape: Shape, values: tuple[int, int, int], took_us: float) -> None:
+    assert 0.8 < us(replace(layer(shape), stride=(2, 2)), values) / took_us < 1.25
 
 
 def test_sums_of_one_tap() -> None:

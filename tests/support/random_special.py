@@ -1,7 +1,7 @@
 """Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
 channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel), `wgmma`,
-`tcgen05` and `halo` (one group of whole 16 bytes a pixel; the last with strides where a filter has one tap), and
-`stem_wgmma` (images of three or four channels, strides of two).
+`tcgen05` and `halo` (one group of whole 16 bytes a pixel), and `stem_wgmma` (images of three or four channels, strides
+of two).
 
 Like `random_problems`, whose decks and quantizations these are.
 """
@@ -84,8 +84,6 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         r, s = 1, 1
     dilation = (decks.deal("dilation_h", (1, 1, 1, 2)), decks.deal("dilation_w", (1, 1, 1, 3)))
     stride = (decks.deal("stride_h", (1, 1, 2)), decks.deal("stride_w", (1, 1, 2, 3)))
-    if family == "halo" and r * s > 1:
-        stride = 1, 1
     spans = ((r - 1) * dilation[0] + 1, (s - 1) * dilation[1] + 1)
     pad = {
         "none": (0, 0, 0, 0),

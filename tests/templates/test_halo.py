@@ -36,6 +36,11 @@ PLANS = {
     "strides": plan_of(Conv2d(4, 21, 40, 272, 64, 1, 1, stride=(2, 3), quantization=EVERYTHING)),
     "slots": plan_of(Conv2d(2, 12, 24, 128, 64, 3, 3, pad=9, dilation=9), consumers=3),
     "slabs": plan_of(Conv2d(2, 13, 13, 160, 64, 3, 2, pad=1, quantization=SUM)),
+    # Windows of every second column; and of every second row as well, where taps look at no other.
+    "windows": plan_of(Conv2d(2, 26, 28, 144, 48, 3, 3, stride=2, pad=1, quantization=SUM)),
+    "rows between": plan_of(
+        Conv2d(2, 31, 30, 32, 21, 3, 4, stride=(4, 3), dilation=(2, 1), pad=2, quantization=EVERYTHING)
+    ),
 }
 
 
@@ -113,6 +118,26 @@ LEFT_OUT = {
     "the turn before the window": LeftOut("slots", *TURN_AND_WINDOW, "that has completed", EARLY),
     "the slabs of a window": LeftOut("slabs", "of_window + pixel * ROW + c", "pixel * ROW + c", WRONG),
     "the slabs of the weights": LeftOut("slabs", "slab / SLABS * C + slab % SLABS * ROW", "slab * ROW", WRONG),
+    "the wait for a tile's second window": LeftOut(
+        "windows", "shared.ring.wait(window_at);", "if (of_tile == 0) shared.ring.wait(window_at);", f"bytes|{WRONG}"
+    ),
+    "the release of a tile's second window": LeftOut(
+        "windows", "window < WINDOWS; ++window, read", "window < 1; ++window, read", "wait"
+    ),
+    "which columns a window has": LeftOut("windows", " + tiles.window % WINDOWS_ACROSS", "", WRONG),
+    "which rows a window has": LeftOut("rows between", " + tiles.window / WINDOWS_ACROSS", "", WRONG),
+    "which window a tap looks at": LeftOut(
+        "rows between", "row % ROW_STEP * WINDOWS_ACROSS + column % STRIDE_W", "column % STRIDE_W", f"{WRONG}"
+    ),
+    "how far rows of a tile lie from each other": LeftOut(
+        "windows", "STRIDE_H / ROW_STEP * WINDOW_W * ROW", "WINDOW_W * ROW", WRONG
+    ),
+    "the slots that a tile's windows take": LeftOut(
+        "windows",
+        "window < WINDOWS; ++window) at.advance",
+        "window < 1; ++window) at.advance",
+        f"bytes|{WRONG}",
+    ),
     "the stride": LeftOut("strides", "tiles.column() * STRIDE_W - PAD_LEFT", "tiles.column()", WRONG),
     "where a row of the window begins": LeftOut(
         "staged", "windows[at.slot], WINDOW_W * ROW);", "windows[at.slot], 8 * ROW);", WRONG
@@ -182,7 +207,6 @@ def test_planted_bugs_are_found(name: str) -> None:
         ({"groups": 2}, "groups=2"),
         ({"c": 24}, "c=24: the copy engine moves pixels of whole 16 bytes"),
         ({"layout": "nchw"}, "layout=nchw"),
-        ({"stride": (1, 2)}, "neighbouring outputs must look at neighbouring pixels; wgmma serves it"),
         ({"quantization": Quantization(w_zero_point=True)}, "w_zero_point"),
     ],
 )

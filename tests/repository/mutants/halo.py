@@ -9,8 +9,8 @@ STAGED, RESIDUALS, DIRECT, BORDERS, SUMS = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "residuals", "direct", "borders", "sums")
 )
 PIXELS, STRIDES = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("pixels", "strides"))
+WINDOWS, BETWEEN = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("windows", "rows between"))
 SENSE = f"{TESTS}::test_configs_that_make_no_sense"
-SERVED = f"{TESTS}::test_what_it_does_not_serve"
 
 OF_PAGE = (
     Mutant(
@@ -44,6 +44,30 @@ OF_PAGE = (
         "tap / S * WINDOW_W + tap % S;",
         "Taps lie so many pixels from each other.",
         (DIRECT,),
+    ),
+    Mutant(
+        "halo: every window of a tile has the first columns",
+        PAGES + "halo.j2",
+        " - PAD_LEFT + tiles.window % WINDOWS_ACROSS;",
+        " - PAD_LEFT;",
+        "Those that the stride passes over are never seen.",
+        (WINDOWS,),
+    ),
+    Mutant(
+        "halo: a tile's second window is not waited for",
+        PAGES + "halo_products_strided.j2",
+        "shared.ring.wait(window_at);",
+        "if (of_tile == 0) shared.ring.wait(window_at);",
+        "Its bytes may be on their way.",
+        (WINDOWS,),
+    ),
+    Mutant(
+        "halo: rows of a tile follow each other whatever the stride",
+        PAGES + "halo_products_strided.j2",
+        "STRIDE_H / ROW_STEP * WINDOW_W * ROW",
+        "WINDOW_W * ROW",
+        "They lie a stride from each other where all rows come.",
+        (WINDOWS,),
     ),
     Mutant(
         "halo: blocks change their channels",
@@ -96,8 +120,8 @@ OF_PAGE = (
     Mutant(
         "halo: residuals are written over before they are read",
         PAGES + "halo_consume.j2",
-        "//% if not residual_in_smem\n        if (signals) shared.ring.release(at);",
-        "//% if true\n        if (signals) shared.ring.release(at);",
+        "//% elif not residual_in_smem\n        if (signals) shared.ring.release(at);",
+        "//% else\n        if (signals) shared.ring.release(at);",
         "Their slot is free when the tile is written.",
         (PIXELS,),
     ),
@@ -120,8 +144,8 @@ OF_PAGE = (
     Mutant(
         "halo: tiles of outputs read as many pixels further",
         PAGES + "halo.j2",
-        "tiles.column() * STRIDE_W - PAD_LEFT",
-        "tiles.column() - PAD_LEFT",
+        "tiles.column() * STRIDE_W - PAD_LEFT, row",
+        "tiles.column() - PAD_LEFT, row",
         "Neighbouring outputs look at pixels a stride apart.",
         (STRIDES,),
     ),
@@ -228,12 +252,28 @@ OF_DEVICE = (
 
 OF_PLAN = (
     Mutant(
-        "halo: strides are served",
+        "halo: taps of every row look at one window",
+        "generator/halo_windows.py",
+        "down=seen if row_step > 1 else 1,",
+        "down=1,",
+        "Rows between those of the first window never come.",
+        (BETWEEN,),
+    ),
+    Mutant(
+        "halo: the last remainder has no window",
+        "generator/halo_windows.py",
+        "return 1 + max(",
+        "return max(",
+        "Its taps would look at another.",
+        (WINDOWS,),
+    ),
+    Mutant(
+        "halo: residuals come with each of several windows",
         "generator/halo.py",
-        "if problem.stride != (1, 1) and problem.r * problem.s > 1:",
-        "if problem.stride[0] != 1 and problem.r * problem.s > 1:",
-        "Neighbouring outputs would look at pixels that do not follow each other.",
-        (SERVED,),
+        "residual.bytes == 1 and not strided",
+        "residual.bytes == 1",
+        "A tile has one tile of residuals.",
+        (WINDOWS,),
     ),
     Mutant(
         "halo: sums take all registers",
@@ -265,8 +305,8 @@ OF_COST = (
     Mutant(
         "halo cost: rows that are filled with zeros cost nothing",
         "generator/halo_cost.py",
-        "_filled_rows(plan, plan.window_bytes) * FILLED_PIXEL)",
-        "0)",
+        "return _filled_rows(plan, windows.bytes) * FILLED_PIXEL",
+        "return 0",
         "The copy engine takes five clocks for each.",
         (f"{COST}::test_few_channels_are_left_to_others",),
     ),
@@ -277,6 +317,14 @@ OF_COST = (
         "0",
         "A slot is held until its residuals have been read.",
         (f"{COST}::test_sums_of_one_tap",),
+    ),
+    Mutant(
+        "halo cost: pixels that a stride passes over cost nothing",
+        "generator/halo_cost.py",
+        "max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)",
+        "0",
+        "The copy engine takes longer for pixels that do not follow each other.",
+        (f"{COST}::test_a_time_of_a_stride_is_predicted",),
     ),
     Mutant(
         "halo cost: a stride reads every row",

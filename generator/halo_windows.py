@@ -1,0 +1,67 @@
+"""What of the input comes for a tile of `halo`: one window where outputs look at neighbouring pixels, else several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qconv.generator.plan import ceil_div
+from qconv.problem import Conv2d
+
+# Columns of a tile: the pixels of a row of it are those of a core matrix, which lie one behind the other.
+COLUMNS = 8
+# Bytes of a pixel in shared memory: what a swizzle exchanges. More channels are slabs of the widest.
+ROWS = (32, 64, 128)
+# What a swizzle repeats after, and where windows begin.
+REPEATS = 1024
+
+
+@dataclass(frozen=True)
+class Windows:
+    """In a window, what a tap sees of the outputs in a row of a tile are neighbours. With a stride of two it has every
+    second column, and there is a window for each remainder that the taps' columns have. Rows need not follow each
+    other: all of them come, unless the taps look at few."""
+
+    rows: int  # of a window
+    columns: int
+    row_step: int  # of the input, from one row of a window to the next
+    down: int  # windows, by the remainders of rows
+    across: int  # and of columns
+    row: int  # bytes of a pixel in a slab
+    slabs: int  # of a pixel's channels
+    strided: bool  # whether taps lie a stride from each other
+
+    @classmethod
+    def of(cls, problem: Conv2d, rows: int) -> Windows:
+        """For a tile of so many rows."""
+        (stride_h, stride_w), (dilation_h, dilation_w) = problem.stride, problem.dilation
+        seen = _remainders(problem.r, dilation_h, stride_h)
+        row_step = 1 if seen == stride_h else stride_h
+        return cls(
+            rows=((rows - 1) * stride_h + (problem.r - 1) * dilation_h) // row_step + 1,
+            columns=COLUMNS + (problem.s - 1) * dilation_w // stride_w,
+            row_step=row_step,
+            down=seen if row_step > 1 else 1,
+            across=_remainders(problem.s, dilation_w, stride_w),
+            row=next((row for row in ROWS if row >= problem.c), ROWS[-1]),
+            slabs=ceil_div(problem.c, ROWS[-1]),
+            strided=problem.stride != (1, 1) and problem.r * problem.s > 1,
+        )
+
+    @property
+    def count(self) -> int:
+        return self.down * self.across
+
+    @property
+    def bytes(self) -> int:
+        """What comes as one window."""
+        return self.slabs * self.rows * self.columns * self.row
+
+    @property
+    def room(self) -> int:
+        """And where it comes to lie: a swizzle counts from the beginning of a slab."""
+        return self.slabs * ceil_div(self.rows * self.columns * self.row, REPEATS) * REPEATS
+
+
+def _remainders(taps: int, dilation: int, stride: int) -> int:
+    """By the stride, from none to the largest that a tap has."""
+    return 1 + max(tap * dilation % stride for tap in range(taps))
