@@ -24,6 +24,9 @@ TURN = 95
 WRITE, OF_EIGHT = 457, 31.8
 # How much longer those take that are added to a residual, for an instruction of `of_residual`.
 OF_RESIDUAL = 0.34
+# What an output takes of a scheduler, which the consumers share: without an activation, and for each instruction of
+# one, since some take several clocks.
+ISSUED, ISSUED_OF_ACTIVATION = 8, 1.6
 # Eight pixels of 64 channels that lanes store, two channels at a time: a consumer's, and what the stores of all
 # consumers take of a multiprocessor.
 DIRECT, STORES = 180, 97
@@ -100,7 +103,7 @@ def _tile(plan: Costed) -> float:
     product = at_once(pixels / 2, (64 * 32 + 32 * pixels) / SHARED, 20)
     multiplied = plan.products * product + TURN
     written = _outputs(plan)
-    turn = max(multiplied, (multiplied + written) / config.consumers, STORES * _stored(plan))
+    turn = max(multiplied, (multiplied + written) / config.consumers, STORES * _stored(plan), _issued(plan))
     held = WINDOW + multiplied + (written if plan.residual_in_smem else 0)
     return max(turn, held * plan.windows.count / plan.slots, _copied(plan))
 
@@ -112,6 +115,12 @@ def _copied(plan: Costed) -> float:
         return _filled_rows(plan, windows.bytes) * FILLED_PIXEL
     pixel = FILLED_PIXEL_OF_STRIDE if plan.problem.c % windows.row else PIXEL_OF_STRIDE
     return windows.count * windows.slabs * max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)
+
+
+def _issued(plan: Costed) -> float:
+    """By a scheduler for a tile: a lane of each of its warps has a row's share of 64 channels, four outputs."""
+    of_lane = plan.config.rows * plan.config.channels / 64 * 4
+    return of_lane * (ISSUED + ISSUED_OF_ACTIVATION * of_activation(plan.problem))
 
 
 def _outputs(plan: Costed) -> float:

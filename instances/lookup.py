@@ -71,11 +71,10 @@ class Tuned:
 
 
 def _untuned(problem: Problem, device: Place, layers: Layered) -> Choice:
-    """Neighbours' winners, what is near them and the cost model's best, ranked by what they are expected to take. It is
-    not asked where a neighbour has the very same extents (another activation, say), nor of an op whose costs are no
-    times."""
+    """Neighbours' winners, what is near them and the cost model's best, ranked by what they are expected to take. The
+    model is not asked of an op whose costs are no times."""
     transfers = list(islice(_transfers(problem, device, layers), NEIGHBOURS))
-    if transfers and (transfers[0].distance == 0 or not generator.predicts_time(problem)):
+    if transfers and not generator.predicts_time(problem):
         return Choice(transfers[0].plan, "nearest", f"nearest: {transfers[0]}")
     own = _own(problem, device, layers)
     if not generator.predicts_time(problem):

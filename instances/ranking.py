@@ -16,6 +16,9 @@ from qconv.tune_db.measurement import Measurement
 # H200 ran on neighbours as well show no more trust than that to be worth while, once a model is corrected; before, of
 # those predicted within 1.1 of the model's best 16 % were the winner there as well, of the others one of 86.
 TRUST, TRUST_OLDER = 1.02, 1.0
+# The same where its extents are those of the problem or make as many pixels (another activation, say): the very tiles
+# were measured, but perhaps before there was a faster kernel.
+TRUST_CLOSEST, UNCORRECTED_CLOSEST = 1.25, 1.5
 UNCORRECTED, UNCORRECTED_OLDER = 1.1, 1.05
 # Plans whose neighbours in config space are looked at: those that are expected to be fastest.
 WITH_MOVES = 2
@@ -84,6 +87,8 @@ def _trusted_us(one: Ranked) -> float:
 def _trust(one: Ranked) -> float:
     if one.near is None:
         return 1.0
+    if one.is_transfer and one.near.distance == 0:
+        return TRUST_CLOSEST if one.expected.is_corrected else UNCORRECTED_CLOSEST
     return TRUST if one.expected.is_corrected else UNCORRECTED
 
 
@@ -91,6 +96,8 @@ def _by_their_templates(order: list[Ranked], is_newest: IsNewest) -> list[Ranked
     looked_at: set[Config] = set()
     while (first := order[0]).near is not None and first.is_transfer and first.plan.config not in looked_at:
         looked_at.add(first.plan.config)
+        if first.near.distance == 0:
+            break
         if not is_newest(first.near.row):
             trust = TRUST_OLDER if first.expected.is_corrected else UNCORRECTED_OLDER
             order = sorted([replace(first, trust=trust), *order[1:]], key=_trusted_us)

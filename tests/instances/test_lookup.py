@@ -17,7 +17,7 @@ from qconv.generator import Config, Plan
 from qconv.generator.correction import Model
 from qconv.instances import ranking
 from qconv.instances.lookup import ABOUT_AS_FAST, NEIGHBOURS, choose
-from qconv.instances.ranking import TRUST, TRUST_OLDER, UNCORRECTED, UNCORRECTED_OLDER, Transfer, ranked
+from qconv.instances.ranking import TRUST, TRUST_CLOSEST, TRUST_OLDER, UNCORRECTED, UNCORRECTED_OLDER, Transfer, ranked
 from qconv.op import Problem
 from qconv.target import target
 from qconv.tune_db.layered import Layered
@@ -29,6 +29,7 @@ PROBLEM = Conv2d(4, 28, 28, 64, 64, 3, 3, pad=1)
 # Problems of its kind, each one doubling away from the next; a kernel for one runs on the other.
 NEIGHBOUR, FARTHER = replace(PROBLEM, n=8), replace(PROBLEM, n=16)
 OLDER = "0" * 32
+BIASED = Quantization(per_channel=True, bias="int32")
 
 
 class H200:
@@ -172,12 +173,18 @@ def test_a_neighbour_too_far_is_not_asked(ratios: dict[Config, float]) -> None:
     assert "nothing near of its kind was tuned" in reason
 
 
-def test_the_same_extents_need_no_model(ratios: dict[Config, float]) -> None:
-    """Another activation, bias or scale: the very tiles were measured, whatever the model says of them."""
-    config = max(ratios, key=ratios.__getitem__)
-    curved = replace(PROBLEM, quantization=Quantization(per_channel=True, bias="int32", activation="silu"))
-    plan, origin, reason = chosen(curved, row(PROBLEM, config))
-    assert (plan.config, origin) == (config, "nearest")
+@pytest.mark.parametrize(
+    ("least", "most", "origin"), [(1.1, TRUST_CLOSEST, "nearest"), (TRUST_CLOSEST, 9.0, "default")]
+)
+@pytest.mark.parametrize("digest", [None, OLDER])
+def test_the_same_extents_are_trusted_more(
+    ratios: dict[Config, float], least: float, most: float, origin: str, digest: str | None
+) -> None:
+    """Another bias or scale: the very tiles were measured. Where a kernel is expected to be faster by more than the
+    model may be off, it has come since."""
+    config = between(ratios, least, most)
+    plan, said, reason = chosen(replace(PROBLEM, quantization=BIASED), row(PROBLEM, config, digest=digest))
+    assert (said, plan.config == config) == (origin, origin == "nearest")
     assert "0.0 doublings" in reason
 
 

@@ -96,6 +96,22 @@ MUTANTS = (
         (LOOKUP,),
     ),
     Mutant(
+        "ranking: what was measured on the very tiles is trusted no more",
+        "instances/ranking.py",
+        "if one.is_transfer and one.near.distance == 0:",
+        "if False:",
+        "A bias or a scale changes little of what a kernel takes.",
+        (LOOKUP,),
+    ),
+    Mutant(
+        "ranking: the same extents need no model",
+        "instances/ranking.py",
+        "return TRUST_CLOSEST if one.expected.is_corrected else",
+        "return 99.0 if one.expected.is_corrected else",
+        "A faster kernel that has come since would never be chosen.",
+        (LOOKUP,),
+    ),
+    Mutant(
         "ranking: a corrected model is trusted no more than another",
         "instances/ranking.py",
         "return TRUST if one.expected.is_corrected else UNCORRECTED",
