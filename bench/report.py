@@ -56,6 +56,7 @@ class Report:
         self, folder: Path, suite: str, device: Device, protocol: dict[str, Any], commit: str | None = None
     ) -> None:
         self.path = folder / f"{suite}.json"
+        self.commit = commit or head()
         self._device = device
         facts = device.facts()
         self._first_mhz = facts.pop("clock_now_mhz", None)
@@ -66,7 +67,7 @@ class Report:
             "toolchain": compiler_for(device.target).toolchain,
             "packages": versions(),
             "protocol": protocol,
-            "commit": commit or head(),
+            "commit": self.commit,
         }
 
     def write(self, rows: list[dict[str, Any]], summary: dict[str, Any] | None = None) -> None:

@@ -8,7 +8,7 @@ The second line writes down what this checkout would choose and asks no GPU: run
 file for --against. --hide says which measurements count as unknown: those of all networks that a layer occurs in, of
 the layer alone, or none. The winner is the shipped one, or comes from a search of so many trials; with --trials 0 the
 layers without a shipped one are left out. Layers come by class in turns, so that what --limit-s cuts off is of all
-classes; --resume goes on from the rows that --out has.
+classes; --resume goes on from the rows that --out has, each of which says its commit.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ def main(arguments: list[str] | None = None) -> None:
                 left_out[same[problem][0].name] = ready
                 continue
             about: Row = {"name": same[problem][0].name, "layers": [layer.name for layer in same[problem]]}
-            about |= {"class": class_of(problem), "problem": str(problem)}
+            about |= {"class": class_of(problem), "problem": str(problem), "commit": report.commit}
             rows.append(about | bench.measured(problem, ready))
             release(device)
             report.write(rows, summary(rows, left_out))
