@@ -98,8 +98,8 @@ def tune(
     child: Child | None = None,
     watch: Watch = lambda progress: None,
 ) -> Outcome:
-    """Bring the number of configs measured for this problem up to `trials`; what an earlier run measured counts. Behind
-    `seconds` no trial begins, nor when the next is expected to shorten the best time by less than `target` per cent.
+    """Bring the number of configs measured for this problem up to `trials`; what an earlier run measured counts, but
+    what is chosen without tuning is measured in any case. Behind `seconds` no trial begins, nor when the next is expected to shorten the best time by less than `target` per cent.
 
     The default and the config that lookup would use now are measured first, so that a tuned answer never loses to not
     tuning. A row is written the moment it is known: interrupting loses nothing. `shipped` is what lies below the
@@ -147,7 +147,9 @@ def tune_alone(
     strategy = begin(Space(problem, plans, first, search.seed))
     for config, row in run.rows.items():
         strategy.tell(config, row.median_us)
-    total = min(search.trials, len(plans)) + len(others)
+    # What needs no tuning may have come since: it is measured however many rows there are.
+    with_untuned = len(run.rows) + len({default, looked_up} - run.rows.keys())
+    total = max(min(search.trials, len(plans)) + len(others), with_untuned if search.trials else 0)
     run.search(strategy, total, search, watch)
     if len(run.rows) > known or not run.is_settled([default, looked_up]):
         run.race([default, looked_up])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,6 +121,30 @@ def test_a_tuner_that_is_stopped_leaves_every_finished_trial(tmp_path: Path, how
     assert len(found) >= 3
     assert all(row.outcome == "correct" for row in found)
     assert tune(db, len(found))["known"] == len(found)
+
+
+def test_a_default_that_has_come_since_is_measured(
+    tuned: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a tuned layer stays slower than an untuned one when the models or the kernels have changed."""
+    from qconv import Conv2d, generator
+    from qconv.device import open_device
+    from qconv.tuner.tune import tune as tune_here
+
+    problem, cpu = Conv2d(1, 6, 6, 16, 16, 3, 3, pad=1), open_device("cpu")
+    copy = tmp_path / "tune.sqlite"
+    shutil.copy(tuned[0], copy)
+    with Database.open(copy) as database:
+        known = {row.config for row in database.measurements(problem=problem)}
+        plans, _ = generator.space(problem, cpu.target)
+        newest = next(plan for plan in plans if plan.config not in known)
+        monkeypatch.setattr(generator, "default", lambda problem, target: newest)
+        outcome = tune_here(problem, cpu, database, trials=len(known))
+        again = tune_here(problem, cpu, database, trials=len(known))
+    assert (outcome.known, outcome.measured) == (len(known), 1)
+    assert outcome.default is not None
+    assert outcome.default.config == newest.config
+    assert (again.known, again.measured) == (len(known) + 1, 0)
 
 
 def test_a_kernel_that_computes_wrong_is_never_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

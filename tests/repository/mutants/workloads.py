@@ -323,6 +323,14 @@ MUTANTS = (
         (EVALUATE,),
     ),
     Mutant(
+        "tune: enough rows are enough",
+        HERE + "tune.py",
+        "with_untuned if search.trials else 0)",
+        "0)",
+        "A default that has come since is never measured, and the slower winner stays.",
+        ("tests/tuner/test_tune.py",),
+    ),
+    Mutant(
         "tune: what lookup gave is not raced",
         HERE + "tune.py",
         "        run.race([default, looked_up])\n",
