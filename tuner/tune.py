@@ -99,7 +99,8 @@ def tune(
     watch: Watch = lambda progress: None,
 ) -> Outcome:
     """Bring the number of configs measured for this problem up to `trials`; what an earlier run measured counts, but
-    what is chosen without tuning is measured in any case. Behind `seconds` no trial begins, nor when the next is expected to shorten the best time by less than `target` per cent.
+    what is chosen without tuning is measured in any case. Behind `seconds` no trial begins, nor when the next is
+    expected to shorten the best time by less than `target` per cent.
 
     The default and the config that lookup would use now are measured first, so that a tuned answer never loses to not
     tuning. A row is written the moment it is known: interrupting loses nothing. `shipped` is what lies below the
