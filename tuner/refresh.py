@@ -1,12 +1,19 @@
-"""Winners that older templates made: which they are, as a workload to tune, and what is to be kept when it is tuned."""
+"""Winners that older templates made, and those beside which today's kernels are expected to be much faster: which they
+are, as a workload to tune, and what is to be kept when it is tuned."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from qconv import generator
+from qconv.instances.elsewhere import scaled
+from qconv.target import target
 from qconv.tune_db.measurement import Measurement, best_of, rivals
 from qconv.tuner.result import is_todays
 from qconv.tuner.workload import Place, Workload
+
+# How many times as long a winner must take as what is chosen without tuning is expected to: the models are off by less.
+OVERTAKEN = 1.3
 
 
 def stale(rows: Iterable[Measurement]) -> list[Measurement]:
@@ -19,6 +26,22 @@ def stale(rows: Iterable[Measurement]) -> list[Measurement]:
             continue
         again = (row for row in group if row.config == best.config and row.digest != best.digest)
         if not any(map(is_todays, again)):
+            found.append(best)
+    return found
+
+
+def overtaken(rows: Iterable[Measurement]) -> list[Measurement]:
+    """The winners, by problem and device, that a kernel is expected to beat which has come since. Where it was measured
+    as well, that is known."""
+    found = []
+    for group in rivals(rows):
+        configs, best = {row.config for row in group}, best_of(group)
+        if best is None or best.median_us is None or not generator.predicts_time(best.problem):
+            continue
+        untuned = generator.default(best.problem, target(best.target))
+        (expected,) = generator.expected([untuned])
+        us = scaled(expected, untuned, best.device).us
+        if expected.is_corrected and untuned.config not in configs and best.median_us > OVERTAKEN * us:
             found.append(best)
     return found
 

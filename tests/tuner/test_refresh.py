@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from qconv import generator
-from qconv.tuner.refresh import kept, stale, workload_of
+from qconv import Conv2d, generator
+from qconv.generator import Config
+from qconv.target import target
+from qconv.tune_db.measurement import Measurement
+from qconv.tuner.refresh import OVERTAKEN, kept, overtaken, stale, workload_of
 from tests.tuner.test_evaluate import CPU, MANY, PROBLEM, Recorded
 
 ONE, TWO, THREE = (plan.config for plan in generator.space(PROBLEM, CPU.target)[0][:3])
@@ -32,6 +35,25 @@ def test_what_was_measured_again_is_not_stale_though_it_was_faster() -> None:
 
 def test_a_loser_of_an_older_template_is_nobodys_concern() -> None:
     assert stale([GOOD, replace(OLD, median_us=11.0, times_us=(11.0,))]) == []
+
+
+def test_a_winner_is_overtaken_where_a_kernel_is_expected_to_be_much_faster() -> None:
+    hopper, problem = target("sm_90a"), Conv2d(32, 56, 56, 64, 64, 3, 3, pad=1)
+    default = generator.default(problem, hopper)
+    (expected,) = generator.expected([default])
+    older = next(plan.config for plan in generator.space(problem, hopper)[0] if plan.config.family == "mma")
+
+    def row(config: Config, times: float, device: str = "NVIDIA H200") -> Measurement:
+        us = times * expected.us
+        plan = {"problem": problem, "config": config, "device": device, "target": hopper.name}
+        return replace(GOOD, **plan, times_us=(us,), median_us=us)  # type: ignore[arg-type]
+
+    slow, fast = row(older, 1.01 * OVERTAKEN), row(older, 0.99 * OVERTAKEN)
+    assert (overtaken([slow]), overtaken([fast])) == ([slow], [])
+    assert overtaken([slow, row(default.config, 2 * OVERTAKEN)]) == []
+    # What is expected of another GPU is scaled by its speed.
+    assert overtaken([row(older, 1.01 * OVERTAKEN, "NVIDIA H100 80GB HBM3")]) == []
+    assert overtaken([GOOD]) == []
 
 
 def test_they_are_a_workload() -> None:

@@ -153,7 +153,8 @@ def refresh(
     out: Path | None,
     dry_run: bool,
 ) -> None:
-    """Tune again what older templates hold: the winners whose kernels today's templates do not make any more.
+    """Tune again what is out of date: the winners whose kernels today's templates do not make any more, and those that
+    a kernel which has come since is expected to beat.
 
     `--shipped --out instances/shipped/DEVICE.json` renews the file that the package ships.
     """
@@ -166,15 +167,19 @@ def refresh(
 
     where = database or default_database()
     name = None if device is None and dry_run else open_device(device).name
-    found = winners.stale(_rows_of(where, shipped, name))
+    rows = _rows_of(where, shipped, name)
+    stale = winners.stale(rows)
+    found = stale + [row for row in winners.overtaken(rows) if row not in stale]
     if dry_run:
-        _show_stale(found, as_json)
+        _show_stale(found, len(stale), as_json)
         return
     if found:
         given = workloads.Given(device, where, Budget(trials), as_json)
         workloads.tune_all(winners.workload_of(found), given)
     else:
-        click.echo(f"nothing to do: every winner of {name} has today's kernel", err=True)
+        click.echo(
+            f"nothing to do: every winner of {name} has today's kernel, and none is expected to beat it", err=True
+        )
         if as_json:
             print_json({"problems": []})
     if out is not None:
@@ -192,7 +197,7 @@ def _rows_of(where: str, shipped: bool, device: str | None) -> list[Measurement]
         return Layered([rows, *(travelling.layers() if shipped else [])]).measurements(device=device)
 
 
-def _show_stale(found: list[Measurement], as_json: bool) -> None:
+def _show_stale(found: list[Measurement], older: int, as_json: bool) -> None:
     from qconv.tune_db.text import as_dict
 
     if as_json:
@@ -200,4 +205,4 @@ def _show_stale(found: list[Measurement], as_json: bool) -> None:
         return
     rows = [(f"{row.created_at:%Y-%m-%d}", _time(row), str(row.config), str(row.problem), row.device) for row in found]
     click.echo(table(("measured", "time", "config", "problem", "device"), rows, of_terminal()))
-    click.echo(f"{len(found)} winners of older templates")
+    click.echo(f"{older} winners of older templates, {len(found) - older} that a newer kernel is expected to beat")

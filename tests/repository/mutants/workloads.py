@@ -243,6 +243,22 @@ MUTANTS = (
         (REFRESH,),
     ),
     Mutant(
+        "refresh: what was measured beside the winner overtakes it",
+        HERE + "refresh.py",
+        "untuned.config not in configs and ",
+        "",
+        "It was slower: every run of `db refresh` would tune the layer again.",
+        (REFRESH,),
+    ),
+    Mutant(
+        "refresh: other GPUs are expected to be as fast",
+        HERE + "refresh.py",
+        "scaled(expected, untuned, best.device).us",
+        "expected.us",
+        "The models are of an H200.",
+        (REFRESH,),
+    ),
+    Mutant(
         "refresh: the fastest is kept, whatever made it",
         HERE + "refresh.py",
         "        while best is not None and not is_todays(best):\n",
