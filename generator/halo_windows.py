@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from qconv.generator.plan import ceil_div
 from qconv.problem import Conv2d
@@ -31,6 +32,7 @@ class Windows:
     strided: bool  # whether taps lie a stride from each other
 
     @classmethod
+    @lru_cache(maxsize=256)  # a plan asks several times
     def of(cls, problem: Conv2d, rows: int) -> Windows:
         """For a tile of so many rows."""
         (stride_h, stride_w), (dilation_h, dilation_w) = problem.stride, problem.dilation
