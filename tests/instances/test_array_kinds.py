@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from foreign import Foreign
 
 import qconv
 from qconv.instances.array_kinds import as_kind_of
@@ -19,18 +20,10 @@ W = np.ones((4, 1, 1, 4), np.int8)
 SCALES = {"x_scale": 0.5, "w_scale": 0.25, "y_scale": 2.0}
 
 
-class Tensor:
-    """Another library's: NumPy's memory, and nothing of NumPy but the protocol."""
-
+class Tensor(Foreign):
     def __init__(self, array: Any) -> None:
-        self.array = array
+        super().__init__(array)
         self.shape, self.dtype = array.shape, array.dtype
-
-    def __dlpack__(self, **given: Any) -> Any:
-        return self.array.__dlpack__(**given)
-
-    def __dlpack_device__(self) -> Any:
-        return self.array.__dlpack_device__()
 
     def view(self, dtype: str) -> Tensor:
         return Tensor(self.array.view(ml_dtypes.bfloat16 if dtype == "its bfloat16" else dtype))

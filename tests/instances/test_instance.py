@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exactness import expected
+from foreign import Foreign
 from numpy.typing import NDArray
 
 from qconv import Conv2d, Quantization, generator, sample
@@ -59,24 +60,11 @@ def plain() -> Case:
     return case_of(PLAIN)
 
 
-class OnlyDlpack:
-    """Another library's array: nothing of NumPy but the protocol."""
-
-    def __init__(self, array: Array) -> None:
-        self._array = array
-
-    def __dlpack__(self, **given: Any) -> Any:
-        return self._array.__dlpack__(**given)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._array.__dlpack_device__()  # type: ignore[return-value]
-
-
-class OldDlpack(OnlyDlpack):
+class OldDlpack(Foreign):
     """As libraries did it before the protocol had arguments."""
 
     def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]
-        return self._array.__dlpack__()
+        return self.array.__dlpack__()
 
 
 class TestCall:
@@ -98,14 +86,14 @@ class TestCall:
         case.parameters = {}
         assert np.array_equal(case.instance(case.x, case.w), case.expected())
 
-    @pytest.mark.parametrize("wrapper", [OnlyDlpack, OldDlpack])
-    def test_takes_dlpack_objects(self, full: Case, wrapper: type[OnlyDlpack]) -> None:
+    @pytest.mark.parametrize("wrapper", [Foreign, OldDlpack])
+    def test_takes_dlpack_objects(self, full: Case, wrapper: type[Foreign]) -> None:
         y = full.instance(wrapper(full.x), wrapper(full.w), **full.parameters)
         assert np.array_equal(y, full.expected())
 
     def test_writes_into_a_dlpack_object(self, full: Case) -> None:
         memory = np.zeros(FULL.y_shape, "uint8")
-        out = OnlyDlpack(memory)
+        out = Foreign(memory)
         assert full.instance(full.x, full.w, out=out, **full.parameters) is out
         assert np.array_equal(memory, full.expected())
 

@@ -13,6 +13,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import onnx
 import quantized_networks as networks
+from foreign import Foreign
 from onnx import TensorProto, helper, numpy_helper
 
 from qconv.device.cpu import CpuDevice
@@ -49,19 +50,6 @@ def test_a_network_of_integers_gives_the_same(form: str, types: str) -> None:
         session.run(None, {"x": x})
 
 
-class OfDevice:
-    """An array that is not NumPy's."""
-
-    def __init__(self, array: Any) -> None:
-        self._array = array
-
-    def __dlpack__(self, **asked: Any) -> Any:
-        return self._array.__dlpack__(**asked)
-
-    def __dlpack_device__(self) -> Any:
-        return self._array.__dlpack_device__()
-
-
 def lying_last(x: Any, offset: int) -> Any:
     """The same images, their channels last in memory, so many bytes from where an array would begin."""
     last = x.transpose(0, 2, 3, 1)
@@ -73,7 +61,7 @@ def lying_last(x: Any, offset: int) -> Any:
 
 
 @pytest.mark.parametrize("offset", [0, 1])
-@pytest.mark.parametrize("as_given", [np.asarray, OfDevice])
+@pytest.mark.parametrize("as_given", [np.asarray, Foreign])
 def test_images_whose_channels_lie_last_are_not_turned(
     as_given: Any, offset: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import onnx
 import quantized_networks as networks
+from foreign import Foreign
 from session_comparison import assert_equal, compare
 
 import qconv
@@ -288,16 +289,6 @@ def test_a_path_and_bytes_are_taken_as_a_model_is(model: Any, tmp_path: Path) ->
 
 
 def test_arrays_of_other_libraries_are_taken(model: Any, session: Session) -> None:
-    class Foreign:
-        def __init__(self, array: Any) -> None:
-            self.array = array
-
-        def __dlpack__(self, **given: Any) -> Any:
-            return self.array.__dlpack__(**given)
-
-        def __dlpack_device__(self) -> Any:
-            return self.array.__dlpack_device__()
-
     x = networks.images(1, 2)
     (got,) = session.run_on_device(None, {"x": Foreign(x)})
     assert_equal(got, networks.by_ort(model, {"x": x})[0], "of DLPack")

@@ -1,0 +1,16 @@
+"""Another library's array: NumPy's memory, and nothing of NumPy but the protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Foreign:
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **given: Any) -> Any:
+        return self.array.__dlpack__(**given)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
