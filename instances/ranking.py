@@ -32,6 +32,10 @@ class Transfer:
     row: Measurement
     distance: float
 
+    @property
+    def is_closest(self) -> bool:
+        return self.distance == 0
+
     def __str__(self) -> str:
         return f"the winner of {self.row.problem} on {self.row.device}, {self.distance:.1f} doublings away"
 
@@ -87,7 +91,7 @@ def _trusted_us(one: Ranked) -> float:
 def _trust(one: Ranked) -> float:
     if one.near is None:
         return 1.0
-    if one.is_transfer and one.near.distance == 0:
+    if one.is_transfer and one.near.is_closest:
         return TRUST_CLOSEST if one.expected.is_corrected else UNCORRECTED_CLOSEST
     return TRUST if one.expected.is_corrected else UNCORRECTED
 
@@ -96,9 +100,7 @@ def _by_their_templates(order: list[Ranked], is_newest: IsNewest) -> list[Ranked
     looked_at: set[Config] = set()
     while (first := order[0]).near is not None and first.is_transfer and first.plan.config not in looked_at:
         looked_at.add(first.plan.config)
-        if first.near.distance == 0:
-            break
-        if not is_newest(first.near.row):
+        if not (first.near.is_closest or is_newest(first.near.row)):
             trust = TRUST_OLDER if first.expected.is_corrected else UNCORRECTED_OLDER
             order = sorted([replace(first, trust=trust), *order[1:]], key=_trusted_us)
     return order

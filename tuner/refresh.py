@@ -9,7 +9,7 @@ from qconv import generator
 from qconv.instances.elsewhere import scaled
 from qconv.target import target
 from qconv.tune_db.measurement import Measurement, best_of, rivals
-from qconv.tuner.result import is_todays
+from qconv.tuner.result import is_todays, untuned
 from qconv.tuner.workload import Place, Workload
 
 # How many times as long a winner must take as what is chosen without tuning is expected to: the models are off by less.
@@ -38,10 +38,10 @@ def overtaken(rows: Iterable[Measurement]) -> list[Measurement]:
         configs, best = {row.config for row in group}, best_of(group)
         if best is None or best.median_us is None or not generator.predicts_time(best.problem):
             continue
-        untuned = generator.default(best.problem, target(best.target))
-        (expected,) = generator.expected([untuned])
-        us = scaled(expected, untuned, best.device).us
-        if expected.is_corrected and untuned.config not in configs and best.median_us > OVERTAKEN * us:
+        default = untuned(best.problem, target(best.target))
+        (expected,) = generator.expected([default])
+        us = scaled(expected, default, best.device).us
+        if expected.is_corrected and default.config not in configs and best.median_us > OVERTAKEN * us:
             found.append(best)
     return found
 

@@ -127,7 +127,7 @@ LEFT_OUT = {
     "which columns a window has": LeftOut("windows", " + tiles.window % WINDOWS_ACROSS", "", WRONG),
     "which rows a window has": LeftOut("rows between", " + tiles.window / WINDOWS_ACROSS", "", WRONG),
     "which window a tap looks at": LeftOut(
-        "rows between", "row % ROW_STEP * WINDOWS_ACROSS + column % STRIDE_W", "column % STRIDE_W", f"{WRONG}"
+        "rows between", "row % ROW_STEP * WINDOWS_ACROSS + column % STRIDE_W", "column % STRIDE_W", WRONG
     ),
     "how far rows of a tile lie from each other": LeftOut(
         "windows", "STRIDE_H / ROW_STEP * WINDOW_W * ROW", "WINDOW_W * ROW", WRONG

@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "ranking: older templates are trusted as much",
         "instances/ranking.py",
-        "        if not is_newest(first.near.row):\n",
+        "        if not (first.near.is_closest or is_newest(first.near.row)):\n",
         "        if False:\n",
         "A config that was measured on an older template counts for less.",
         (LOOKUP,),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "ranking: what was measured on the very tiles is trusted no more",
         "instances/ranking.py",
-        "if one.is_transfer and one.near.distance == 0:",
+        "if one.is_transfer and one.near.is_closest:",
         "if False:",
         "A bias or a scale changes little of what a kernel takes.",
         (LOOKUP,),

@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "refresh: what was measured beside the winner overtakes it",
         HERE + "refresh.py",
-        "untuned.config not in configs and ",
+        "default.config not in configs and ",
         "",
         "It was slower: every run of `db refresh` would tune the layer again.",
         (REFRESH,),
@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "refresh: other GPUs are expected to be as fast",
         HERE + "refresh.py",
-        "scaled(expected, untuned, best.device).us",
+        "scaled(expected, default, best.device).us",
         "expected.us",
         "The models are of an H200.",
         (REFRESH,),
