@@ -13,7 +13,7 @@ from importlib import resources
 import numpy as np
 
 from qconv.generator.cost_units import CLOCK_MHZ
-from qconv.generator.features import features
+from qconv.generator.features import features, names
 from qconv.generator.forest import Forest, Tree
 from qconv.generator.plan import Plan
 
@@ -30,6 +30,10 @@ class Correction:
     spread: float
     features: tuple[str, ...]  # by name
     forest: Forest
+
+    def knows(self, plan: Plan) -> bool:
+        """Whether it was fitted to such plans: those of `unfused` are of convolutions alone, and of one with a pool."""
+        return plan.target.generation.name == self.generation and names(plan) == self.features
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Model:
     def _of_family(self, family: str, plans: list[Plan]) -> list[Expected]:
         bases = [self.base_us(plan) for plan in plans]
         correction = self.correction(family)
-        if correction is None or plans[0].target.generation.name != correction.generation:
+        if correction is None or not correction.knows(plans[0]):
             return [Expected(base, UNKNOWN) for base in bases]
         rows = [features(plan, base * CLOCK_MHZ) for plan, base in zip(plans, bases, strict=True)]
         factors = np.exp(correction.forest.values(rows)).tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from qconv.activation import BY_NAME
 from qconv.epilogue import has_offset
+from qconv.op import Problem
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -49,6 +50,11 @@ def moved_bytes(problem: Conv2d) -> float:
         return problem.io_bytes
     x_bytes = problem.n * problem.h * problem.w * problem.c * problem.quantization.types.x.bytes
     return problem.io_bytes - (1 - problem.r / down) * x_bytes
+
+
+def copied(problem: Problem, target: Target) -> float:
+    """A kernel that no instructions hold up: what its bytes take."""
+    return problem.io_bytes / target.processors / MEMORY + LAUNCH
 
 
 def at_once(a: float, b: float, power: float) -> float:

@@ -1,6 +1,6 @@
-"""The `unfused` family: the first of two or three convolutions by a kernel of its own, what it gives in device memory.
-Nothing is searched here: its two configs are the winners of the first and of the rest, which of three is a pair, and it
-competes with one kernel for all."""
+"""The `unfused` family: the first of two or three convolutions by a kernel of its own, what it gives in device memory;
+and so a convolution with a pool behind it. Nothing is searched here: its two configs are the winners of the first and
+of the rest, which of three is a pair, and it competes with one kernel for all."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar
 
-from qconv.fused import Chain
-from qconv.generator.convolution import ChainPlan
 from qconv.generator.family import Family
-from qconv.generator.plan import Config, Constant, Field, Launch, Plan
+from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan
+from qconv.in_turn import InTurn
 from qconv.op import Problem
 from qconv.target import Target
 
@@ -31,10 +30,10 @@ class Unfused(Config):
 
 
 @dataclass(frozen=True)
-class UnfusedPlan(ChainPlan):
+class UnfusedPlan(Plan):
     """It has no page and no arguments of its own: its parts have."""
 
-    problem: Chain
+    problem: InTurn
     config: Unfused
     first: Plan
     second: Plan
@@ -55,13 +54,21 @@ class UnfusedPlan(ChainPlan):
     def fields(self) -> tuple[Field, ...]:
         return ()
 
+    @property
+    def aliases(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def context(self) -> Context:
+        return Context(says=[], wants=frozenset())
+
     @cached_property
     def alignment(self) -> dict[str, int]:
         first, second, rest = self.first.alignment, self.second.alignment, self.problem.rest
         weights = dict(zip(self.problem.packed[1:], rest.packed, strict=True))
         others = {name: second[name] for name in second if name not in ("x", *rest.packed)}
         ours = {name: second[theirs] for name, theirs in weights.items()}
-        return {"x": first["x"], "w1": first["w"], **ours, **others}
+        return {"x": first["x"], self.problem.packed[0]: first["w"], **ours, **others}
 
     def cost(self) -> float:
         return sum(part.cost() for part in self.parts)
@@ -70,7 +77,7 @@ class UnfusedPlan(ChainPlan):
 PlanOne = Callable[[Problem, Config, Target], Plan]
 
 
-def plan(problem: Chain, config: Unfused, target: Target, plan_one: PlanOne) -> UnfusedPlan:
+def plan(problem: InTurn, config: Unfused, target: Target, plan_one: PlanOne) -> UnfusedPlan:
     first, second = plan_one(problem.first, config.first, target), plan_one(problem.rest, config.second, target)
     return UnfusedPlan(problem, config, target, first, second)
 
@@ -78,7 +85,7 @@ def plan(problem: Chain, config: Unfused, target: Target, plan_one: PlanOne) -> 
 def family(plan_one: PlanOne) -> Family:
     """`plan_one`: plans a problem by a config of any family, which the registry alone can."""
     return Family(
-        ("conv2d_conv2d", "conv2d_conv2d_conv2d"),
+        ("conv2d_conv2d", "conv2d_conv2d_conv2d", "conv2d_pool"),
         Unfused,
         {},
         partial(plan, plan_one=plan_one),

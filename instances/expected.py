@@ -9,7 +9,7 @@ from qconv import generator
 from qconv.errors import Infeasible
 from qconv.fused import Chain
 from qconv.generator import Plan
-from qconv.generator.cost_units import CLOCK_MHZ, LAUNCH, MEMORY
+from qconv.generator.cost_units import CLOCK_MHZ, LAUNCH, MEMORY, copied
 from qconv.instances.lookup import Place, choose
 from qconv.instances.serving import open_layers
 from qconv.op import Problem
@@ -70,4 +70,4 @@ def _predicted_us(plan: Plan) -> float:
     if generator.predicts_time(plan.problem):
         (predicted,) = generator.expected([plan])
         return predicted.us
-    return (plan.problem.io_bytes / plan.target.processors / MEMORY + LAUNCH) / CLOCK_MHZ
+    return copied(plan.problem, plan.target) / CLOCK_MHZ

@@ -1,5 +1,5 @@
 """Two executables in turn, with what the first gives and the second takes: called as one. Of three convolutions the
-second is of two, and may be such a pair itself."""
+second is of two, and may be such a pair itself; of a convolution and a pool it is the pool's, which has no weights."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from qconv.device import Device
 from qconv.device.cache import Binary
-from qconv.fused import Chain
 from qconv.generator import Plan
+from qconv.in_turn import InTurn
 from qconv.instances.executable import Bound, Executable, Packed, arrays_by_name, in_order
 
 
@@ -57,7 +57,7 @@ class PackedPair:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Convolutions that are faster unfused than in one kernel."""
+    """Layers that are faster unfused than in one kernel."""
 
     plan: Plan
     first: Executable
@@ -65,8 +65,8 @@ class Pair:
     device: Device
 
     @property
-    def problem(self) -> Chain:
-        assert isinstance(self.plan.problem, Chain)
+    def problem(self) -> InTurn:
+        assert isinstance(self.plan.problem, InTurn)
         return self.plan.problem
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qconv import chain, convolution
+from qconv import chain, convolution, pooled_op
 from qconv.conversion import ops as conversion
 from qconv.op import Op, Problem
 from qconv.tensor_ops import ops as tensor_ops
@@ -10,6 +10,7 @@ from qconv.tensor_ops import ops as tensor_ops
 OPS: tuple[Op, ...] = (
     convolution.OP,
     chain.OP,
+    pooled_op.OP,
     *conversion.OPS,
     *tensor_ops.OPS,
 )

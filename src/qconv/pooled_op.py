@@ -1,0 +1,46 @@
+"""The op `conv2d_pool`: a convolution with a max pool behind it, whose oracle is the two in turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qconv import convolution
+from qconv.op import Array, Op, Sample, read_key
+from qconv.option import Option
+from qconv.pooled import KEY_FLAGS, PooledConv2d, read_pooled
+from qconv.tensor_ops.pooling_ops import compute_max
+
+# What the pool takes, and no layout, residual or way of adding one.
+_WITHOUT = ("layout", "residual", "residual_add", "residual_zero_point", "inner_zero_point")
+_OF_POOL = (
+    Option("window", "conv2d_pool: of the pool: one, or height,width.", "extents", required=True),
+    Option("window_stride", "conv2d_pool: of the pool: one, or vertical,horizontal. Default 1.", "extents"),
+    Option("window_pad", "conv2d_pool: of the pool: one, or top,left,bottom,right. Default 0.", "extents"),
+    Option("ceil_mode", "Pools: windows at the end that are not whole count as well.", "switch"),
+)
+
+
+def read(key: str) -> PooledConv2d:
+    _, given = read_key(key, KEY_FLAGS)
+    return read_pooled(key, given)
+
+
+def ask(given: dict[str, Any]) -> PooledConv2d:
+    window = {option.name: given[option.name] for option in _OF_POOL if option.name in given}
+    asked = convolution.ask({name: value for name, value in given.items() if name not in window})
+    return PooledConv2d.over(asked, **window)
+
+
+def compute(problem: PooledConv2d, drawn: Sample) -> tuple[Array, ...]:
+    return compute_max(problem.rest, Sample(convolution.compute(problem.first, drawn)))
+
+
+OP = Op(
+    name="conv2d_pool",
+    problems=(PooledConv2d,),
+    read=read,
+    ask=ask,
+    options=(*(option for option in convolution.OPTIONS if option.name not in _WITHOUT), *_OF_POOL),
+    draw=convolution.draw,
+    compute=compute,
+)
