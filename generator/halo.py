@@ -54,6 +54,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 @dataclass(frozen=True, kw_only=True)
 class HaloRoles(Products):
     staged: bool  # whether outputs go through shared memory and the copy engine
+    write_sums: str  # the file that makes outputs of a tile's sums
     residual_in_smem: bool  # whether residuals come with the window
     strided: bool = False  # whether taps lie a stride from each other
     tile_at_once: bool = True  # whether all products of a tile are under way together
@@ -157,6 +158,7 @@ class HaloPlan(PersistentPlan):
         return HaloRoles(
             **vars(products),
             staged=self.staged,
+            write_sums=f"conv2d/halo_{'staged' if self.staged else 'direct'}.j2",
             residual_in_smem=self.residual_in_smem,
             strided=strided,
             products_of_tile=f"conv2d/halo_products{'_strided' * strided}.j2",

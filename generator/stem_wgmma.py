@@ -105,9 +105,19 @@ class StemWgmmaPlan(PersistentPlan):
     cells: Cells
 
     @property
+    def rows(self) -> int:
+        """Of a tile."""
+        return self.config.rows
+
+    @property
+    def seen(self) -> Conv2d:
+        """The problem as tiles are counted."""
+        return self.problem
+
+    @property
     def pixels(self) -> int:
         """What a tile has, as columns of an instruction."""
-        return COLUMNS * self.config.rows
+        return COLUMNS * self.rows
 
     @property
     def steps(self) -> int:
@@ -116,12 +126,22 @@ class StemWgmmaPlan(PersistentPlan):
     @property
     def pairs(self) -> int:
         """Cells that a tile looks at, in twos, as a lane makes them."""
-        down, across = self.cells.window(self.config.rows)
+        down, across = self.cells.window(self.rows)
         return down * across // 2
 
     @property
     def staged(self) -> bool:
         return is_staged(self.problem)
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """Columns and rows of a tile of the output."""
+        return COLUMNS, self.rows
+
+    @property
+    def write_sums(self) -> str:
+        """The file that makes outputs of a tile's sums."""
+        return f"conv2d/halo_{'staged' if self.staged else 'direct'}.j2"
 
     @property
     def threads(self) -> int:
@@ -162,15 +182,16 @@ class StemWgmmaPlan(PersistentPlan):
     @property
     def _image_map(self) -> TensorMap:
         """What a tile looks at: rows of bytes, whatever pixel they are of."""
-        problem = self.problem
+        problem = self.seen
         row, image = problem.w * problem.c, problem.h * problem.w * problem.c
-        down, _ = self.cells.window(self.config.rows)
-        box = self.cells.image_bytes(problem, self.config.rows), down * CELL, 1
+        down, _ = self.cells.window(self.rows)
+        box = self.cells.image_bytes(problem, self.rows), down * CELL, 1
         return TensorMap("x", problem.quantization.types.x.name, (row, problem.h, problem.n), (row, image), box)
 
     @property
     def _output_map(self) -> TensorMap:
-        box = CHANNELS, COLUMNS, self.config.rows, 1
+        columns, rows = self.stored
+        box = CHANNELS, columns, rows, 1
         y_type = self.problem.quantization.types.y.name
         return tensor_map.of_outputs(self.problem, "y", y_type, box, swizzle=CHANNELS)
 
@@ -195,26 +216,45 @@ class StemWgmmaPlan(PersistentPlan):
         return StemWgmmaRoles(
             **vars(products) | {"filters_in_registers": True},
             staged=self.staged,
+            write_sums=self.write_sums,
             residual_in_smem=False,
             products_of_tile="conv2d/stem_wgmma_products.j2",
-            pads=pads_with_zero_point(self.problem),
+            pads=pads_with_zero_point(self.seen),
         )
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         return {
-            "The problem.": problem_constants(self.problem, filter_rows=True),
+            "The problem.": problem_constants(self.seen, filter_rows=True),
             "The config.": (
-                Constant("TILE_H", self.config.rows, "output rows of a tile, which is eight pixels wide"),
-                Constant("CONSUMERS", self.config.consumers, "warpgroups that multiply, in turn"),
-                Constant("TEAM", self.config.team, "warps that put the cells of a tile together"),
+                Constant("TILE_H", self.rows, "output rows of a tile, which is eight pixels wide"),
+                *self.role_counts,
             ),
-            "What follows.": self._constants_that_follow,
+            "What follows.": (
+                *self.cell_constants,
+                *self.image_constants(
+                    ceil_div(self.problem.oh, self.rows), ceil_div(self.problem.ow, COLUMNS), self.weight_rows
+                ),
+                *self.vector_constants,
+                *self.last_constants,
+            ),
         }
 
     @property
-    def _constants_that_follow(self) -> tuple[Constant, ...]:
-        cells, (down, across) = self.cells, self.cells.window(self.config.rows)
+    def role_counts(self) -> tuple[Constant, ...]:
+        return (
+            Constant("CONSUMERS", self.config.consumers, "warpgroups that multiply, in turn"),
+            Constant("TEAM", self.config.team, "warps that put the cells of a tile together"),
+        )
+
+    @property
+    def vector_constants(self) -> tuple[Constant, ...]:
+        """Where lanes write device memory."""
+        return () if self.staged else (Constant("VECTOR_K", self.vector_k, "channels that a lane writes at once"),)
+
+    @property
+    def cell_constants(self) -> tuple[Constant, ...]:
+        cells, (down, across) = self.cells, self.cells.window(self.rows)
         return (
             *self.role_constants(*REGISTERS[self.config.consumers]),
             Constant("TILE_M", CHANNELS, "output channels of a tile"),
@@ -226,14 +266,9 @@ class StemWgmmaPlan(PersistentPlan):
             Constant("ROW_STEPS", cells.row_steps, "two cells each, of such a row"),
             Constant("CELLS_H", down, "rows of cells that a tile looks at"),
             Constant("CELLS_W", across, "and columns"),
-            Constant("IMAGE_BYTES", cells.image_bytes(self.problem, self.config.rows), "of a row of a tile's image"),
-            Constant("IMAGE_SHIFT", cells.chunk_shift(self.problem), "bytes of it before the first cell"),
+            Constant("IMAGE_BYTES", cells.image_bytes(self.seen, self.rows), "of a row of a tile's image"),
+            Constant("IMAGE_SHIFT", cells.chunk_shift(self.seen), "bytes of it before the first cell"),
             Constant("IMAGES", IMAGES * self.config.team // 4, "of a team's tiles, which are under way"),
-            *self.image_constants(
-                ceil_div(self.problem.oh, self.config.rows), ceil_div(self.problem.ow, COLUMNS), self.weight_rows
-            ),
-            *(() if self.staged else (Constant("VECTOR_K", self.vector_k, "channels that a lane writes at once"),)),
-            *self.last_constants,
         )
 
     def cost(self) -> float:
@@ -267,14 +302,16 @@ def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
     check_choices(config, CHOICES)
     instruction = warpgroup_of(target, why_none(problem, target))
     cells = Cells.of(problem)
-    _check_useful(problem, config, cells)
+    # Most of a tile is used, and sums and filters leave registers.
+    at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
+    check_registers(config.rows, cells, config.consumers)
     made = StemWgmmaPlan(
         problem=problem,
         config=config,
         target=target,
         instruction=instruction,
         cells=cells,
-        smem_bytes=_smem_bytes(problem, config, cells),
+        smem_bytes=smem_bytes(cells, problem, config.rows, config.consumers, staged=COLUMNS * config.rows * CHANNELS),
         **vars(ImageTiles.of(problem, config.rows, COLUMNS, CHANNELS, target)),
     )
     at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
@@ -284,26 +321,25 @@ def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
     return made
 
 
-def _smem_bytes(problem: Conv2d, config: StemWgmma, cells: Cells) -> int:
-    """The outputs of each consumer where they are staged, windows of cells, images and mbarriers."""
-    down, across = cells.window(config.rows)
+def smem_bytes(cells: Cells, problem: Conv2d, rows: int, consumers: int, staged: int, kept: int = 0) -> int:
+    """What each consumer stages, where outputs are staged, windows of cells, images, what consumers keep from tile to
+    tile, and mbarriers."""
+    down, across = cells.window(rows)
     window = _aligned(down * across * CHUNK, COPY_ALIGNMENT)
-    image = _aligned(down * CELL * cells.image_bytes(problem, config.rows), COPY_ALIGNMENT)
-    staged = config.consumers * COLUMNS * config.rows * CHANNELS * is_staged(problem)
-    mbarriers = 2 * (WINDOWS + IMAGES) + config.consumers
-    whole = staged + WINDOWS * window + IMAGES * image + mbarriers * MBARRIER_BYTES
-    return _aligned(whole, REPEATS if is_staged(problem) else COPY_ALIGNMENT)
+    image = _aligned(down * CELL * cells.image_bytes(problem, rows), COPY_ALIGNMENT)
+    alignment = REPEATS if is_staged(problem) else COPY_ALIGNMENT
+    outputs = consumers * _aligned(staged, REPEATS) * is_staged(problem)
+    mbarriers = 2 * (WINDOWS + IMAGES) + consumers
+    return _aligned(outputs + WINDOWS * window + IMAGES * image + kept + mbarriers * MBARRIER_BYTES, alignment)
 
 
 def _aligned(size: int, alignment: int) -> int:
     return ceil_div(size, alignment) * alignment
 
 
-def _check_useful(problem: Conv2d, config: StemWgmma, cells: Cells) -> None:
-    """Refuses configs of which most of a tile is wasted, or whose sums and filters leave no registers."""
-    at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
-    kept = 4 * (config.rows + cells.steps)
-    at_most(kept, REGISTERS[config.consumers][1] - BESIDE_SUMS, "registers of a thread for sums and filters")
+def check_registers(rows: int, cells: Cells, consumers: int) -> None:
+    most = REGISTERS[consumers][1] - BESIDE_SUMS
+    at_most(4 * (rows + cells.steps), most, "registers of a thread for sums and filters")
 
 
 def structure(config: StemWgmma) -> tuple[int, ...]:

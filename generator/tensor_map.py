@@ -196,9 +196,10 @@ def window(
 def of_outputs(problem: Conv2d, array: str, dtype: str, box: tuple[int, ...], swizzle: int = 0) -> TensorMap:
     """A tile of an array that has the shape of the outputs, by channels, columns, rows and images: `store_tile` takes
     these of its first element."""
-    pixel = problem.k * ELEMENT_TYPES[dtype].bytes
-    strides = pixel, problem.ow * pixel, problem.oh * problem.ow * pixel
-    return TensorMap(array, dtype, (problem.k, problem.ow, problem.oh, problem.n), strides, box, swizzle=swizzle)
+    images, rows, columns, channels = problem.y_shape
+    pixel = channels * ELEMENT_TYPES[dtype].bytes
+    strides = pixel, columns * pixel, rows * columns * pixel
+    return TensorMap(array, dtype, (channels, columns, rows, images), strides, box, swizzle=swizzle)
 
 
 def _of_x(

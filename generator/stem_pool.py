@@ -1,0 +1,240 @@
+"""The `stem_pool` family: first layers of three or four channels at a stride of two, with the max pool behind them, as
+`stem_wgmma` has the layer alone. Scaling and rounding keep the order of sums: so the largest sum of each window is
+found first, and a quarter as many outputs are made. A consumer goes along a row of windows, and keeps the sums that the
+next tile's first window begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from qconv.generator import stem_pool_cost, stem_wgmma
+from qconv.generator.convolution import ConvolutionContext, context, problem_constants
+from qconv.generator.family import Family
+from qconv.generator.halo_windows import COLUMNS
+from qconv.generator.persistent import warpgroup_of
+from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
+from qconv.generator.stem_wgmma import CELL, CHANNELS, Cells, StemWgmmaPlan, StemWgmmaRoles
+from qconv.pooled import PooledConv2d
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+# Windows of a tile, across: a lane has two neighbouring pixels of a row, and a window for them.
+ACROSS = COLUMNS // 2
+# Bytes of a lane's sums of two channels that the lane of the next window reads; those of a tile and of the next one.
+EDGE_BYTES, EDGE_HALVES = 8, 2
+# Activations that keep the order of what they are given.
+IN_ORDER = ("none", "relu", "clamp")
+
+
+@dataclass(frozen=True)
+class StemPool(Config):
+    family: ClassVar[str] = "stem_pool"
+    windows: int  # rows of windows in a tile, which is four windows wide
+    consumers: int  # warpgroups that multiply, in turn
+    team: int  # warps that put the cells of a tile together
+
+
+CHOICES: dict[str, tuple[int, ...]] = {
+    "windows": (2, 4, 6, 8, 10, 12, 14),
+    "consumers": (2, 3),
+    "team": (1, 4),
+}
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the windows look at: rows and columns of outputs of the convolution, those of the pool's padding as well, as
+    those of a convolution with larger pads."""
+
+    seen: Conv2d
+    before: tuple[int, int]  # rows and columns of it in front of the convolution's first
+    first: int  # column of the pool's output that the first tile begins with
+
+    @classmethod
+    def of(cls, problem: PooledConv2d) -> Looked:
+        """A window of three columns begins with the right one of the pair in front of its own. Where that is no
+        padding, a tile goes before the first one: it may not be by a column alone, for the copy engine stores nothing
+        that begins before the array."""
+        (r, s), pool = problem.window, problem.rest
+        first = -ACROSS if s == 3 and problem.window_pad[1] == 0 else 0
+        above, ahead = problem.window_pad[0], (problem.window_pad[1] - (s == 3)) - 2 * first
+        rows, columns = 2 * (pool.oh - 1) + r, 2 * (pool.ow - first)
+        top, left = problem.pad[0] + CELL * above, problem.pad[1] + CELL * ahead
+        bottom = CELL * (rows - 1) + problem.r - problem.h - top
+        right = CELL * (columns - 1) + problem.s - problem.w - left
+        pads = (top, left, max(bottom, 0), max(right, 0))
+        return cls(replace(problem.first, pad=pads), (above, ahead), first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StemPoolRoles(StemWgmmaRoles):
+    overlapping: bool  # whether neighbouring windows have a column in common
+
+
+@dataclass(frozen=True)
+class StemPoolPlan(StemWgmmaPlan):
+    page: ClassVar[str] = "conv2d/stem_pool.j2"
+
+    problem: PooledConv2d
+    config: StemPool  # type: ignore[assignment]  # what a plan of stem_wgmma reads of its config, this has as well
+    looked: Looked
+
+    @property
+    def rows(self) -> int:
+        return rows(self.problem, self.config)
+
+    @property
+    def seen(self) -> Conv2d:
+        return self.looked.seen
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        return ACROSS, self.config.windows
+
+    @property
+    def write_sums(self) -> str:
+        return f"conv2d/stem_pool_{'staged' if self.staged else 'direct'}.j2"
+
+    @property
+    def roles(self) -> StemPoolRoles:
+        return StemPoolRoles(**vars(super().roles), overlapping=self.problem.window[1] == 3)
+
+    @property
+    def context(self) -> ConvolutionContext:
+        made, (r, s) = context(self.problem.first), self.problem.window
+        return replace(made, says=[*made.says, f"  z   = the largest y of each window of {r} x {s}"])
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        *before, main = super().launches
+        return (*before, replace(main, kernel="conv2d_stem_pool"))
+
+    @property
+    def down(self) -> int:
+        return tiles_down(self.problem, self.config)
+
+    @property
+    def across(self) -> int:
+        return ceil_div(self.problem.rest.ow - self.looked.first, ACROSS)
+
+    @property
+    def strips(self) -> int:
+        """Rows of tiles, which a consumer has to itself."""
+        return self.problem.n * self.down
+
+    @property
+    def constants(self) -> dict[str, tuple[Constant, ...]]:
+        pool = self.problem.rest
+        return {
+            "The problem, with all outputs of the convolution that windows look at.": problem_constants(
+                self.seen, filter_rows=True
+            ),
+            "The pool.": (
+                Constant("WINDOW_H", pool.r),
+                Constant("WINDOW_W", pool.s),
+                Constant("BEFORE_ROWS", self.looked.before[0], "of its padding, above the convolution's first output"),
+                Constant("BEFORE_COLUMNS", self.looked.before[1], "and left of it"),
+                Constant("CONVOLUTION_H", self.problem.oh, "rows of outputs that are not padding"),
+                Constant("CONVOLUTION_W", self.problem.ow, "and columns"),
+                Constant("POOLED_H", pool.oh, "rows of the pool's output"),
+                Constant("POOLED_W", pool.ow, "and columns"),
+                Constant("FIRST_COLUMN", self.looked.first, "of those, which the first tile begins with"),
+            ),
+            "The config.": (
+                Constant("WINDOWS_DOWN", self.config.windows, "of a tile, which is four windows wide"),
+                *self.role_counts,
+            ),
+            "What follows.": (
+                Constant("TILE_H", self.rows, "rows of sums of a tile, which are eight pixels wide"),
+                *self.cell_constants,
+                Constant("IMAGES_COUNT", self.problem.n),
+                Constant("STRIPS", self.strips, "rows of tiles, which a consumer has to itself"),
+                *self.image_constants(self.down, self.across, self.weight_rows),
+                *self.vector_constants,
+                *self.last_constants,
+            ),
+        }
+
+    def cost(self) -> float:
+        return stem_pool_cost.cost(self)
+
+
+def rows(problem: PooledConv2d, config: StemPool) -> int:
+    """Of a tile's sums: an even number, for instructions have pixels in sixteens."""
+    of_window: int = problem.window[0]
+    return 2 * (config.windows + of_window - 2)
+
+
+def tiles_down(problem: PooledConv2d, config: StemPool) -> int:
+    return ceil_div(problem.rest.oh, config.windows)
+
+
+def why_none(problem: PooledConv2d, target: Target) -> str | None:
+    """What stands against every config."""
+    if (reason := stem_wgmma.why_none(problem, target)) is not None:
+        return reason
+    q, (top, left, _, _) = problem.quantization, problem.window_pad
+    if problem.window_stride != (2, 2) or not set(problem.window) <= {2, 3}:
+        return (
+            f"window={problem.window} window_stride={problem.window_stride}: two pixels of a lane have a window of two "
+            "or three; unfused serves it"
+        )
+    for name, size, pad in (("rows", problem.window[0], top), ("columns", problem.window[1], left)):
+        if pad > size - 2:
+            return f"window_pad={problem.window_pad}: windows of {size} {name} begin with their pair; unfused serves it"
+    if q.activation not in IN_ORDER or q.table:
+        return (
+            f"activation={q.activation}, table={q.table}: only {', '.join(IN_ORDER)} keep the order of sums; unfused "
+            "serves it"
+        )
+    return None
+
+
+def plan(problem: PooledConv2d, config: StemPool, target: Target) -> StemPoolPlan:
+    check_choices(config, CHOICES)
+    instruction = warpgroup_of(target, why_none(problem, target))
+    looked = Looked.of(problem)
+    cells, pool = Cells.of(looked.seen), problem.rest
+    least = CHOICES["windows"][0]
+    at_most(config.windows, max(least, 2 * pool.oh - 1), f"rows of windows of a tile (the problem has {pool.oh})")
+    stem_wgmma.check_registers(rows(problem, config), cells, config.consumers)
+    kept = 4 * config.consumers * EDGE_HALVES * config.windows * 8 * ACROSS * EDGE_BYTES * (problem.window[1] == 3)
+    staged = ACROSS * config.windows * CHANNELS
+    made = StemPoolPlan(
+        problem=problem,
+        config=config,
+        target=target,
+        instruction=instruction,
+        cells=cells,
+        looked=looked,
+        smem_bytes=stem_wgmma.smem_bytes(cells, looked.seen, rows(problem, config), config.consumers, staged, kept),
+        **_shared_out(problem, config, looked, target),
+    )
+    at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
+    made.check_sizes(made.pixels)
+    # The maps refuse what the copy engine cannot copy.
+    assert made.fields
+    return made
+
+
+def _shared_out(problem: PooledConv2d, config: StemPool, looked: Looked, target: Target) -> dict[str, int]:
+    """Tiles and blocks: each consumer has a strip of tiles after the other, and no more blocks than are resident."""
+    pool = problem.rest
+    strips = problem.n * tiles_down(problem, config)
+    channel_tiles = ceil_div(problem.k, CHANNELS)
+    of_channels = min(ceil_div(strips, config.consumers), max(1, target.processors // channel_tiles))
+    # A lane computes where the outputs of a tile begin, those of a strip past the last as well.
+    images = problem.n + ceil_div(config.consumers * target.processors, tiles_down(problem, config))
+    outputs = images * (pool.oh + config.windows) * (pool.ow + ACROSS) * problem.k
+    at_most(outputs, 2**31 - 1, "outputs of whole tiles")
+    tiles = channel_tiles * strips * ceil_div(pool.ow - looked.first, ACROSS)
+    return {"channel_tiles": channel_tiles, "tiles": tiles, "blocks": channel_tiles * of_channels}
+
+
+def structure(config: StemPool) -> tuple[int, ...]:
+    return config.consumers, config.team
+
+
+FAMILY = Family(("conv2d_pool",), StemPool, CHOICES, plan, why_none=why_none, structure=structure)

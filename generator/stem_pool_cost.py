@@ -1,0 +1,68 @@
+"""What the `stem_pool` family costs, in clocks."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from qconv.generator.cost_units import at_once, moved_bytes, of_activation
+from qconv.generator.plan import ceil_div
+from qconv.generator.stem_wgmma_cost import CELLS, OF_OFFSET, OF_PAIRS, PORTS, START, STREAM, TURN, WRITE
+from qconv.pooled import PooledConv2d
+from qconv.target import Target
+
+# Clocks of a row of four windows of 64 channels: to find their largest sums, and to make outputs of these.
+POOLED, OUTPUTS = 12.0, 15.0
+
+
+class Config(Protocol):
+    """What the model reads of a config."""
+
+    @property
+    def windows(self) -> int: ...
+    @property
+    def consumers(self) -> int: ...
+    @property
+    def team(self) -> int: ...
+
+
+class Costed(Protocol):
+    """What the model reads of a plan."""
+
+    @property
+    def problem(self) -> PooledConv2d: ...
+    @property
+    def target(self) -> Target: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def rows(self) -> int: ...  # of a tile's sums
+    @property
+    def steps(self) -> int: ...  # instructions of a tile
+    @property
+    def pairs(self) -> int: ...  # of cells that a tile looks at
+    @property
+    def strips(self) -> int: ...  # rows of tiles, which a consumer has to itself
+    @property
+    def across(self) -> int: ...  # tiles of a strip
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def channel_tiles(self) -> int: ...
+
+
+def cost(plan: Costed) -> float:
+    config = plan.config
+    strips = ceil_div(plan.strips * plan.channel_tiles, plan.blocks * config.consumers) * config.consumers
+    issued = strips * plan.across * _tile(plan)
+    return at_once(issued, moved_bytes(plan.problem) / plan.target.processors / STREAM, 6) + START
+
+
+def _tile(plan: Costed) -> float:
+    """One consumer multiplies at a time; all of them make outputs at once, and so do teams make cells."""
+    config, q = plan.config, plan.problem.quantization
+    products = plan.steps * max(4 * plan.rows, 20)
+    of_outputs = OUTPUTS * (1 + of_activation(plan.problem) / 8 + OF_OFFSET * q.x_zero_point)
+    made = config.windows * (POOLED + of_outputs)
+    cells = (CELLS + OF_PAIRS * ceil_div(plan.pairs, 32 * config.team)) * config.team / 4
+    waited = max((products + TURN + WRITE + made) / config.consumers, cells)
+    return at_once(waited, products + PORTS * made, 3)
