@@ -12,7 +12,7 @@ from typing import ClassVar
 from qconv.generator import stem_pool_cost, stem_wgmma
 from qconv.generator.convolution import ConvolutionContext, context, problem_constants
 from qconv.generator.family import Family
-from qconv.generator.halo_windows import COLUMNS
+from qconv.generator.halo_windows import COLUMNS, REPEATS
 from qconv.generator.persistent import warpgroup_of
 from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
 from qconv.generator.stem_wgmma import CELL, CHANNELS, Cells, StemWgmmaPlan, StemWgmmaRoles
@@ -199,9 +199,8 @@ def plan(problem: PooledConv2d, config: StemPool, target: Target) -> StemPoolPla
     cells, pool = Cells.of(looked.seen), problem.rest
     least = CHOICES["windows"][0]
     at_most(config.windows, max(least, 2 * pool.oh - 1), f"rows of windows of a tile (the problem has {pool.oh})")
-    stem_wgmma.check_registers(rows(problem, config), cells, config.consumers)
-    kept = 4 * config.consumers * EDGE_HALVES * config.windows * 8 * ACROSS * EDGE_BYTES * (problem.window[1] == 3)
-    staged = ACROSS * config.windows * CHANNELS
+    tile_rows = rows(problem, config)
+    stem_wgmma.check_registers(4 * (tile_rows + cells.steps), config.consumers)
     made = StemPoolPlan(
         problem=problem,
         config=config,
@@ -209,7 +208,7 @@ def plan(problem: PooledConv2d, config: StemPool, target: Target) -> StemPoolPla
         instruction=instruction,
         cells=cells,
         looked=looked,
-        smem_bytes=stem_wgmma.smem_bytes(cells, looked.seen, rows(problem, config), config.consumers, staged, kept),
+        smem_bytes=stem_wgmma.smem_bytes(cells, looked.seen, tile_rows, _outputs(config), _kept(problem, config)),
         **_shared_out(problem, config, looked, target),
     )
     at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
@@ -217,6 +216,17 @@ def plan(problem: PooledConv2d, config: StemPool, target: Target) -> StemPoolPla
     # The maps refuse what the copy engine cannot copy.
     assert made.fields
     return made
+
+
+def _outputs(config: StemPool) -> int:
+    """Bytes of outputs that are staged: of each consumer those of two tiles."""
+    return 2 * config.consumers * ceil_div(ACROSS * config.windows * CHANNELS, REPEATS) * REPEATS
+
+
+def _kept(problem: PooledConv2d, config: StemPool) -> int:
+    """For each warp of a consumer the sums that windows of two tiles begin with."""
+    of_warp = EDGE_HALVES * config.windows * 8 * ACROSS * EDGE_BYTES
+    return 4 * config.consumers * of_warp if problem.window[1] == 3 else 0
 
 
 def _shared_out(problem: PooledConv2d, config: StemPool, looked: Looked, target: Target) -> dict[str, int]:

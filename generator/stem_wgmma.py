@@ -304,14 +304,20 @@ def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
     cells = Cells.of(problem)
     # Most of a tile is used, and sums and filters leave registers.
     at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
-    check_registers(config.rows, cells, config.consumers)
+    check_registers(4 * (config.rows + cells.steps), config.consumers)
     made = StemWgmmaPlan(
         problem=problem,
         config=config,
         target=target,
         instruction=instruction,
         cells=cells,
-        smem_bytes=smem_bytes(cells, problem, config.rows, config.consumers, staged=COLUMNS * config.rows * CHANNELS),
+        smem_bytes=smem_bytes(
+            cells,
+            problem,
+            config.rows,
+            outputs=config.consumers * COLUMNS * config.rows * CHANNELS,
+            others=config.consumers * MBARRIER_BYTES,
+        ),
         **vars(ImageTiles.of(problem, config.rows, COLUMNS, CHANNELS, target)),
     )
     at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
@@ -321,25 +327,24 @@ def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
     return made
 
 
-def smem_bytes(cells: Cells, problem: Conv2d, rows: int, consumers: int, staged: int, kept: int = 0) -> int:
-    """What each consumer stages, where outputs are staged, windows of cells, images, what consumers keep from tile to
-    tile, and mbarriers."""
+def smem_bytes(cells: Cells, problem: Conv2d, rows: int, outputs: int, others: int) -> int:
+    """What is staged of outputs, where they are staged, windows of cells and images with their mbarriers, and what else
+    a page has."""
     down, across = cells.window(rows)
     window = _aligned(down * across * CHUNK, COPY_ALIGNMENT)
     image = _aligned(down * CELL * cells.image_bytes(problem, rows), COPY_ALIGNMENT)
-    alignment = REPEATS if is_staged(problem) else COPY_ALIGNMENT
-    outputs = consumers * _aligned(staged, REPEATS) * is_staged(problem)
-    mbarriers = 2 * (WINDOWS + IMAGES) + consumers
-    return _aligned(outputs + WINDOWS * window + IMAGES * image + kept + mbarriers * MBARRIER_BYTES, alignment)
+    staged = outputs * is_staged(problem)
+    mbarriers = 2 * (WINDOWS + IMAGES) * MBARRIER_BYTES
+    whole = staged + WINDOWS * window + IMAGES * image + mbarriers + others
+    return _aligned(whole, REPEATS if is_staged(problem) else COPY_ALIGNMENT)
 
 
 def _aligned(size: int, alignment: int) -> int:
     return ceil_div(size, alignment) * alignment
 
 
-def check_registers(rows: int, cells: Cells, consumers: int) -> None:
-    most = REGISTERS[consumers][1] - BESIDE_SUMS
-    at_most(4 * (rows + cells.steps), most, "registers of a thread for sums and filters")
+def check_registers(kept: int, consumers: int) -> None:
+    at_most(kept, REGISTERS[consumers][1] - BESIDE_SUMS, "registers of a thread for sums and filters")
 
 
 def structure(config: StemWgmma) -> tuple[int, ...]:
