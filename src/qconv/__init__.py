@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from qconv.keys import parse
     from qconv.mode import Mode
+    from qconv.pooled import PooledConv2d
     from qconv.problem import Conv2d
     from qconv.quantization import Parameters, Quantization
     from qconv.shipping import Export, export
@@ -72,6 +73,7 @@ _HOMES = {
     ),
     "qconv.keys": ("parse",),
     "qconv.mode": ("Mode",),
+    "qconv.pooled": ("PooledConv2d",),
     "qconv.problem": ("Conv2d",),
     "qconv.quantization": ("Parameters", "Quantization"),
     "qconv.shipping": ("Export", "export"),
@@ -113,6 +115,7 @@ __all__ = [
     "Mode",
     "Packed",
     "Parameters",
+    "PooledConv2d",
     "Quantization",
     "Result",
     "WrongOutput",
