@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qconv.instances.executable import Bound, Packed
     from qconv.instances.fused_api import conv2d_conv2d
     from qconv.instances.instance import Instance
+    from qconv.instances.pooled_api import conv2d_pool
     from qconv.instances.serving import forget, lookup
     from qconv.instances.tensor_ops_api import (
         add,
@@ -66,6 +67,7 @@ _HOMES = {
     "qconv.instances.executable": ("Bound", "Packed"),
     "qconv.instances.fused_api": ("conv2d_conv2d",),
     "qconv.instances.instance": ("Instance",),
+    "qconv.instances.pooled_api": ("conv2d_pool",),
     "qconv.instances.serving": ("forget", "lookup"),
     "qconv.instances.tensor_ops_api": (
         *("add", "apply_table", "argmax", "average_pool", "channel_shuffle", "concat", "global_average_pool"),
@@ -131,6 +133,7 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv2d_conv2d",
+    "conv2d_pool",
     "dequantize",
     "export",
     "forget",
