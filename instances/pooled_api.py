@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from qconv.instances.api import conv2d_problem, run
-from qconv.instances.array_kinds import AnyArray, Extents, Numbers, gives_one
-from qconv.mode import Mode
+from qconv.instances.array_kinds import AnyArray, Extents, gives_one
 from qconv.pooled import PooledConv2d
+
+# Arguments of a convolution that say which kernel it is, those that are values of a call, and those that are both.
+_SHAPE = ("stride", "dilation", "pad", "groups", "activation", "out_type", "mode")
+_BOTH = ("w_layout", "w_scale", "x_zero_point", "w_zero_point", "y_zero_point", "bias", "table")
+_VALUES = ("x_scale", "y_scale", "slope", "low", "high")
 
 
 @gives_one
@@ -20,43 +24,20 @@ def conv2d_pool(
     window_stride: Extents = 1,
     window_pad: Extents = 0,
     ceil_mode: bool = False,
-    stride: Extents = 1,
-    dilation: Extents = 1,
-    pad: Extents = 0,
-    groups: int = 1,
-    w_layout: str = "krsc",
-    x_scale: Numbers = 1.0,
-    w_scale: Numbers = 1.0,
-    y_scale: Numbers = 1.0,
-    x_zero_point: Numbers = 0,
-    w_zero_point: Numbers = 0,
-    y_zero_point: Numbers = 0,
-    bias: Numbers | None = None,
-    activation: str = "none",
-    slope: Numbers | None = None,
-    low: Numbers | None = None,
-    high: Numbers | None = None,
-    table: AnyArray | None = None,
-    out_type: str = "int8",
-    mode: str | Mode | None = None,
     out: AnyArray | None = None,
     stream: Any = None,
     device: str | None = None,
+    **parameters: Any,
 ) -> Any:
     """`max_pool` of `conv2d`: NHWC `x`, KRSC weights. Where one kernel is fastest, what is between them never reaches
     memory.
 
-    `window`, `window_stride`, `window_pad` and `ceil_mode` are the pool's; all else is as of `conv2d`."""
-    convolution = conv2d_problem(
-        x, w, stride=stride, dilation=dilation, pad=pad, groups=groups, w_layout=w_layout,
-        w_scale=w_scale, x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
-        activation=activation, table=table, out_type=out_type, mode=mode,
-    )  # fmt: skip
-    of_pool = {"window_stride": window_stride, "window_pad": window_pad, "ceil_mode": ceil_mode}
-    problem = PooledConv2d.over(convolution, window=window, **of_pool)
-    return run(
-        problem, (x, w), device, w_layout=w_layout, out=out, stream=stream,
-        x_scale=x_scale, w_scale=w_scale, y_scale=y_scale,
-        x_zero_point=x_zero_point, w_zero_point=w_zero_point, y_zero_point=y_zero_point, bias=bias,
-        slope=slope, low=low, high=high, table=table,
-    )  # fmt: skip
+    `window`, `window_stride`, `window_pad` and `ceil_mode` are the pool's. Everything else is conv2d's, without
+    `layout` and a residual."""
+    if unknown := [name for name in parameters if name not in (*_SHAPE, *_BOTH, *_VALUES)]:
+        raise ValueError(f"{unknown[0]} is not known; conv2d_pool takes {', '.join((*_SHAPE, *_BOTH, *_VALUES))}")
+    asked = {name: parameters[name] for name in (*_SHAPE, *_BOTH) if name in parameters}
+    of_pool = {"window": window, "window_stride": window_stride, "window_pad": window_pad, "ceil_mode": ceil_mode}
+    problem = PooledConv2d.over(conv2d_problem(x, w, **asked), **of_pool)
+    values = {name: value for name, value in parameters.items() if name not in _SHAPE}
+    return run(problem, (x, w), device, out=out, stream=stream, **values)

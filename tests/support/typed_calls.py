@@ -58,7 +58,6 @@ def arrays_come_out_as_they_went_in(
     qconv.conv2d([[1]], w)  # refused
     qconv.conv2d(t, t, padding=1)  # refused
     qconv.conv2d_pool(t, t)  # refused
-    qconv.conv2d_pool(t, t, 2, residual=t)  # refused
 
 
 def what_is_not_known_stays_so(cupy_array: Any, x: NDArray[np.int8]) -> None:
