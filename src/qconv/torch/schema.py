@@ -73,7 +73,7 @@ def _chain(*layers: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 _WEIGHTS = ("Tensor x", "Tensor w", "Tensor w_scale", "Tensor? bias=None")
 _WINDOW = ("Tensor x", "int[2] kernel_size", "int[2] stride=[]", "int[2] padding=0")
 _ACTIVATION = OF_EACH[-4:]
-# Of the pool behind a convolution.
+# What the pool behind a convolution has of its own.
 _POOL = ("int[2] window", "int[2] window_stride=[]", "int[2] window_padding=0", "bool ceil_mode=False")
 _OPS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "conv2d": (
