@@ -27,6 +27,7 @@ from qconv.pooled_op import ask
 from qconv.target import TARGETS
 from qconv.tensor_ops import MaxPool
 from qconv.tune_db.database import Database
+from qconv.tune_db.nearness import distance, shape_of
 from qconv.tuner.listing import with_batch
 from qconv.tuner.tune import tune
 
@@ -220,6 +221,18 @@ def test_it_is_tuned_and_looked_up(tmp_path: Path) -> None:
     assert (instance.origin, instance.plan.config) == ("exact", outcome.best.config)
     drawn = sample.draw(PROBLEM, 7)
     assert_same(run(instance, drawn), expected(PROBLEM, drawn), "looked up")
+
+
+def test_problems_of_the_same_window_are_nearest(tmp_path: Path) -> None:
+    where, device = str(tmp_path / "tune.sqlite"), open_device("cpu")
+    for other, far in (({"n": 4}, 1.0), ({"window": 2}, 0.5), ({"window": 2, "window_stride": 1}, 1.0)):
+        near = replace(PROBLEM, **other)  # type: ignore[arg-type]
+        assert distance(shape_of(PROBLEM), shape_of(near)) == far
+    with Database.open(where) as database:
+        tune(PROBLEM, device, database, trials=1)
+    qconv.forget()
+    assert lookup(replace(PROBLEM, n=3), "cpu", where).origin == "nearest"
+    assert lookup(PROBLEM.first, "cpu", where).reason.startswith("exact")  # a part that was tuned on the way
 
 
 def test_the_command_tunes_it_and_lookup_has_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from qconv import PooledConv2d, generator
 from qconv.device import open_device
 from qconv.instances.expected import LookupTime
 from qconv.instances.serving import forget
-from qconv.network import Choices, IntegerConvolution, find_regions, read_layer
+from qconv.network import Choices, IntegerConvolution, Region, find_regions, read_layer
 from qconv.network.chained import chain
 from qconv.network.elementwise import QuantizedBinary
 from qconv.network.fold_pool import with_pool
@@ -205,6 +205,16 @@ def test_the_pass_alone() -> None:
     for of_convolution, of_pool in refused:
         given = replace(convolution, **of_convolution), replace(pool, **of_pool)
         assert with_pool(network, *given) is None, (of_convolution, of_pool)
+
+
+def test_shapes_of_a_region() -> None:
+    model, own, y = stem(seed=7)
+    (region,) = find_regions(*read(model, y), Choices())[1].values()
+    assert isinstance(region, Region)
+    (x,) = region.inputs
+    problems, shapes = region.problems([(2, 3, 9, 10)])
+    assert [one.op for one in problems] == ["conv2d", "max_pool"]
+    assert shapes == {x: (2, 3, 9, 10), own: (2, 8, 9, 10), y: (2, 8, 5, 5)}
 
 
 def test_nothing_is_folded_behind_a_pool() -> None:

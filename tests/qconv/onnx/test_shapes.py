@@ -110,7 +110,11 @@ def test_a_convolution_and_the_pool_behind_it_may_be_fused(quantize: bool) -> No
 
 @pytest.mark.parametrize("pool", [{"dilations": [2, 2]}, {"kernel_shape": [9, 99]}, {"auto_pad": "VALID"}])
 def test_pools_that_are_none_of_these(pool: dict[str, Any]) -> None:
-    assert problems(workload_of(pooled(quantize=False, **pool), "m"), "fusion") == []
+    model = pooled(quantize=False, **pool)
+    assert problems(workload_of(model, "m"), "fusion") == []
+    with_indices = pooled(quantize=False)
+    with_indices.graph.node[-1].output.append("indices")
+    assert problems(workload_of(with_indices, "m"), "fusion") == []
 
 
 def test_an_open_batch_is_asked_for_and_a_fixed_one_is_not_changed() -> None:
