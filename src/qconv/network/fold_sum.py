@@ -70,8 +70,7 @@ def with_sum(network: Network, convolution: IntegerConvolution, add: QuantizedBi
 
 def _letter(convolution: IntegerConvolution, add: QuantizedBinary) -> str | None:
     """Which of the two that are added it gives, if the sum reads it as it was written and nothing is folded yet."""
-    is_plain = convolution.activation == "none" and convolution.added is None and convolution.pooled is None
-    if not is_plain or convolution.out_type != add.dtype:
+    if convolution.activation != "none" or convolution.added is not None or convolution.out_type != add.dtype:
         return None
     letter = "ab"[add.operands.index(convolution.y)] if isinstance(add.operands[0], str) else "b"
     same = all(

@@ -18,7 +18,7 @@ MUTANTS = (
         " or network.only_consumer(convolution.y) != pool.layer:",
         ":",
         "The other reader finds no tensor, or another one.",
-        (f"{FOLD}::test_what_is_left_alone",),
+        (f"{FOLD}::test_the_pass_alone",),
     ),
     Mutant(
         "fold: a pool that reads another tensor",
@@ -83,14 +83,6 @@ MUTANTS = (
         ":",
         "The bytes of one type are ordered otherwise than those of the other.",
         (f"{FOLD}::test_the_pass_alone",),
-    ),
-    Mutant(
-        "fold: a sum behind a pool is the convolution's",
-        HERE + "network/fold_sum.py",
-        " and convolution.added is None and convolution.pooled is None",
-        " and convolution.added is None",
-        "What is added would be added in front of the pool.",
-        (f"{FOLD}::test_nothing_is_folded_behind_a_pool",),
     ),
     Mutant(
         "fold: a table behind a pool is the convolution's",
