@@ -288,15 +288,6 @@ MUTANTS = (
         needs="torch",
     ),
     Mutant(
-        "torch: a pool behind a residual",
-        HERE + "torch/chains.py",
-        '            return before.given["residual"] is None\n',
-        "            return True\n",
-        "The problem refuses what nobody asked for.",
-        (f"{CHAINS}::test_pools_that_stay",),
-        needs="torch",
-    ),
-    Mutant(
         "torch: a run goes on behind its pool",
         HERE + "torch/chains.py",
         "        if isinstance(before.problem, MaxPool):\n            return False",
