@@ -31,7 +31,7 @@ from qconv.device import Device, open_device
 from qconv.onnx import Session, with_integer_inputs
 
 # What a session decides where nobody else does.
-CHOICES = ("sums_in_convolutions", "fused_convolutions", "tables_in_convolutions")
+CHOICES = ("sums_in_convolutions", "fused_convolutions", "tables_in_convolutions", "pools_in_convolutions")
 ALWAYS = {None: None, "always": True, "never": False}
 Choice = dict[str, Any]
 # Images that ONNX Runtime computes as well, of each input.
@@ -123,6 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
     says = "as of a session; default: what is faster by measured times, else by predictions"
     parser.add_argument("--sums-in-convolutions", **chosen, help=says)
     parser.add_argument("--tables-in-convolutions", **chosen, help="the same of functions of what convolutions give")
+    parser.add_argument("--pools-in-convolutions", **chosen, help="the same of max pools of what convolutions give")
     parser.add_argument("--fused-convolutions", **chosen, help="the same of two and three convolutions in one kernel")
     options = opened(parser, arguments)
     device = open_device(options.device)

@@ -82,7 +82,8 @@ class Pair:
         values = {name: self.device.download(value) for name, value in named.items()}
         self.problem.checked(values)
         first = self.first.pack(weights[0], stream=stream, **self.problem.of_layer("first", values), **layout)
-        second = self.second.pack(*weights[1:], stream=stream, **self.problem.of_rest(values), **layout)
+        of_rest = layout if self.problem.rest.packed else {}
+        second = self.second.pack(*weights[1:], stream=stream, **self.problem.of_rest(values), **of_rest)
         return PackedPair(self, first, second)
 
     def bind(self, *inputs: Any, out: Any = None, overlap: bool = False, **parameters: Any) -> Bound:

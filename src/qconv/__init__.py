@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qconv.instances.executable import Bound, Packed
     from qconv.instances.fused_api import conv2d_conv2d
     from qconv.instances.instance import Instance
+    from qconv.instances.pooled_api import conv2d_pool
     from qconv.instances.serving import forget, lookup
     from qconv.instances.tensor_ops_api import (
         add,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     )
     from qconv.keys import parse
     from qconv.mode import Mode
+    from qconv.pooled import PooledConv2d
     from qconv.problem import Conv2d
     from qconv.quantization import Parameters, Quantization
     from qconv.shipping import Export, export
@@ -65,6 +67,7 @@ _HOMES = {
     "qconv.instances.executable": ("Bound", "Packed"),
     "qconv.instances.fused_api": ("conv2d_conv2d",),
     "qconv.instances.instance": ("Instance",),
+    "qconv.instances.pooled_api": ("conv2d_pool",),
     "qconv.instances.serving": ("forget", "lookup"),
     "qconv.instances.tensor_ops_api": (
         *("add", "apply_table", "argmax", "average_pool", "channel_shuffle", "concat", "global_average_pool"),
@@ -72,6 +75,7 @@ _HOMES = {
     ),
     "qconv.keys": ("parse",),
     "qconv.mode": ("Mode",),
+    "qconv.pooled": ("PooledConv2d",),
     "qconv.problem": ("Conv2d",),
     "qconv.quantization": ("Parameters", "Quantization"),
     "qconv.shipping": ("Export", "export"),
@@ -113,6 +117,7 @@ __all__ = [
     "Mode",
     "Packed",
     "Parameters",
+    "PooledConv2d",
     "Quantization",
     "Result",
     "WrongOutput",
@@ -128,6 +133,7 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv2d_conv2d",
+    "conv2d_pool",
     "dequantize",
     "export",
     "forget",

@@ -32,6 +32,8 @@ class Chain(Problem):
             problem = getattr(self, name)
             if not isinstance(problem, Conv2d):
                 raise ValueError(f"{name}={problem!r} must be a qconv.Conv2d")
+            if problem.parts:
+                raise ValueError(f"{name}={problem.key} has a pool behind it: run that convolution by itself")
             if problem.layout != "nhwc":
                 raise ValueError(f"{name} has layout={problem.layout}: convolutions in one kernel take and give nhwc")
         for producer, consumer in pairwise(self.LAYERS):

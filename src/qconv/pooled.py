@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from qconv.op import Problem, Tensor, quoted, read_integer
-from qconv.problem import FLAGS, Conv2d, read_conv2d
+from qconv.op import Problem, Tensor, quoted
+from qconv.problem import FLAGS, Conv2d, read_conv2d, read_several, several
+from qconv.quantization import Quantization
 from qconv.tensor_ops.pooling import MaxPool
 from qconv.tensor_ops.problem import BYTES
 
-# What a key says of the pool, by the names that the pool has for it.
-_OF_POOL = {"window_stride": "stride", "window_pad": "pad"}
+# What a key says of the pool where it is not the default.
+_MOVES = ("window_stride", "window_pad")
 KEY_FLAGS = (*FLAGS, "ceil_mode")
 
 
@@ -28,6 +29,29 @@ class PooledConv2d(Conv2d):
     window_pad: Any = (0, 0, 0, 0)
     ceil_mode: bool = False
 
+    if TYPE_CHECKING:
+        # As of a convolution, one number may stand for several.
+        def __init__(
+            self,
+            n: int,
+            h: int,
+            w: int,
+            c: int,
+            k: int,
+            r: int,
+            s: int,
+            stride: int | tuple[int, int] = 1,
+            dilation: int | tuple[int, int] = 1,
+            pad: int | tuple[int, int, int, int] = 0,
+            groups: int = 1,
+            layout: str = "nhwc",
+            quantization: Quantization = ...,
+            window: int | tuple[int, int] = 2,
+            window_stride: int | tuple[int, int] = 1,
+            window_pad: int | tuple[int, int, int, int] = 0,
+            ceil_mode: bool = False,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         super().__post_init__()
         q = self.quantization
@@ -37,17 +61,12 @@ class PooledConv2d(Conv2d):
             raise ValueError(f"out_type={q.out_type}: a pool behind a convolution takes {' or '.join(BYTES)}")
         if q.residual != "none":
             raise ValueError(f"residual={q.residual}: nothing is added in front of the pool; run the two by themselves")
-        for name, length in (("window", 2), ("window_stride", 2), ("window_pad", 4)):
-            value = getattr(self, name)
-            if isinstance(value, SupportsIndex):
-                object.__setattr__(self, name, (value,) * length)
+        for name, length, least in (("window", 2, 1), ("window_stride", 2, 1), ("window_pad", 4, 0)):
+            object.__setattr__(self, name, several(name, getattr(self, name), length, least))
         try:
-            pool = self.rest
+            _ = self.rest
         except ValueError as error:
             raise ValueError(f"of the pool: {error}") from None
-        for name in ("window_stride", "window_pad"):
-            object.__setattr__(self, name, getattr(pool, _OF_POOL[name]))
-        object.__setattr__(self, "window", (pool.r, pool.s))
         self._name(":".join([self.op, *self.key.split(":")[1:], *self._pool_parts]))
 
     @property
@@ -55,7 +74,7 @@ class PooledConv2d(Conv2d):
         """What a key says of it: the window always, everything else where it differs from the default."""
         own = {entry.name: entry.default for entry in fields(self)}
         parts = [f"window={','.join(map(str, self.window))}"]
-        for name in _OF_POOL:
+        for name in _MOVES:
             if (values := getattr(self, name)) != own[name]:
                 parts.append(f"{name}={','.join(map(str, values))}")
         return parts + ["ceil_mode"] * self.ceil_mode
@@ -115,14 +134,13 @@ class PooledConv2d(Conv2d):
 def read_pooled(key: str, given: dict[str, str | bool]) -> PooledConv2d:
     """The problem of what stands behind the op in a key."""
     pool: dict[str, Any] = {}
-    for name in ("window", *_OF_POOL):
+    for name in ("window", *_MOVES):
         if name in given:
-            values = tuple(read_integer(name, text) for text in str(given.pop(name)).split(","))
-            pool[name] = values[0] if len(values) == 1 else values
+            pool[name] = read_several(name, given.pop(name))
         elif name == "window":
             raise ValueError(f"the key {quoted(key)} has no window, which the pool needs")
     pool["ceil_mode"] = bool(given.pop("ceil_mode", False))
-    return PooledConv2d.over(read_conv2d(key, given), **pool)
+    return PooledConv2d.over(read_conv2d(key, given, ("window", *_MOVES, "ceil_mode")), **pool)
 
 
 def _fields_of(convolution: Conv2d) -> dict[str, Any]:

@@ -73,12 +73,7 @@ class Conv2d(Problem):
         for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
             object.__setattr__(self, name, checked_size(name, getattr(self, name), 1))
         for name, length, least in (("stride", 2, 1), ("dilation", 2, 1), ("pad", 4, 0)):
-            values = getattr(self, name)
-            if not isinstance(values, (tuple, list)) and isinstance(values, SupportsIndex):
-                values = (values,) * length
-            if not isinstance(values, (tuple, list)) or len(values) != length:
-                raise ValueError(f"{name}={values!r} must be one integer or {length} of them")
-            object.__setattr__(self, name, tuple(checked_size(name, value, least) for value in values))
+            object.__setattr__(self, name, several(name, getattr(self, name), length, least))
         check_choice("layout", self.layout, LAYOUTS)
         if not isinstance(self.quantization, Quantization):
             raise ValueError(f"quantization={self.quantization!r} must be a qconv.Quantization")
@@ -310,8 +305,22 @@ def _quantization_parts(quantization: Quantization) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def read_conv2d(key: str, given: dict[str, str | bool]) -> Conv2d:
-    """The problem of what stands behind the op in a key."""
+def several(name: str, values: object, length: int, least: int) -> tuple[int, ...]:
+    """What one number stands for, or so many."""
+    if not isinstance(values, (tuple, list)) and isinstance(values, SupportsIndex):
+        values = (values,) * length
+    if not isinstance(values, (tuple, list)) or len(values) != length:
+        raise ValueError(f"{name}={values!r} must be one integer or {length} of them")
+    return tuple(checked_size(name, value, least) for value in values)
+
+
+def read_several(name: str, text: str | bool) -> int | tuple[int, ...]:
+    values = tuple(read_integer(name, part) for part in str(text).split(","))
+    return values[0] if len(values) == 1 else values
+
+
+def read_conv2d(key: str, given: dict[str, str | bool], others: tuple[str, ...] = ()) -> Conv2d:
+    """The problem of what stands behind the op in a key, which has these other fields as well."""
     sizes: dict[str, int | tuple[int, ...]] = {}
     for name in (*_SIZES, "groups"):
         if name in given:
@@ -320,13 +329,12 @@ def read_conv2d(key: str, given: dict[str, str | bool]) -> Conv2d:
             raise ValueError(f"the key {quoted(key)} has no {name}; it needs {', '.join(_SIZES)}")
     for name in _PLURAL:
         if name in given:
-            values = tuple(read_integer(name, text) for text in str(given.pop(name)).split(","))
-            sizes[name] = values[0] if len(values) == 1 else values
+            sizes[name] = read_several(name, given.pop(name))
     layout = str(given.pop("layout", "nhwc"))
     modes = tuple((name, str(given.pop(name))) for name in _MODES if name in given)
     quantized = tuple((name, given.pop(name)) for name in (*_TYPES, *FLAGS, *_CHOICES) if name in given)
     if given:
-        known = ", ".join((*_SIZES, "groups", *_PLURAL, "layout", *_TYPES, *FLAGS, *_CHOICES, *_MODES))
+        known = ", ".join((*_SIZES, "groups", *_PLURAL, "layout", *_TYPES, *FLAGS, *_CHOICES, *_MODES, *others))
         raise ValueError(f"unknown field {quoted(next(iter(given)))} in the key {quoted(key)}; it has {known}")
     return Conv2d(layout=layout, quantization=_quantization(quantized, modes), **sizes)  # type: ignore[arg-type]
 

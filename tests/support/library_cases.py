@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from golden_cases import ADDED, EVERYTHING
 
-from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, Quantization, generator
+from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, PooledConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Plan
 from qconv.instances.winners import Winner
@@ -64,6 +64,11 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("block", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
     ("unfused", "cpu", FusedConv2d(FILTER, PROJECT)),
     ("unfused", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
+    (
+        "unfused",
+        "cpu",
+        PooledConv2d(1, 13, 12, 3, 16, 3, 3, 2, 1, SAME, quantization=SLOPED, window=(3, 2)),
+    ),
     ("simt", "cpu", Conv2d(1, 6, 5, 12, 10, 3, 3, pad=SAME, quantization=LOOKED_UP)),
     ("pointwise", "cpu.sm_80", Conv2d(1, 9, 13, 32, 16, 1, 1, quantization=LOOKED_UP)),
     ("elementwise", "cpu", Quantize(3, 1, 40)),

@@ -37,7 +37,7 @@ def compare(
     are parts of the convolutions in front of them, or never."""
     # What lies between the convolutions of one kernel cannot be looked at.
     session = Session(
-        model, device, config=config, fused_convolutions=False,
+        model, device, config=config, fused_convolutions=False, pools_in_convolutions=False,
         sums_in_convolutions=in_convolutions, tables_in_convolutions=in_convolutions,
     )  # fmt: skip
     names = integer_tensors(session)

@@ -9,6 +9,7 @@ import torch
 
 from qconv.fused import Chain
 from qconv.op import Problem
+from qconv.pooled import PooledConv2d
 from qconv.problem import Conv2d
 from qconv.sample import Sample
 
@@ -51,6 +52,14 @@ def arguments(problem: Problem, drawn: Sample) -> tuple[tuple[Any, ...], dict[st
     (y,) = problem.outputs
     named["out_dtype"] = getattr(torch, y.dtype)
     return tuple(images(array) for array in drawn.arrays), named
+
+
+def pooled_call(problem: PooledConv2d, drawn: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """With a window that is the stride as well left out."""
+    args, every = conv2d_call(problem, drawn)
+    named = {name: value for name, value in every.items() if not name.startswith("residual_")}
+    named |= {"window": problem.window, "window_padding": problem.window_pad, "ceil_mode": problem.ceil_mode}
+    return args, named | ({} if problem.window_stride == problem.window else {"window_stride": problem.window_stride})
 
 
 def conv2d_call(problem: Conv2d, drawn: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -35,6 +35,7 @@ def arrays_come_out_as_they_went_in(
     assert_type(qconv.conv2d(t, t, pad=(1, 1, 1, 1), w_scale=[0.1, 0.2]), Tensor)
     assert_type(qconv.conv1d(t, t, pad=1), Tensor)
     assert_type(qconv.conv2d_conv2d(t, t, t, first={"pad": 1}), Tensor)
+    assert_type(qconv.conv2d_pool(t, t, window=3, window_stride=2, window_pad=(1, 1, 1, 1), pad=3), Tensor)
     assert_type(qconv.quantize(f, 0.1), NDArray[Any])
     assert_type(qconv.dequantize(t, t, axis=1), Tensor)
     assert_type(qconv.requantize(t, 0.1, 0.2), Tensor)
@@ -56,6 +57,7 @@ def arrays_come_out_as_they_went_in(
     qconv.conv2d(x, w, x_scale="0.02")  # refused
     qconv.conv2d([[1]], w)  # refused
     qconv.conv2d(t, t, padding=1)  # refused
+    qconv.conv2d_pool(t, t)  # refused
 
 
 def what_is_not_known_stays_so(cupy_array: Any, x: NDArray[np.int8]) -> None:
@@ -73,6 +75,10 @@ def problems_are_typed() -> None:
     qconv.Conv2d(1, 14, 14, 64, 64, 3, 3, pad="same")  # refused
     qconv.Conv2d(1, 14, 14, 64, 64, 3, 3, pad=(1, 1, 1))  # refused
     qconv.FusedConv2d(problem, 7)  # refused
+    pooled = qconv.PooledConv2d(1, 224, 224, 3, 64, 7, 7, stride=2, pad=3, window=3, window_stride=2, window_pad=1)
+    assert_type(pooled.first, qconv.Conv2d)
+    assert_type(qconv.PooledConv2d.over(problem, window=(2, 2), window_stride=2), qconv.PooledConv2d)
+    qconv.PooledConv2d(1, 14, 14, 64, 64, 3, 3, window="all")  # refused
 
 
 def the_rest_is_functions(problem: qconv.Conv2d, watch: Callable[[int, int], None]) -> None:

@@ -130,6 +130,8 @@ class Arranger:
         """What the kernel counts, where its layers unfused count 1."""
         if isinstance(fusion.served, IntegerChain):
             forced = self.choices.chains
+        elif fusion.served.pooled is not None:
+            forced = self.choices.pools
         else:
             forced = self.choices.tables if fusion.served.has_table else self.choices.sums
         # Where every kernel is taken, the one for most layers.

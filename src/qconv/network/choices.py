@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Choices:
-    """Sums of two tensors, further convolutions (`chains`), and functions of an output (`tables`): None decides it for
-    each place, True takes every kernel that there is, False takes none."""
+    """Sums of two tensors, further convolutions (`chains`), functions of an output (`tables`), and max pools: None
+    decides it for each place, True takes every kernel that there is, False takes none."""
 
     sums: bool | None = None
     chains: bool | None = None
     tables: bool | None = None
+    pools: bool | None = None

@@ -27,9 +27,9 @@ def with_table(network: Network, convolution: IntegerConvolution, table: Tabulat
     """None where one kernel does not compute both."""
     if convolution.y != table.x or network.only_consumer(convolution.y) != table.layer:
         return None
-    # A kernel looks up one byte by another of the same type, once, and no sum.
+    # A kernel looks up one byte by another of the same type, once, and neither a sum nor the largest of a window.
     types = {convolution.out_type, table.dtype, str(table.table.dtype)}
-    if len(types) > 1 or convolution.has_table or convolution.added is not None:
+    if len(types) > 1 or convolution.has_table or convolution.added is not None or convolution.pooled is not None:
         return None
     layer = replace(convolution.layer, outputs=table.layer.outputs, parts=(convolution.layer, table.layer))
     parameters = {**convolution.parameters, "table": table.table}

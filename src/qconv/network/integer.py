@@ -18,14 +18,16 @@ from qconv.network.elementwise import qlinear_add, qlinear_mul
 from qconv.network.graph import Layer, Network
 from qconv.network.joining import concat, qlinear_concat, slice_of, split
 from qconv.network.moving import flatten, identity, reshape, squeeze, transpose, unsqueeze
-from qconv.network.pooling import average_pool, global_average_pool, max_pool
+from qconv.network.pooling import QuantizedPool, average_pool, global_average_pool, max_pool
 from qconv.network.reading import Array, Reading
 from qconv.network.served import Prepared, Served, Unserved
 from qconv.network.table import clip, leaky_relu, relu, sigmoid
 from qconv.network.value import Value
 from qconv.network.widening import pad, resize
 from qconv.network.window import check_auto_pad, sides
+from qconv.pooled import PooledConv2d
 from qconv.problem import Conv2d
+from qconv.tensor_ops import MaxPool
 from qconv.tensor_ops.binary import begins_with_first
 
 # Where QLinearConv and QLinearMatMul have their scales and zero points.
@@ -46,7 +48,7 @@ class IntegerConvolution:
     the window. A product of matrices, which has no `axes` to slide along, is a 1x1 convolution: each row is a pixel.
     With a sum behind it, `parameters` has the numbers of its own output as `inner`, those of the other tensor as
     `residual`, and those of the sum as `y`. With a table behind it, `parameters` has the entries as `table`, and its
-    scale and zero point are those of what the table reads."""
+    scale and zero point are those of what the table reads. With a max pool behind it, `y` is what the pool makes."""
 
     layer: Layer
     x: str
@@ -59,6 +61,7 @@ class IntegerConvolution:
     axes: int = 2
     activation: str = "none"
     added: Added | None = None
+    pooled: QuantizedPool | None = None
     _uploaded: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -98,6 +101,8 @@ class IntegerConvolution:
             w_scale=given.get("w_scale", 1.0),
             **{name: given.get(name, 0) for name in ("x_zero_point", "w_zero_point", "y_zero_point")}, **window,
         )  # fmt: skip
+        if self.pooled is not None:
+            return self._with_pool(problem, x_shape, self.pooled)
         return problem if self.added is None else self._with_sum(problem, x_shape, self.added)
 
     def _with_sum(self, problem: Conv2d, x_shape: tuple[int, ...], added: Added) -> Conv2d:
@@ -110,11 +115,17 @@ class IntegerConvolution:
         mode = Mode(residual_add="requantized" if begins_with_own else "requantized_last")
         return replace(problem, quantization=replace(problem.quantization, residual=self.out_type, mode=mode, **spec))
 
+    def _with_pool(self, problem: Conv2d, x_shape: tuple[int, ...], pooled: QuantizedPool) -> PooledConv2d:
+        pool = pooled.problem(self.made_shape(x_shape, problem))
+        assert isinstance(pool, MaxPool)
+        return PooledConv2d.behind(problem, pool)
+
     def y_shape(self, x_shape: tuple[int, ...], problem: Conv2d) -> tuple[int, ...]:
         """As the array of the kernel's output is to be seen: channels last, or the rows of a matrix."""
         if not self.axes:
             return (*x_shape[:-1], problem.k)
-        return (problem.n, *(problem.oh, problem.ow)[2 - self.axes :], problem.k)
+        n, *sizes, k = problem.y_shape
+        return (n, *sizes[2 - self.axes :], k)
 
     def made_shape(self, x_shape: tuple[int, ...], problem: Conv2d) -> tuple[int, ...]:
         """The shape of its output, with the channels behind N."""

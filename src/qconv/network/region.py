@@ -1,5 +1,5 @@
-"""Convolutions one behind the other, with the sums and the tables behind them, for which several kernels compute the
-same bits."""
+"""Convolutions one behind the other, with the sums, tables and max pools behind them, for which several kernels compute
+the same bits."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from qconv.fused import Chain
 from qconv.network.chained import IntegerChain, chain
 from qconv.network.choices import Choices
 from qconv.network.elementwise import QuantizedBinary
+from qconv.network.fold_pool import with_pool
 from qconv.network.fold_sum import with_sum
 from qconv.network.fold_table import with_table
 from qconv.network.graph import Layer, Network, as_one
 from qconv.network.integer import IntegerConvolution
+from qconv.network.pooling import QuantizedPool
 from qconv.network.served import Served
 from qconv.network.table import Tabulated
 from qconv.network.value import Shape
 from qconv.op import Problem
 from qconv.tensor_ops import Add
 
-Element = IntegerConvolution | QuantizedBinary | Tabulated
+Element = IntegerConvolution | QuantizedBinary | Tabulated | QuantizedPool
 Step = Element | IntegerChain
 LONGEST = 3  # convolutions in one kernel
 
@@ -98,6 +100,11 @@ class Region:
             elif isinstance(one, Tabulated):
                 problems.append(one.problem(taken[0]))
                 shapes[one.y] = taken[0]
+            elif isinstance(one, QuantizedPool):
+                pool = one.problem(taken[0])
+                n, *sizes, channels = one.y_shape(taken[0], pool)
+                shapes[one.y] = (n, channels, *sizes)
+                problems.append(pool)
             else:
                 problems.append(one.problem(one.shapes(taken))[0])
                 shapes[one.y] = np.broadcast_shapes(*one.shapes(taken))
@@ -109,7 +116,8 @@ def find_regions(
 ) -> tuple[Network, dict[str, Served | Region]]:
     """Regions for which there is more than one way, each as one layer, where its last one stands: by then all that it
     reads is there. Sums and tables are in regions only where their choice is open: otherwise they have been folded
-    already, or stay layers of their own. Several convolutions may be one kernel unless the choice is that none are.
+    already, or stay layers of their own. Several convolutions may be one kernel unless the choice is that none are, and
+    so may a convolution and a max pool.
     """
     found: dict[str, Served | Region] = dict(served)
     layers = {layer.name: layer for layer in network.layers}
@@ -139,7 +147,7 @@ def _run(
     order: Mapping[str, int],
 ) -> Iterator[Element]:
     """It and what follows, sums and tables where their choice is open. Of two convolutions whose outputs are added, the
-    later one has the sum behind it."""
+    later one has the sum behind it. A max pool is the last."""
     one: Element | None = first
     while one is not None:
         yield one
@@ -152,6 +160,8 @@ def _run(
             one = after if _takes_sum(network, served, before, after, order) else None
         elif choices.tables is None and isinstance(after, Tabulated) and isinstance(before, IntegerConvolution):
             one = after if with_table(network, before, after) is not None else None
+        elif choices.pools is not False and isinstance(after, QuantizedPool) and _takes_pool(network, before, after):
+            yield after
 
 
 def _takes_sum(
@@ -167,6 +177,10 @@ def _takes_sum(
         and with_sum(network, other, add) is not None
         for other in others
     )
+
+
+def _takes_pool(network: Network, one: Element, pool: QuantizedPool) -> bool:
+    return isinstance(one, IntegerConvolution) and with_pool(network, one, pool) is not None
 
 
 def _fusions(network: Network, elements: Sequence[Element], chains: bool) -> Iterator[Fusion]:
@@ -188,7 +202,9 @@ def _fusions(network: Network, elements: Sequence[Element], chains: bool) -> Ite
 
 
 def _with_next(network: Network, one: IntegerConvolution, after: Element) -> IntegerConvolution | None:
-    """With the sum or the table behind it; None where there is neither."""
+    """With the sum, the table or the pool behind it; None where there is none of them."""
     if isinstance(after, QuantizedBinary):
         return with_sum(network, one, after)
+    if isinstance(after, QuantizedPool):
+        return with_pool(network, one, after)
     return with_table(network, one, after) if isinstance(after, Tabulated) else None

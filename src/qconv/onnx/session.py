@@ -41,10 +41,10 @@ class Session:
     layer would run elsewhere, and names all of them. `config` are ONNX Runtime's own session settings, which are kept;
     with `{"session.qdqisint8allowed": "1"}` QDQ models of int8 activations become integer as a whole, as ONNX Runtime
     has it on ARM; on x86 it computes some of their convolutions in floats. `providers` run what no kernel here
-    computes. A sum of two tensors can be a part of the convolution in front of it, so can a function of its output, and
-    two or three convolutions can be one kernel, which changes no bit: by default whatever is faster by measured times,
-    or else by predicted ones; with `sums_in_convolutions`, `tables_in_convolutions` and `fused_convolutions` always
-    (True) or never (False).
+    computes. A sum of two tensors can be a part of the convolution in front of it, so can a function of its output
+    or a max pool, and two or three convolutions can be one kernel, which changes no bit: by default whatever is faster
+    by measured times, or else by predicted ones; with `sums_in_convolutions`, `tables_in_convolutions`,
+    `pools_in_convolutions` and `fused_convolutions` always, where there is such a kernel (True), or never (False).
     """
 
     def __init__(
@@ -57,9 +57,10 @@ class Session:
         sums_in_convolutions: bool | None = None,
         fused_convolutions: bool | None = None,
         tables_in_convolutions: bool | None = None,
+        pools_in_convolutions: bool | None = None,
     ) -> None:
         self._device = open_device(None if device is None else device.lower())
-        choices = Choices(sums_in_convolutions, fused_convolutions, tables_in_convolutions)
+        choices = Choices(sums_in_convolutions, fused_convolutions, tables_in_convolutions, pools_in_convolutions)
         if is_folder(model):
             if config is not None or choices != Choices():
                 raise ValueError(f"{model} has its config and its choices: give them to qconv-tune build")

@@ -19,8 +19,10 @@ from onnx import NodeProto, helper, numpy_helper, shape_inference
 from qconv.fused import chain_of
 from qconv.network.window import check_auto_pad, sides
 from qconv.onnx.tensor import type_name
+from qconv.pooled import PooledConv2d
 from qconv.problem import Conv2d
 from qconv.quantization import Quantization
+from qconv.tensor_ops import MaxPool
 from qconv.tuner.workload import Place, Refused, Workload
 
 # Each convolution, and where its x and w are among its inputs.
@@ -63,7 +65,7 @@ def workload_of(model: onnx.ModelProto, name: str, batch: int | None = None) -> 
             found[node.output[0]] = Place(place, _problem(graph, node))
         except ValueError as error:
             refused.append(Refused(place, str(error)))
-    return Workload.of(name, [*found.values(), *_fusions(graph, found)], refused)
+    return Workload.of(name, [*found.values(), *_fusions(graph, found), *_pooled(graph, found)], refused)
 
 
 @dataclass(frozen=True)
@@ -272,13 +274,47 @@ def _fusions(graph: _Graph, found: dict[str, Place]) -> list[Place]:
     return made
 
 
+def _pooled(graph: _Graph, found: dict[str, Place]) -> Iterator[Place]:
+    """Convolutions with the max pool that alone reads what they give. Where types do not fit, or a kernel could not
+    have both, they are none."""
+    for node in graph.convolutions():
+        _, pool = _reader(graph, node)
+        place = found.get(node.output[0])
+        if place is None or pool is None or pool.op_type != "MaxPool" or len(pool.output) > 1:
+            continue
+        convolution = place.problem
+        assert isinstance(convolution, Conv2d)
+        try:
+            problem = PooledConv2d.behind(convolution, _pool(pool, convolution))
+        except ValueError:
+            continue
+        yield Place(f"{place.name}+{pool.name or pool.output[0]}", problem, "fusion")
+
+
+def _pool(node: NodeProto, convolution: Conv2d) -> MaxPool:
+    attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+    (made,) = convolution.outputs
+    window = tuple(attributes["kernel_shape"])
+    if len(window) != 2:
+        raise ValueError(f"the window {window} slides along {len(window)} axes")
+    check_auto_pad(attributes)
+    named = sides(attributes, made.shape[1:3], window)
+    return MaxPool.of(made.shape, window, x_type=made.dtype, ceil_mode=bool(attributes.get("ceil_mode", 0)), **named)
+
+
 def _consumer(graph: _Graph, node: NodeProto) -> str | None:
     """The output of the convolution that alone reads what this one gives, through its activation and QDQ."""
+    value, after = _reader(graph, node)
+    if after is None or after.op_type not in CONVOLUTIONS or after.input[CONVOLUTIONS[after.op_type][0]] != value:
+        return None
+    return str(after.output[0])
+
+
+def _reader(graph: _Graph, node: NodeProto) -> tuple[str, NodeProto | None]:
+    """What alone reads the output of the convolution, and which value: behind its activation and QDQ."""
     _, value = _activation(graph, node.output[0])
     after = graph.behind(value)
     while after is not None and after.op_type in ("QuantizeLinear", "DequantizeLinear"):
         value = after.output[0]
         after = graph.behind(value)
-    if after is None or after.op_type not in CONVOLUTIONS or after.input[CONVOLUTIONS[after.op_type][0]] != value:
-        return None
-    return str(after.output[0])
+    return value, after

@@ -1,5 +1,6 @@
-"""Convolutions of a lowered network, one behind the other, in one kernel where that is faster for inputs of given
-shapes. No bit changes: what is between them is rounded to bytes in the kernel as it would be in memory."""
+"""Convolutions of a lowered network, one behind the other or with a max pool behind one, in one kernel where that is
+faster for inputs of given shapes. No bit changes: what is between them is rounded to bytes in the kernel as it would be
+in memory."""
 
 from __future__ import annotations
 
@@ -14,29 +15,38 @@ from qconv.fused import Chain, chain_of
 from qconv.instances.expected import Expectations, LookupTime
 from qconv.network.arrange import WORTH_MEASURING, Compared, compared, shortest, us_of
 from qconv.op import Problem
+from qconv.pooled import PooledConv2d
 from qconv.problem import Conv2d
+from qconv.tensor_ops import MaxPool
 from qconv.torch.arrays import device_of
 from qconv.torch.convolution import LAYERS, OWN, problem_of
+from qconv.torch.elementwise import max_pool_problem
 from qconv.torch.library import given_of
 from qconv.torch.lowering import REPORT, Row, copy_of
 from qconv.torch.pattern import REPLACES, target_of
+from qconv.torch.pooled import OF_POOL
 
 CONVOLUTIONS = ("qconv.conv2d.default", "qconv.conv2d.scalar")
+POOL = "qconv.max_pool2d.default"
 OPS = {2: "conv2d_conv2d", 3: "conv2d_block"}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution of the graph, with the arguments and the problem of one run."""
+    """A convolution of the graph or a max pool behind one, with the arguments and the problem of one run."""
 
     node: Any
     given: dict[str, Any]
-    problem: Conv2d
+    problem: Conv2d | MaxPool
 
     def follows(self, before: Layer) -> bool:
-        """Whether it alone reads what the one before makes, and reads it as it was written."""
+        """Whether it alone reads what the convolution before makes, and reads it as it was written."""
         if self.node.args[0] is not before.node or list(before.node.users) != [self.node]:
             return False
+        if isinstance(before.problem, MaxPool):
+            return False
+        if isinstance(self.problem, MaxPool):
+            return True  # bytes have no scale here
         ends = [(before.given, "y"), (self.given, "x")]
         numbers = {tuple(given[f"{of}_{what}"] for what in ("scale", "zero_point")) for given, of in ends}
         return len(numbers) == 1 and before.given["mode"] == self.given["mode"] and before.given["residual"] is None
@@ -48,13 +58,13 @@ class Span:
 
     begin: int
     end: int
-    problem: Chain
+    problem: Chain | PooledConv2d
     found: Compared
 
 
 @dataclass(frozen=True)
 class Run:
-    """Convolutions of which each follows the one before, and what else they could be."""
+    """Layers of which each follows the one before, and what else they could be."""
 
     layers: tuple[Layer, ...]
     unfused: tuple[LookupTime, ...]
@@ -70,7 +80,7 @@ class Run:
         for begin in range(len(layers)):
             for end in range(begin + 2, min(begin + max(OPS), len(layers)) + 1):
                 try:
-                    problem = chain_of([layer.problem for layer in layers[begin:end]])
+                    problem = _together([layer.problem for layer in layers[begin:end]])
                 except ValueError:  # no kernel computes them together
                     continue
                 found = compared(problem, unfused[begin:end], expectations)
@@ -86,10 +96,21 @@ class Run:
         return [part for part in shortest(list(map(us_of, self.unfused)), costs) if isinstance(part, Span)]
 
 
+def _together(problems: Sequence[Conv2d | MaxPool]) -> Chain | PooledConv2d:
+    """ValueError where no kernel computes them together."""
+    convolutions = [one for one in problems if isinstance(one, Conv2d)]
+    last = problems[-1]
+    if not isinstance(last, MaxPool):
+        return chain_of(convolutions)
+    if len(convolutions) > 1:
+        raise ValueError("a kernel with a pool is of one convolution")
+    return PooledConv2d.behind(convolutions[0], last)
+
+
 def fuse(lowered: Any, *inputs: Any, database: str | None = None) -> Any:
-    """What `lower` gave, for inputs of these shapes: two or three convolutions are one op where their one kernel is
-    faster, by measured times or else clearly by predicted ones. Other shapes are computed as well, but were not asked
-    for. `explain` says what became one. The weights are shared."""
+    """What `lower` gave, for inputs of these shapes: two or three convolutions, or one and a max pool, are one op where
+    their one kernel is faster, by measured times or else clearly by predicted ones. Other shapes are computed as well,
+    but were not asked for. `explain` says what became one. The weights are shared."""
     module = copy_of(lowered)
     for run in _runs(module, inputs, database):
         for span in run.chosen:
@@ -101,22 +122,22 @@ def fuse(lowered: Any, *inputs: Any, database: str | None = None) -> Any:
 
 
 def alternatives(lowered: Any, *inputs: Any, database: str | None = None) -> tuple[Problem, ...]:
-    """The kernels of several convolutions that nobody runs, but whose times would decide better."""
+    """The kernels of several layers that nobody runs, but whose times would decide better."""
     runs = _runs(lowered, inputs, database)
     worth = (span for run in runs for span in run.spans if span.found.ratio <= WORTH_MEASURING)
     return tuple(dict.fromkeys(span.problem for span in worth))
 
 
 def _runs(module: Any, inputs: Sequence[Any], database: str | None) -> list[Run]:
-    layers = convolutions_of(module, inputs)
+    layers = layers_of(module, inputs)
     if not layers:
         return []
     expectations = Expectations(device_of(layers[0].given["x"].device), database)
     return [Run.of(row, expectations) for row in _in_rows(layers) if len(row) > 1]
 
 
-def convolutions_of(module: Any, inputs: Sequence[Any]) -> list[Layer]:
-    """In the order of the graph, in a run of the module."""
+def layers_of(module: Any, inputs: Sequence[Any]) -> list[Layer]:
+    """Convolutions in the order of the graph, in a run of the module, and the max pool that reads the one before."""
     interpreter, found = torch.fx.Interpreter(module), list[Layer]()
     run_node = interpreter.run_node
 
@@ -126,6 +147,9 @@ def convolutions_of(module: Any, inputs: Sequence[Any]) -> list[Layer]:
             problem = problem_of(given)
             assert isinstance(problem, Conv2d)
             found.append(Layer(node, given, problem))
+        elif target_of(node) == POOL and found and node.args[0] is found[-1].node:
+            given = given_of(node.target, *interpreter.fetch_args_kwargs_from_env(node))
+            found.append(Layer(node, given, max_pool_problem(given)))
         return run_node(node)
 
     interpreter.run_node = seen
@@ -146,7 +170,29 @@ def _in_rows(layers: Sequence[Layer]) -> Iterator[list[Layer]]:
 
 
 def _replace(module: Any, nodes: Sequence[Any], span: Span) -> Row:
-    """One op in the place of several, with their arguments under its names."""
+    """One op in the place of several."""
+    last = nodes[-1]
+    with last.graph.inserting_before(last):
+        made = _pooled(*nodes) if isinstance(span.problem, PooledConv2d) else _chained(module, nodes)
+    made.meta |= {name: value for name, value in last.meta.items() if name in ("val", "nn_module_stack", REPLACES)}
+    last.replace_all_uses_with(made)
+    for node in reversed(nodes):
+        node.graph.erase_node(node)
+    return Row(" and ".join(node.name for node in nodes), target_of(made).rpartition(".")[0], str(span.found))
+
+
+def _pooled(node: Any, pool: Any) -> Any:
+    """The overload that the convolution has, with the arguments of both."""
+    op = getattr(torch.ops.qconv.conv2d_pool, node.target._overloadname)
+    own, of_pool = (given_of(each.target, each.args, each.kwargs) for each in (node, pool))
+    own |= {ours: of_pool[theirs] for theirs, ours in OF_POOL.items()}
+    given = {each.name: own[each.name] for each in op._schema.arguments if own[each.name] is not None}
+    inputs = tuple(given.pop(name) for name in ("x", "w", "w_scale"))
+    return node.graph.call_function(op, inputs, given)
+
+
+def _chained(module: Any, nodes: Sequence[Any]) -> Any:
+    """With the arguments of all under the names of the op."""
     given = [given_of(node.target, node.args, node.kwargs) for node in nodes]
     first, last = given[0], given[-1]
     named = {name: first[name] for name in ("x_scale", "x_zero_point", "mode")}
@@ -155,22 +201,15 @@ def _replace(module: Any, nodes: Sequence[Any], span: Span) -> Row:
         named |= {f"{mid}_scale": own["y_scale"], f"{mid}_zero_point": own["y_zero_point"]}
         named[f"{mid}_dtype"] = own["out_dtype"]
     named["out_dtype"] = last["out_dtype"]
-    with nodes[-1].graph.inserting_before(nodes[-1]):
-        for layer, node, own in zip(LAYERS[len(nodes)], nodes, given, strict=True):
-            named |= {f"{layer}{name}": own[name] for name in (*OWN, "padding")}
-            for name in ("w_scale", "w_zero_point"):
-                if isinstance(own[name], (int, float)):
-                    named[f"{layer}{name}"] = _as_tensor(module, node, name, own[name])
-        weights = [own["w"] for own in given]
-        op = getattr(torch.ops.qconv, OPS[len(nodes)]).default
-        told = {name: value for name, value in named.items() if value is not None}
-        made = nodes[-1].graph.call_function(op, (first["x"], *weights, last["residual"]), told)
-    made.meta |= {name: value for name, value in nodes[-1].meta.items() if name in ("val", "nn_module_stack", REPLACES)}
-    nodes[-1].replace_all_uses_with(made)
-    for node in reversed(nodes):
-        node.graph.erase_node(node)
-    names = " and ".join(node.name for node in nodes)
-    return Row(names, f"qconv.{OPS[len(nodes)]}", str(span.found))
+    for layer, node, own in zip(LAYERS[len(nodes)], nodes, given, strict=True):
+        named |= {f"{layer}{name}": own[name] for name in (*OWN, "padding")}
+        for name in ("w_scale", "w_zero_point"):
+            if isinstance(own[name], (int, float)):
+                named[f"{layer}{name}"] = _as_tensor(module, node, name, own[name])
+    weights = [own["w"] for own in given]
+    op = getattr(torch.ops.qconv, OPS[len(nodes)]).default
+    told = {name: value for name, value in named.items() if value is not None}
+    return nodes[-1].graph.call_function(op, (first["x"], *weights, last["residual"]), told)
 
 
 def _as_tensor(module: Any, node: Any, name: str, value: float) -> Any:

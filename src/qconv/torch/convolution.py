@@ -1,4 +1,5 @@
-"""conv2d, linear, conv2d_conv2d and conv2d_block: one, two or three convolutions, by the arguments of their schemas."""
+"""conv2d, linear, conv2d_conv2d and conv2d_block: one, two or three convolutions, by the arguments of their schemas;
+and what of them conv2d_pool is."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from qconv.instances.fused_api import Shaped, chain_call
 from qconv.instances.serving import lookup
 from qconv.mode import Mode
 from qconv.op import Problem
+from qconv.pooled import PooledConv2d
 from qconv.torch.arrays import (
     NHWC,
     aligned,
@@ -113,8 +115,11 @@ def fake_rows(given: Given) -> Any:
 
 
 def convolve(given: Given) -> Any:
+    return convolve_into(fake_images(given), given)
+
+
+def convolve_into(y: Any, given: Given) -> Any:
     """Images, which are NHWC in memory from here on."""
-    y = fake_images(given)
     inputs = [given[name] for name in _INPUTS if given[name] is not None]
     _launch(given, [channels_last(image).permute(NHWC) for image in inputs], y.permute(NHWC))
     return y
@@ -212,8 +217,17 @@ def _problem(given: Given, inputs: Sequence[Any], weights: Sequence[Any]) -> tup
     zeros = {name: value for name, value in values.items() if name.endswith("zero_point")}
     named: dict[str, Any] = {name: own.pop(name) for name in ("slope", "low", "high") if name in own}
     problem = conv2d_problem(x, filters[0], residual=residual, **zeros, **own)
+    if "window" in given:
+        problem = PooledConv2d.over(problem, **_pool(given))
     named |= {name: own[name] for name in ("w_scale", "w_zero_point", "bias") if name in own}
     return problem, {**values, **named}
+
+
+def _pool(given: Given) -> dict[str, Any]:
+    """What of a call says the pool behind its convolution. By default its windows do not overlap, as of max_pool2d."""
+    window = _pair(given["window"])
+    stride, pad = _pair(given["window_stride"] or window), pads(given["window_padding"])
+    return {"window": window, "window_stride": stride, "window_pad": pad, "ceil_mode": given["ceil_mode"]}
 
 
 def _own(given: Given, layer: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import torch
 
 from qconv.instances import tensor_ops_api
 from qconv.op import WIDEST
+from qconv.tensor_ops import MaxPool
 from qconv.torch.arrays import (
     NHWC,
     aligned,
@@ -84,6 +85,13 @@ def _image(name: str, tensor: Any) -> Any:
     if tensor.dim() != 4:
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have four axes, NCHW")
     return tensor
+
+
+def max_pool_problem(given: Given) -> MaxPool:
+    """What a call with these images asks for."""
+    x, kernel, stride, pad, dilation = _window(given)
+    window = {"stride": stride, "pad": pad, "dilation": dilation, "ceil_mode": given["ceil_mode"]}
+    return MaxPool.of(tuple(x.permute(NHWC).shape), kernel, x_type=name_of(x.dtype), **window)
 
 
 def max_pool(given: Given) -> Any:

@@ -73,6 +73,8 @@ def _chain(*layers: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 _WEIGHTS = ("Tensor x", "Tensor w", "Tensor w_scale", "Tensor? bias=None")
 _WINDOW = ("Tensor x", "int[2] kernel_size", "int[2] stride=[]", "int[2] padding=0")
 _ACTIVATION = OF_EACH[-4:]
+# What the pool behind a convolution has of its own.
+_POOL = ("int[2] window", "int[2] window_stride=[]", "int[2] window_padding=0", "bool ceil_mode=False")
 _OPS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "conv2d": (
         (*_WEIGHTS, "Tensor? residual=None"),
@@ -81,6 +83,10 @@ _OPS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "linear": (
         (*_WEIGHTS, "Tensor? residual=None"),
         (*linear_map("x", "y"), *RESIDUAL, "Tensor? w_zero_point=None", *_ACTIVATION, *LAST),
+    ),
+    "conv2d_pool": (
+        _WEIGHTS,
+        (*linear_map("x", "y"), "Tensor? w_zero_point=None", *OF_EACH[3:], *_POOL, *LAST),
     ),
     "conv2d_conv2d": _chain("first", "second"),
     "conv2d_block": _chain("first", "second", "third"),

@@ -149,7 +149,7 @@ def test_extents_that_are_no_batch_are_refused(model: Any) -> None:
 
 def test_what_a_folder_is_not_given(folder: Path, tmp_path: Path) -> None:
     choices = ({"sums_in_convolutions": True}, {"tables_in_convolutions": True}, {"fused_convolutions": False})
-    for given in ({"config": {}}, *choices):
+    for given in ({"config": {}}, {"pools_in_convolutions": False}, *choices):
         with pytest.raises(ValueError, match="has its config and its choices: give them to qconv-tune build"):
             Session(folder, "cpu", **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="is not empty: give a new folder"):

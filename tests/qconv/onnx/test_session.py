@@ -53,7 +53,9 @@ FOLDED = {
     ("mobilenet_v3", "QDQ"): 10,
     ("mobilenet_v3", "QOperator"): 7,
 }
-NEVER = dict.fromkeys(("sums_in_convolutions", "tables_in_convolutions", "fused_convolutions"), False)
+NEVER = dict.fromkeys(
+    ("sums_in_convolutions", "tables_in_convolutions", "pools_in_convolutions", "fused_convolutions"), False
+)
 
 
 def fallen_back(network: str, form: str) -> dict[str, int]:

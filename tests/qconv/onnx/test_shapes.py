@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization
+from qconv import Conv2d, FusedBlock, FusedConv2d, PooledConv2d, Quantization
 from qconv.onnx.shapes import read, workload_of
 from qconv.tuner.workload import Workload
 
@@ -80,6 +80,41 @@ def test_what_feeds_one_convolution_alone_may_be_fused_with_it() -> None:
     for entry in entries:
         for part in entry.problem.parts:
             assert part in [other.problem for other in entries], "parts are tuned as well"
+
+
+def pooled(*, quantize: bool, **pool: Any) -> onnx.ModelProto:
+    """Conv, Relu and MaxPool, with the pool between what quantizes and what dequantizes."""
+    chain = [helper.make_node("Conv", ["x", "w"], ["c"], "conv", strides=[2, 2], pads=[1, 1, 1, 1])]
+    chain.append(helper.make_node("Relu", ["c"], ["r"]))
+    if quantize:
+        chain.append(helper.make_node("QuantizeLinear", ["r", "s", "z"], ["q"]))
+        chain.append(helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]))
+    named: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    chain.append(helper.make_node("MaxPool", ["d" if quantize else "r"], ["y"], "pool", **(named | pool)))
+    constants = [tensor("w", (8, 3, 3, 3)), tensor("s", (), value=1), tensor("z", (), np.uint8, 3)]
+    return model(chain, constants, [1, 3, 16, 20])
+
+
+@pytest.mark.parametrize("quantize", [False, True])
+def test_a_convolution_and_the_pool_behind_it_may_be_fused(quantize: bool) -> None:
+    workload = workload_of(pooled(quantize=quantize, ceil_mode=1), "m")
+    (alone,) = problems(workload)
+    assert alone.quantization.out_type == ("uint8" if quantize else "int8")
+    assert alone.quantization.activation == "relu"
+    problem = PooledConv2d.over(alone, window=3, window_stride=2, window_pad=1, ceil_mode=True)
+    assert problems(workload, "fusion") == [problem]
+    assert problems(workload, "part") == [problem.rest]
+    (place,) = (entry.places for entry in workload.entries if entry.problem == problem)
+    assert place == ("conv+pool",)
+
+
+@pytest.mark.parametrize("pool", [{"dilations": [2, 2]}, {"kernel_shape": [9, 99]}, {"auto_pad": "VALID"}])
+def test_pools_that_are_none_of_these(pool: dict[str, Any]) -> None:
+    model = pooled(quantize=False, **pool)
+    assert problems(workload_of(model, "m"), "fusion") == []
+    with_indices = pooled(quantize=False)
+    with_indices.graph.node[-1].output.append("indices")
+    assert problems(workload_of(with_indices, "m"), "fusion") == []
 
 
 def test_an_open_batch_is_asked_for_and_a_fixed_one_is_not_changed() -> None:

@@ -16,8 +16,10 @@ import qconv.torch  # noqa: E402
 from qconv import generator  # noqa: E402
 from qconv.device import open_device  # noqa: E402
 from qconv.fused import Chain  # noqa: E402
+from qconv.instances.expected import LookupTime  # noqa: E402
 from qconv.instances.serving import forget  # noqa: E402
 from qconv.op import Problem  # noqa: E402
+from qconv.pooled import PooledConv2d  # noqa: E402
 from qconv.problem import Conv2d  # noqa: E402
 from qconv.torch import chains, convolution  # noqa: E402
 from qconv.torch.chains import LAYERS, OPS  # noqa: E402
@@ -72,7 +74,7 @@ def graph_of(*arguments: Any) -> tuple[Any, Any]:
 
 def found_in(graph: Any, x: Any) -> tuple[list[Conv2d], dict[int, list[Chain]]]:
     """The problems of its convolutions, and of the chains that it has, by how many they are."""
-    layers = [layer.problem for layer in chains.convolutions_of(graph, [x])]
+    layers = [layer.problem for layer in chains.layers_of(graph, [x])]
     counts = {count: range(len(layers) - count + 1) for count in OPS}
     return layers, {count: [chains.chain_of(layers[i : i + count]) for i in at] for count, at in counts.items()}
 
@@ -120,6 +122,100 @@ def test_what_is_read_otherwise_or_by_others_stays(arguments: Any, times: Path) 
     forget()
     kept = of_two[1 if arguments == (4,) else 0]
     assert [one for one in of_two if one in qconv.torch.alternatives(graph, x)] == [kept]
+
+
+class Stem(torch.nn.Module):
+    """A convolution and a max pool, with scales or with one scale."""
+
+    def __init__(self, per_channel: bool = True, what: str = "") -> None:
+        super().__init__()
+        self.what = what
+        self.register_buffer("w", integers(8, 3, 3, 3, seed=1))
+        self.register_buffer("bias", torch.arange(-4, 4, dtype=torch.int32) * 50)
+        self.register_buffer("scales", torch.linspace(0.001, 0.003, 8))
+        self.per_channel = per_channel
+
+    def forward(self, x: Any) -> Any:
+        scale = self.scales if self.per_channel else 0.002
+        numbers = {"x_scale": 0.02, "x_zero_point": 3, "y_scale": 0.05, "y_zero_point": -5, "out_dtype": torch.uint8}
+        numbers |= {"y_zero_point": 4, "activation": "clamp", "low": -0.1, "high": 9.0}
+        if self.what == "residual":
+            numbers |= {"residual": torch.zeros(2, 8, 5, 5, dtype=torch.int8), "residual_scale": 1.0}
+        a = torch.ops.qconv.conv2d(x, self.w, scale, self.bias, stride=2, padding=[1, 1], **numbers)
+        gaps = [2, 1] if self.what == "gaps" else [1, 1]
+        b = torch.ops.qconv.max_pool2d(a, [3, 2], [2, 2], [1, 0], dilation=gaps, ceil_mode=True)
+        return (a, b) if self.what == "seen" else b
+
+
+def stem_of(*arguments: Any) -> tuple[Any, Any]:
+    x = integers(2, 3, 9, 10, seed=9).to(memory_format=torch.channels_last)
+    return torch.export.export(Stem(*arguments), (x,)).module(), x
+
+
+@pytest.fixture
+def pairs_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kernels in turn count as one, so that what no kernel serves here is one op as well."""
+    monkeypatch.setattr(LookupTime, "is_one_kernel", True)
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_a_convolution_and_a_pool_are_one_op_with_the_same_bits(
+    per_channel: bool, times: Path, pairs_count: None
+) -> None:
+    graph, x = stem_of(per_channel)
+    layers = chains.layers_of(graph, [x])
+    assert [layer.problem.op for layer in layers] == ["conv2d", "max_pool"]
+    wanted = PooledConv2d.behind(*(layer.problem for layer in layers))  # type: ignore[arg-type]
+    assert qconv.torch.alternatives(graph, x) == (wanted,)
+    assert len(list(targets(qconv.torch.fuse(graph, x)))) == 2  # predicted to take no less
+    overload = "default" if per_channel else "scalar"
+    for time_us, left in ((19.0, [f"qconv.conv2d_pool.{overload}"]), (20.0, [f"qconv.conv2d.{overload}", chains.POOL])):
+        plain = [(generator.default(layer.problem, DEVICE.target), 10.0) for layer in layers]
+        store(times, DEVICE, [*plain, (generator.unfused_plan(wanted, DEVICE.target), time_us)])
+        forget()
+        fused = qconv.torch.fuse(graph, x)
+        assert list(targets(fused)) == left
+        assert torch.equal(fused(x), graph(x))
+        if time_us < 20:
+            assert "conv2d and max_pool2d: qconv.conv2d_pool, one kernel measured" in qconv.torch.explain(fused)
+            assert qconv.torch.problems(fused, x) == (wanted,)
+            assert torch.equal(torch.export.export(fused, (x,)).module()(x), graph(x))
+
+
+@pytest.mark.parametrize("what", ["gaps", "seen", "residual"])
+def test_pools_that_stay(what: str, times: Path, pairs_count: None) -> None:
+    graph, x = stem_of(True, what)
+    assert qconv.torch.alternatives(graph, x) == ()
+
+
+def test_a_pool_for_which_no_kernel_is_stays(times: Path) -> None:
+    assert qconv.torch.alternatives(*stem_of()) == ()
+
+
+class Behind(torch.nn.Module):
+    """A chain of two with a pool behind it, whose output is convolved again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for number in range(3):
+            self.register_buffer(f"w{number}", integers(16, 16, 1, 1, seed=number))
+
+    def forward(self, x: Any) -> Any:
+        for number, w in enumerate((self.w0, self.w1, self.w2)):
+            x = torch.ops.qconv.conv2d(x, w, 0.01, x_scale=0.5, y_scale=0.5)
+            x = torch.ops.qconv.max_pool2d(x, [2, 2]) if number == 1 else x
+        return x
+
+
+def test_a_pool_ends_a_run(times: Path, pairs_count: None) -> None:
+    x = integers(1, 16, 6, 6).to(memory_format=torch.channels_last)
+    graph = torch.export.export(Behind(), (x,)).module()
+    (run,) = chains._runs(graph, (x,), None)
+    assert [layer.problem.op for layer in run.layers] == ["conv2d", "conv2d", "max_pool"]
+    assert [(span.begin, span.end, span.problem.op) for span in run.spans] == [
+        (0, 2, "conv2d_conv2d"),
+        (1, 3, "conv2d_pool"),
+    ]
 
 
 def test_a_network_without_convolutions_stays() -> None:

@@ -11,8 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
 
 from random_fused import fused_problems  # noqa: E402
+from random_pooled import pooled_problems  # noqa: E402
 from random_problems import problems  # noqa: E402
-from torch_calls import arguments, bits, conv2d_call, images, nhwc  # noqa: E402
+from torch_calls import arguments, bits, conv2d_call, images, nhwc, pooled_call  # noqa: E402
 
 import qconv.torch  # noqa: E402
 from qconv import reference, sample  # noqa: E402
@@ -50,6 +51,24 @@ def test_random_chains_equal_the_oracle(op: str, layers: int, seed: int) -> None
         args, named = arguments(problem, drawn)
         (want,) = reference.compute(problem, drawn)
         assert np.array_equal(nhwc(getattr(ops, op)(*args, **named)), bits(want)), str(problem)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_convolutions_with_a_pool_equal_the_oracle(seed: int) -> None:
+    for problem in pooled_problems(seed, 5):
+        drawn = sample.draw(problem, seed)
+        args, named = pooled_call(problem, drawn)
+        (want,) = reference.compute(problem, drawn)
+        assert np.array_equal(nhwc(ops.conv2d_pool(*args, **named)), bits(want)), str(problem)
+
+
+def test_a_pool_takes_bytes_and_one_tensor() -> None:
+    with pytest.raises(ValueError, match="out_type=float32: a pool behind a convolution takes int8 or uint8"):
+        ops.conv2d_pool(*ARGS[:3], x_scale=0.5, window=[2], out_dtype=torch.float32)
+    with pytest.raises(ValueError, match="of the pool: pad=2,2,2,2 with r=2"):
+        ops.conv2d_pool(*ARGS[:3], x_scale=0.5, window=[2], window_padding=[2])
+    with pytest.raises(RuntimeError, match="missing value for argument 'window'"):
+        ops.conv2d_pool(*ARGS[:3], x_scale=0.5)
 
 
 @pytest.mark.parametrize("seed", range(3))

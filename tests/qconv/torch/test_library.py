@@ -61,6 +61,21 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
         {"x_scale": scalar(0.02), "y_scale": scalar(0.2), "y_zero_point": torch.tensor(3)},
     ),
     "conv2d, one pixel of one channel": (ops.conv2d.scalar, (integers(1, 1, 1, 1), integers(1, 1, 1, 1), 0.1), {}),
+    "conv2d_pool": (
+        ops.conv2d_pool.default,
+        (X, W, SCALES, BIAS),
+        {**NUMBERS, "padding": [1, 1], "window": [3, 3], "window_stride": [2, 2], "window_padding": [1, 1]},
+    ),
+    "conv2d_pool, uint8, numbers": (
+        ops.conv2d_pool.scalar,
+        (X, W, 0.004),
+        {"x_scale": 0.02, "y_scale": 0.2, "window": [2, 3], "ceil_mode": True, "out_dtype": torch.uint8},
+    ),
+    "conv2d_pool, tensors": (
+        ops.conv2d_pool.tensor,
+        (X, W, SCALES),
+        {"x_scale": scalar(0.02), "y_zero_point": torch.tensor(3), "window": [2], "window_padding": [1, 0, 0, 1]},
+    ),
     "linear": (ops.linear.default, (integers(3, 4, 8), integers(16, 8), SCALES, BIAS), NUMBERS),
     "linear, numbers": (ops.linear.scalar, (integers(3, 8), integers(16, 8), 0.01), {"out_dtype": torch.float32}),
     "linear, tensors": (ops.linear.tensor, (integers(3, 8), integers(16, 8), SCALES), {"x_scale": scalar(0.1)}),
@@ -120,8 +135,8 @@ class Network(torch.nn.Module):
 
     def forward(self, real: Any) -> Any:
         x = ops.quantize(real, 0.05, 3)
-        y = ops.conv2d(x, self.w, self.scales, self.bias, padding=1, activation="relu", **NUMBERS)
-        y = ops.max_pool2d(y, 3, stride=2, padding=1)
+        pool = {"window": 3, "window_stride": 2, "window_padding": 1}
+        y = ops.conv2d_pool(x, self.w, self.scales, self.bias, padding=1, activation="relu", **pool, **NUMBERS)
         chained = {**CHAIN, "first_w_scale": self.scales, "first_bias": self.bias, "second_w_scale": self.scales[3:4]}
         z = ops.conv2d_conv2d(ops.max_pool2d(x, 3, 2, 1), self.w, self.w3, **chained)
         z = ops.conv2d(z, self.w, 0.01, padding=1, x_scale=0.5, y_scale=0.2)

@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         "correction: of any generation",
         "generator/correction.py",
-        "if correction is None or plans[0].target.generation.name != correction.generation:",
-        "if correction is None:",
+        "return plan.target.generation.name == self.generation and names(plan) == self.features",
+        "return names(plan) == self.features",
         "What was measured on one generation corrects no other.",
         (CORRECTION,),
     ),

@@ -1,0 +1,50 @@
+"""Random convolutions with a max pool behind them, small enough for the CPU device. Same seed, same problems.
+
+Like `random_problems`, whose convolutions these are.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from random_problems import Decks, problems
+
+from qconv.pooled import PooledConv2d
+from qconv.problem import Conv2d
+from qconv.quantization import Quantization
+
+WINDOWS = ((3, 3), (2, 2), (3, 2), (1, 1), (2, 3), (1, 4))
+STRIDES = (1, 2, 2, 3)
+BYTES = ("int8", "uint8")
+
+
+def pooled_problems(seed: int, count: int) -> list[PooledConv2d]:
+    rng = random.Random(f"pooled {seed}")
+    decks = Decks(rng)
+    found: list[PooledConv2d] = []
+    while len(found) < count:
+        for convolution in problems(seed=rng.randint(0, 10**6), count=count - len(found)):
+            if (made := _with_pool(convolution, rng, decks)) is not None:
+                found.append(made)
+    return found
+
+
+def _with_pool(convolution: Conv2d, rng: random.Random, decks: Decks) -> PooledConv2d | None:
+    """None where the output is smaller than the window."""
+    q = _of_bytes(convolution.quantization, decks.deal("out_type", BYTES))
+    window = decks.deal("window", WINDOWS)
+    pads = tuple(rng.randint(0, size - 1) for size in window * 2) if decks.deal("pads", (True, False)) else 0
+    strides = decks.deal("stride_h", STRIDES), decks.deal("stride_w", STRIDES)
+    of_pool = {"window_stride": strides, "window_pad": pads, "ceil_mode": decks.deal("ceil_mode", (True, False))}
+    plain = replace(convolution, layout="nhwc", quantization=q)
+    try:
+        return PooledConv2d.over(plain, window=window, **of_pool)
+    except ValueError:
+        return None
+
+
+def _of_bytes(q: Quantization, out_type: str) -> Quantization:
+    if not q.requantizes:  # its scales and its mode may be none that bytes can have
+        q = Quantization(q.x_type, q.w_type, x_zero_point=q.x_zero_point, w_zero_point=q.w_zero_point)
+    return replace(q, out_type=out_type, residual="none", residual_zero_point=False)
