@@ -24,6 +24,8 @@ from qconv.target import Target
 ACROSS = COLUMNS // 2
 # Bytes of a lane's sums of two channels that the lane of the next window reads; those of a tile and of the next one.
 EDGE_BYTES, EDGE_HALVES = 8, 2
+# Warpgroups that multiply: of three, one would be ahead of another in a slot of the ring that both have.
+CONSUMERS = 2
 # Activations that keep the order of what they are given.
 IN_ORDER = ("none", "relu", "clamp")
 
@@ -32,13 +34,11 @@ IN_ORDER = ("none", "relu", "clamp")
 class StemPool(Config):
     family: ClassVar[str] = "stem_pool"
     windows: int  # rows of windows in a tile, which is four windows wide
-    consumers: int  # warpgroups that multiply, in turn
     team: int  # warps that put the cells of a tile together
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
     "windows": (2, 4, 6, 8, 10, 12, 14),
-    "consumers": (2, 3),
     "team": (1, 4),
 }
 
@@ -80,6 +80,10 @@ class StemPoolPlan(StemWgmmaPlan):
     problem: PooledConv2d
     config: StemPool  # type: ignore[assignment]  # what a plan of stem_wgmma reads of its config, this has as well
     looked: Looked
+
+    @property
+    def consumers(self) -> int:
+        return CONSUMERS
 
     @property
     def rows(self) -> int:
@@ -200,7 +204,7 @@ def plan(problem: PooledConv2d, config: StemPool, target: Target) -> StemPoolPla
     least = CHOICES["windows"][0]
     at_most(config.windows, max(least, 2 * pool.oh - 1), f"rows of windows of a tile (the problem has {pool.oh})")
     tile_rows = rows(problem, config)
-    stem_wgmma.check_registers(4 * (tile_rows + cells.steps), config.consumers)
+    stem_wgmma.check_registers(4 * (tile_rows + cells.steps), CONSUMERS)
     made = StemPoolPlan(
         problem=problem,
         config=config,
@@ -220,13 +224,13 @@ def plan(problem: PooledConv2d, config: StemPool, target: Target) -> StemPoolPla
 
 def _outputs(config: StemPool) -> int:
     """Bytes of outputs that are staged: of each consumer those of two tiles."""
-    return 2 * config.consumers * ceil_div(ACROSS * config.windows * CHANNELS, REPEATS) * REPEATS
+    return 2 * CONSUMERS * ceil_div(ACROSS * config.windows * CHANNELS, REPEATS) * REPEATS
 
 
 def _kept(problem: PooledConv2d, config: StemPool) -> int:
     """For each warp of a consumer the sums that windows of two tiles begin with."""
     of_warp = EDGE_HALVES * config.windows * 8 * ACROSS * EDGE_BYTES
-    return 4 * config.consumers * of_warp if problem.window[1] == 3 else 0
+    return 4 * CONSUMERS * of_warp if problem.window[1] == 3 else 0
 
 
 def _shared_out(problem: PooledConv2d, config: StemPool, looked: Looked, target: Target) -> dict[str, int]:
@@ -234,9 +238,9 @@ def _shared_out(problem: PooledConv2d, config: StemPool, looked: Looked, target:
     pool = problem.rest
     strips = problem.n * tiles_down(problem, config)
     channel_tiles = ceil_div(problem.k, CHANNELS)
-    of_channels = min(ceil_div(strips, config.consumers), max(1, target.processors // channel_tiles))
+    of_channels = min(ceil_div(strips, CONSUMERS), max(1, target.processors // channel_tiles))
     # A lane computes where the outputs of a tile begin, those of a strip past the last as well.
-    images = problem.n + ceil_div(config.consumers * target.processors, tiles_down(problem, config))
+    images = problem.n + ceil_div(CONSUMERS * target.processors, tiles_down(problem, config))
     outputs = images * (pool.oh + config.windows) * (pool.ow + ACROSS) * problem.k
     at_most(outputs, 2**31 - 1, "outputs of whole tiles")
     tiles = channel_tiles * strips * ceil_div(pool.ow - looked.first, ACROSS)
@@ -244,7 +248,7 @@ def _shared_out(problem: PooledConv2d, config: StemPool, looked: Looked, target:
 
 
 def structure(config: StemPool) -> tuple[int, ...]:
-    return config.consumers, config.team
+    return (config.team,)
 
 
 FAMILY = Family(("conv2d_pool",), StemPool, CHOICES, plan, why_none=why_none, structure=structure)

@@ -20,8 +20,6 @@ class Config(Protocol):
     @property
     def windows(self) -> int: ...
     @property
-    def consumers(self) -> int: ...
-    @property
     def team(self) -> int: ...
 
 
@@ -34,6 +32,8 @@ class Costed(Protocol):
     def target(self) -> Target: ...
     @property
     def config(self) -> Config: ...
+    @property
+    def consumers(self) -> int: ...  # warpgroups that multiply
     @property
     def rows(self) -> int: ...  # of a tile's sums
     @property
@@ -52,7 +52,7 @@ class Costed(Protocol):
 
 def cost(plan: Costed) -> float:
     config = plan.config
-    strips = ceil_div(plan.strips * plan.channel_tiles, plan.blocks * config.consumers) * config.consumers
+    strips = ceil_div(plan.strips * plan.channel_tiles, plan.blocks * plan.consumers) * plan.consumers
     issued = strips * plan.across * _tile(plan)
     return at_once(issued, moved_bytes(plan.problem) / plan.target.processors / STREAM, 6) + START
 
@@ -64,5 +64,5 @@ def _tile(plan: Costed) -> float:
     of_outputs = OUTPUTS * (1 + of_activation(plan.problem) / 8 + OF_OFFSET * q.x_zero_point)
     made = config.windows * (POOLED + of_outputs)
     cells = (CELLS + OF_PAIRS * ceil_div(plan.pairs, 32 * config.team)) * config.team / 4
-    waited = max((products + TURN + WRITE + made) / config.consumers, cells)
+    waited = max((products + TURN + WRITE + made) / plan.consumers, cells)
     return at_once(waited, products + PORTS * made, 3)

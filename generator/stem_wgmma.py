@@ -105,6 +105,11 @@ class StemWgmmaPlan(PersistentPlan):
     cells: Cells
 
     @property
+    def consumers(self) -> int:
+        """Warpgroups that multiply."""
+        return self.config.consumers
+
+    @property
     def rows(self) -> int:
         """Of a tile."""
         return self.config.rows
@@ -145,7 +150,7 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def threads(self) -> int:
-        return GROUP_THREADS * (self.config.consumers + 1)
+        return GROUP_THREADS * (self.consumers + 1)
 
     @property
     def weight_rows(self) -> int:
@@ -243,7 +248,7 @@ class StemWgmmaPlan(PersistentPlan):
     @property
     def role_counts(self) -> tuple[Constant, ...]:
         return (
-            Constant("CONSUMERS", self.config.consumers, "warpgroups that multiply, in turn"),
+            Constant("CONSUMERS", self.consumers, "warpgroups that multiply, in turn"),
             Constant("TEAM", self.config.team, "warps that put the cells of a tile together"),
         )
 
@@ -256,7 +261,7 @@ class StemWgmmaPlan(PersistentPlan):
     def cell_constants(self) -> tuple[Constant, ...]:
         cells, (down, across) = self.cells, self.cells.window(self.rows)
         return (
-            *self.role_constants(*REGISTERS[self.config.consumers]),
+            *self.role_constants(*REGISTERS[self.consumers]),
             Constant("TILE_M", CHANNELS, "output channels of a tile"),
             Constant("TILE_N", self.pixels, "output pixels of a tile"),
             Constant("BEFORE_H", cells.before[0], "pixels above the first output's, from which cells are counted"),
