@@ -51,7 +51,6 @@ class Costed(Protocol):
 
 
 def cost(plan: Costed) -> float:
-    config = plan.config
     strips = ceil_div(plan.strips * plan.channel_tiles, plan.blocks * plan.consumers) * plan.consumers
     issued = strips * plan.across * _tile(plan)
     return at_once(issued, moved_bytes(plan.problem) / plan.target.processors / STREAM, 6) + START
