@@ -175,6 +175,17 @@ def test_whichever_was_measured_to_be_faster(one_kernel: None, times: Path) -> N
         assert list(said(ran(model, y, pools_in_convolutions=False))) == [own, y]
 
 
+@pytest.mark.parametrize("form", networks.FORMATS)
+def test_the_pool_of_a_network(form: str, one_kernel: None) -> None:
+    """In QDQ models the pool stands between integers once ONNX Runtime has rewritten the model."""
+    made, fed = networks.quantized(networks.resnet_like(), form, "u8s8", per_channel=True), {"x": networks.images(2, 9)}
+    session = Session(made, "cpu", pools_in_convolutions=True, fused_convolutions=False)
+    for _ in range(RUNS):
+        for got, want in zip(session.run(None, fed), networks.by_ort(made, fed), strict=True):
+            assert_equal(got, want, form)
+    assert sum("MaxPool folded, which changes no bit" in why for why in said(session).values()) == 1
+
+
 def read(model: Model, *outputs: str) -> tuple[Any, dict[str, Served]]:
     network = Session(model.made(*outputs), "cpu")._model.network
     return network, {layer.name: read_layer(layer, network) for layer in network.layers}
