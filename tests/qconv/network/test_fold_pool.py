@@ -18,7 +18,7 @@ from stored_times import store
 from qconv import PooledConv2d, generator
 from qconv.device import open_device
 from qconv.instances.building import Place
-from qconv.instances.expected import LookupTime
+from qconv.instances.expected import Expectations, LookupTime
 from qconv.instances.serving import forget
 from qconv.network import Choices, IntegerConvolution, Region, find_regions, read_layer
 from qconv.network.chained import chain
@@ -31,6 +31,7 @@ from qconv.network.served import Served
 from qconv.network.table import Tabulated
 from qconv.onnx import Session
 from qconv.onnx.built import build
+from qconv.op import Problem
 from qconv.tensor_ops import GlobalAveragePool
 
 POOL = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
@@ -100,6 +101,28 @@ def test_where_no_kernel_is_for_both_they_stay_two() -> None:
         assert list(said(session)) == [own, y]
         assert [one.op for one in session.problems] == ["conv2d", "max_pool"]
         assert not any("one kernel" in why for why in said(session).values())
+
+
+@pytest.mark.parametrize(("ratio", "is_near"), [(1.29, True), (1.31, False), (None, False)])
+def test_a_kernel_that_is_nearly_as_fast_is_worth_measuring(
+    ratio: float | None, is_near: bool, times: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a lookup gives two in turn: nobody else would ever measure the one."""
+
+    def one_kernel_us(self: Expectations, problem: Problem) -> float | None:
+        (several,) = self.of([problem])
+        assert several is not None
+        return None if ratio is None else ratio * several.predicted_us
+
+    monkeypatch.setattr(Expectations, "one_kernel_us", one_kernel_us)
+    model, own, y = stem(seed=9)
+    for choice in (None, True):
+        session = ran(model, y, pools_in_convolutions=choice)
+        assert list(said(session)) == [own, y]
+        assert [one.op for one in session.problems] == ["conv2d", "max_pool"] + ["conv2d_pool"] * is_near
+    if is_near:
+        measured(times, session, 19.0)
+        assert [one.op for one in ran(model, y).problems] == ["conv2d", "max_pool"]
 
 
 def test_a_clamp_in_front_and_layers_behind(one_kernel: None) -> None:
