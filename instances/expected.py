@@ -58,6 +58,12 @@ class Expectations:
                         self._found[problem] = LookupTime(choice.plan, choice.measured_us, _predicted_us(choice.plan))
         return [self._found[problem] for problem in asked]
 
+    def one_kernel_us(self, problem: Problem) -> float | None:
+        """What the best kernel for all layers of the problem is predicted to take, whether or not a lookup chooses it;
+        None where there is none."""
+        plans = generator.cheapest(problem, self.device.target, generator.RANKED)
+        return min((one.us for one in generator.expected(plans)), default=None)
+
 
 def spared_us(chain: Chain, target: Target) -> float:
     """What one kernel spares of the predicted time of several: launches, and what is between them in memory."""

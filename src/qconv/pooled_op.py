@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from qconv import convolution
 from qconv.op import Array, Op, Sample, read_key
 from qconv.option import Option
 from qconv.pooled import KEY_FLAGS, PooledConv2d, read_pooled
 from qconv.tensor_ops.pooling_ops import compute_max
+from qconv.variety import Variety
 
+# How often data are drawn again, and for problems of how many operations what comes out is looked at.
+DRAWS, MOST_OPERATIONS = 4, 2**25
 # What the pool takes, and no layout, residual or way of adding one.
 _WITHOUT = ("layout", "residual", "residual_add", "residual_zero_point", "inner_zero_point")
 _OF_POOL = (
@@ -31,6 +37,26 @@ def ask(given: dict[str, Any]) -> PooledConv2d:
     return PooledConv2d.over(asked, **window)
 
 
+def draw(problem: PooledConv2d, seed: int, fixed: dict[str, int]) -> Sample:
+    """Data of the convolution, again where the largest of each window are too often the same: that is asked of small
+    problems, for it takes the oracle."""
+    drawn = convolution.draw(problem.first, seed, fixed)
+    for again in range(DRAWS):
+        if not (lacks := _lacks(problem, drawn)):
+            return drawn
+        own = int(np.random.default_rng((seed, again)).integers(2**31))
+        drawn = convolution.draw(problem.first, own, fixed)
+    lacks = _lacks(problem, drawn)
+    return replace(drawn, forced=(*drawn.forced, f"{lacks} behind the pool, in {DRAWS + 1} draws")) if lacks else drawn
+
+
+def _lacks(problem: PooledConv2d, drawn: Sample) -> str:
+    if problem.operations > MOST_OPERATIONS or drawn.forced:
+        return ""
+    (y,) = compute(problem, drawn)
+    return Variety.of(y.reshape(-1, problem.k)).lacks()
+
+
 def compute(problem: PooledConv2d, drawn: Sample) -> tuple[Array, ...]:
     return compute_max(problem.rest, Sample(convolution.compute(problem.first, drawn)))
 
@@ -41,6 +67,6 @@ OP = Op(
     read=read,
     ask=ask,
     options=(*(option for option in convolution.OPTIONS if option.name not in _WITHOUT), *_OF_POOL),
-    draw=convolution.draw,
+    draw=draw,
     compute=compute,
 )

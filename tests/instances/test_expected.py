@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from stored_times import store
 
-from qconv import Conv2d, generator
+from qconv import Conv2d, PooledConv2d, generator
 from qconv.device import open_device
 from qconv.fused import FusedConv2d
 from qconv.generator.cost_units import CLOCK_MHZ, LAUNCH, MEMORY
@@ -38,6 +38,19 @@ def test_an_older_template_was_measured_otherwise(tmp_path: Path, monkeypatch: p
     (old,) = Expectations(DEVICE, str(tmp_path / "times.sqlite")).of([PROBLEM])
     assert old is not None
     assert old.measured_us is None
+
+
+def test_the_one_kernel_that_a_lookup_need_not_choose(tmp_path: Path) -> None:
+    device = open_device("cpu.sm_80")
+    pair = FusedConv2d(Conv2d(1, 8, 8, 16, 32, 1, 1), Conv2d(1, 8, 8, 32, 16, 1, 1))
+    kernels = [plan for plan in generator.cheapest(pair, device.target, generator.RANKED) if not plan.parts]
+    store(tmp_path / "times.sqlite", device, [(generator.unfused_plan(pair, device.target), 7.0)])
+    times = Expectations(device, str(tmp_path / "times.sqlite"))
+    (several,) = times.of([pair])
+    assert several is not None
+    assert not several.is_one_kernel
+    assert times.one_kernel_us(pair) == min(one.us for one in generator.expected(kernels))
+    assert times.one_kernel_us(PooledConv2d(1, 9, 9, 3, 8, 1, 1, window=2)) is None
 
 
 def test_what_two_convolutions_in_one_kernel_spare() -> None:

@@ -14,7 +14,18 @@ from exactness import assert_same, expected, run
 from random_pooled import WINDOWS, pooled_problems
 
 import qconv
-from qconv import Conv2d, FusedConv2d, PooledConv2d, Quantization, convolution, generator, parse, reference, sample
+from qconv import (
+    Conv2d,
+    FusedConv2d,
+    PooledConv2d,
+    Quantization,
+    convolution,
+    generator,
+    parse,
+    pooled_op,
+    reference,
+    sample,
+)
 from qconv.cli.command_line import commands
 from qconv.device import open_device
 from qconv.device.cpu import CpuDevice
@@ -30,6 +41,7 @@ from qconv.tune_db.database import Database
 from qconv.tune_db.nearness import distance, shape_of
 from qconv.tuner.listing import with_batch
 from qconv.tuner.tune import tune
+from qconv.variety import Variety
 
 GIVES = Quantization(per_channel=True, x_zero_point=True, y_zero_point=True, bias="int32", activation="relu")
 FIRST = Conv2d(2, 11, 13, 3, 8, 5, 4, stride=2, pad=2, quantization=GIVES)
@@ -324,3 +336,23 @@ def test_the_one_liner_is_max_pool_of_conv2d() -> None:
             ValueError, match=f"{next(iter(wrong))} is not known; conv2d_pool takes stride, dilation, pad"
         ):
             qconv.conv2d_pool(x, w, 2, **{**given, **wrong})
+
+
+def test_data_are_drawn_again_where_the_largest_are_too_often_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = parse(
+        "conv2d_pool:n=3:h=10:w=13:c=128:k=64:r=6:s=1:stride=3,1:pad=5,5,3,1:groups=8:per_channel:y_zero_point:"
+        "bias=int32:activation=relu6:window=3,3:window_stride=2,1"
+    )
+
+    def lacks() -> str:
+        (y,) = reference.compute(one, sample.draw(one, 327))
+        return Variety.of(y.reshape(-1, 64)).lacks()
+
+    assert lacks() == ""
+    assert sample.draw(one, 327).forced == ()
+    monkeypatch.setattr(pooled_op, "DRAWS", 0)
+    assert lacks() == "one value in 53% of 6528 outputs, more than 50%"
+    assert sample.draw(one, 327).forced == (f"{lacks()} behind the pool, in 1 draws",)
+    # What is large is drawn once.
+    monkeypatch.setattr(pooled_op, "MOST_OPERATIONS", 0)
+    assert sample.draw(one, 327).forced == ()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from random_conversions import conversions
 from random_fused import fused_problems
 from random_matrix import EMULATIONS, matrix_problems
+from random_pooled import pooled_problems
 from random_problems import Decks, problems, with_requantized_sum
 from random_special import SHAPES, special_problems
 
@@ -25,12 +26,13 @@ from qconv.conversion import Conversion
 from qconv.fused import Chain
 from qconv.mode import MODE_VALUES, Mode
 from qconv.op import Problem
+from qconv.pooled import PooledConv2d
 from qconv.problem import Conv2d
 from qconv.target import TARGETS
 from qconv.variety import LEAST_VALUES, MOST_OF_ONE_VALUE, SOME_OUTPUTS, Variety
 
 TARGET = TARGETS[EMULATIONS[-1]]
-KINDS = ("problems", "modes", "requantized", "matrix", *SHAPES, "two", "three", "conversions")
+KINDS = ("problems", "modes", "requantized", "pooled", "matrix", *SHAPES, "two", "three", "conversions")
 COLUMNS = (
     "tensors",
     "constant",
@@ -51,6 +53,8 @@ def problems_of(kind: str, seed: int, count: int) -> list[Any]:
         decks = Decks(random.Random(f"requantized {seed}"))
         made = problems(seed, count)
         return [replace(one, quantization=with_requantized_sum(one.quantization, decks)) for one in made]
+    if kind == "pooled":
+        return pooled_problems(seed, count)
     if kind in SHAPES:
         return special_problems(kind, seed, count)
     if kind in ("two", "three"):
@@ -92,6 +96,8 @@ def tensors(problem: Problem, drawn: sample.Sample) -> Iterator[NDArray[Any]]:
         x = convolution.conv2d(one, x, w, getattr(checked, layer) if layer else checked, *(others if is_last else ()))
         last = x if one.layout == "nhwc" else x.transpose(0, 2, 3, 1)
         yield np.ascontiguousarray(last).reshape(-1, one.k)
+    if isinstance(problem, PooledConv2d):
+        yield reference.compute(problem, drawn)[0].reshape(-1, problem.k)
 
 
 def count(kind: str, seed: int, problems: int) -> tuple[Counter[str], list[str]]:

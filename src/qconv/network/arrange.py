@@ -99,7 +99,7 @@ class Arranger:
         unfused = [one for one in expected if one is not None]
         if len(unfused) < len(expected):
             return Arrangement(region.elements)
-        compared = self._compared(region, known, unfused)
+        compared, near = self._compared(region, known, unfused)
         costs = {
             fusion: sum(us_of(one) for one in unfused[fusion.begin : fusion.end]) * self._ratio(fusion, found)
             for fusion, (_, found) in compared.items()
@@ -109,13 +109,13 @@ class Arranger:
         alternatives |= dict.fromkeys(
             problem for problem, found in compared.values() if found.is_measured or found.ratio <= WORTH_MEASURING
         )
-        return _arrangement(region, chosen, compared, tuple(alternatives))
+        return _arrangement(region, chosen, compared, tuple(alternatives | dict.fromkeys(near)))
 
     def _compared(
         self, region: Region, shapes: Mapping[str, Shape], unfused: Sequence[LookupTime]
-    ) -> dict[Fusion, tuple[Problem, Compared]]:
-        """Those that are one kernel."""
-        found = {}
+    ) -> tuple[dict[Fusion, tuple[Problem, Compared]], list[Problem]]:
+        """Those that are one kernel; and the problems that may be one, once they are measured."""
+        found, near = {}, []
         for fusion in region.fusions:
             rivals = unfused[fusion.begin : fusion.end]
             try:
@@ -124,7 +124,9 @@ class Arranger:
                 continue
             if (one := compared(problem, rivals, self.expectations, bool(self.choices.chains))) is not None:
                 found[fusion] = problem, one
-        return found
+            elif may_be_one_kernel(problem, self.expectations):
+                near.append(problem)
+        return found, near
 
     def _ratio(self, fusion: Fusion, found: Compared) -> float:
         """What the kernel counts, where its layers unfused count 1."""
@@ -150,6 +152,16 @@ def compared(
             return None
     (one,) = expectations.of([problem])
     return Compared.of(one, rivals, unsure_of(problem)) if one is not None and one.is_one_kernel else None
+
+
+def may_be_one_kernel(problem: Problem, expectations: Expectations) -> bool:
+    """Whether one kernel is predicted to take about as long as the several that a lookup gives, and nobody measured
+    them. A chain is not looked through a second time."""
+    (several,) = expectations.of([problem])
+    if isinstance(problem, Chain) or several is None or several.is_one_kernel or several.measured_us is not None:
+        return False
+    us = expectations.one_kernel_us(problem)
+    return us is not None and us <= WORTH_MEASURING * several.predicted_us
 
 
 def unsure_of(problem: Problem) -> float:

@@ -13,7 +13,7 @@ import torch
 
 from qconv.fused import Chain, chain_of
 from qconv.instances.expected import Expectations, LookupTime
-from qconv.network.arrange import WORTH_MEASURING, Compared, compared, shortest, us_of
+from qconv.network.arrange import WORTH_MEASURING, Compared, compared, may_be_one_kernel, shortest, us_of
 from qconv.op import Problem
 from qconv.pooled import PooledConv2d
 from qconv.problem import Conv2d
@@ -64,11 +64,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Run:
-    """Layers of which each follows the one before, and what else they could be."""
+    """Layers of which each follows the one before, and what else they could be; `near` may be one kernel, once they are
+    measured."""
 
     layers: tuple[Layer, ...]
     unfused: tuple[LookupTime, ...]
     spans: tuple[Span, ...]
+    near: tuple[Problem, ...] = ()
 
     @classmethod
     def of(cls, layers: Sequence[Layer], expectations: Expectations) -> Run:
@@ -76,7 +78,7 @@ class Run:
         unfused = tuple(one for one in expected if one is not None)
         if len(unfused) < len(layers):
             return cls(tuple(layers), (), ())
-        spans = []
+        spans, near = [], []
         for begin in range(len(layers)):
             for end in range(begin + 2, min(begin + max(OPS), len(layers)) + 1):
                 try:
@@ -86,7 +88,9 @@ class Run:
                 found = compared(problem, unfused[begin:end], expectations)
                 if found is not None:
                     spans.append(Span(begin, end, problem, found))
-        return cls(tuple(layers), unfused, tuple(spans))
+                elif may_be_one_kernel(problem, expectations):
+                    near.append(problem)
+        return cls(tuple(layers), unfused, tuple(spans), tuple(near))
 
     @property
     def chosen(self) -> list[Span]:
@@ -124,8 +128,8 @@ def fuse(lowered: Any, *inputs: Any, database: str | None = None) -> Any:
 def alternatives(lowered: Any, *inputs: Any, database: str | None = None) -> tuple[Problem, ...]:
     """The kernels of several layers that nobody runs, but whose times would decide better."""
     runs = _runs(lowered, inputs, database)
-    worth = (span for run in runs for span in run.spans if span.found.ratio <= WORTH_MEASURING)
-    return tuple(dict.fromkeys(span.problem for span in worth))
+    worth = [span.problem for run in runs for span in run.spans if span.found.ratio <= WORTH_MEASURING]
+    return tuple(dict.fromkeys([*worth, *(problem for run in runs for problem in run.near)]))
 
 
 def _runs(module: Any, inputs: Sequence[Any], database: str | None) -> list[Run]:

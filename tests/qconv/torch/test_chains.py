@@ -16,7 +16,7 @@ import qconv.torch  # noqa: E402
 from qconv import generator  # noqa: E402
 from qconv.device import open_device  # noqa: E402
 from qconv.fused import Chain  # noqa: E402
-from qconv.instances.expected import LookupTime  # noqa: E402
+from qconv.instances.expected import Expectations, LookupTime  # noqa: E402
 from qconv.instances.serving import forget  # noqa: E402
 from qconv.op import Problem  # noqa: E402
 from qconv.pooled import PooledConv2d  # noqa: E402
@@ -190,6 +190,17 @@ def test_pools_that_stay(what: str, times: Path, pairs_count: None) -> None:
 
 def test_a_pool_for_which_no_kernel_is_stays(times: Path) -> None:
     assert qconv.torch.alternatives(*stem_of()) == ()
+
+
+@pytest.mark.parametrize(("us", "found"), [(0.1, ["conv2d_pool"]), (1e9, [])])
+def test_a_pool_that_may_be_one_kernel_is_worth_measuring(
+    us: float, found: list[str], times: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a lookup gives two in turn."""
+    graph, x = stem_of()
+    monkeypatch.setattr(Expectations, "one_kernel_us", lambda self, problem: us)
+    assert [one.op for one in qconv.torch.alternatives(graph, x)] == found
+    assert len(list(targets(qconv.torch.fuse(graph, x)))) == 2
 
 
 class Behind(torch.nn.Module):

@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "arranging: what was not taken is not measured",
         HERE + "arrange.py",
-        "return _arrangement(region, chosen, compared, tuple(alternatives))",
+        "return _arrangement(region, chosen, compared, tuple(alternatives | dict.fromkeys(near)))",
         "return _arrangement(region, chosen, compared, ())",
         "Tuning leaves the choice as it is.",
         (ARRANGE,),
