@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from qconv.device import Device
 from qconv.device.memory import Allocation, Placement
@@ -16,6 +16,11 @@ Form = tuple[tuple[int, ...], str, bool]
 
 def forms_of(values: Values) -> tuple[Form, ...]:
     return tuple((value.shape, value.dtype, value.is_channels_last) for value in values.values())
+
+
+def places_of(values: Values) -> dict[str, int]:
+    """The addresses of those that lie on the device."""
+    return {name: address for name, value in values.items() if (address := value.address) is not None}
 
 
 class Anew(Mapping[str, Value]):
@@ -37,11 +42,19 @@ class Anew(Mapping[str, Value]):
 
 class Recorded:
     """Every run reads and writes the same arrays: what is given is copied into them, and what it gives lies in them
-    until the next run."""
+    until the next run. What is named in `where_it_lies` is read there: who gives it elsewhere needs a recording of
+    his own."""
 
-    def __init__(self, device: Device, given: Values, run: Callable[[Values], Values]) -> None:
+    def __init__(
+        self,
+        device: Device,
+        given: Values,
+        run: Callable[[Values], Values],
+        where_it_lies: Collection[str] = (),
+    ) -> None:
         self._device = device
-        self._given = {name: value.copied() for name, value in given.items()}
+        self._given = {name: value if name in where_it_lies else value.copied() for name, value in given.items()}
+        self._places = {name: address for name, address in places_of(given).items() if name in where_it_lies}
         self.memory = Memory()
         made: dict[str, Value] = {}
 
@@ -51,6 +64,10 @@ class Recorded:
 
         arrays, self._replay = device.record(work, self._place)
         self._made = {name: value.with_array(array) for (name, value), array in zip(made.items(), arrays, strict=True)}
+
+    def reads(self, given: Values) -> bool:
+        """Whether what it reads where it lies is given there."""
+        return self._places.items() <= places_of(given).items()
 
     def _place(self, allocations: Sequence[Allocation]) -> Placement:
         placement = place(allocations)
@@ -63,6 +80,7 @@ class Recorded:
 
     def __call__(self, given: Values) -> dict[str, Value]:
         for name, value in given.items():
-            value.copy_into(self._given[name].array)
+            if name not in self._places:
+                value.copy_into(self._given[name].array)
         self._replay()
         return {name: value.with_array(value.array) for name, value in self._made.items()}

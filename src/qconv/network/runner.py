@@ -16,7 +16,7 @@ from qconv.network.arrange import Arrangement, Arranger, Arranging, Key
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.memory import Memory
 from qconv.network.partition import Segment, partition
-from qconv.network.recorded import Form, Recorded, forms_of
+from qconv.network.recorded import Form, Recorded, forms_of, places_of
 from qconv.network.region import Region
 from qconv.network.report import ELSEWHERE, HERE, Explanation, LayerTime, Profile, explained
 from qconv.network.served import Prepared, Served
@@ -76,7 +76,8 @@ class Runner:
         self._chosen: dict[Key, tuple[str, str]] = {}  # where a layer runs that could run here, and why
         self._seen: dict[str, Tensor] = {}
         self._subgraphs: dict[tuple[str, ...], Subgraph] = {}
-        self._recordings: dict[Recording, Recorded | None] = {}  # None: run once
+        # Of what has run once, where its inputs lay.
+        self._recordings: dict[Recording, Recorded | dict[str, int]] = {}
         self._alone = Lock()  # a recording has one set of arrays
         self.segments = partition(network, served)
         self._last_use = {name: at for at, segment in enumerate(self.segments) for name in segment.inputs}
@@ -173,7 +174,8 @@ class Runner:
     def memory(self) -> Memory:
         """What all that is recorded now needs."""
         # A copy: another thread may record meanwhile.
-        return sum((one.memory for one in list(self._recordings.values()) if one is not None), Memory())
+        every = list(self._recordings.values())
+        return sum((one.memory for one in every if isinstance(one, Recorded)), Memory())
 
     def explain(self, why_not: Mapping[str, str]) -> Explanation:
         """`why_not`: for each layer that runs elsewhere, by its name."""
@@ -220,11 +222,14 @@ class Runner:
         if key not in self._recordings:
             made = self._in_turn(segment, given, self._layer)
             if all(self._ran(step) is not None for layer in segment.layers for step in self._of(layer)):
-                self._recordings[key] = None
+                self._recordings[key] = places_of(given)
             return made
         recorded = self._recordings.pop(key)
-        if recorded is None:
-            recorded = Recorded(self._device, given, lambda values: self._in_turn(segment, values, self._layer))
+        if not isinstance(recorded, Recorded) or not recorded.reads(given):
+            # What is given twice in the same place will be given there again; if not, all is copied from then on.
+            before = {} if isinstance(recorded, Recorded) else recorded
+            again = [name for name, address in places_of(given).items() if before.get(name) == address]
+            recorded = Recorded(self._device, given, lambda values: self._in_turn(segment, values, self._layer), again)
             recorded.keep([self._ran(step) for layer in segment.layers for step in self._of(layer)])
         self._recordings[key] = recorded  # behind all others, of which the first goes
         if len(self._recordings) > MOST_RECORDINGS:

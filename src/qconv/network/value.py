@@ -73,6 +73,13 @@ class Value:
         return self.channels_last if self.is_channels_last else self.on_device
 
     @property
+    def address(self) -> int | None:
+        """Where it was made on the device; None of what is on the host, or lies with holes."""
+        if self._host is not None or not self.array.flags.c_contiguous:
+            return None
+        return self._device.adopt("x", self.array)[1]
+
+    @property
     def dtype(self) -> str:
         return str(self._known.dtype)
 
