@@ -278,7 +278,12 @@ class GpuDevice:
 
     def copy(self, array: Any, to: Any) -> None:
         with self.current:
-            to.data.copy_from_device_async(array.data, to.nbytes)
+            blocks = array_kernels.copy_blocks(to.nbytes, (array.data.ptr, to.data.ptr))
+            if blocks:
+                arguments = (array, to, np.uint32(to.nbytes // array_kernels.CHUNK))
+                self._array_kernels["copy"]((blocks,), (array_kernels.THREADS,), arguments)
+            else:
+                to.data.copy_from_device_async(array.data, to.nbytes)
 
     def write(self, array: Any, to: Any) -> None:
         with self.current:

@@ -79,6 +79,9 @@ void run(unsigned across, unsigned down, Kernel kernel) {
         }); \\
     }
 SIZE(1, unsigned char) SIZE(2, unsigned short) SIZE(4, unsigned int) SIZE(8, unsigned long long)
+extern "C" void run_copy(const void* x, void* y, unsigned across, unsigned count) {
+    run(across, 1, [=] { copy((const Chunk*)x, (Chunk*)y, count); });
+}
 extern "C" unsigned run_differ(const void* a, const void* b, unsigned across, unsigned long long bytes) {
     unsigned found = 0;
     run(across, 1, [=, &found] { differ((const unsigned char*)a, (const unsigned char*)b, across, bytes, &found); });
@@ -126,6 +129,17 @@ def test_an_array_in_any_order_becomes_contiguous(dtype: str, device: Device) ->
     np.testing.assert_array_equal(device.download(device.contiguous(there[:, ::-1, 1:, ::2])), held[:, ::-1, 1:, ::2])
 
 
+@pytest.mark.parametrize("device", DEVICES, indirect=True)
+@pytest.mark.parametrize("count", [0, 7, 2**20, 2**20 + 8, 2**20 + 16, 3 * 2**20 + 4096])
+@pytest.mark.parametrize("first", [0, 8])
+def test_an_array_is_copied(count: int, first: int, device: Device) -> None:
+    held = drawn((first + count,), "int8")
+    x: Any = device.upload(held)[first:]
+    y = device.upload(np.zeros(count, np.int8))
+    device.copy(x, y)
+    np.testing.assert_array_equal(device.download(y), held[first:])
+
+
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("kernels")
@@ -171,6 +185,21 @@ def test_the_kernel_of_a_gpu(item_bytes: int, kernels: ctypes.CDLL, monkeypatch:
         assert is_untouched(around), shape
         in_words += numbers[-1]
     assert in_words == (5 if item_bytes == 1 else 0)
+
+
+def test_copies_of_a_gpu(kernels: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array_kernels, "LEAST_COPIED", 16)
+    of_block = array_kernels.THREADS * array_kernels.CHUNKS
+    for chunks in (1, 255, of_block, of_block + 1, 3 * of_block - 7):
+        x, _ = within(drawn((16 * chunks,), "int8"))
+        y, around = within(np.full(x.shape, 111, np.int8))
+        blocks = array_kernels.copy_blocks(16 * chunks, (0, 16))
+        assert (blocks - 1) * of_block < chunks <= blocks * of_block
+        kernels.run_copy(place(x), place(y), blocks, chunks)
+        np.testing.assert_array_equal(y, x)
+        assert is_untouched(around), chunks
+    for bytes_, addresses in ((8, (0, 0)), (24, (0, 0)), (16, (8, 0)), (16, (0, 8)), (2**36, (0, 0))):
+        assert array_kernels.copy_blocks(bytes_, addresses) == 0
 
 
 def views(dtype: str) -> Iterator[Any]:
