@@ -185,7 +185,7 @@ def copy_blocks(bytes_: int, addresses: tuple[int, int]) -> int:
     """The grid of `copy`; 0 where the driver copies: little, what is no whole chunks, and more than can be counted."""
     whole = all(number % CHUNK == 0 for number in (bytes_, *addresses))
     chunks = bytes_ // CHUNK
-    return -(-chunks // (THREADS * CHUNKS)) if whole and LEAST_COPIED <= bytes_ and chunks <= MOST_ELEMENTS else 0
+    return -(-chunks // (THREADS * CHUNKS)) if whole and bytes_ >= LEAST_COPIED and chunks <= MOST_ELEMENTS else 0
 
 
 def launch_of(shape: tuple[int, int, int], item_bytes: int, address: int) -> tuple[tuple[int, int], tuple[int, ...]]:
