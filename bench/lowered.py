@@ -170,7 +170,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("networks", nargs="+", help="as torchvision.models calls them")
     parser.add_argument("--size", type=int, default=SIZE, help="of the images; default: %(default)s")
     parser.add_argument("--integer-inputs", action="store_true", help="images that are quantized already")
-    parser.add_argument("--fuse", action="store_true", help="chains in one kernel, where that is faster")
+    parser.add_argument("--fuse", action="store_true", help="several layers in one kernel, where that is faster")
     parser.add_argument("--no-peer", action="store_true", help="without Inductor, which takes half a minute each")
     options = opened(parser, arguments)
     warnings.simplefilter("ignore")
