@@ -45,7 +45,7 @@ class Halo(Config):
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
-    "rows": (2, 4, 8, 10, 12, 14, 16, 20, 28),
+    "rows": (2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28),
     "consumers": (2, 3),
     "channels": (64, 128),
 }

@@ -57,7 +57,7 @@ class Wgmma(Config):
 CHOICES: dict[str, tuple[int, ...]] = {
     "consumers": (1, 2),
     "split_pixels": (0, 1),
-    "pixels": (16, 48, 64, 96, 128, 144, 192),
+    "pixels": (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192),
     "weight_slots": (2, 3, 4, 6, 7, 9),
     "lag": (0, 1, 2, 3),
 }
