@@ -14,6 +14,7 @@ from qconv.fused import FusedConv2d
 from qconv.generator import FAMILIES
 from qconv.generator.family import Family
 from qconv.op import Problem
+from qconv.pooled import PooledConv2d
 from qconv.problem import Conv2d
 from qconv.target import TARGETS, Target
 from qconv.tensor_ops import Add, MaxPool
@@ -74,6 +75,9 @@ LAYERS: dict[str, Problem] = {
     "depthwise": _conv(8, 28, 28, 64, 64, 3, 3, pad=1, groups=64),
     "direct": _conv(8, 28, 28, 64, 64, 3, 3, pad=1, groups=16),
     "stem_wgmma": _conv(32, 224, 224, 3, 64, 7, 7, stride=2, pad=3),
+    "stem_pool": PooledConv2d.over(
+        _conv(32, 224, 224, 3, 64, 7, 7, stride=2, pad=3), window=3, window_stride=2, window_pad=1
+    ),
     "stem": _conv(1, 64, 64, 3, 32, 3, 3, pad=1),
     "gemv": _conv(1, 1, 1, 256, 64, 1, 1),
     "fused": FusedConv2d(_conv(1, 28, 28, 64, 64, 3, 3, pad=1), _conv(1, 28, 28, 64, 64, 1, 1)),

@@ -10,12 +10,14 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.generator import stem_pool_cost, stem_wgmma
-from qconv.generator.convolution import ConvolutionContext, context, problem_constants
+from qconv.generator.convolution import ConvolutionContext, context
 from qconv.generator.family import Family
-from qconv.generator.halo_windows import COLUMNS, REPEATS
+from qconv.generator.halo import is_staged
+from qconv.generator.halo_windows import COLUMNS
 from qconv.generator.persistent import warpgroup_of
 from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
 from qconv.generator.stem_wgmma import CELL, CHANNELS, Cells, StemWgmmaPlan, StemWgmmaRoles
+from qconv.generator.tensor_map import CHUNK
 from qconv.pooled import PooledConv2d
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -99,7 +101,7 @@ class StemPoolPlan(StemWgmmaPlan):
 
     @property
     def write_sums(self) -> str:
-        return f"conv2d/stem_pool_{'staged' if self.staged else 'direct'}.j2"
+        return "conv2d/stem_pool_staged.j2"
 
     @property
     def roles(self) -> StemPoolRoles:
@@ -129,44 +131,35 @@ class StemPoolPlan(StemWgmmaPlan):
         return self.problem.n * self.down
 
     @property
-    def constants(self) -> dict[str, tuple[Constant, ...]]:
-        pool = self.problem.rest
+    def behind(self) -> dict[str, tuple[Constant, ...]]:
+        pool, (rows_before, columns_before) = self.problem.rest, self.looked.before
         return {
-            "The problem, with all outputs of the convolution that windows look at.": problem_constants(
-                self.seen, filter_rows=True
-            ),
-            "The pool.": (
+            "The pool. The problem has its padding as well, as outputs of the convolution.": (
                 Constant("WINDOW_H", pool.r),
                 Constant("WINDOW_W", pool.s),
-                Constant("BEFORE_ROWS", self.looked.before[0], "of its padding, above the convolution's first output"),
-                Constant("BEFORE_COLUMNS", self.looked.before[1], "and left of it"),
+                Constant("BEFORE_ROWS", rows_before, "of padding, above the convolution's first output"),
+                Constant("BEFORE_COLUMNS", columns_before, "and left of it"),
                 Constant("CONVOLUTION_H", self.problem.oh, "rows of outputs that are not padding"),
                 Constant("CONVOLUTION_W", self.problem.ow, "and columns"),
-                Constant("POOLED_H", pool.oh, "rows of the pool's output"),
-                Constant("POOLED_W", pool.ow, "and columns"),
-                Constant("FIRST_COLUMN", self.looked.first, "of those, which the first tile begins with"),
-            ),
-            "The config.": (
-                Constant("WINDOWS_DOWN", self.config.windows, "of a tile, which is four windows wide"),
-                *self.role_counts,
-            ),
-            "What follows.": (
-                Constant("TILE_H", self.rows, "rows of sums of a tile, which are eight pixels wide"),
-                *self.cell_constants,
+                Constant("FIRST_COLUMN", self.looked.first, "of the pool's output, which the first tile begins with"),
                 Constant("IMAGES_COUNT", self.problem.n),
-                Constant("STRIPS", self.strips, "rows of tiles, which a consumer has to itself"),
-                *self.image_constants(self.down, self.across, self.weight_rows),
-                *self.vector_constants,
-                *self.last_constants,
+                Constant("STRIPS", self.strips, "rows of tiles, each of one consumer"),
             ),
         }
+
+    @property
+    def config_constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("WINDOWS_DOWN", self.config.windows, "of a tile, which is four windows wide"),
+            Constant("TILE_H", self.rows, "rows of sums of a tile, which are eight pixels wide"),
+        )
 
     def cost(self) -> float:
         return stem_pool_cost.cost(self)
 
 
 def rows(problem: PooledConv2d, config: StemPool) -> int:
-    """Of a tile's sums: an even number, for instructions have pixels in sixteens."""
+    """What a tile has of sums: an even number, for instructions have pixels in sixteens."""
     of_window: int = problem.window[0]
     return 2 * (config.windows + of_window - 2)
 
@@ -180,6 +173,8 @@ def why_none(problem: PooledConv2d, target: Target) -> str | None:
     if (reason := stem_wgmma.why_none(problem, target)) is not None:
         return reason
     q, (top, left, _, _) = problem.quantization, problem.window_pad
+    if not is_staged(problem):
+        return f"k={problem.k}: the copy engine stores rows of whole {CHUNK} bytes; unfused serves it"
     if problem.window_stride != (2, 2) or not set(problem.window) <= {2, 3}:
         return (
             f"window={problem.window} window_stride={problem.window_stride}: two pixels of a lane have a window of two "
@@ -223,8 +218,8 @@ def plan(problem: PooledConv2d, config: StemPool, target: Target) -> StemPoolPla
 
 
 def _outputs(config: StemPool) -> int:
-    """Bytes of outputs that are staged: of each consumer those of two tiles."""
-    return 2 * CONSUMERS * ceil_div(ACROSS * config.windows * CHANNELS, REPEATS) * REPEATS
+    """Bytes of outputs that are staged: of each consumer those of two tiles, which lanes write in fours of rows."""
+    return 2 * CONSUMERS * ceil_div(config.windows, 4) * 4 * ACROSS * CHANNELS
 
 
 def _kept(problem: PooledConv2d, config: StemPool) -> int:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from qconv.generator.cost_units import at_once, moved_bytes, of_activation
 from qconv.generator.plan import ceil_div
-from qconv.generator.stem_wgmma_cost import CELLS, OF_OFFSET, OF_PAIRS, PORTS, START, STREAM, TURN, WRITE
+from qconv.generator.stem_wgmma_cost import OF_OFFSET, PORTS, START, STREAM, WRITE, of_cells
 from qconv.pooled import PooledConv2d
 from qconv.target import Target
 
@@ -57,11 +57,10 @@ def cost(plan: Costed) -> float:
 
 
 def _tile(plan: Costed) -> float:
-    """One consumer multiplies at a time; all of them make outputs at once, and so do teams make cells."""
-    config, q = plan.config, plan.problem.quantization
+    """Consumers wait for no turn, and share what multiplies."""
+    config, problem = plan.config, plan.problem
     products = plan.steps * max(4 * plan.rows, 20)
-    of_outputs = OUTPUTS * (1 + of_activation(plan.problem) / 8 + OF_OFFSET * q.x_zero_point)
-    made = config.windows * (POOLED + of_outputs)
-    cells = (CELLS + OF_PAIRS * ceil_div(plan.pairs, 32 * config.team)) * config.team / 4
-    waited = max((products + TURN + WRITE + made) / plan.consumers, cells)
-    return at_once(waited, products + PORTS * made, 3)
+    of_each = 1 + of_activation(problem) / 8 + OF_OFFSET * problem.quantization.x_zero_point
+    made = config.windows * (POOLED + OUTPUTS * of_each)
+    alone = (products + WRITE + made) / plan.consumers
+    return at_once(max(alone, of_cells(plan.pairs, config.team)), products + PORTS * made, 3)

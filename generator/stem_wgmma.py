@@ -111,7 +111,7 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def rows(self) -> int:
-        """Of a tile."""
+        """What a tile has of sums."""
         return self.config.rows
 
     @property
@@ -228,22 +228,36 @@ class StemWgmmaPlan(PersistentPlan):
         )
 
     @property
+    def down(self) -> int:
+        """Tiles of an image."""
+        return ceil_div(self.problem.oh, self.rows)
+
+    @property
+    def across(self) -> int:
+        return ceil_div(self.problem.ow, COLUMNS)
+
+    @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         return {
             "The problem.": problem_constants(self.seen, filter_rows=True),
-            "The config.": (
-                Constant("TILE_H", self.rows, "output rows of a tile, which is eight pixels wide"),
-                *self.role_counts,
-            ),
+            **self.behind,
+            "The config.": (*self.config_constants, *self.role_counts),
             "What follows.": (
                 *self.cell_constants,
-                *self.image_constants(
-                    ceil_div(self.problem.oh, self.rows), ceil_div(self.problem.ow, COLUMNS), self.weight_rows
-                ),
+                *self.image_constants(self.down, self.across, self.weight_rows),
                 *self.vector_constants,
                 *self.last_constants,
             ),
         }
+
+    @property
+    def behind(self) -> dict[str, tuple[Constant, ...]]:
+        """What is computed of the outputs."""
+        return {}
+
+    @property
+    def config_constants(self) -> tuple[Constant, ...]:
+        return (Constant("TILE_H", self.rows, "output rows of a tile, which is eight pixels wide"),)
 
     @property
     def role_counts(self) -> tuple[Constant, ...]:

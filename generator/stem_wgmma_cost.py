@@ -73,6 +73,10 @@ def _tile(plan: Costed) -> float:
     products = plan.steps * max(4 * config.rows, 20)
     made = OF_EIGHT * config.rows * (1 + of_activation(plan.problem) / 8 + OF_OFFSET * q.x_zero_point)
     stored = 0 if plan.staged else config.rows * min(64, plan.problem.k) / 64 * 2 / plan.vector_k
-    cells = (CELLS + OF_PAIRS * ceil_div(plan.pairs, 32 * config.team)) * config.team / 4
-    waited = max((products + TURN + WRITE + made + DIRECT * stored) / config.consumers, STORES * stored, cells)
-    return at_once(waited, products + PORTS * made, 3)
+    waited = (products + TURN + WRITE + made + DIRECT * stored) / config.consumers
+    return at_once(max(waited, STORES * stored, of_cells(plan.pairs, config.team)), products + PORTS * made, 3)
+
+
+def of_cells(pairs: int, team: int) -> float:
+    """What a tile's take by teams of so many of four warps."""
+    return (CELLS + OF_PAIRS * ceil_div(pairs, 32 * team)) * team / 4

@@ -268,6 +268,33 @@ def stem_wgmma() -> Canvas:
     return c
 
 
+def stem_pool() -> Canvas:
+    c = Canvas(860, 300, "stem_pool")
+    c.text(40, 26, "sums of a convolution, eight pixels wide; a tile goes from left to right")
+    c.grid(72, 44, 8, 9, 20, ())
+    for row in range(4):
+        for column in range(4):
+            c.box(72 + 40 * column, 64 + 40 * row, 40, 40, "one" if (row + column) % 2 == 0 else "none")
+    for row in range(9):
+        c.box(52, 44 + 20 * row, 20, 20, "two")
+    c.down(40, 44, 224, "windows")
+    c.text(40, 246, "the last column of the tile before")
+    c.line(250, 134, 320, 134, arrow=True)
+    c.text(250, 124, "largest")
+    c.grid(330, 94, 4, 4, 20, range(16))
+    c.text(330, 196, "a sum for each window")
+    c.line(420, 134, 490, 134, arrow=True)
+    c.text(420, 124, "finish")
+    c.grid(500, 94, 4, 4, 20, range(16))
+    c.text(500, 196, "outputs, a quarter as many")
+    for at in range(4):
+        c.box(640, 54 + 40 * at, 110, 30, "three")
+        c.text(695, 74 + 40 * at, "a warp", "middle")
+    c.down(760, 54, 204, "team", left=False)
+    c.text(640, 236, "who make cells of a tile")
+    return c
+
+
 def tcgen05() -> Canvas:
     c = Canvas(860, 330, "tcgen05")
     c.box(40, 50, 90, 40, "one")
@@ -347,7 +374,7 @@ def unfused() -> Canvas:
 DRAWINGS: dict[str, Callable[[], Canvas]] = {
     draw.__name__: draw
     for draw in (
-        *(simt, mma, depthwise, direct, stem, stem_wgmma, gemv, pointwise, wgmma, halo),
+        *(simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo),
         *(tcgen05, fused, block, unfused),
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
     )

@@ -17,12 +17,14 @@ from qconv.generator.mma_space import Mma
 from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt
 from qconv.generator.stem import Stem
+from qconv.generator.stem_pool import StemPool
 from qconv.generator.stem_wgmma import StemWgmma
 from qconv.generator.table import TableConfig
 from qconv.generator.tcgen05 import Tcgen05
 from qconv.generator.wgmma import Wgmma
 from qconv.mode import Mode
 from qconv.op import Problem
+from qconv.pooled import PooledConv2d
 from qconv.target import TARGETS
 from qconv.tensor_ops import Add, ArgMax, AveragePool, ChannelShuffle, Concat, GlobalAveragePool, MaxPool, Mul, Table
 
@@ -79,6 +81,7 @@ LOOKED_UP = Quantization(
 GIVES = Quantization("int8", "int8", "uint8", True, y_zero_point=True, bias="int32", activation="relu6")
 SIGNED_MID = Quantization(per_channel=True, bias="int32", activation="relu")
 BIASED = Quantization(per_channel=True, bias="int32", activation="relu")
+POOLED = PooledConv2d.over(replace(STEM, quantization=BIASED), window=3, window_stride=2, window_pad=1)
 
 # What MFMA multiplies.
 SIGNED = replace(EVERYTHING, x_type="int8")
@@ -98,19 +101,9 @@ UNITS = Pointwise(batch=2, batches=1, atoms=2, pipeline_stages=3, warps=4, block
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
 LARGE_TILE = Wgmma(consumers=2, split_pixels=0, pixels=192, weight_slots=3, lag=2)
 PAIR = Fused(
-    tile_h=8,
-    tile_w=14,
-    warps=4,
-    blocks_per_sm=2,
-    teams=1,
-    cluster_blocks=1,
-    weights_in_smem=0,
-    on_wgmma=0,
-    first_m=2,
-    first_n=2,
-    second_m=2,
-    second_n=2,
-)
+    tile_h=8, tile_w=14, warps=4, blocks_per_sm=2, teams=1, cluster_blocks=1, weights_in_smem=0, on_wgmma=0,
+    first_m=2, first_n=2, second_m=2, second_n=2,
+)  # fmt: skip
 SLICED = Choosing(threads=256, team=256, vector=4, unroll=2, slices=16)
 
 
@@ -204,6 +197,8 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "halo-odd-cpu.sm_90a.cpp": (conv(replace(BODY, c=80, k=21, n=1), HALF), "cpu.sm_90a", Halo(2, 2, 64)),
     "stem-wgmma-body-sm_90a.cu": (conv(STEM, BIASED), "sm_90a", StemWgmma(16, 3, 1)),
     "stem-wgmma-odd-cpu.sm_90a.cpp": (conv(replace(STEM, c=4, k=21, n=1), HALF), "cpu.sm_90a", StemWgmma(8, 2, 4)),
+    "stem-pool-body-sm_90a.cu": (POOLED, "sm_90a", StemPool(14, 1)),
+    "stem-pool-odd-cpu.sm_90a.cpp": (replace(POOLED, c=4, k=48, window_pad=0), "cpu.sm_90a", StemPool(4, 4)),
     "tcgen05-body-sm_100a.cu": (conv(replace(BODY, k=256), BIASED), "sm_100a", Tcgen05(128, 256, 2, 128, 4)),
     "tcgen05-residual-borders-sm_100a.cu": (conv(BODY, ADDED), "sm_100a", Tcgen05(256, 64, 2, 64, 6)),
     "tcgen05-odd-cpu.sm_100a.cpp": (

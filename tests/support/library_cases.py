@@ -41,6 +41,10 @@ FILTER = Conv2d(
 )  # fmt: skip
 PROJECT = Conv2d(1, 8, 8, 32, 16, 1, 1, quantization=Quantization(x_zero_point=True, residual="int8", bias="float32"))
 
+POOLED_STEM = PooledConv2d(
+    1, 32, 32, 3, 64, 7, 7, (2, 2), pad=(3, 3, 3, 3), quantization=CLAMPED, window=3, window_stride=2, window_pad=1
+)
+
 # The family, the target, the problem.
 CASES: tuple[tuple[str, str, Problem], ...] = (
     ("simt", "cpu", Conv2d(1, 7, 7, 16, 24, 3, 3, pad=SAME, quantization=CLAMPED)),
@@ -59,6 +63,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("wgmma", "cpu.sm_90a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=SAME, quantization=CLAMPED_SUM)),
     ("halo", "cpu.sm_90a", Conv2d(1, 8, 8, 64, 64, 3, 3, pad=SAME, quantization=CLAMPED_SUM)),
     ("stem_wgmma", "cpu.sm_90a", Conv2d(1, 32, 32, 3, 64, 7, 7, (2, 2), pad=(3, 3, 3, 3), quantization=CLAMPED)),
+    ("stem_pool", "cpu.sm_90a", POOLED_STEM),
     ("tcgen05", "cpu.sm_100a", Conv2d(1, 8, 8, 128, 128, 3, 3, pad=SAME, quantization=CLAMPED_SUM)),
     ("fused", "cpu.sm_80", FusedConv2d(EXPAND, FILTER)),
     ("block", "cpu.sm_80", FusedBlock(EXPAND, FILTER, PROJECT)),
@@ -124,7 +129,7 @@ WIDE = Conv2d(1, 8, 8, 32, 48, 1, 1, quantization=Quantization(x_zero_point=True
 
 
 # Families whose instruction one architecture has alone.
-ARCHITECTURES_OWN = ("wgmma", "halo", "stem_wgmma", "tcgen05")
+ARCHITECTURES_OWN = ("wgmma", "halo", "stem_wgmma", "stem_pool", "tcgen05")
 # Families whose instruction AMD has no like of.
 NVIDIA_ALONE = ("direct", "stem", "pointwise")
 

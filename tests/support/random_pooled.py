@@ -9,6 +9,7 @@ import random
 from dataclasses import replace
 
 from random_problems import Decks, problems
+from random_special import special_problems
 
 from qconv.pooled import PooledConv2d
 from qconv.problem import Conv2d
@@ -48,3 +49,30 @@ def _of_bytes(q: Quantization, out_type: str) -> Quantization:
     if not q.requantizes:  # its scales and its mode may be none that bytes can have
         q = Quantization(q.x_type, q.w_type, x_zero_point=q.x_zero_point, w_zero_point=q.w_zero_point)
     return replace(q, out_type=out_type, residual="none", residual_zero_point=False)
+
+
+def stem_pools(seed: int, count: int) -> list[PooledConv2d]:
+    """First layers with a pool behind them, as one kernel has them: strides of two, activations that keep the order."""
+    rng = random.Random(f"stem_pool {seed}")
+    decks = Decks(rng)
+    found: list[PooledConv2d] = []
+    while len(found) < count:
+        for convolution in special_problems("stem_wgmma", rng.randint(0, 10**6), count - len(found)):
+            if (made := _with_pairs(convolution, rng, decks)) is not None:
+                found.append(made)
+    return found
+
+
+def _with_pairs(convolution: Conv2d, rng: random.Random, decks: Decks) -> PooledConv2d | None:
+    """With windows of two or three that begin with a lane's pair. None where the output is smaller than one."""
+    activation = decks.deal("activation", ("none", "relu", "clamp"))
+    channels = 16 * -(-convolution.k // 16)
+    q = replace(_of_bytes(convolution.quantization, decks.deal("out_type", BYTES)), activation=activation, table=False)
+    window = decks.deal("pairs", ((3, 3), (3, 3), (2, 2), (3, 2), (2, 3)))
+    first = [decks.deal("first", (0, 1)) if size == 3 else 0 for size in window]
+    pads = (*first, *(rng.randint(0, size - 1) for size in window))
+    of_pool = {"window_stride": 2, "window_pad": pads, "ceil_mode": decks.deal("ceil", (True, False))}
+    try:
+        return PooledConv2d.over(replace(convolution, k=channels, quantization=q), window=window, **of_pool)
+    except ValueError:
+        return None

@@ -76,7 +76,7 @@ class Runner:
         self._chosen: dict[Key, tuple[str, str]] = {}  # where a layer runs that could run here, and why
         self._seen: dict[str, Tensor] = {}
         self._subgraphs: dict[tuple[str, ...], Subgraph] = {}
-        # Of what has run once, where its inputs lay.
+        # For what has run once: where its inputs lay.
         self._recordings: dict[Recording, Recorded | dict[str, int]] = {}
         self._alone = Lock()  # a recording has one set of arrays
         self.segments = partition(network, served)

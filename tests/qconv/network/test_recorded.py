@@ -22,6 +22,11 @@ W, V = (RNG.integers(-9, 9, shape).astype("int8") for shape in ((6, 4, 1, 1), (5
 
 class Counting(CpuDevice):
     recorded = 0
+    copied = 0  # arrays of more than a few bytes, from one on the device to another
+
+    def copy(self, array: Any, to: Any) -> None:
+        self.copied += 1
+        super().copy(array, to)
 
     def record(self, work: Any, place: Any = None) -> Any:
         self.recorded += 1
@@ -65,12 +70,40 @@ def given(device: CpuDevice, x: Any, way: str) -> Value:
 def test_the_second_run_of_a_form_is_recorded_and_later_ones_are_right(way: str) -> None:
     device = Counting(CPU.target)
     runner = runner_on(device)
-    for _ in range(4):
-        x = images()
-        made = runner.run({"x": given(device, x, way)}, ["y", "z"])
+    inputs = [images() for _ in range(4)]  # at an address of its own each
+    values = [given(device, x, way) for x in inputs]
+    for x, value in zip(inputs, values, strict=True):
+        made = runner.run({"x": value}, ["y", "z"])
         np.testing.assert_array_equal(made["y"].on_host, wanted(x, W))
         np.testing.assert_array_equal(made["z"].on_host, wanted(x, V))
     assert device.recorded == 1
+
+
+@pytest.mark.parametrize("way", ["there", "channels last"])
+def test_what_is_given_in_the_same_place_is_read_there(way: str) -> None:
+    device = Counting(CPU.target)
+    runner = runner_on(device)
+    held = given(device, images(), way)
+
+    def copies_of(value: Value, x: Any) -> int:
+        before = device.copied
+        np.testing.assert_array_equal(runner.run({"x": value}, ["y"])["y"].on_host, wanted(x, W))
+        return device.copied - before
+
+    def again() -> int:
+        """Other images in the same array."""
+        x = images()
+        held.array[...] = x if way == "there" else x.transpose(0, 2, 3, 1)
+        return copies_of(held.with_array(held.array), x)
+
+    again(), again()
+    in_place = again()
+    others = [images() for _ in range(3)]
+    elsewhere = [copies_of(given(device, x, way), x) for x in others]
+    assert device.recorded == 2
+    assert elsewhere[1:] == [in_place + 1] * 2
+    assert again() == in_place + 1  # it has moved once, and is copied from then on
+    assert device.recorded == 2
 
 
 def test_either_order_of_axes_has_a_recording_of_its_own() -> None:

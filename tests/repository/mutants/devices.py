@@ -16,30 +16,6 @@ EXCHANGE = "tests/qconv/device/test_array_kernels.py"
 
 MUTANTS = (
     Mutant(
-        "copy: a thread's chunks are written whether the array has them or not",
-        HERE + "array_kernels.py",
-        "        if (first + i * THREADS < count) y[first",
-        "        y[first",
-        "The last block writes behind the array.",
-        (EXCHANGE,),
-    ),
-    Mutant(
-        "copy: blocks overlap",
-        HERE + "array_kernels.py",
-        "block_x() * THREADS * CHUNKS + thread()",
-        "block_x() * THREADS + thread()",
-        "The end of the array is not copied.",
-        (EXCHANGE,),
-    ),
-    Mutant(
-        "copy: an array at an odd address is moved in chunks",
-        HERE + "array_kernels.py",
-        "for number in (bytes_, *addresses))",
-        "for number in (bytes_, *addresses[:1]))",
-        "A GPU stops at an address that 16 does not divide.",
-        (EXCHANGE,),
-    ),
-    Mutant(
         "exchange: a block takes one outer index",
         HERE + "array_kernels.py",
         "outer += blocks_down",

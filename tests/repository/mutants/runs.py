@@ -7,23 +7,48 @@ RECORDED = "tests/qconv/network/test_recorded.py"
 MEMORY = "tests/qconv/network/test_memory.py"
 TRACED = "tests/qconv/device/test_memory.py"
 SESSION_MEMORY = "tests/qconv/onnx/test_session_memory.py"
+COPIES, ARRAY_KERNELS = "tests/qconv/device/test_array_kernels.py", "src/qconv/device/array_kernels.py"
 WIDENING = "tests/qconv/network/test_widening.py"
 
 MUTANTS = (
     Mutant(
         "runs: the first images are replayed for ever",
         HERE + "recorded.py",
-        "            value.copy_into(self._given[name].array)\n",
-        "            pass\n",
+        "                value.copy_into(self._given[name].array)\n",
+        "                pass\n",
         "What is given never reaches the arrays that the recording reads.",
         (RECORDED,),
     ),
     Mutant(
         "runs: the caller's own arrays are recorded",
         HERE + "recorded.py",
-        "{name: value.copied() for name, value in given.items()}",
-        "{name: value.with_array(value.array) for name, value in given.items()}",
+        "value if name in where_it_lies else value.copied()",
+        "value",
         "The next run writes its images over what the caller holds.",
+        (RECORDED,),
+    ),
+    Mutant(
+        "runs: what lies elsewhere is read where it lay before",
+        HERE + "recorded.py",
+        "self._places.items() <= places_of(given).items()",
+        "True",
+        "The images of a run before are read once more.",
+        (RECORDED,),
+    ),
+    Mutant(
+        "runs: what is read where it lies is copied as well",
+        HERE + "recorded.py",
+        "            if name not in self._places:\n",
+        "            if name in self._given:\n",
+        "An input is copied over itself, which takes as long as before.",
+        (RECORDED,),
+    ),
+    Mutant(
+        "runs: what has moved once is never copied",
+        HERE + "runner.py",
+        "before = {} if isinstance(recorded, Recorded) else recorded",
+        "before = places_of(given)",
+        "Whoever gives another array each time has every run recorded anew.",
         (RECORDED,),
     ),
     Mutant(
@@ -257,5 +282,29 @@ MUTANTS = (
         'return ("a", "b")',
         "The second may be repeated, and is read by other threads after it was written over.",
         (SESSION_MEMORY,),
+    ),
+    Mutant(
+        "copy: a thread's chunks are written whether the array has them or not",
+        ARRAY_KERNELS,
+        "        if (first + i * THREADS < count) y[first",
+        "        y[first",
+        "The last block writes behind the array.",
+        (COPIES,),
+    ),
+    Mutant(
+        "copy: blocks overlap",
+        ARRAY_KERNELS,
+        "block_x() * THREADS * CHUNKS + thread()",
+        "block_x() * THREADS + thread()",
+        "The end of the array is not copied.",
+        (COPIES,),
+    ),
+    Mutant(
+        "copy: an array at an odd address is moved in chunks",
+        ARRAY_KERNELS,
+        "for number in (bytes_, *addresses))",
+        "for number in (bytes_, *addresses[:1]))",
+        "A GPU stops at an address that 16 does not divide.",
+        (COPIES,),
     ),
 )
