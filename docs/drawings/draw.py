@@ -269,7 +269,7 @@ def stem_wgmma() -> Canvas:
 
 
 def stem_pool() -> Canvas:
-    c = Canvas(860, 300, "stem_pool")
+    c = Canvas(900, 300, "stem_pool")
     c.text(40, 26, "sums of a convolution, eight pixels wide; a tile goes from left to right")
     c.grid(72, 44, 8, 9, 20, ())
     for row in range(4):
@@ -277,16 +277,16 @@ def stem_pool() -> Canvas:
             c.box(72 + 40 * column, 64 + 40 * row, 40, 40, "one" if (row + column) % 2 == 0 else "none")
     for row in range(9):
         c.box(52, 44 + 20 * row, 20, 20, "two")
-    c.down(40, 44, 224, "windows")
+    c.down(242, 44, 224, "windows", left=False)
     c.text(40, 246, "the last column of the tile before")
-    c.line(250, 134, 320, 134, arrow=True)
-    c.text(250, 124, "largest")
-    c.grid(330, 94, 4, 4, 20, range(16))
-    c.text(330, 196, "a sum for each window")
-    c.line(420, 134, 490, 134, arrow=True)
-    c.text(420, 124, "finish")
-    c.grid(500, 94, 4, 4, 20, range(16))
-    c.text(500, 196, "outputs, a quarter as many")
+    c.line(316, 134, 376, 134, arrow=True)
+    c.text(316, 124, "largest")
+    c.grid(386, 94, 4, 4, 20, range(16))
+    c.text(386, 196, "sums of windows")
+    c.line(476, 134, 526, 134, arrow=True)
+    c.text(476, 124, "finish")
+    c.grid(536, 94, 4, 4, 20, range(16))
+    c.text(536, 196, "outputs")
     for at in range(4):
         c.box(640, 54 + 40 * at, 110, 30, "three")
         c.text(695, 74 + 40 * at, "a warp", "middle")

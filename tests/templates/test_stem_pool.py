@@ -67,14 +67,14 @@ def test_warps_of_a_consumer_need_not_go_together() -> None:
 
 RING = "        shared.ring.wait(at);\n"
 RELEASE = "        if (tile::lane() == 0) shared.ring.release(at);\n"
-STAGED = "    tile::fence_proxy_async();\n    if (signals)"
+STAGED = "    tile::fence_proxy_async();\n}\n\n// A tile"
 READS = "    if (signals) tile::wait_for_store_reads<0>();\n"
 THERE = "    tile::warpgroup_barrier(consumer);  // all of them are there, and those before have left\n"
 
 LEFT_OUT = {
     "the wait for the cells": LeftOut("staged", RING, "", f"wait|that has completed|{WRONG}"),
     "the word that a window is read": LeftOut("staged", RELEASE, "", "wait"),
-    "the fence behind the outputs": LeftOut("staged", STAGED, "    if (signals)", WRONG),
+    "the fence behind the outputs": LeftOut("staged", STAGED, "}\n\n// A tile", WRONG),
     "the wait until outputs have left": LeftOut("staged", READS, "", WRONG),
     "the barrier behind the outputs": LeftOut("staged", THERE, "", WRONG),
     "the other half": LeftOut("staged", "    stores.half = 1 - stores.half;\n", "", WRONG),

@@ -284,11 +284,11 @@ OF_PLAN = (
         (SENSE,),
     ),
     Mutant(
-        "halo: a tile of outputs is as wide as an image of another width",
+        "halo: a row of a tile of outputs is as long as a column",
         "generator/tensor_map.py",
-        "strides = pixel, problem.ow * pixel, problem.oh * problem.ow * pixel",
-        "strides = pixel, problem.w * pixel, problem.h * problem.w * pixel",
-        "Filters without pads make smaller images.",
+        "strides = pixel, columns * pixel, rows * columns * pixel",
+        "strides = pixel, rows * pixel, rows * columns * pixel",
+        "Images are as wide as they are, not as high.",
         (RESIDUALS,),
     ),
 )

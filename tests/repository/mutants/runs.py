@@ -86,8 +86,8 @@ MUTANTS = (
     Mutant(
         "runs: a segment is recorded anew for each run",
         HERE + "runner.py",
-        "        if recorded is None:\n            recorded = Recorded",
-        "        if True:\n            recorded = Recorded",
+        "        if not isinstance(recorded, Recorded) or not recorded.reads(given):\n",
+        "        if True:\n",
         "Every run takes as long as the second.",
         (RECORDED,),
     ),

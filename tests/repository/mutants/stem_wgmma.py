@@ -2,7 +2,8 @@
 
 from mutants.mutant import Mutant
 
-PAGE = "templates/conv2d/stem_wgmma.j2"
+PAGE = "templates/conv2d/stem_wgmma_produce.j2"
+BEGINS = "templates/conv2d/stem_wgmma_"
 PLAN = "generator/stem_wgmma.py"
 TESTS = "tests/templates/test_stem_wgmma.py"
 STAGED, DIRECT, SKIPPED, UNEVEN = (
@@ -103,6 +104,41 @@ OF_PAGE = (
     ),
 )
 
+OF_PARTS = (
+    Mutant(
+        "stem_wgmma: nobody opens the rings of images",
+        BEGINS[:-1] + ".j2",
+        "    for (ImageRing& ring : shared.image_rings) ring.open(1);\n",
+        "",
+        "Their mbarriers count from anything.",
+        (STAGED,),
+    ),
+    Mutant(
+        "stem_wgmma: a window has no room of its own",
+        BEGINS + "cells.j2",
+        "constexpr int WINDOWS = 4,",
+        "constexpr int WINDOWS = 3,",
+        "Each of four teams fills one.",
+        (STAGED,),
+    ),
+    Mutant(
+        "stem_wgmma: steps have the filters of the warp beside",
+        BEGINS + "filters.j2",
+        "args.fragments + first + i * 4 * FILTER_WORDS",
+        "args.fragments + first + i * FILTER_WORDS",
+        "Each of four warps has its own of every step.",
+        (STAGED,),
+    ),
+    Mutant(
+        "stem_wgmma: threads wait at what nobody has initialised",
+        BEGINS + "kernel.j2",
+        "    tile::barrier();\n",
+        "",
+        "One of them initialises the mbarriers.",
+        (STAGED,),
+    ),
+)
+
 OF_PLAN = (
     Mutant(
         "stem_wgmma: a window has no tap beyond the middle of its last cell",
@@ -157,4 +193,4 @@ OF_COST = (
     ),
 )
 
-MUTANTS = (*OF_PAGE, *OF_PLAN, *OF_COST)
+MUTANTS = (*OF_PAGE, *OF_PARTS, *OF_PLAN, *OF_COST)
