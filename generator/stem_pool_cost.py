@@ -1,4 +1,5 @@
-"""What the `stem_pool` family costs, in clocks."""
+"""What the `stem_pool` family costs, in clocks: fitted to 11 kernels of ResNet's first layer and pool that an H200 timed,
+4 % off (root mean square)."""
 
 from __future__ import annotations
 
@@ -6,12 +7,15 @@ from typing import Protocol
 
 from qconv.generator.cost_units import at_once, moved_bytes, of_activation
 from qconv.generator.plan import ceil_div
-from qconv.generator.stem_wgmma_cost import OF_OFFSET, PORTS, START, STREAM, WRITE, of_cells
+from qconv.generator.stem_wgmma_cost import OF_OFFSET, START, STREAM, WRITE, of_cells
 from qconv.pooled import PooledConv2d
 from qconv.target import Target
 
-# Clocks of a row of four windows of 64 channels: to find their largest sums, and to make outputs of these.
-POOLED, OUTPUTS = 12.0, 15.0
+# Clocks of a row of four windows of 64 channels: to find their largest sums, and to make outputs of these. Meanwhile
+# nothing is multiplied, as far as it counts: both use the same ports of the registers.
+POOLED, OUTPUTS = 4.0, 12.0
+# Clocks of a tile until its products are begun.
+BEGUN = 100
 
 
 class Config(Protocol):
@@ -59,8 +63,8 @@ def cost(plan: Costed) -> float:
 def _tile(plan: Costed) -> float:
     """Consumers wait for no turn, and share what multiplies."""
     config, problem = plan.config, plan.problem
-    products = plan.steps * max(4 * plan.rows, 20)
+    products = plan.steps * max(4 * plan.rows, 20) + BEGUN
     of_each = 1 + of_activation(problem) / 8 + OF_OFFSET * problem.quantization.x_zero_point
     made = config.windows * (POOLED + OUTPUTS * of_each)
     alone = (products + WRITE + made) / plan.consumers
-    return at_once(max(alone, of_cells(plan.pairs, config.team)), products + PORTS * made, 3)
+    return at_once(max(alone, of_cells(plan.pairs, config.team)), products + made, 3)

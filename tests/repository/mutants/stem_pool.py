@@ -144,7 +144,7 @@ OF_COST = (
     Mutant(
         "stem_pool cost: outputs take nothing while others are multiplied",
         "generator/stem_pool_cost.py",
-        "products + PORTS * made, 3)",
+        "products + made, 3)",
         "products, 3)",
         "Both use the registers' ports.",
         (COST,),
