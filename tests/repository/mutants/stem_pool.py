@@ -47,12 +47,12 @@ OF_PAGE = (
         (STAGED,),
     ),
     Mutant(
-        "stem_pool: a block goes on with the strip below",
+        "stem_pool: blocks of other channels have other strips",
         PAGES + "_tiles.j2",
-        "(round * BLOCKS_OF_CHANNELS + tile::block_x() / CHANNEL_TILES) * CONSUMERS",
-        "(round + tile::block_x() / CHANNEL_TILES) * CONSUMERS",
-        "Which is another block's.",
-        (STAGED,),
+        "tile::block_x() / CHANNEL_TILES) * CONSUMERS",
+        "tile::block_x()) * CONSUMERS",
+        "Then some channels of a strip are nobody's.",
+        (PAIRS,),
     ),
     Mutant(
         "stem_pool: padding above may be the largest",
