@@ -125,11 +125,11 @@ def test_what_it_gave_before_stays() -> None:
 
 
 def test_what_it_is_given_stays() -> None:
-    runner, x = runner_on(CpuDevice(CPU.target)), images()
-    kept = x.copy()
-    for each in (x, x, images()):
-        runner.run({"x": Value(CPU, there=each)}, ["y"])
-    np.testing.assert_array_equal(x, kept)
+    runner, inputs = runner_on(CpuDevice(CPU.target)), [images() for _ in range(4)]
+    kept = [x.copy() for x in inputs]
+    for x in (inputs[0], *inputs, *inputs):
+        runner.run({"x": Value(CPU, there=x)}, ["y"])
+    np.testing.assert_array_equal(inputs, kept)
 
 
 def test_every_form_has_a_recording_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:

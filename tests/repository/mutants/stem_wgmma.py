@@ -114,11 +114,11 @@ OF_PARTS = (
         (STAGED,),
     ),
     Mutant(
-        "stem_wgmma: a window has no room of its own",
+        "stem_wgmma: rows of cells are as long as columns",
         BEGINS + "cells.j2",
-        "constexpr int WINDOWS = 4,",
-        "constexpr int WINDOWS = 3,",
-        "Each of four teams fills one.",
+        "cell[CELLS_H][CELLS_W]",
+        "cell[CELLS_W][CELLS_H]",
+        "The next row lies elsewhere than a tap looks.",
         (STAGED,),
     ),
     Mutant(
