@@ -116,7 +116,7 @@ def table(workload: Workload, station: Station, found: list[Result], where: str)
     if len(fused) < len(fusions):
         lines.append(f"not in one kernel: {len(fusions) - len(fused)}, which no kernel computes faster than several")
     if parts := [one for one in found if one.entry.role == "part"]:
-        lines += ["only parts of such:", *map(_row, parts)]
+        lines += ["only parts of these:", *map(_row, parts)]
     return [*lines, f"workload  {workload.name} on {station.name} ({station.target_name})", f"database  {where}"]
 
 
