@@ -1,5 +1,5 @@
-"""What the `stem_pool` family costs, in clocks: fitted to 11 kernels of ResNet's first layer and pool that an H200 timed,
-4 % off (root mean square)."""
+"""What the `stem_pool` family costs, in clocks: fitted to 11 kernels of ResNet's first layer and its pool that an H200
+timed, 4 % off (root mean square)."""
 
 from __future__ import annotations
 
