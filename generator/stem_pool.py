@@ -148,6 +148,11 @@ class StemPoolPlan(StemWgmmaPlan):
         }
 
     @property
+    def role_counts(self) -> tuple[Constant, ...]:
+        _, team = super().role_counts
+        return (Constant("CONSUMERS", CONSUMERS, "warpgroups that multiply, every second tile each"), team)
+
+    @property
     def config_constants(self) -> tuple[Constant, ...]:
         return (
             Constant("WINDOWS_DOWN", self.config.windows, "of a tile, which is four windows wide"),

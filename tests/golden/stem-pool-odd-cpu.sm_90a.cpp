@@ -49,7 +49,7 @@ constexpr int STRIPS = 14;  // rows of tiles, each of one consumer
 // The config.
 constexpr int WINDOWS_DOWN = 4;  // of a tile, which is four windows wide
 constexpr int TILE_H = 10;  // rows of sums of a tile, which are eight pixels wide
-constexpr int CONSUMERS = 2;  // warpgroups that multiply, in turn
+constexpr int CONSUMERS = 2;  // warpgroups that multiply, every second tile each
 constexpr int TEAM = 4;  // warps that put the cells of a tile together
 
 // What follows.
