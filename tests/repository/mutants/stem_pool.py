@@ -8,7 +8,7 @@ TESTS = "tests/templates/test_stem_pool.py"
 STAGED, BEFORE, PAIRS, TALL, WIDE = (
     f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("staged", "before", "pairs", "tall", "wide")
 )
-ALONE = f"{TESTS}::test_warps_of_a_consumer_need_not_go_together"
+ALONE = f"{TESTS}::test_warps_of_a_consumer_need_not_go_together[uneven]"
 SERVED = f"{TESTS}::test_what_it_does_not_serve"
 RANDOM = f"{TESTS}::test_a_random_config"
 COST = "tests/generator/test_stem_pool_cost.py"
