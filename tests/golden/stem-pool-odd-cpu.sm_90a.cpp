@@ -94,6 +94,7 @@ static_assert(PADDED || ((OUT_H - 1) * 2 + R <= IN_H && (OUT_W - 1) * 2 + S <= I
               "without padding, windows must lie in the image");
 static_assert(STRIPS == IMAGES_COUNT * TILES_DOWN && TILES == STRIPS * TILES_ACROSS * CHANNEL_TILES,
               "every image has as many tiles");
+static_assert(PIXELS == IMAGES_COUNT * OUT_H * OUT_W, "the problem has the padding of the pool");
 static_assert(BLOCKS % CHANNEL_TILES == 0, "a block keeps its channels");
 static_assert(TEAM == 1 || TEAM == 4, "a warp, or all of the producer, makes the cells of a tile");
 static_assert(WINDOW_H == 2 || WINDOW_H == 3, "windows are two rows from each other");

@@ -97,7 +97,7 @@ ARCHITECTURE = Addition(
 OP = Addition(
     files=("src/qconv/subtract.py", "generator/subtract.py", "templates/subtract.j2"),
     lists=(
-        Row("src/qconv/ops.py", "from qconv import subtract\n", "from qconv import chain, convolution\n"),
+        Row("src/qconv/ops.py", "from qconv import subtract\n", "from qconv import chain, convolution, pooled_op\n"),
         Row("src/qconv/ops.py", "    subtract.OP,\n", "    convolution.OP,\n"),
         Row("generator/__init__.py", "    subtract,\n", "    unfused,\n"),
         Row("generator/__init__.py", "        subtract.FAMILY,\n", "        simt.FAMILY,\n"),
