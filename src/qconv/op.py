@@ -146,6 +146,15 @@ def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> i
     return number
 
 
+def several(name: str, values: object, length: int, least: int) -> tuple[int, ...]:
+    """What one number stands for, or so many."""
+    if not isinstance(values, (tuple, list)) and isinstance(values, SupportsIndex):
+        values = (values,) * length
+    if not isinstance(values, (tuple, list)) or len(values) != length:
+        raise ValueError(f"{name}={values!r} must be one integer or {length} of them")
+    return tuple(checked_size(name, value, least) for value in values)
+
+
 Array = NDArray[Any]
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from qconv.op import Problem, Tensor, quoted
-from qconv.problem import FLAGS, Conv2d, read_conv2d, read_several, several
+from qconv.op import Problem, Tensor, quoted, several
+from qconv.problem import FLAGS, Conv2d, read_conv2d, read_several
 from qconv.quantization import Quantization
 from qconv.tensor_ops.pooling import MaxPool
 from qconv.tensor_ops.problem import BYTES

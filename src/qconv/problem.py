@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from qconv.mode import Mode
 from qconv.op import (
@@ -17,6 +17,7 @@ from qconv.op import (
     checked_size,
     quoted,
     read_integer,
+    several,
 )
 from qconv.quantization import Parameters, Quantization
 
@@ -303,15 +304,6 @@ def _quantization_parts(quantization: Quantization) -> tuple[str, ...]:
         if value != flag.default:
             parts.append(f"{flag.name}={value}")
     return tuple(parts)
-
-
-def several(name: str, values: object, length: int, least: int) -> tuple[int, ...]:
-    """What one number stands for, or so many."""
-    if not isinstance(values, (tuple, list)) and isinstance(values, SupportsIndex):
-        values = (values,) * length
-    if not isinstance(values, (tuple, list)) or len(values) != length:
-        raise ValueError(f"{name}={values!r} must be one integer or {length} of them")
-    return tuple(checked_size(name, value, least) for value in values)
 
 
 def read_several(name: str, text: str | bool) -> int | tuple[int, ...]:

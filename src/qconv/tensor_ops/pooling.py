@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self, SupportsIndex
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from qconv.op import FULL, LARGEST, WIDEST, Tensor, alignment, checked_size
+from qconv.op import FULL, LARGEST, WIDEST, Tensor, alignment, checked_size, several
 from qconv.parameter import check_ratio
 from qconv.tensor_ops.problem import Parameters, TensorOp
 
@@ -56,7 +56,7 @@ class Pool(TensorOp):
         self._check_fields()
         for name, length, least in (("stride", 2, 1), ("pad", 4, 0), ("dilation", 2, 1)):
             if hasattr(self, name):
-                object.__setattr__(self, name, _several(name, getattr(self, name), length, least))
+                object.__setattr__(self, name, several(name, getattr(self, name), length, least))
         for name, window, before, behind in (("r", self.r, 0, 2), ("s", self.s, 1, 3)):
             if max(self.pad[before], self.pad[behind]) >= window:
                 raise ValueError(
@@ -148,13 +148,6 @@ def window_of(kernel: int | Sequence[int]) -> tuple[int, int]:
     if len(values) != 2:
         raise ValueError(f"kernel={kernel!r} must be one integer or two of them, height and width")
     return (values[0], values[1])
-
-
-def _several(name: str, value: Any, length: int, least: int) -> tuple[int, ...]:
-    values = (value,) * length if isinstance(value, SupportsIndex) else tuple(value)
-    if len(values) != length:
-        raise ValueError(f"{name}={value!r} must be one integer or {length} of them")
-    return tuple(checked_size(name, each, least) for each in values)
 
 
 @dataclass(frozen=True, eq=False)
