@@ -67,7 +67,7 @@ class Recorded:
 
     def reads(self, given: Values) -> bool:
         """Whether what it reads where it lies is given there."""
-        return self._places.items() <= places_of(given).items()
+        return all(given[name].address == address for name, address in self._places.items())
 
     def _place(self, allocations: Sequence[Allocation]) -> Placement:
         placement = place(allocations)
