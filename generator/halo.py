@@ -158,7 +158,7 @@ class HaloPlan(PersistentPlan):
         return HaloRoles(
             **vars(products),
             staged=self.staged,
-            write_sums=f"conv2d/halo_{'staged' if self.staged else 'direct'}.j2",
+            write_sums=file_of_outputs(self.staged),
             residual_in_smem=self.residual_in_smem,
             strided=strided,
             products_of_tile=f"conv2d/halo_products{'_strided' * strided}.j2",
@@ -248,6 +248,11 @@ def weight_bytes(problem: Conv2d, config: Halo) -> int:
 
 def products(problem: Conv2d, config: Halo) -> int:
     return weight_bytes(problem, config) // (64 * 32)
+
+
+def file_of_outputs(staged: bool) -> str:
+    """What makes outputs of a tile's sums."""
+    return f"conv2d/halo_{'staged' if staged else 'direct'}.j2"
 
 
 def is_staged(problem: Conv2d) -> bool:

@@ -53,6 +53,7 @@ class Looked:
     seen: Conv2d
     before: tuple[int, int]  # rows and columns of it in front of the convolution's first
     first: int  # column of the pool's output that the first tile begins with
+    tiles: int  # of a strip, which goes across an image
 
     @classmethod
     def of(cls, problem: PooledConv2d) -> Looked:
@@ -67,7 +68,7 @@ class Looked:
         bottom = CELL * (rows - 1) + problem.r - problem.h - top
         right = CELL * (columns - 1) + problem.s - problem.w - left
         pads = (top, left, max(bottom, 0), max(right, 0))
-        return cls(replace(problem.first, pad=pads), (above, ahead), first)
+        return cls(replace(problem.first, pad=pads), (above, ahead), first, ceil_div(pool.ow - first, ACROSS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +124,7 @@ class StemPoolPlan(StemWgmmaPlan):
 
     @property
     def across(self) -> int:
-        return ceil_div(self.problem.rest.ow - self.looked.first, ACROSS)
+        return self.looked.tiles
 
     @property
     def strips(self) -> int:
@@ -142,7 +143,6 @@ class StemPoolPlan(StemWgmmaPlan):
                 Constant("CONVOLUTION_H", self.problem.oh, "rows of outputs that are not padding"),
                 Constant("CONVOLUTION_W", self.problem.ow, "and columns"),
                 Constant("FIRST_COLUMN", self.looked.first, "of the pool's output, which the first tile begins with"),
-                Constant("IMAGES_COUNT", self.problem.n),
                 Constant("STRIPS", self.strips, "rows of tiles, each of one consumer"),
             ),
         }
@@ -243,7 +243,7 @@ def _shared_out(problem: PooledConv2d, config: StemPool, looked: Looked, target:
     images = problem.n + ceil_div(CONSUMERS * target.processors, tiles_down(problem, config))
     outputs = images * (pool.oh + config.windows) * (pool.ow + ACROSS) * problem.k
     at_most(outputs, 2**31 - 1, "outputs of whole tiles")
-    tiles = channel_tiles * strips * ceil_div(pool.ow - looked.first, ACROSS)
+    tiles = channel_tiles * strips * looked.tiles
     return {"channel_tiles": channel_tiles, "tiles": tiles, "blocks": channel_tiles * of_channels}
 
 

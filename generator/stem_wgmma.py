@@ -12,7 +12,7 @@ from typing import ClassVar
 from qconv.generator import stem_wgmma_cost, tensor_map
 from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
 from qconv.generator.family import Family
-from qconv.generator.halo import GROUP_THREADS, HaloRoles, is_staged
+from qconv.generator.halo import GROUP_THREADS, HaloRoles, file_of_outputs, is_staged
 from qconv.generator.halo_windows import COLUMNS, REPEATS
 from qconv.generator.persistent import ImageTiles, PersistentPlan, map_fields, warpgroup_of
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
@@ -146,7 +146,7 @@ class StemWgmmaPlan(PersistentPlan):
     @property
     def write_sums(self) -> str:
         """The file that makes outputs of a tile's sums."""
-        return f"conv2d/halo_{'staged' if self.staged else 'direct'}.j2"
+        return file_of_outputs(self.staged)
 
     @property
     def threads(self) -> int:

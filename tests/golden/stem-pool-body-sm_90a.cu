@@ -43,7 +43,6 @@ constexpr int BEFORE_COLUMNS = 0;  // and left of it
 constexpr int CONVOLUTION_H = 112;  // rows of outputs that are not padding
 constexpr int CONVOLUTION_W = 112;  // and columns
 constexpr int FIRST_COLUMN = 0;  // of the pool's output, which the first tile begins with
-constexpr int IMAGES_COUNT = 1;
 constexpr int STRIPS = 4;  // rows of tiles, each of one consumer
 
 // The config.
@@ -92,11 +91,11 @@ static_assert(2 * TAPS_H >= BEFORE_H - PAD_TOP + R && CELLS_H == TILE_H + TAPS_H
               "TAPS_H must have all taps, and CELLS_H all that a tile looks at");
 static_assert(PADDED || ((OUT_H - 1) * 2 + R <= IN_H && (OUT_W - 1) * 2 + S <= IN_W),
               "without padding, windows must lie in the image");
-static_assert(STRIPS == IMAGES_COUNT * TILES_DOWN && TILES == STRIPS * TILES_ACROSS * CHANNEL_TILES,
+static_assert(TILES == PIXELS / (OUT_H * OUT_W) * TILES_DOWN * TILES_ACROSS * CHANNEL_TILES,
               "every image has as many tiles");
-static_assert(PIXELS == IMAGES_COUNT * OUT_H * OUT_W, "the problem has the padding of the pool");
 static_assert(BLOCKS % CHANNEL_TILES == 0, "a block keeps its channels");
 static_assert(TEAM == 1 || TEAM == 4, "a warp, or all of the producer, makes the cells of a tile");
+static_assert(TILES == STRIPS * TILES_ACROSS * CHANNEL_TILES, "every image has as many strips");
 static_assert(WINDOW_H == 2 || WINDOW_H == 3, "windows are two rows from each other");
 static_assert(WINDOW_W == 2 || WINDOW_W == 3, "a lane has the two pixels that windows are from each other");
 static_assert(CONSUMERS == 2, "each has every second slot of the ring");
