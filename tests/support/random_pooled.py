@@ -6,7 +6,9 @@ Like `random_problems`, whose convolutions these are.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from random_problems import Decks, problems
 from random_special import special_problems
@@ -20,13 +22,27 @@ STRIDES = (1, 2, 2, 3)
 BYTES = ("int8", "uint8")
 
 
+Draw = Callable[[int, int], list[Conv2d]]  # by a seed and a count
+Behind = Callable[[Conv2d, random.Random, Decks], PooledConv2d | None]
+
+
 def pooled_problems(seed: int, count: int) -> list[PooledConv2d]:
-    rng = random.Random(f"pooled {seed}")
+    return _found(f"pooled {seed}", count, problems, _with_pool)
+
+
+def stem_pools(seed: int, count: int) -> list[PooledConv2d]:
+    """First layers with a pool behind them, as one kernel has them: strides of two, activations that keep the order."""
+    return _found(f"stem_pool {seed}", count, partial(special_problems, "stem_wgmma"), _with_pairs)
+
+
+def _found(seed: str, count: int, draw: Draw, behind: Behind) -> list[PooledConv2d]:
+    """So many of those that have a pool behind them, of as many draws as it takes."""
+    rng = random.Random(seed)
     decks = Decks(rng)
     found: list[PooledConv2d] = []
     while len(found) < count:
-        for convolution in problems(seed=rng.randint(0, 10**6), count=count - len(found)):
-            if (made := _with_pool(convolution, rng, decks)) is not None:
+        for convolution in draw(rng.randint(0, 10**6), count - len(found)):
+            if (made := behind(convolution, rng, decks)) is not None:
                 found.append(made)
     return found
 
@@ -49,18 +65,6 @@ def _of_bytes(q: Quantization, out_type: str) -> Quantization:
     if not q.requantizes:  # its scales and its mode may be none that bytes can have
         q = Quantization(q.x_type, q.w_type, x_zero_point=q.x_zero_point, w_zero_point=q.w_zero_point)
     return replace(q, out_type=out_type, residual="none", residual_zero_point=False)
-
-
-def stem_pools(seed: int, count: int) -> list[PooledConv2d]:
-    """First layers with a pool behind them, as one kernel has them: strides of two, activations that keep the order."""
-    rng = random.Random(f"stem_pool {seed}")
-    decks = Decks(rng)
-    found: list[PooledConv2d] = []
-    while len(found) < count:
-        for convolution in special_problems("stem_wgmma", rng.randint(0, 10**6), count - len(found)):
-            if (made := _with_pairs(convolution, rng, decks)) is not None:
-                found.append(made)
-    return found
 
 
 def _with_pairs(convolution: Conv2d, rng: random.Random, decks: Decks) -> PooledConv2d | None:

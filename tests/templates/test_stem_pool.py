@@ -3,8 +3,8 @@ a window, left out one by one; the sanitizers; random problems; and what the fam
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from devices import EVERY_DEVICE
@@ -12,13 +12,13 @@ from exactness import check as check_exact
 from exactness import check_all
 from mostly_slow import mostly_slow
 from random_pooled import stem_pools
+from random_special import special_plan
 
 from qconv import Conv2d, PooledConv2d, Quantization, generator
 from qconv.device import Device
 from qconv.errors import Infeasible
-from qconv.generator import Plan
 from qconv.generator.stem_pool import CHOICES, StemPool, StemPoolPlan
-from qconv.target import TARGETS, Target
+from qconv.target import TARGETS
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, finding
 from tests.templates.test_mma_sanitizers import WRONG, check
 from tests.templates.test_stem_wgmma import layer
@@ -120,23 +120,14 @@ def test_nothing_is_found(run: str) -> None:
     check(PLANS[name], sanitizer, seed)  # type: ignore[arg-type]
 
 
-def random_plan(problem: PooledConv2d, target: Target, seed: int) -> Plan:
-    """Any of the configs that serve it."""
-    feasible, refused = [], ""
-    for config in generator.FAMILIES["stem_pool"].configs(problem, target):
-        try:
-            feasible.append(generator.plan(problem, config, target))
-        except Infeasible as reason:
-            refused = str(reason)
-    assert feasible, refused
-    return random.Random(seed).choice(feasible)
+random_plan = partial(special_plan, "stem_pool")
 
 
 @pytest.mark.parametrize("first", range(0, LONG, CHUNK))
 @pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)
 def test_many_random_configs(device: Device, first: int) -> None:
     target = TARGET if device.target.vendor == "cpu" else device.target
-    if not generator.families(stem_pools(2, 1)[0])["stem_pool"] or target.warpgroup is None:
+    if target.warpgroup is None:
         pytest.skip(f"{target.name} has no wgmma")
     chosen = list(enumerate(stem_pools(2, LONG)))[first : first + CHUNK]
     plans = [random_plan(problem, target, index) for index, problem in chosen]
