@@ -32,7 +32,8 @@ class Correction:
     forest: Forest
 
     def knows(self, plan: Plan) -> bool:
-        """Whether it was fitted to such plans: those of `unfused` are of convolutions alone, and of one with a pool."""
+        """Whether it was fitted to plans with these features: a convolution with a pool behind it has others than the
+        chains to which the correction of `unfused` was fitted."""
         return plan.target.generation.name == self.generation and names(plan) == self.features
 
 

@@ -78,9 +78,9 @@ class _PackedChain:
 def chain(convolutions: Sequence[IntegerConvolution]) -> IntegerChain | None:
     """None where one kernel does not compute what they compute."""
     before = convolutions[:-1]
-    if not all(one.axes == 2 for one in convolutions) or any(one.added or one.has_table for one in before):
+    if not all(one.axes == 2 for one in convolutions) or not all(one.is_single for one in before):
         return None
-    if any(one.pooled for one in convolutions):  # such a kernel is of one convolution
+    if convolutions[-1].pooled is not None:  # such a kernel is of one convolution
         return None
     linked = all(_same_numbers(producer, consumer) for producer, consumer in pairwise(convolutions))
     return IntegerChain(tuple(convolutions)) if linked else None

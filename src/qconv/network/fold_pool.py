@@ -15,7 +15,7 @@ def with_pool(network: Network, convolution: IntegerConvolution, pool: Quantized
     if pool.kind is not MaxPool or convolution.y != pool.x or network.only_consumer(convolution.y) != pool.layer:
         return None
     # Nothing stands between the sums that are requantized and the pool, and one pool is all.
-    if convolution.added is not None or convolution.has_table or convolution.pooled is not None:
+    if not convolution.is_single:
         return None
     gaps = pool.attributes.get("dilations") or ()
     is_image = convolution.axes == len(pool.attributes["kernel_shape"]) == 2

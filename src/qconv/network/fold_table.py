@@ -29,7 +29,7 @@ def with_table(network: Network, convolution: IntegerConvolution, table: Tabulat
         return None
     # A kernel looks up one byte by another of the same type, once, and neither a sum nor the largest of a window.
     types = {convolution.out_type, table.dtype, str(table.table.dtype)}
-    if len(types) > 1 or convolution.has_table or convolution.added is not None or convolution.pooled is not None:
+    if len(types) > 1 or not convolution.is_single:
         return None
     layer = replace(convolution.layer, outputs=table.layer.outputs, parts=(convolution.layer, table.layer))
     parameters = {**convolution.parameters, "table": table.table}

@@ -73,6 +73,11 @@ class IntegerConvolution:
         return "table" in self.parameters
 
     @property
+    def is_single(self) -> bool:
+        """Whether nothing behind it is a part of it."""
+        return self.added is None and self.pooled is None and not self.has_table
+
+    @property
     def channels(self) -> int:
         return int(self.weights.shape[1]) * self.groups
 

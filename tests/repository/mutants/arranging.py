@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         "chained: a sum in the middle",
         HERE + "chained.py",
-        "any(one.added or one.has_table for one in before)",
+        "not all(one.is_single for one in before)",
         "any(one.has_table for one in before)",
         "The chain refuses it when it is prepared, and all of it runs elsewhere.",
         (CHAINED,),
