@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import gcd
 from typing import ClassVar
 
+from qconv.errors import Infeasible
 from qconv.generator import halo_cost, tensor_map, wgmma
 from qconv.generator.convolution import (
     argument_fields,
@@ -17,20 +19,29 @@ from qconv.generator.convolution import (
     repack_launch,
 )
 from qconv.generator.family import Family
-from qconv.generator.halo_windows import COLUMNS, REPEATS, Windows
+from qconv.generator.halo_memory import (
+    is_of_bytes,
+    is_residual_staged,
+    is_staged,
+    maps,
+    slots,
+    smem_bytes,
+    tile_map,
+    weight_bytes,
+)
+from qconv.generator.halo_windows import COLUMNS, Windows
 from qconv.generator.persistent import ImageTiles, PersistentPlan, Products, map_fields, warpgroup_of
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
-from qconv.generator.tensor_map import CHUNK, TensorMap
-from qconv.generator.wgmma_slots import MBARRIER_BYTES
 from qconv.instruction import WarpgroupInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
 GROUP_THREADS = 128
-# Slots for the windows of so many tiles: with more, nothing more is under way.
-MOST_SLOTS = 8
 # Instructions of a tile, which are all written out.
-MOST_PRODUCTS = 128
+MOST_PRODUCTS = 160
+# What an instruction has of the factor that is not as wide as one likes.
+INSTRUCTION_ROWS = 64
+INSTRUCTION_EIGHTS = INSTRUCTION_ROWS // COLUMNS
 # Registers of a thread, once its role is known, by the number of consumers; and those beside the sums.
 REGISTERS = {2: (40, 232), 3: (32, 160)}
 BESIDE_SUMS = 80
@@ -41,22 +52,40 @@ class Halo(Config):
     family: ClassVar[str] = "halo"
     rows: int  # of a tile, which is eight pixels wide
     consumers: int  # warpgroups that multiply, in turn
-    channels: int  # output channels of a tile
+    channels: int  # output channels of a tile: rows of the instruction where they are whole 64, else its columns
+
+    @property
+    def has_pixel_rows(self) -> bool:
+        """Whether pixels are the rows of the instruction: it has 64, and as many columns as there are channels."""
+        return self.channels % INSTRUCTION_ROWS > 0
+
+    @property
+    def instructions(self) -> int:
+        """Of a tile, for 32 bytes of the reduction."""
+        return (COLUMNS * self.rows if self.has_pixel_rows else self.channels) // INSTRUCTION_ROWS
+
+    @property
+    def sums(self) -> int:
+        """Registers of a thread."""
+        return COLUMNS * self.rows * self.channels // GROUP_THREADS
 
 
 CHOICES: dict[str, tuple[int, ...]] = {
     "rows": (2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28),
     "consumers": (2, 3),
-    "channels": (64, 128),
+    "channels": (16, 32, 48, 64, 80, 96, 112, 128),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class HaloRoles(Products):
-    staged: bool  # whether outputs go through shared memory and the copy engine
+    staged: bool  # whether outputs go through shared memory, from where the copy engine stores them, or lanes do
     write_sums: str  # the file that makes outputs of a tile's sums
     residual_in_smem: bool  # whether residuals come with the window
+    runs: bool = False  # whether lanes store what is staged, as runs of channels that begin at any address
     strided: bool = False  # whether taps lie a stride from each other
+    pixel_rows: bool = False  # whether pixels are the rows of an instruction, and channels its columns
+    zeros_behind: bool = False  # whether a pixel's last slab ends in steps of nothing but zeros
     tile_at_once: bool = True  # whether all products of a tile are under way together
     products_of_tile: str = "conv2d/halo_products.j2"
 
@@ -71,7 +100,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def pixels(self) -> int:
-        """What a tile has, as columns of an instruction."""
+        """Of a tile."""
         return COLUMNS * self.config.rows
 
     @cached_property
@@ -92,8 +121,24 @@ class HaloPlan(PersistentPlan):
         return products(self.problem, self.config)
 
     @property
-    def staged(self) -> bool:
+    def columns(self) -> int:
+        """Of an instruction."""
+        return self.config.channels if self.config.has_pixel_rows else self.pixels
+
+    @property
+    def engine_stores(self) -> bool:
         return is_staged(self.problem)
+
+    @property
+    def staged(self) -> bool:
+        """Whether outputs go through shared memory."""
+        return is_of_bytes(self.problem)
+
+    @property
+    def runs(self) -> int:
+        """Stores of a warp for a tile, where lanes store what is staged: of a pixel, or of several of few channels."""
+        channels, stores = self.config.channels, self.staged and not self.engine_stores
+        return stores * self.pixels // (4 if channels > 64 else 8 if channels > 32 else 16)
 
     @property
     def residual_in_smem(self) -> bool:
@@ -127,7 +172,7 @@ class HaloPlan(PersistentPlan):
     def _map_fields(self) -> tuple[Field, ...]:
         pixel_map, weight_map = maps(self.seen, self.config, self.weight_rows)
         found = {"pixel_map": ("of x", pixel_map), "weight_map": ("of the weights", weight_map)}
-        if self.staged:
+        if self.engine_stores:
             found["output_map"] = "of y", tile_map(self.seen, self.config, "y")
         if self.residual_in_smem:
             found["residual_map"] = "of the residual", tile_map(self.seen, self.config, "residual")
@@ -135,32 +180,35 @@ class HaloPlan(PersistentPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        return self.aligned(self.vector_k, y_in_chunks=self.staged, residual_in_chunks=self.residual_in_smem)
+        return self.aligned(self.vector_k, y_in_chunks=self.engine_stores, residual_in_chunks=self.residual_in_smem)
 
     @property
     def vector_k(self) -> int:
-        """Neighbouring channels of a pixel that a lane reads or writes at once: both exist or none."""
-        return 2 if self.problem.k % 2 == 0 else 1
+        """Neighbouring channels of a pixel that a lane reads or writes at once: all of them exist or none."""
+        return gcd(self.problem.k, 4 if self.config.has_pixel_rows else 2)
 
     @property
     def wants(self) -> tuple[str, ...]:
-        stores = ("store_tile_4d",) if self.staged else ()
-        staging = ("warpgroup_barrier", "store_matrices") if self.staged else ()
-        residuals = ("load_transposed", "byte_floats") if self.residual_in_smem else ()
+        stores = ("store_tile_4d",) if self.engine_stores else ()
+        transposes = not self.config.has_pixel_rows
+        staging = ("warpgroup_barrier", *("store_matrices",) * transposes) if self.staged else ()
+        residuals = (*("load_transposed",) * transposes, "byte_floats") if self.residual_in_smem else ()
         overlap = ("overlap",) if self.overlaps else ()
         copies = tensor_map.wants("load_tile_4d", "load_tile_2d", *stores)
         return ("warp", "warp_barrier", "registers", *staging, *residuals, *overlap, *copies)
 
     @property
     def roles(self) -> HaloRoles:
-        products = self.warpgroup_products(self.instruction, self.pixels, "wgmma_windows")
-        strided = self.windows.strided
+        pixel_rows, strided = self.config.has_pixel_rows, self.windows.strided
         return HaloRoles(
-            **vars(products),
+            **vars(self.warpgroup_products(self.instruction, self.columns, "wgmma_windows", pixel_rows)),
             staged=self.staged,
-            write_sums=file_of_outputs(self.staged),
+            write_sums=file_of_outputs(self.staged, pixel_rows),
             residual_in_smem=self.residual_in_smem,
+            runs=self.runs > 0,
             strided=strided,
+            pixel_rows=pixel_rows,
+            zeros_behind=self.windows.last_row < self.windows.row,
             products_of_tile=f"conv2d/halo_products{'_strided' * strided}.j2",
         )
 
@@ -213,8 +261,10 @@ def as_seen(problem: Conv2d) -> Conv2d:
 
 
 def _window_constants(windows: Windows) -> tuple[Constant, ...]:
+    last_row = Constant("LAST_ROW", windows.last_row, "and of its last slab, up to the zeros behind its channels")
     in_slabs = (
         Constant("ROW", windows.row, "bytes of a pixel in a slab"),
+        *(last_row,) * (windows.last_row < windows.row),
         Constant("SLABS", windows.slabs, "of a pixel's channels"),
     )
     if not windows.strided:
@@ -241,49 +291,13 @@ def tiles_across(problem: Conv2d) -> int:
     return ceil_div(problem.ow, COLUMNS)
 
 
-def weight_bytes(problem: Conv2d, config: Halo) -> int:
-    windows = Windows.of(problem, config.rows)
-    return problem.r * problem.s * windows.slabs * config.channels * windows.row
-
-
 def products(problem: Conv2d, config: Halo) -> int:
-    return weight_bytes(problem, config) // (64 * 32)
+    return problem.r * problem.s * Windows.of(problem, config.rows).steps * config.instructions
 
 
-def file_of_outputs(staged: bool) -> str:
+def file_of_outputs(staged: bool, pixel_rows: bool = False) -> str:
     """What makes outputs of a tile's sums."""
-    return f"conv2d/halo_{'staged' if staged else 'direct'}.j2"
-
-
-def is_staged(problem: Conv2d) -> bool:
-    """Whether outputs leave by the copy engine: bytes, in rows of whole chunks."""
-    return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0
-
-
-def is_residual_staged(problem: Conv2d) -> bool:
-    """Whether residuals come by the copy engine: bytes as well, and with the one window of a tile."""
-    residual, strided = problem.quantization.types.residual, Windows.of(problem, 1).strided
-    return is_staged(problem) and residual is not None and residual.bytes == 1 and not strided
-
-
-def maps(problem: Conv2d, config: Halo, weight_rows: int) -> tuple[TensorMap, TensorMap]:
-    """A slab of a window, and of a tap's weights for a tile's channels. Channels past the last are zeros of x, whatever
-    the weights have there."""
-    windows = Windows.of(problem, config.rows)
-    row, steps = windows.row, (windows.row_step, problem.stride[1])
-    span_h, span_w = (windows.rows - 1) * steps[0] + 1, (windows.columns - 1) * steps[1] + 1
-    w_type = problem.quantization.types.w.name
-    of_weights = tensor_map.matrix("weights", w_type, weight_rows, problem.reduction, config.channels, row, swizzle=row)
-    return tensor_map.window(problem, span_h, span_w, row, steps, swizzle=row), of_weights
-
-
-def tile_map(problem: Conv2d, config: Halo, array: str) -> TensorMap:
-    """A tile of the outputs, or of the residuals: what lies outside of the image is not written, and zeros."""
-    t = problem.quantization.types
-    element = t.y if array == "y" else t.residual
-    assert element is not None
-    box = config.channels, COLUMNS, config.rows, 1
-    return tensor_map.of_outputs(problem, array, element.name, box, swizzle=config.channels)
+    return f"conv2d/halo_{'staged' if staged else 'direct'}{'_by_pixels' * pixel_rows}.j2"
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
@@ -296,14 +310,14 @@ def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     instruction = warpgroup_of(target, why_none(problem, target))
     seen = as_seen(problem)
     _check_useful(seen, config)
-    slots = _slots(problem, config, target)
+    windows = slots(problem, config, target)
     made = HaloPlan(
         problem=problem,
         config=config,
         target=target,
         instruction=instruction,
-        slots=slots,
-        smem_bytes=_smem_bytes(problem, config, slots),
+        slots=windows,
+        smem_bytes=smem_bytes(problem, config, windows),
         **vars(ImageTiles.of(seen, config.rows, COLUMNS, config.channels, target)),
     )
     made.check_sizes(made.pixels)
@@ -313,36 +327,29 @@ def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     return made
 
 
-def _slots(problem: Conv2d, config: Halo, target: Target) -> int:
-    """Windows have the room that weights and outputs leave."""
-    of_slot = _smem_bytes(problem, config, 1) - _smem_bytes(problem, config, 0)
-    left = target.smem_bytes - _smem_bytes(problem, config, 0)
-    # A slot's mbarriers are few bytes, but may begin another multiple of what a swizzle repeats after.
-    windows = Windows.of(problem, config.rows).count
-    slots, least = min(MOST_SLOTS * windows, (left - REPEATS) // of_slot), windows + 1
-    if slots < least:
-        at_most(_smem_bytes(problem, config, least), target.smem_bytes, f"bytes of shared memory on {target.name}")
-        slots = least
-    return slots
-
-
-def _smem_bytes(problem: Conv2d, config: Halo, slots: int) -> int:
-    """The weights, windows with their residuals, the outputs of each consumer where they are staged, and mbarriers."""
-    tile = COLUMNS * config.rows * config.channels
-    window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem)
-    staged = config.consumers * tile * is_staged(problem)
-    mbarriers = 2 * slots + 1 + config.consumers
-    whole = weight_bytes(problem, config) + slots * window + staged + mbarriers * MBARRIER_BYTES
-    return ceil_div(whole, REPEATS) * REPEATS
-
-
 def _check_useful(problem: Conv2d, config: Halo) -> None:
     """Refuses configs of which most of a tile is wasted, or whose sums leave no registers."""
     at_most(config.channels, max(64, 2 * problem.k - 1), f"channels of a tile (the problem has {problem.k})")
     at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
     at_most(products(problem, config), MOST_PRODUCTS, "products of a tile, which are written out")
-    sums = config.channels // 64 * config.rows * 4
-    at_most(sums, REGISTERS[config.consumers][1] - BESIDE_SUMS, "registers of a thread for sums")
+    in_registers = config.sums
+    if config.has_pixel_rows:
+        _check_pixel_rows(problem, config)
+        # A lane has parameters of a quarter of the channels: an offset and a scale.
+        in_registers += config.channels // 2
+    at_most(in_registers, REGISTERS[config.consumers][1] - BESIDE_SUMS, "registers of a thread for sums")
+
+
+def _check_pixel_rows(problem: Conv2d, config: Halo) -> None:
+    """Pixels are rows of instructions where fewer channels are multiplied for it."""
+    if config.rows % INSTRUCTION_EIGHTS:
+        raise Infeasible(
+            f"rows={config.rows}: with channels={config.channels}, no multiple of {INSTRUCTION_ROWS}, instructions "
+            f"multiply {INSTRUCTION_EIGHTS} rows of eight pixels at once; give a multiple of {INSTRUCTION_EIGHTS}"
+        )
+    multiplied = ceil_div(problem.k, config.channels) * config.channels
+    with_channel_rows = ceil_div(problem.k, INSTRUCTION_ROWS) * INSTRUCTION_ROWS
+    at_most(multiplied, with_channel_rows - 1, f"channels in tiles of {config.channels} (the problem has {problem.k})")
 
 
 def structure(config: Halo) -> tuple[int, ...]:

@@ -30,6 +30,8 @@ ISSUED, ISSUED_OF_ACTIVATION = 8, 1.6
 # Eight pixels of 64 channels that lanes store, two channels at a time: a consumer's, and what the stores of all
 # consumers take of a multiprocessor.
 DIRECT, STORES = 180, 97
+# What a consumer takes for a store of its lanes, where they put runs of channels together.
+RUN = 22
 # Bytes of weights that come in a clock, before anything is multiplied.
 CACHE = 145
 # What the copy engine takes for a row that it fills with zeros behind the channels: of a window, and of the weights.
@@ -62,7 +64,11 @@ class Costed(Protocol):
     @property
     def products(self) -> int: ...  # instructions of a tile
     @property
-    def staged(self) -> bool: ...  # whether the copy engine stores outputs
+    def columns(self) -> int: ...  # of an instruction
+    @property
+    def staged(self) -> bool: ...  # whether outputs go through shared memory
+    @property
+    def runs(self) -> int: ...  # stores of a warp for a tile, where lanes put together what goes through it
     @property
     def residual_in_smem(self) -> bool: ...
     @property
@@ -97,10 +103,9 @@ def _filled_rows(plan: Costed, slabs_bytes: int) -> float:
 def _tile(plan: Costed) -> float:
     """One consumer multiplies at a time; all of them write at once. A slot is free for the next window when the tile is
     multiplied, and if residuals came with it, when it is written."""
-    config = plan.config
-    pixels = 8 * config.rows
-    # An instruction of 64 channels: what it multiplies, or what it reads of shared memory.
-    product = at_once(pixels / 2, (64 * 32 + 32 * pixels) / SHARED, 20)
+    config, columns = plan.config, plan.columns
+    # An instruction of 64 rows: what it multiplies, or what it reads of shared memory.
+    product = at_once(columns / 2, (64 * 32 + 32 * columns) / SHARED, 20)
     multiplied = plan.products * product + TURN
     written = _outputs(plan)
     turn = max(multiplied, (multiplied + written) / config.consumers, STORES * _stored(plan), _issued(plan))
@@ -128,7 +133,7 @@ def _outputs(plan: Costed) -> float:
     made, added = OF_EIGHT * config.rows * config.channels / 64, of_residual(problem) * OF_RESIDUAL
     computed = 1 + (of_activation(problem) + Y_ZERO_POINT * problem.quantization.y_zero_point) / 8
     if plan.staged:
-        return WRITE + made * (computed + added)
+        return WRITE + made * (computed + added) + RUN * plan.runs
     return WRITE + made * computed + DIRECT * _stored(plan) * (1 + added)
 
 

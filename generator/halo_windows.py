@@ -12,6 +12,8 @@ from qconv.problem import Conv2d
 COLUMNS = 8
 # Bytes of a pixel in shared memory: what a swizzle exchanges. More channels are slabs of the widest.
 ROWS = (32, 64, 128)
+# Bytes of the reduction that an instruction multiplies.
+STEP = 32
 # What a swizzle repeats after, and where windows begin.
 REPEATS = 1024
 
@@ -27,6 +29,7 @@ class Windows:
     row_step: int  # of the input, from one row of a window to the next
     down: int  # windows, by the remainders of rows
     across: int  # and of columns
+    channels: int  # of a pixel
     row: int  # bytes of a pixel in a slab
     slabs: int  # of a pixel's channels
     strided: bool  # whether taps lie a stride from each other
@@ -44,10 +47,21 @@ class Windows:
             row_step=row_step,
             down=seen if row_step > 1 else 1,
             across=_remainders(problem.s, dilation_w, stride_w),
+            channels=problem.c,
             row=next((row for row in ROWS if row >= problem.c), ROWS[-1]),
             slabs=ceil_div(problem.c, ROWS[-1]),
             strided=problem.stride != (1, 1) and problem.r * problem.s > 1,
         )
+
+    @property
+    def last_row(self) -> int:
+        """Bytes of a pixel's last slab that are multiplied: behind them, to the end of the row, lie zeros."""
+        return ceil_div(self.channels - (self.slabs - 1) * self.row, STEP) * STEP
+
+    @property
+    def steps(self) -> int:
+        """Of a tap: what an instruction multiplies of each pixel."""
+        return ((self.slabs - 1) * self.row + self.last_row) // STEP
 
     @property
     def count(self) -> int:

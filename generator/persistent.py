@@ -35,7 +35,7 @@ class Products(Roles):
     spelled: str  # in PTX
     w_signed: str  # as C++ spells it
     x_signed: str
-    sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight pixels
+    sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight columns
     atoms: int
     filters_in_registers: bool = False  # else in shared memory, as pixels are
     repack_threads: int = REPACK_THREADS
@@ -121,18 +121,21 @@ class PersistentPlan(ConvolutionPlan):
             *fold_constants(self.problem),
         )
 
-    def warpgroup_products(self, instruction: WarpgroupInstruction, pixels: int, operation: str) -> Products:
-        """By so many pixels each."""
+    def warpgroup_products(
+        self, instruction: WarpgroupInstruction, columns: int, operation: str, pixel_rows: bool = False
+    ) -> Products:
+        """With so many columns each, which are pixels, or channels where pixels are the rows."""
         t, emulated = self.problem.quantization.types, "_emulated" if self.target.vendor == "cpu" else ""
-        eights = (range(at, at + 4) for at in range(0, pixels // 2, 4))
+        eights = (range(at, at + 4) for at in range(0, columns // 2, 4))
+        rows_type, columns_type = (t.x, t.w) if pixel_rows else (t.w, t.x)
         return Products(
             operation=f"instruction/{operation}{emulated}.j2",
             borders=self.borders is not None,
-            spelled=instruction.spell(pixels, t.w.name, t.x.name),
+            spelled=instruction.spell(columns, rows_type.name, columns_type.name),
             w_signed=str(t.w.is_signed).lower(),
             x_signed=str(t.x.is_signed).lower(),
             sum_registers=tuple(", ".join(f"%{number}" for number in eight) for eight in eights),
-            atoms=pixels // 8,
+            atoms=columns // 8,
         )
 
     def check_sizes(self, tile_pixels: int) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from qconv.generator import stem_pool_cost, stem_wgmma
 from qconv.generator.convolution import ConvolutionContext, context
 from qconv.generator.family import Family
-from qconv.generator.halo import is_staged
+from qconv.generator.halo_memory import is_staged
 from qconv.generator.halo_windows import COLUMNS
 from qconv.generator.persistent import warpgroup_of
 from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices

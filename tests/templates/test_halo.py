@@ -14,9 +14,11 @@ from qconv.generator.halo import Halo, HaloPlan
 from qconv.target import TARGETS
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, check_two_waits, finding
 from tests.templates.test_mma_sanitizers import OVERFLOW, WRITE, WRONG, Planted, check, check_planted
+from tests.templates.test_mma_sanitizers import finding as sanitized
 from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM
 
 TARGET = TARGETS["cpu.sm_90a"]
+HALF = replace(ADDED, out_type="float16")
 
 
 def plan_of(problem: Conv2d, **config: int) -> HaloPlan:
@@ -29,13 +31,34 @@ def plan_of(problem: Conv2d, **config: int) -> HaloPlan:
 PLANS = {
     "staged": plan_of(Conv2d(2, 21, 21, 64, 64, 3, 3, pad=1, quantization=Quantization())),
     "residuals": plan_of(Conv2d(2, 13, 14, 48, 80, 3, 2, pad=1, quantization=ADDED), rows=4, consumers=3),
-    "direct": plan_of(Conv2d(2, 13, 13, 32, 21, 2, 3, pad=1, dilation=2, quantization=ADDED)),
+    "direct": plan_of(Conv2d(2, 13, 13, 32, 21, 2, 3, pad=1, dilation=2, quantization=HALF)),
     "borders": plan_of(Conv2d(3, 13, 13, 16, 40, 3, 3, pad=1, quantization=EVERYTHING), rows=4),
     "sums": plan_of(Conv2d(2, 13, 13, 64, 144, 5, 5, pad=2, quantization=SUM), channels=128),
     "pixels": plan_of(Conv2d(3, 12, 14, 144, 80, 1, 1, quantization=SUM)),
     "strides": plan_of(Conv2d(4, 21, 40, 272, 64, 1, 1, stride=(2, 3), quantization=EVERYTHING)),
     "slots": plan_of(Conv2d(2, 12, 24, 128, 64, 3, 3, pad=9, dilation=9), consumers=3),
     "slabs": plan_of(Conv2d(2, 13, 13, 160, 64, 3, 2, pad=1, quantization=SUM)),
+    # Pixels as the rows of an instruction, and as many columns as there are channels.
+    "pixel rows": plan_of(Conv2d(2, 34, 34, 64, 80, 3, 3, pad=1, quantization=Quantization()), rows=16, channels=80),
+    "pixel rows, residuals": plan_of(
+        Conv2d(3, 33, 14, 144, 48, 3, 2, pad=1, quantization=SUM), rows=8, consumers=3, channels=48
+    ),
+    "pixel rows, two tiles of channels": plan_of(
+        Conv2d(2, 42, 14, 32, 160, 3, 3, pad=1, quantization=ADDED), rows=8, channels=80
+    ),
+    "pixel rows, borders": plan_of(
+        Conv2d(4, 26, 13, 32, 42, 3, 3, pad=1, quantization=EVERYTHING), rows=16, channels=48
+    ),
+    "pixel rows, strides": plan_of(
+        Conv2d(4, 66, 30, 80, 16, 3, 3, stride=2, pad=1, quantization=ADDED), rows=16, channels=16
+    ),
+    "pixel rows, direct": plan_of(
+        Conv2d(2, 32, 13, 32, 42, 2, 3, pad=1, dilation=2, quantization=HALF), rows=8, channels=48
+    ),
+    # Rows of outputs that the copy engine does not store: lanes do.
+    "runs": plan_of(Conv2d(3, 13, 13, 32, 63, 3, 3, pad=1, quantization=Quantization())),
+    "runs of few": plan_of(Conv2d(2, 42, 14, 32, 3, 3, 3, pad=1, quantization=Quantization()), rows=8, channels=16),
+    "runs of two tiles": plan_of(Conv2d(2, 12, 14, 16, 151, 2, 2, pad=1, quantization=ADDED), channels=128),
     # Windows of every second column; and of every second row as well, where taps look at no other.
     "windows": plan_of(Conv2d(2, 26, 28, 144, 48, 3, 3, stride=2, pad=1, quantization=SUM)),
     "rows between": plan_of(
@@ -51,6 +74,18 @@ def test_nothing_is_left_out(name: str) -> None:
     assert [finding(plan, generator.render(plan).text, seed) for seed in (LATE, EARLY)] == [None, None]
 
 
+def test_runs_are_stored_by_warps_that_wait_for_nobody() -> None:
+    """No more than a warp does by the memory model; no slot of this plan has two windows."""
+    plan = PLANS["runs of few"]
+    assert plan.tiles <= plan.slots * plan.blocks
+    text = generator.render(plan).text
+    read = "    tile::warpgroup_barrier(consumer);  // the outputs before have been read\n"
+    assert text.count(COUPLED) == text.count(read) == 1
+    alone = text.replace(COUPLED, ALONE)
+    assert sanitized(plan, alone, "thread", LATE)[0] == "clean"
+    assert sanitized(plan, alone.replace(read, ""), "thread", LATE)[0] == "data race"
+
+
 ISSUED = "        if (tile::lane() == 0) shared.issued[consumer].arrive();\n"
 RELEASE = "        if (signals) shared.ring.release(at);\n"
 TURN = """        if (consumer > 0) before.wait_for_phase(turn);
@@ -59,6 +94,9 @@ TURN = """        if (consumer > 0) before.wait_for_phase(turn);
 WINDOW = "        shared.ring.wait(at);\n"
 TURN_AND_WINDOW = TURN + WINDOW, WINDOW + TURN
 WAIT_FOR_STORES = "    if (signals) tile::wait_for_store_reads<0>();\n"
+
+# On the CPU device the warps of a warpgroup end their products together, which no memory model says of hardware.
+COUPLED, ALONE = "    qconv_cpu_barrier_of_team(tile::warpgroup(), 128, line);\n", "    tile::warp_barrier();\n"
 
 LEFT_OUT = {
     "the wait for a window": LeftOut("staged", "        shared.ring.wait(at);\n", "", f"bytes|{WRONG}"),
@@ -154,6 +192,47 @@ LEFT_OUT = {
         "staged", "return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;", "return row;", WRONG
     ),
     "the class of a pixel": LeftOut("borders", "if (border >= 0) channel.offset", "if (false) channel.offset", WRONG),
+    "where an instruction's pixels begin": LeftOut("pixel rows", "n / 8 * WINDOW_W + pixel", "pixel", WRONG),
+    "how far they lie from each other": LeftOut(
+        "pixel rows, strides", "n / 8 * (STRIDE_H / ROW_STEP) * WINDOW_W", "n / 8 * WINDOW_W", WRONG
+    ),
+    "which filters pixels are multiplied by": LeftOut("pixel rows", "slab * TILE_M * ROW + c", "c", WRONG),
+    "the order of the channels in the columns": LeftOut(
+        "pixel rows", "return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;", "return row;", WRONG
+    ),
+    "the second of a lane's pixels": LeftOut(
+        "pixel rows", "sums[i / 2][2 * pixel + i % 2]", "sums[i / 2][i % 2]", WRONG
+    ),
+    "the fence before outputs of pixel rows leave": LeftOut(
+        "pixel rows", "    tile::fence_proxy_async();\n", "", WRONG
+    ),
+    "the barrier before outputs of pixel rows leave": LeftOut(
+        "pixel rows", "    tile::warpgroup_barrier(consumer);  // all of them are there\n", "", WRONG
+    ),
+    "the wait until outputs of pixel rows have left": LeftOut(
+        "pixel rows", WAIT_FOR_STORES + "    tile::warpgroup", "    tile::warpgroup", WRONG
+    ),
+    "which residuals are of a pixel": LeftOut(
+        "pixel rows, residuals", "chunk_of(residual, pixel, sixteen)", "chunk_of(residual, 0, sixteen)", WRONG
+    ),
+    "the class of a pixel of an instruction's rows": LeftOut(
+        "pixel rows, borders", "border_of(row * OUT_W + column)", "border_of(row * OUT_W)", WRONG
+    ),
+    "the last step that is not zeros": LeftOut(
+        "pixel rows, strides", "c >= LAST_ROW) continue", "c >= 64) continue", WRONG
+    ),
+    "that steps of zeros are left out": LeftOut(
+        "pixel rows, strides",
+        "                    if (slab % SLABS == SLABS - 1 && c >= LAST_ROW) continue;\n",
+        "",
+        "more products of a warpgroup than MOST",
+    ),
+    "how far a run lies from a word": LeftOut("runs", ">> 8 * in_front", ">> 0", WRONG),
+    "the outputs in front of a word": LeftOut("runs", "lane < 4 ? single < in_front :", "lane < 4 ? false :", WRONG),
+    "the outputs behind the last word": LeftOut("runs", "lane < 8 && single < channels", "false", WRONG),
+    "the barrier before runs are stored": LeftOut(
+        "runs", "    tile::warpgroup_barrier(consumer);  // all of them are there\n", "", WRONG
+    ),
     "a block's channels": LeftOut("sums", "block_x() % CHANNEL_TILES * TILE_M", "block_x() % 1 * TILE_M", WRONG),
 }
 
@@ -182,6 +261,12 @@ def test_nothing_is_found(run: str) -> None:
 
 
 PLANTED = {
+    "a run of a pixel past the last is written": Planted(
+        "runs", "        if (row >= OUT_H || column >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
+    ),
+    "a channel past the last of a run is written": Planted(
+        "runs of few", "lane < 8 && single < channels", "lane < 8", "address", OVERFLOW, WRITE
+    ),
     "a pixel past the last is written": Planted(
         "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
     ),
@@ -231,7 +316,13 @@ def test_configs_that_make_no_sense() -> None:
     with pytest.raises(Infeasible, match="rows of a tile"):
         plan_of(replace(problem, h=6, w=6), rows=12)
     with pytest.raises(Infeasible, match="products of a tile"):
-        plan_of(replace(problem, r=7, s=7, c=96, pad=(3, 3, 3, 3)))
+        plan_of(replace(problem, r=8, s=7, c=96, pad=(3, 3, 3, 3)))
+    with pytest.raises(Infeasible, match=r"rows=12: with channels=48, no multiple of 64, .*; give a multiple of 8"):
+        plan_of(replace(problem, k=48), rows=12, channels=48)
+    with pytest.raises(Infeasible, match=r"channels in tiles of 48 \(the problem has 100\): 144; at most 127"):
+        plan_of(replace(problem, k=100), rows=8, channels=48)
+    with pytest.raises(Infeasible, match="registers of a thread for sums: 160; at most 152"):
+        plan_of(replace(problem, k=80), rows=24, channels=80)
     for name in ("sm_80", "sm_100a", "sm_120", "gfx942"):
         with pytest.raises(Infeasible, match=f"{name} has no matrix instruction of warpgroups"):
             generator.plan(problem, Halo(4, 2, 64), TARGETS[name])

@@ -1,0 +1,94 @@
+"""What a block of the `halo` family has in shared memory, and what the copy engine (TMA) brings there and takes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from qconv.generator import tensor_map
+from qconv.generator.halo_windows import COLUMNS, REPEATS, Windows
+from qconv.generator.plan import at_most, ceil_div
+from qconv.generator.tensor_map import CHUNK, TensorMap
+from qconv.generator.wgmma_slots import MBARRIER_BYTES
+from qconv.problem import Conv2d
+from qconv.target import Target
+
+# Slots for the windows of so many tiles: with more, nothing more is under way.
+MOST_SLOTS = 8
+
+
+class Tiled(Protocol):
+    """What this depends on of a config."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def consumers(self) -> int: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def has_pixel_rows(self) -> bool: ...
+
+
+def weight_bytes(problem: Conv2d, config: Tiled) -> int:
+    windows = Windows.of(problem, config.rows)
+    return problem.r * problem.s * windows.slabs * config.channels * windows.row
+
+
+def is_of_bytes(problem: Conv2d) -> bool:
+    return problem.quantization.types.y.bytes == 1
+
+
+def is_staged(problem: Conv2d) -> bool:
+    """Whether outputs leave by the copy engine: bytes, in rows of whole chunks."""
+    return is_of_bytes(problem) and problem.k % CHUNK == 0
+
+
+def is_residual_staged(problem: Conv2d) -> bool:
+    """Whether residuals come by the copy engine: bytes as well, and with the one window of a tile."""
+    residual, strided = problem.quantization.types.residual, Windows.of(problem, 1).strided
+    return is_staged(problem) and residual is not None and residual.bytes == 1 and not strided
+
+
+def maps(problem: Conv2d, config: Tiled, weight_rows: int) -> tuple[TensorMap, TensorMap]:
+    """A slab of a window, and of a tap's weights for a tile's channels. Channels past the last are zeros of x, whatever
+    the weights have there."""
+    windows = Windows.of(problem, config.rows)
+    row, steps = windows.row, (windows.row_step, problem.stride[1])
+    span_h, span_w = (windows.rows - 1) * steps[0] + 1, (windows.columns - 1) * steps[1] + 1
+    w_type = problem.quantization.types.w.name
+    of_weights = tensor_map.matrix("weights", w_type, weight_rows, problem.reduction, config.channels, row, swizzle=row)
+    return tensor_map.window(problem, span_h, span_w, row, steps, swizzle=row), of_weights
+
+
+def tile_map(problem: Conv2d, config: Tiled, array: str) -> TensorMap:
+    """A tile of the outputs, or of the residuals: what lies outside of the image is not written, and zeros."""
+    t = problem.quantization.types
+    element = t.y if array == "y" else t.residual
+    assert element is not None
+    box = config.channels, COLUMNS, config.rows, 1
+    swizzle = 0 if config.has_pixel_rows else config.channels
+    return tensor_map.of_outputs(problem, array, element.name, box, swizzle=swizzle)
+
+
+def slots(problem: Conv2d, config: Tiled, target: Target) -> int:
+    """Windows have the room that weights and outputs leave."""
+    of_slot = smem_bytes(problem, config, 1) - smem_bytes(problem, config, 0)
+    left = target.smem_bytes - smem_bytes(problem, config, 0)
+    # A slot's mbarriers are few bytes, but may begin another multiple of what a swizzle repeats after.
+    windows = Windows.of(problem, config.rows).count
+    found, least = min(MOST_SLOTS * windows, (left - REPEATS) // of_slot), windows + 1
+    if found < least:
+        at_most(smem_bytes(problem, config, least), target.smem_bytes, f"bytes of shared memory on {target.name}")
+        found = least
+    return found
+
+
+def smem_bytes(problem: Conv2d, config: Tiled, slots: int) -> int:
+    """The weights, windows with their residuals, the outputs of each consumer where they are staged, and mbarriers."""
+    tile = COLUMNS * config.rows * config.channels
+    window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem)
+    staged = config.consumers * tile * is_of_bytes(problem)
+    mbarriers = 2 * slots + 1 + config.consumers
+    weights = ceil_div(weight_bytes(problem, config), REPEATS) * REPEATS
+    whole = weights + slots * window + staged + mbarriers * MBARRIER_BYTES
+    return ceil_div(whole, REPEATS) * REPEATS
