@@ -50,6 +50,7 @@ constexpr int TILE_N = 16;  // output pixels of a tile
 constexpr int WINDOW_H = 4;  // rows of the input that come for a tile
 constexpr int WINDOW_W = 10;  // and columns
 constexpr int ROW = 128;  // bytes of a pixel in a slab
+constexpr int LAST_ROW = 96;  // and of its last slab, up to the zeros behind its channels
 constexpr int SLABS = 1;  // of a pixel's channels
 constexpr int SLOTS = 8;  // windows that are under way or multiplied
 constexpr int TILES_DOWN = 14;  // of an image
@@ -73,6 +74,7 @@ static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0, "one group, of whole 
 static_assert(C <= SLABS * ROW && (SLABS == 1 || ROW == 128), "slabs of the widest rows cover a pixel");
 static_assert(R * S == 1 || (STRIDE_H == 1 && STRIDE_W == 1), "taps of neighbouring outputs are neighbours");
 static_assert(TILE_N == 8 * TILE_H && TILE_H % 2 == 0, "a tile is eight pixels wide");
+static_assert(LAST_ROW % 32 == 0 && C <= (SLABS - 1) * ROW + LAST_ROW, "only zeros are left out");
 static_assert(WINDOW_H == TILE_H + (R - 1) * DILATION_H && WINDOW_W == 8 + (S - 1) * DILATION_W,
               "a window is what a tile looks at");
 static_assert(PADDED || (OUT_H <= IN_H && OUT_W <= IN_W), "without padding, every window lies in the image");
@@ -356,7 +358,8 @@ struct Ring {
 };
 
 constexpr int ATOMS = TILE_N / 8;
-constexpr int PRODUCTS = R * S * SLABS * (ROW / 32) * (TILE_M / 64);  // of a tile, by one instruction each
+constexpr int STEPS = ((SLABS - 1) * ROW + LAST_ROW) / 32;  // of a tap
+constexpr int PRODUCTS = R * S * STEPS * (TILE_M / 64);  // of a tile, by one instruction each
 
 // wgmma on the CPU device: 64 output channels by TILE_N pixels, each by 32 bytes of the reduction. Each lane
 // reads of the factors what its sums take, where the copy engine's swizzle has put it.
@@ -632,6 +635,7 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
             const int pixel = tap / S * DILATION_H * WINDOW_W + tap % S * DILATION_W;
 #pragma unroll
             for (int c = 0; c < ROW; c += 32) {
+                if (slab % SLABS == SLABS - 1 && c >= LAST_ROW) continue;
 #pragma unroll
                 for (int m = 0; m < TILE_M; m += 64) {
                     multiply(products, filters.behind((slab * TILE_M + m) * ROW + c),

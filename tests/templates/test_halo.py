@@ -57,6 +57,7 @@ PLANS = {
     ),
     # Rows of outputs that the copy engine does not store: lanes do.
     "runs": plan_of(Conv2d(3, 13, 13, 32, 63, 3, 3, pad=1, quantization=Quantization())),
+    "runs of one": plan_of(Conv2d(2, 42, 14, 32, 1, 3, 3, pad=1, quantization=Quantization()), rows=8, channels=16),
     "runs of few": plan_of(Conv2d(2, 42, 14, 32, 3, 3, 3, pad=1, quantization=Quantization()), rows=8, channels=16),
     "runs of two tiles": plan_of(Conv2d(2, 12, 14, 16, 151, 2, 2, pad=1, quantization=ADDED), channels=128),
     # Windows of every second column; and of every second row as well, where taps look at no other.
@@ -321,6 +322,8 @@ def test_configs_that_make_no_sense() -> None:
         plan_of(replace(problem, k=48), rows=12, channels=48)
     with pytest.raises(Infeasible, match=r"channels in tiles of 48 \(the problem has 100\): 144; at most 127"):
         plan_of(replace(problem, k=100), rows=8, channels=48)
+    with pytest.raises(Infeasible, match="channels in tiles of 16"):
+        plan_of(replace(problem, k=64), rows=8, channels=16)
     with pytest.raises(Infeasible, match="registers of a thread for sums: 160; at most 152"):
         plan_of(replace(problem, k=80), rows=24, channels=80)
     for name in ("sm_80", "sm_100a", "sm_120", "gfx942"):
