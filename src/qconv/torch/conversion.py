@@ -6,14 +6,16 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 
 from qconv.conversion import CONVERSIONS, Conversion, Dequantize, Quantize
+from qconv.dtypes import ELEMENT_TYPES
 from qconv.instances import conversion_api
 from qconv.instances.arguments import in_mode
 from qconv.op import WIDEST
 from qconv.parameter import check_zero_point
-from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, is_capturing, name_of, stream_of
+from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, device_of, is_capturing, name_of, stream_of
 from qconv.torch.schema import Given
 
 # Numbers that kernels read on a device, by their types. There are two for each node that converts.
@@ -61,10 +63,11 @@ def _convert(
     scale, zero_point = given["scale"], given["zero_point"]
     of_channels = isinstance(scale, torch.Tensor) and scale.numel() > 1
     wanted = _scale_type(kind.op, mode, of_channels, name_of(x.dtype), name_of(y.dtype))
+    scales, zeros = _filled(scale, wanted, x), _zero(zero_point, integers, x)
     with allocating_on(x.device):
         function(
-            array_of(taken), _filled(scale, wanted, x), _zero(zero_point, integers, x), axis=axis, mode=mode,
-            out_type=name_of(y.dtype), out=array_of(out), stream=stream_of(x.device), **limits,
+            array_of(taken), scales, zeros, axis=axis, mode=mode, out_type=name_of(y.dtype), out=array_of(out),
+            stream=stream_of(x.device), **limits,
         )  # fmt: skip
     return y
 
@@ -92,15 +95,15 @@ def _filled(value: Any, dtype: Any, x: Any) -> Any:
     if is_capturing(x.device) and (value, dtype, x.device) not in _numbers:
         # By a kernel of the graph, so that nothing waits.
         return array_of(torch.full((1,), value, dtype=dtype, device=x.device))
-    return array_of(_number_on(value, dtype, x.device))
+    return _number_on(value, dtype, x.device)
 
 
 def _number_on(value: Any, dtype: Any, place: Any) -> Any:
-    """Written once. The first call waits for that: the next may be on another stream."""
+    """Written once, and waited for: the next call may be on another stream. It does not lie in PyTorch's memory, which
+    is that of a graph to be captured where torch.compile (mode="reduce-overhead") warms up: nothing may stay there."""
     key = value, dtype, place
     if key not in _numbers:
-        made = torch.full((1,), value, dtype=dtype, device=place)
-        if place.type == "cuda":
-            torch.cuda.current_stream(place).synchronize()
-        _numbers[key] = made
+        device = device_of(place)
+        _numbers[key] = device.upload(np.full(1, value, ELEMENT_TYPES[name_of(dtype)].numpy))
+        device.synchronize()
     return _numbers[key]

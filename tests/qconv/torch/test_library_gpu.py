@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
 
 import qconv.torch  # noqa: E402
+from qconv.torch import conversion  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 ops = torch.ops.qconv
@@ -133,6 +134,8 @@ def test_weights_that_are_written_are_packed_again() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_inductor(mode: str) -> None:
+    """The first thing that a process does: what a call keeps must not lie in the memory of a graph."""
+    conversion._numbers.clear()
     network, x = Network().cuda(), REAL.cuda()
     compiled = torch.compile(network, fullgraph=True, mode=mode)
     with torch.no_grad():

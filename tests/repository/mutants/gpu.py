@@ -99,4 +99,13 @@ MUTANTS = (
         (MATRICES,),
         gpu=True,
     ),
+    Mutant(
+        "torch: numbers of conversions lie in PyTorch's memory",
+        "src/qconv/torch/conversion.py",
+        "device.upload(np.full(1, value, ELEMENT_TYPES[name_of(dtype)].numpy))",
+        "array_of(torch.full((1,), value, dtype=dtype, device=place))",
+        "Where a graph is about to be captured it is the graph's, and nothing may stay there.",
+        ("tests/qconv/torch/test_library_gpu.py::test_inductor",),
+        gpu=True,
+    ),
 )
