@@ -61,7 +61,7 @@ class Halo(Config):
 
     @property
     def instructions(self) -> int:
-        """Of a tile, for 32 bytes of the reduction."""
+        """How many a tile takes for 32 bytes of the reduction."""
         return (COLUMNS * self.rows if self.has_pixel_rows else self.channels) // INSTRUCTION_ROWS
 
     @property
@@ -100,7 +100,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def pixels(self) -> int:
-        """Of a tile."""
+        """How many a tile has."""
         return COLUMNS * self.config.rows
 
     @cached_property
@@ -122,7 +122,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def columns(self) -> int:
-        """Of an instruction."""
+        """How many an instruction has."""
         return self.config.channels if self.config.has_pixel_rows else self.pixels
 
     @property

@@ -60,7 +60,7 @@ class Windows:
 
     @property
     def steps(self) -> int:
-        """Of a tap: what an instruction multiplies of each pixel."""
+        """How many a tap takes, of what an instruction multiplies of each pixel."""
         return ((self.slabs - 1) * self.row + self.last_row) // STEP
 
     @property

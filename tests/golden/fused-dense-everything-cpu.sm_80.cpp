@@ -162,7 +162,7 @@ __device__ __forceinline__ void load_matrices(
     for (int i = 0; i < COUNT; ++i) {
         const char* address;
         __builtin_memcpy(&address, deposits + 64 * (8 * i + lane() / 4), sizeof address);
-        registers[i] = load_words<1>(address + 4 * (lane() % 4)).word[0];
+        registers[i] = reinterpret_cast<const Words<1>*>(address + 4 * (lane() % 4))->word[0];
     }
 }
 

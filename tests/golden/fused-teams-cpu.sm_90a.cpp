@@ -971,7 +971,7 @@ struct Operand {
         const unsigned char* const matrix = first + row / 8 * to_eight + i / 4 * to_chunk;
         const unsigned char* const at = matrix + row % 8 * 16 + i % 4 * 4;
         static_cast<void>(*static_cast<const volatile unsigned char*>(at));  // for the sanitizers: it is read
-        return tile::load_words<1>(at + to_view).word[0];
+        return reinterpret_cast<const tile::Words<1>*>(at + to_view)->word[0];
     }
 };
 

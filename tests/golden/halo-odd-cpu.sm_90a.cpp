@@ -172,7 +172,10 @@ struct __attribute__((may_alias, aligned(4 * WORDS))) Words { unsigned word[WORD
 
 // 4, 8 or 16 bytes in one access; the address is aligned to as much.
 template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_words(const void* address) {
+__device__ __forceinline__ Words<WORDS> load_words(const void* address, int line = __builtin_LINE()) {
+    const auto* const shared = static_cast<const char*>(qconv_cpu_shared());
+    if (address >= shared && address < shared + SMEM_BYTES)
+        qconv_cpu_fail("a load of device memory whose address is in shared memory", line);
     return *static_cast<const Words<WORDS>*>(address);
 }
 
@@ -375,7 +378,7 @@ struct Operand {
     __device__ __forceinline__ unsigned word(int row, int i) const {
         const unsigned char* const place = rows + row / 8 * group + row % 8 * ROW + i * 4;
         const unsigned long at = reinterpret_cast<unsigned long>(place);
-        return tile::load_words<1>(reinterpret_cast<const void*>(at ^ (at >> 7) % (ROW / 16) * 16)).word[0];
+        return reinterpret_cast<const tile::Words<1>*>(at ^ (at >> 7) % (ROW / 16) * 16)->word[0];
     }
 };
 

@@ -62,7 +62,7 @@ static_assert(THREADS == 128 * (CONSUMERS + 1), "the producer is a warpgroup as 
 static_assert(C_GROUP == C && K_GROUP == K && C % 16 == 0, "one group, of whole 16 bytes a pixel");
 static_assert(C <= SLABS * ROW && (SLABS == 1 || ROW == 128), "slabs of the widest rows cover a pixel");
 static_assert(R * S == 1 || (STRIDE_H == 1 && STRIDE_W == 1), "taps of neighbouring outputs are neighbours");
-static_assert(TILE_N == 8 * TILE_H && TILE_N % 64 == 0, "a tile is eight pixels wide, and whole instructions");
+static_assert(TILE_N == 8 * TILE_H && TILE_N % 64 == 0, "a tile is whole instructions");
 static_assert(TILE_M % 16 == 0, "a lane has four of each 16 channels");
 static_assert(WINDOW_H == TILE_H + (R - 1) * DILATION_H && WINDOW_W == 8 + (S - 1) * DILATION_W,
               "a window is what a tile looks at");
@@ -531,19 +531,18 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared, i
     }
 }
 
-constexpr int SIXTEENS = TILE_M / 16;
-// A lane has four neighbouring channels of each 16, and of each eight rows of a tile a pixel of two.
+// A lane has four neighbouring channels of each 16, and of each eight rows of a tile two pixels of a column.
 __device__ __forceinline__ int channel_of_lane() { return tile::lane() % 4 * 4; }
 __device__ __forceinline__ int column_of_lane() { return tile::lane() / 4; }
 __device__ __forceinline__ int row_of_warp() { return tile::warp() % 4 * 2; }
 
 // Their parameters, which stay in registers: a block keeps its channels.
 struct Channels {
-    Channel channel[SIXTEENS][4];
+    Channel channel[TILE_M / 16][4];
 
     __device__ __forceinline__ explicit Channels(const Arguments& args) {
 #pragma unroll
-        for (int i = 0; i < SIXTEENS * 4; ++i) {
+        for (int i = 0; i < TILE_M / 4; ++i) {
             const int k = first_channel() + i / 4 * 16 + channel_of_lane() + i % 4;
             channel[i / 4][i % 4] = load_channel(args, k < K ? k : K - 1);
         }
@@ -555,15 +554,17 @@ __device__ __forceinline__ unsigned char* chunk_of(Staged& staged, int pixel, in
     return &staged.pixel[pixel][chunk * 16];
 }
 
-// The outputs of a lane for one pixel: of a sixteen its four channels from `k` on. `sums` has two of them for
-// each of the lane's two pixels, and the other two behind these.
-__device__ __forceinline__ void finish_four(
-    [[maybe_unused]] const Arguments& args, const Sum (*sums)[4], int pixel, const Channel (&channels)[4],
-    [[maybe_unused]] int row, [[maybe_unused]] int column, [[maybe_unused]] int k, Finished (&finished)[4]) {
+// The outputs of a lane in two rows of a tile: of each pixel its four channels from `k` on.
+__device__ __forceinline__ void finish_pixels(
+    [[maybe_unused]] const Arguments& args, const Sum (*sums)[4], const Channel (&channels)[4],
+    [[maybe_unused]] int row, [[maybe_unused]] int column, [[maybe_unused]] int k, Finished (&finished)[2][4]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const Inputs inputs = {sums[i / 2][2 * pixel + i % 2]};
-        finished[i] = finish(inputs, channels[i]);
+    for (int e = 0; e < 2; ++e) {
+#pragma unroll
+        for (int h = 0; h < 4; ++h) {
+            const Inputs inputs = {sums[h / 2][2 * e + h % 2]};
+            finished[e][h] = finish(inputs, channels[h]);
+        }
     }
 }
 
@@ -571,8 +572,9 @@ static_assert(sizeof(Output) == 1, "lanes put four outputs together");
 // So many lanes store the channels of a pixel.
 constexpr int RUN_LANES = TILE_M > 64 ? 32 : TILE_M > 32 ? 16 : 8;
 
-// In device memory a pixel's channels begin at any address. A lane stores four of them as an aligned word, put
-// together from two; up to three in front of the first word, and as many behind the last, are stored one by one.
+// In device memory a pixel's channels begin at any address. A lane stores four of them as an aligned word,
+// put together from two; up to three in front of the first word, and as many behind the last, are stored
+// one by one.
 __device__ __forceinline__ void store_runs(const Arguments& args, Staged& staged, const Tiles& tiles) {
     const int lane = tile::lane() % RUN_LANES;
     const int channels = K - first_channel() < TILE_M ? K - first_channel() : TILE_M;
@@ -580,7 +582,8 @@ __device__ __forceinline__ void store_runs(const Arguments& args, Staged& staged
         return chunk_of(staged, pixel, channel / 16) + channel % 16;
     };
     const auto word_of = [&](int pixel, int channel) -> unsigned {
-        return channel < TILE_M ? tile::load_words<1>(byte_of(pixel, channel)).word[0] : 0u;
+        if (channel >= TILE_M) return 0u;
+        return reinterpret_cast<const tile::Words<1>*>(byte_of(pixel, channel))->word[0];
     };
 #pragma unroll 4
     for (int pixel = tile::thread() % 128 / RUN_LANES; pixel < TILE_N; pixel += 128 / RUN_LANES) {
@@ -607,18 +610,20 @@ __device__ __forceinline__ void write_sums(
     const Sum (&sums)[TILE_N / 64][ATOMS][4], const Tiles& tiles) {
     Staged& staged = shared.staged[consumer];
     tile::warpgroup_barrier(consumer);  // the outputs before have been read
-    const int column = tiles.column() + column_of_lane();
+    const int column = tiles.column() + column_of_lane(), channel = channel_of_lane();
 #pragma unroll
-    for (int i = 0; i < TILE_N / 32; ++i) {
-        const int of_tile = i / 2 * 8 + row_of_warp() + i % 2, row = tiles.row() + of_tile;
-        const int pixel = of_tile * 8 + column_of_lane();
+    for (int n = 0; n < TILE_N / 64; ++n) {
+        const int down = n * 8 + row_of_warp(), row = tiles.row() + down, pixel = down * 8 + column_of_lane();
 #pragma unroll
-        for (int sixteen = 0; sixteen < SIXTEENS; ++sixteen) {
-            const int k = first_channel() + sixteen * 16 + channel_of_lane();
-            Finished finished[4];
-            finish_four(args, &sums[i / 2][2 * sixteen], i % 2, channels.channel[sixteen], row, column, k,
-                        finished);
-            write(reinterpret_cast<Output*>(chunk_of(staged, pixel, sixteen) + channel_of_lane()), finished);
+        for (int chunk = 0; chunk < TILE_M / 16; ++chunk) {
+            const int k = first_channel() + chunk * 16 + channel;
+            Finished finished[2][4];
+            finish_pixels(args, &sums[n][2 * chunk], channels.channel[chunk], row, column, k, finished);
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                unsigned char* const to = chunk_of(staged, pixel + 8 * e, chunk) + channel;
+                write(reinterpret_cast<Output*>(to), finished[e]);
+            }
         }
     }
     tile::warpgroup_barrier(consumer);  // all of them are there
@@ -702,8 +707,8 @@ conv2d_halo(const __grid_constant__ Arguments args) {
     }
 }
 
-// Which output channel is a column of the product: such that the sums of a lane in 16 columns are, for each of
-// its pixels, those of four neighbouring channels.
+// Which output channel is a column of the product: such that the sums of a lane in 16 columns are, for each
+// of its pixels, those of four neighbouring channels.
 __device__ __forceinline__ int channel_of_row(int row) {
     return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;
 }

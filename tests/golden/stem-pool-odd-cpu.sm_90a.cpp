@@ -200,7 +200,10 @@ __device__ __forceinline__ unsigned pick(unsigned a, unsigned b) {
 
 // 4, 8 or 16 bytes in one access; the address is aligned to as much.
 template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_words(const void* address) {
+__device__ __forceinline__ Words<WORDS> load_words(const void* address, int line = __builtin_LINE()) {
+    const auto* const shared = static_cast<const char*>(qconv_cpu_shared());
+    if (address >= shared && address < shared + SMEM_BYTES)
+        qconv_cpu_fail("a load of device memory whose address is in shared memory", line);
     return *static_cast<const Words<WORDS>*>(address);
 }
 
@@ -482,7 +485,7 @@ struct Operand {
         const unsigned char* const matrix = first + row / 8 * to_eight + i / 4 * to_chunk;
         const unsigned char* const at = matrix + row % 8 * 16 + i % 4 * 4;
         static_cast<void>(*static_cast<const volatile unsigned char*>(at));  // for the sanitizers: it is read
-        return tile::load_words<1>(at + to_view).word[0];
+        return reinterpret_cast<const tile::Words<1>*>(at + to_view)->word[0];
     }
 };
 

@@ -159,7 +159,10 @@ struct __attribute__((may_alias, aligned(4 * WORDS))) Words { unsigned word[WORD
 
 // 4, 8 or 16 bytes in one access; the address is aligned to as much.
 template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_words(const void* address) {
+__device__ __forceinline__ Words<WORDS> load_words(const void* address, int line = __builtin_LINE()) {
+    const auto* const shared = static_cast<const char*>(qconv_cpu_shared());
+    if (address >= shared && address < shared + SMEM_BYTES)
+        qconv_cpu_fail("a load of device memory whose address is in shared memory", line);
     return *static_cast<const Words<WORDS>*>(address);
 }
 

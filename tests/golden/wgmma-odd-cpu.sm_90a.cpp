@@ -160,7 +160,10 @@ struct __attribute__((may_alias, aligned(4 * WORDS))) Words { unsigned word[WORD
 
 // 4, 8 or 16 bytes in one access; the address is aligned to as much.
 template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_words(const void* address) {
+__device__ __forceinline__ Words<WORDS> load_words(const void* address, int line = __builtin_LINE()) {
+    const auto* const shared = static_cast<const char*>(qconv_cpu_shared());
+    if (address >= shared && address < shared + SMEM_BYTES)
+        qconv_cpu_fail("a load of device memory whose address is in shared memory", line);
     return *static_cast<const Words<WORDS>*>(address);
 }
 
@@ -362,7 +365,7 @@ struct Operand {
     // Hardware exchanges chunks by bits of their address.
     __device__ __forceinline__ unsigned word(int row, int i) const {
         const unsigned long at = reinterpret_cast<unsigned long>(rows + row * 128 + i * 4);
-        return tile::load_words<1>(reinterpret_cast<const void*>(at ^ (at >> 7) % 8 * 16)).word[0];
+        return reinterpret_cast<const tile::Words<1>*>(at ^ (at >> 7) % 8 * 16)->word[0];
     }
 };
 

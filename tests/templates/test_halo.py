@@ -201,9 +201,7 @@ LEFT_OUT = {
     "the order of the channels in the columns": LeftOut(
         "pixel rows", "return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;", "return row;", WRONG
     ),
-    "the second of a lane's pixels": LeftOut(
-        "pixel rows", "sums[i / 2][2 * pixel + i % 2]", "sums[i / 2][i % 2]", WRONG
-    ),
+    "the second of a lane's pixels": LeftOut("pixel rows", "sums[h / 2][2 * e + h % 2]", "sums[h / 2][h % 2]", WRONG),
     "the fence before outputs of pixel rows leave": LeftOut(
         "pixel rows", "    tile::fence_proxy_async();\n", "", WRONG
     ),
@@ -214,10 +212,10 @@ LEFT_OUT = {
         "pixel rows", WAIT_FOR_STORES + "    tile::warpgroup", "    tile::warpgroup", WRONG
     ),
     "which residuals are of a pixel": LeftOut(
-        "pixel rows, residuals", "chunk_of(residual, pixel, sixteen)", "chunk_of(residual, 0, sixteen)", WRONG
+        "pixel rows, residuals", "chunk_of(residual, pixel + 8 * e, chunk)", "chunk_of(residual, pixel, chunk)", WRONG
     ),
     "the class of a pixel of an instruction's rows": LeftOut(
-        "pixel rows, borders", "border_of(row * OUT_W + column)", "border_of(row * OUT_W)", WRONG
+        "pixel rows, borders", "border_of((row + e) * OUT_W + column)", "border_of(row * OUT_W + column)", WRONG
     ),
     "the last step that is not zeros": LeftOut(
         "pixel rows, strides", "c >= LAST_ROW) continue", "c >= 64) continue", WRONG

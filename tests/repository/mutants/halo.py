@@ -10,11 +10,6 @@ STAGED, RESIDUALS, DIRECT, BORDERS, SUMS = (
 )
 PIXELS, STRIDES = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("pixels", "strides"))
 WINDOWS, BETWEEN = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("windows", "rows between"))
-PIXEL_ROWS, OF_STRIDES, OF_RESIDUALS, OF_BORDERS, OF_DIRECT = (
-    f"{TESTS}::test_nothing_is_left_out[pixel rows{rest}]"
-    for rest in ("", ", strides", ", residuals", ", borders", ", direct")
-)
-RUNS, FEW = (f"{TESTS}::test_nothing_is_left_out[runs{rest}]" for rest in ("", " of few"))
 SENSE = f"{TESTS}::test_configs_that_make_no_sense"
 
 OF_PAGE = (
@@ -212,140 +207,6 @@ OF_PAGE = (
     ),
 )
 
-OF_PIXEL_ROWS = (
-    Mutant(
-        "halo: every instruction of a tile has its first pixels",
-        PAGES + "halo_products.j2",
-        "(n / 8 * WINDOW_W + pixel) * ROW",
-        "pixel * ROW",
-        "An instruction has 64 pixels, eight rows of the tile.",
-        (PIXEL_ROWS,),
-    ),
-    Mutant(
-        "halo: rows of pixel rows follow each other whatever the stride",
-        PAGES + "halo_products_strided.j2",
-        "n / 8 * (STRIDE_H / ROW_STEP) * WINDOW_W + pixel",
-        "n / 8 * WINDOW_W + pixel",
-        "They lie a stride from each other where all rows come.",
-        (OF_STRIDES,),
-    ),
-    Mutant(
-        "halo: columns of the product in the order of the channels",
-        PAGES + "halo_columns.j2",
-        "return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;",
-        "return row;",
-        "A lane writes its sums as neighbouring channels.",
-        (PIXEL_ROWS,),
-    ),
-    Mutant(
-        "halo: both pixels of a lane are its first",
-        PAGES + "halo_outputs_by_pixels.j2",
-        '//% if quantization.residual == "none"\n        const Inputs inputs = {sums[i / 2][2 * pixel + i % 2]};',
-        '//% if quantization.residual == "none"\n        const Inputs inputs = {sums[i / 2][i % 2]};',
-        "The second lies in the row below.",
-        (PIXEL_ROWS,),
-    ),
-    Mutant(
-        "halo: the four channels of a lane have one offset",
-        PAGES + "halo_outputs_by_pixels.j2",
-        "with_offset_of(args, channels[i], border, k + i)",
-        "with_offset_of(args, channels[i], border, k)",
-        "What x_zero adds is a channel's.",
-        (OF_BORDERS,),
-    ),
-    Mutant(
-        "halo: outputs of pixel rows are written where those before leave",
-        PAGES + "halo_staged_by_pixels.j2",
-        "    if (signals) tile::wait_for_store_reads<0>();\n",
-        "",
-        "The copy engine still reads the tile before.",
-        (PIXEL_ROWS,),
-    ),
-    Mutant(
-        "halo: residuals of pixel rows are those of the first channels",
-        PAGES + "halo_staged_by_pixels.j2",
-        "chunk_of(residual, pixel, sixteen)",
-        "chunk_of(residual, pixel, 0)",
-        "Each sixteen has its own.",
-        (OF_RESIDUALS,),
-    ),
-    Mutant(
-        "halo: vectors of a pixel past the last channel are stored",
-        PAGES + "halo_direct_by_pixels.j2",
-        "if (!WHOLE_TILES && k + h >= K) continue;",
-        "",
-        "The next pixel's first channels lie there.",
-        (OF_DIRECT,),
-    ),
-    Mutant(
-        "halo: residuals of pixel rows are loaded a vector at a time from the first",
-        PAGES + "halo_residual_direct_by_pixels.j2",
-        "reinterpret_cast<const ResidualVector*>(from + i)",
-        "reinterpret_cast<const ResidualVector*>(from)",
-        "A lane has four channels.",
-        (OF_DIRECT,),
-    ),
-    Mutant(
-        "halo: the last step of a pixel's channels is left out",
-        PAGES + "halo_products_strided.j2",
-        "c >= LAST_ROW) continue",
-        "c >= LAST_ROW - 32) continue",
-        "There are channels in it, and zeros only behind them.",
-        (OF_STRIDES,),
-    ),
-    Mutant(
-        "halo: the last slab is multiplied up to the channels of the first",
-        "generator/halo_windows.py",
-        "self.channels - (self.slabs - 1) * self.row",
-        "self.channels % self.row // 2",
-        "Its channels are those that are left.",
-        (PIXELS,),
-    ),
-)
-
-OF_RUNS = (
-    Mutant(
-        "halo: runs begin at words",
-        PAGES + "halo_runs.j2",
-        ">> 8 * in_front",
-        ">> 0",
-        "A pixel's channels begin at any address.",
-        (RUNS,),
-    ),
-    Mutant(
-        "halo: outputs in front of a run's first word are left out",
-        PAGES + "halo_runs.j2",
-        "lane < 4 ? single < in_front :",
-        "lane < 4 ? false :",
-        "Up to three lie there.",
-        (RUNS,),
-    ),
-    Mutant(
-        "halo: a short run has as many outputs in front as a long one",
-        PAGES + "halo_runs.j2",
-        "to_word < channels ? to_word : channels",
-        "to_word",
-        "A pixel may have fewer channels than its first word is far.",
-        (f"{TESTS}::test_nothing_is_left_out[runs of one]",),
-    ),
-    Mutant(
-        "halo: runs are stored before they are there",
-        PAGES + "halo_store.j2",
-        "//% if runs\n    tile::warpgroup_barrier(consumer);  // all of them are there\n",
-        "//% if runs\n",
-        "Other warps write a pixel's other channels.",
-        (RUNS,),
-    ),
-    Mutant(
-        "halo: runs are written over before all warps have read them",
-        PAGES + "halo_staged_by_pixels.j2",
-        "    tile::warpgroup_barrier(consumer);  // the outputs before have been read\n",
-        "",
-        "No wait of the warps for each other lies between.",
-        (f"{TESTS}::test_runs_are_stored_by_warps_that_wait_for_nobody",),
-    ),
-)
-
 OF_DEVICE = (
     Mutant(
         "windows: a row of the tile follows the one before",
@@ -432,25 +293,6 @@ OF_PLAN = (
     ),
 )
 
-OF_PIXEL_ROWS_PLAN = (
-    Mutant(
-        "halo: pixels are rows where no channel less is multiplied",
-        "generator/halo.py",
-        "with_channel_rows - 1, f",
-        "with_channel_rows, f",
-        "Both take as long, and one of them is enough.",
-        (SENSE,),
-    ),
-    Mutant(
-        "halo: parameters of channels take no registers",
-        "generator/halo.py",
-        "        in_registers += config.channels // 2\n",
-        "",
-        "A lane has those of a quarter of the channels.",
-        (SENSE,),
-    ),
-)
-
 OF_COST = (
     Mutant(
         "halo cost: consumers write one after the other",
@@ -494,4 +336,4 @@ OF_COST = (
     ),
 )
 
-MUTANTS = (*OF_PAGE, *OF_PIXEL_ROWS, *OF_RUNS, *OF_DEVICE, *OF_PLAN, *OF_PIXEL_ROWS_PLAN, *OF_COST)
+MUTANTS = (*OF_PAGE, *OF_DEVICE, *OF_PLAN, *OF_COST)

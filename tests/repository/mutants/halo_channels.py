@@ -1,0 +1,176 @@
+"""Mutants of what the family halo does for other numbers of channels: pixels as the rows of an instruction, runs of
+outputs that lanes store, and steps of zeros that are left out."""
+
+from mutants.mutant import Mutant
+
+PAGES = "templates/conv2d/"
+TESTS = "tests/templates/test_halo.py"
+SENSE, PIXELS = f"{TESTS}::test_configs_that_make_no_sense", f"{TESTS}::test_nothing_is_left_out[pixels]"
+PIXEL_ROWS, OF_STRIDES, OF_RESIDUALS, OF_BORDERS, OF_DIRECT = (
+    f"{TESTS}::test_nothing_is_left_out[pixel rows{rest}]"
+    for rest in ("", ", strides", ", residuals", ", borders", ", direct")
+)
+RUNS, FEW = (f"{TESTS}::test_nothing_is_left_out[runs{rest}]" for rest in ("", " of few"))
+
+OF_PIXEL_ROWS = (
+    Mutant(
+        "halo: every instruction of a tile has its first pixels",
+        PAGES + "halo_products.j2",
+        "(n / 8 * WINDOW_W + pixel) * ROW",
+        "pixel * ROW",
+        "An instruction has 64 pixels, eight rows of the tile.",
+        (PIXEL_ROWS,),
+    ),
+    Mutant(
+        "halo: rows of pixel rows follow each other whatever the stride",
+        PAGES + "halo_products_strided.j2",
+        "n / 8 * (STRIDE_H / ROW_STEP) * WINDOW_W + pixel",
+        "n / 8 * WINDOW_W + pixel",
+        "They lie a stride from each other where all rows come.",
+        (OF_STRIDES,),
+    ),
+    Mutant(
+        "halo: columns of the product in the order of the channels",
+        PAGES + "halo_columns.j2",
+        "return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;",
+        "return row;",
+        "A lane writes its sums as neighbouring channels.",
+        (PIXEL_ROWS,),
+    ),
+    Mutant(
+        "halo: both pixels of a lane are its first",
+        PAGES + "halo_outputs_by_pixels.j2",
+        '//% if quantization.residual == "none"\n        const Inputs inputs = {sums[i / 2][2 * pixel + i % 2]};',
+        '//% if quantization.residual == "none"\n        const Inputs inputs = {sums[i / 2][i % 2]};',
+        "The second lies in the row below.",
+        (PIXEL_ROWS,),
+    ),
+    Mutant(
+        "halo: both pixels of a lane are of one class",
+        PAGES + "halo_outputs.j2",
+        '(row + e) * OUT_W + column"',
+        'row * OUT_W + column"',
+        "What x_zero adds depends on the row.",
+        (OF_BORDERS,),
+    ),
+    Mutant(
+        "halo: outputs of pixel rows are written where those before leave",
+        PAGES + "halo_staged_by_pixels.j2",
+        "    if (signals) tile::wait_for_store_reads<0>();\n",
+        "",
+        "The copy engine still reads the tile before.",
+        (PIXEL_ROWS,),
+    ),
+    Mutant(
+        "halo: residuals of pixel rows are those of the first channels",
+        PAGES + "halo_staged_by_pixels.j2",
+        "chunk_of(residual, pixel + 8 * e, chunk)",
+        "chunk_of(residual, pixel + 8 * e, 0)",
+        "Each sixteen has its own.",
+        (OF_RESIDUALS,),
+    ),
+    Mutant(
+        "halo: vectors of a pixel past the last channel are stored",
+        PAGES + "halo_direct_by_pixels.j2",
+        "if (!WHOLE_TILES && k + h >= K) continue;",
+        "",
+        "The next pixel's first channels lie there.",
+        (OF_DIRECT,),
+    ),
+    Mutant(
+        "halo: residuals of pixel rows are loaded a vector at a time from the first",
+        PAGES + "halo_residual_direct_by_pixels.j2",
+        "reinterpret_cast<const ResidualVector*>(from + i)",
+        "reinterpret_cast<const ResidualVector*>(from)",
+        "A lane has four channels.",
+        (OF_DIRECT,),
+    ),
+    Mutant(
+        "halo: the last step of a pixel's channels is left out",
+        PAGES + "halo_products_strided.j2",
+        "c >= LAST_ROW) continue",
+        "c >= LAST_ROW - 32) continue",
+        "There are channels in it, and zeros only behind them.",
+        (OF_STRIDES,),
+    ),
+    Mutant(
+        "halo: the last slab is multiplied up to the channels of the first",
+        "generator/halo_windows.py",
+        "self.channels - (self.slabs - 1) * self.row",
+        "self.channels % self.row // 2",
+        "Its channels are those that are left.",
+        (PIXELS,),
+    ),
+)
+
+OF_RUNS = (
+    Mutant(
+        "halo: shared memory is read as device memory is",
+        PAGES + "halo_runs.j2",
+        "return reinterpret_cast<const tile::Words<1>*>(byte_of(pixel, channel))->word[0];",
+        "return tile::load_words<1>(byte_of(pixel, channel)).word[0];",
+        "A GPU refuses it: the load is of global memory.",
+        (RUNS,),
+    ),
+    Mutant(
+        "halo: runs begin at words",
+        PAGES + "halo_runs.j2",
+        ">> 8 * in_front",
+        ">> 0",
+        "A pixel's channels begin at any address.",
+        (RUNS,),
+    ),
+    Mutant(
+        "halo: outputs in front of a run's first word are left out",
+        PAGES + "halo_runs.j2",
+        "lane < 4 ? single < in_front :",
+        "lane < 4 ? false :",
+        "Up to three lie there.",
+        (RUNS,),
+    ),
+    Mutant(
+        "halo: a short run has as many outputs in front as a long one",
+        PAGES + "halo_runs.j2",
+        "to_word < channels ? to_word : channels",
+        "to_word",
+        "A pixel may have fewer channels than its first word is far.",
+        (f"{TESTS}::test_nothing_is_left_out[runs of one]",),
+    ),
+    Mutant(
+        "halo: runs are stored before they are there",
+        PAGES + "halo_store.j2",
+        "//% if runs\n    tile::warpgroup_barrier(consumer);  // all of them are there\n",
+        "//% if runs\n",
+        "Other warps write a pixel's other channels.",
+        (RUNS,),
+    ),
+    Mutant(
+        "halo: runs are written over before all warps have read them",
+        PAGES + "halo_staged_by_pixels.j2",
+        "    tile::warpgroup_barrier(consumer);  // the outputs before have been read\n",
+        "",
+        "No wait of the warps for each other lies between.",
+        (f"{TESTS}::test_runs_are_stored_by_warps_that_wait_for_nobody",),
+    ),
+)
+
+OF_PLAN = (
+    Mutant(
+        "halo: pixels are rows where no channel less is multiplied",
+        "generator/halo.py",
+        "with_channel_rows - 1, f",
+        "with_channel_rows, f",
+        "Both take as long, and one of them is enough.",
+        (SENSE,),
+    ),
+    Mutant(
+        "halo: parameters of channels take no registers",
+        "generator/halo.py",
+        "        in_registers += config.channels // 2\n",
+        "",
+        "A lane has those of a quarter of the channels.",
+        (SENSE,),
+    ),
+)
+
+MUTANTS = (*OF_PIXEL_ROWS, *OF_RUNS, *OF_PLAN)
