@@ -20,7 +20,6 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.family import Family
 from qconv.generator.halo_memory import (
-    is_of_bytes,
     is_residual_staged,
     is_staged,
     maps,
@@ -79,10 +78,9 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HaloRoles(Products):
-    staged: bool  # whether outputs go through shared memory, from where the copy engine stores them, or lanes do
+    staged: bool  # whether outputs go through shared memory and the copy engine
     write_sums: str  # the file that makes outputs of a tile's sums
     residual_in_smem: bool  # whether residuals come with the window
-    runs: bool = False  # whether lanes store what is staged, as runs of channels that begin at any address
     strided: bool = False  # whether taps lie a stride from each other
     pixel_rows: bool = False  # whether pixels are the rows of an instruction, and channels its columns
     zeros_behind: bool = False  # whether a pixel's last slab ends in steps of nothing but zeros
@@ -126,19 +124,8 @@ class HaloPlan(PersistentPlan):
         return self.config.channels if self.config.has_pixel_rows else self.pixels
 
     @property
-    def engine_stores(self) -> bool:
-        return is_staged(self.problem)
-
-    @property
     def staged(self) -> bool:
-        """Whether outputs go through shared memory."""
-        return is_of_bytes(self.problem)
-
-    @property
-    def runs(self) -> int:
-        """Stores of a warp for a tile, where lanes store what is staged: of a pixel, or of several of few channels."""
-        channels, stores = self.config.channels, self.staged and not self.engine_stores
-        return stores * self.pixels // (4 if channels > 64 else 8 if channels > 32 else 16)
+        return is_staged(self.problem)
 
     @property
     def residual_in_smem(self) -> bool:
@@ -172,7 +159,7 @@ class HaloPlan(PersistentPlan):
     def _map_fields(self) -> tuple[Field, ...]:
         pixel_map, weight_map = maps(self.seen, self.config, self.weight_rows)
         found = {"pixel_map": ("of x", pixel_map), "weight_map": ("of the weights", weight_map)}
-        if self.engine_stores:
+        if self.staged:
             found["output_map"] = "of y", tile_map(self.seen, self.config, "y")
         if self.residual_in_smem:
             found["residual_map"] = "of the residual", tile_map(self.seen, self.config, "residual")
@@ -180,7 +167,7 @@ class HaloPlan(PersistentPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        return self.aligned(self.vector_k, y_in_chunks=self.engine_stores, residual_in_chunks=self.residual_in_smem)
+        return self.aligned(self.vector_k, y_in_chunks=self.staged, residual_in_chunks=self.residual_in_smem)
 
     @property
     def vector_k(self) -> int:
@@ -189,7 +176,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        stores = ("store_tile_4d",) if self.engine_stores else ()
+        stores = ("store_tile_4d",) if self.staged else ()
         transposes = not self.config.has_pixel_rows
         staging = ("warpgroup_barrier", *("store_matrices",) * transposes) if self.staged else ()
         residuals = (*("load_transposed",) * transposes, "byte_floats") if self.residual_in_smem else ()
@@ -205,7 +192,6 @@ class HaloPlan(PersistentPlan):
             staged=self.staged,
             write_sums=file_of_outputs(self.staged, pixel_rows),
             residual_in_smem=self.residual_in_smem,
-            runs=self.runs > 0,
             strided=strided,
             pixel_rows=pixel_rows,
             zeros_behind=self.windows.last_row < self.windows.row,
@@ -297,7 +283,7 @@ def products(problem: Conv2d, config: Halo) -> int:
 
 def file_of_outputs(staged: bool, pixel_rows: bool = False) -> str:
     """What makes outputs of a tile's sums."""
-    return f"conv2d/halo_{'staged' if staged else 'direct'}{'_by_pixels' * pixel_rows}.j2"
+    return "conv2d/halo_staged.j2" if staged else f"conv2d/halo_direct{'_by_pixels' * pixel_rows}.j2"
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:

@@ -30,8 +30,6 @@ ISSUED, ISSUED_OF_ACTIVATION = 8, 1.6
 # Eight pixels of 64 channels that lanes store, two channels at a time: a consumer's, and what the stores of all
 # consumers take of a multiprocessor.
 DIRECT, STORES = 180, 97
-# What a consumer takes for a store of its lanes, where they put runs of channels together.
-RUN = 22
 # Bytes of weights that come in a clock, before anything is multiplied.
 CACHE = 145
 # What the copy engine takes for a row that it fills with zeros behind the channels: of a window, and of the weights.
@@ -66,9 +64,7 @@ class Costed(Protocol):
     @property
     def columns(self) -> int: ...  # of an instruction
     @property
-    def staged(self) -> bool: ...  # whether outputs go through shared memory
-    @property
-    def runs(self) -> int: ...  # stores of a warp for a tile, where lanes put together what goes through it
+    def staged(self) -> bool: ...  # whether the copy engine stores outputs
     @property
     def residual_in_smem(self) -> bool: ...
     @property
@@ -133,7 +129,7 @@ def _outputs(plan: Costed) -> float:
     made, added = OF_EIGHT * config.rows * config.channels / 64, of_residual(problem) * OF_RESIDUAL
     computed = 1 + (of_activation(problem) + Y_ZERO_POINT * problem.quantization.y_zero_point) / 8
     if plan.staged:
-        return WRITE + made * (computed + added) + RUN * plan.runs
+        return WRITE + made * (computed + added)
     return WRITE + made * computed + DIRECT * _stored(plan) * (1 + added)
 
 

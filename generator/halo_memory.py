@@ -34,13 +34,9 @@ def weight_bytes(problem: Conv2d, config: Tiled) -> int:
     return problem.r * problem.s * windows.slabs * config.channels * windows.row
 
 
-def is_of_bytes(problem: Conv2d) -> bool:
-    return problem.quantization.types.y.bytes == 1
-
-
 def is_staged(problem: Conv2d) -> bool:
     """Whether outputs leave by the copy engine: bytes, in rows of whole chunks."""
-    return is_of_bytes(problem) and problem.k % CHUNK == 0
+    return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0
 
 
 def is_residual_staged(problem: Conv2d) -> bool:
@@ -87,7 +83,7 @@ def smem_bytes(problem: Conv2d, config: Tiled, slots: int) -> int:
     """The weights, windows with their residuals, the outputs of each consumer where they are staged, and mbarriers."""
     tile = COLUMNS * config.rows * config.channels
     window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem)
-    staged = config.consumers * tile * is_of_bytes(problem)
+    staged = config.consumers * tile * is_staged(problem)
     mbarriers = 2 * slots + 1 + config.consumers
     weights = ceil_div(weight_bytes(problem, config), REPEATS) * REPEATS
     whole = weights + slots * window + staged + mbarriers * MBARRIER_BYTES

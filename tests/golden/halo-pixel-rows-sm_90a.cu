@@ -604,14 +604,10 @@ __device__ __forceinline__ void finish_pixels(
     }
 }
 
-// A consumer's sums become outputs, and the copy engine stores those that lie in the image.
-__device__ __forceinline__ void write_sums(
-    const Arguments& args, Shared& shared, int consumer, const Channels& channels,
+// A tile as bytes where the copy engine takes them from.
+__device__ __forceinline__ void stage_pixels(
+    const Arguments& args, Staged& staged, const Channels& channels,
     const Sum (&sums)[TILE_N / 64][ATOMS][4], const Tiles& tiles) {
-    const bool signals = tile::thread() % 128 == 0;
-    Staged& staged = shared.staged[consumer];
-    if (signals) tile::wait_for_store_reads<0>();
-    tile::warpgroup_barrier(consumer);  // the outputs before have left
     const int column = tiles.column() + column_of_lane(), channel = channel_of_lane();
 #pragma unroll
     for (int n = 0; n < TILE_N / 64; ++n) {
@@ -628,6 +624,17 @@ __device__ __forceinline__ void write_sums(
             }
         }
     }
+}
+
+// A consumer's sums become outputs, and the copy engine stores those that lie in the image.
+__device__ __forceinline__ void write_sums(
+    const Arguments& args, Shared& shared, int consumer, const Channels& channels,
+    const Sum (&sums)[TILE_N / 64][ATOMS][4], const Tiles& tiles) {
+    const bool signals = tile::thread() % 128 == 0;
+    Staged& staged = shared.staged[consumer];
+    if (signals) tile::wait_for_store_reads<0>();
+    tile::warpgroup_barrier(consumer);  // the outputs before have left
+    stage_pixels(args, staged, channels, sums, tiles);
     tile::fence_proxy_async();
     tile::warpgroup_barrier(consumer);  // all of them are there
     if (!signals) return;

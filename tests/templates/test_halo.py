@@ -14,7 +14,6 @@ from qconv.generator.halo import Halo, HaloPlan
 from qconv.target import TARGETS
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, check_two_waits, finding
 from tests.templates.test_mma_sanitizers import OVERFLOW, WRITE, WRONG, Planted, check, check_planted
-from tests.templates.test_mma_sanitizers import finding as sanitized
 from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM
 
 TARGET = TARGETS["cpu.sm_90a"]
@@ -55,11 +54,6 @@ PLANS = {
     "pixel rows, direct": plan_of(
         Conv2d(2, 32, 13, 32, 42, 2, 3, pad=1, dilation=2, quantization=HALF), rows=8, channels=48
     ),
-    # Rows of outputs that the copy engine does not store: lanes do.
-    "runs": plan_of(Conv2d(3, 13, 13, 32, 63, 3, 3, pad=1, quantization=Quantization())),
-    "runs of one": plan_of(Conv2d(2, 42, 14, 32, 1, 3, 3, pad=1, quantization=Quantization()), rows=8, channels=16),
-    "runs of few": plan_of(Conv2d(2, 42, 14, 32, 3, 3, 3, pad=1, quantization=Quantization()), rows=8, channels=16),
-    "runs of two tiles": plan_of(Conv2d(2, 12, 14, 16, 151, 2, 2, pad=1, quantization=ADDED), channels=128),
     # Windows of every second column; and of every second row as well, where taps look at no other.
     "windows": plan_of(Conv2d(2, 26, 28, 144, 48, 3, 3, stride=2, pad=1, quantization=SUM)),
     "rows between": plan_of(
@@ -75,18 +69,6 @@ def test_nothing_is_left_out(name: str) -> None:
     assert [finding(plan, generator.render(plan).text, seed) for seed in (LATE, EARLY)] == [None, None]
 
 
-def test_runs_are_stored_by_warps_that_wait_for_nobody() -> None:
-    """No more than a warp does by the memory model; no slot of this plan has two windows."""
-    plan = PLANS["runs of few"]
-    assert plan.tiles <= plan.slots * plan.blocks
-    text = generator.render(plan).text
-    read = "    tile::warpgroup_barrier(consumer);  // the outputs before have been read\n"
-    assert text.count(COUPLED) == text.count(read) == 1
-    alone = text.replace(COUPLED, ALONE)
-    assert sanitized(plan, alone, "thread", LATE)[0] == "clean"
-    assert sanitized(plan, alone.replace(read, ""), "thread", LATE)[0] == "data race"
-
-
 ISSUED = "        if (tile::lane() == 0) shared.issued[consumer].arrive();\n"
 RELEASE = "        if (signals) shared.ring.release(at);\n"
 TURN = """        if (consumer > 0) before.wait_for_phase(turn);
@@ -95,9 +77,6 @@ TURN = """        if (consumer > 0) before.wait_for_phase(turn);
 WINDOW = "        shared.ring.wait(at);\n"
 TURN_AND_WINDOW = TURN + WINDOW, WINDOW + TURN
 WAIT_FOR_STORES = "    if (signals) tile::wait_for_store_reads<0>();\n"
-
-# On the CPU device the warps of a warpgroup end their products together, which no memory model says of hardware.
-COUPLED, ALONE = "    qconv_cpu_barrier_of_team(tile::warpgroup(), 128, line);\n", "    tile::warp_barrier();\n"
 
 LEFT_OUT = {
     "the wait for a window": LeftOut("staged", "        shared.ring.wait(at);\n", "", f"bytes|{WRONG}"),
@@ -226,12 +205,6 @@ LEFT_OUT = {
         "",
         "more products of a warpgroup than MOST",
     ),
-    "how far a run lies from a word": LeftOut("runs", ">> 8 * in_front", ">> 0", WRONG),
-    "the outputs in front of a word": LeftOut("runs", "lane < 4 ? single < in_front :", "lane < 4 ? false :", WRONG),
-    "the outputs behind the last word": LeftOut("runs", "lane < 8 && single < channels", "false", WRONG),
-    "the barrier before runs are stored": LeftOut(
-        "runs", "    tile::warpgroup_barrier(consumer);  // all of them are there\n", "", WRONG
-    ),
     "a block's channels": LeftOut("sums", "block_x() % CHANNEL_TILES * TILE_M", "block_x() % 1 * TILE_M", WRONG),
 }
 
@@ -260,12 +233,6 @@ def test_nothing_is_found(run: str) -> None:
 
 
 PLANTED = {
-    "a run of a pixel past the last is written": Planted(
-        "runs", "        if (row >= OUT_H || column >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
-    ),
-    "a channel past the last of a run is written": Planted(
-        "runs of few", "lane < 8 && single < channels", "lane < 8", "address", OVERFLOW, WRITE
-    ),
     "a pixel past the last is written": Planted(
         "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
     ),

@@ -1,5 +1,5 @@
-"""Mutants of what the family halo does for other numbers of channels: pixels as the rows of an instruction, runs of
-outputs that lanes store, and steps of zeros that are left out."""
+"""Mutants of what the family halo does for other numbers of channels: pixels as the rows of an instruction, and steps
+of zeros that are left out."""
 
 from mutants.mutant import Mutant
 
@@ -10,7 +10,6 @@ PIXEL_ROWS, OF_STRIDES, OF_RESIDUALS, OF_BORDERS, OF_DIRECT = (
     f"{TESTS}::test_nothing_is_left_out[pixel rows{rest}]"
     for rest in ("", ", strides", ", residuals", ", borders", ", direct")
 )
-RUNS, FEW = (f"{TESTS}::test_nothing_is_left_out[runs{rest}]" for rest in ("", " of few"))
 
 OF_PIXEL_ROWS = (
     Mutant(
@@ -54,19 +53,19 @@ OF_PIXEL_ROWS = (
         (OF_BORDERS,),
     ),
     Mutant(
-        "halo: outputs of pixel rows are written where those before leave",
-        PAGES + "halo_staged_by_pixels.j2",
-        "    if (signals) tile::wait_for_store_reads<0>();\n",
-        "",
-        "The copy engine still reads the tile before.",
-        (PIXEL_ROWS,),
-    ),
-    Mutant(
         "halo: residuals of pixel rows are those of the first channels",
-        PAGES + "halo_staged_by_pixels.j2",
+        PAGES + "halo_stage_pixels.j2",
         "chunk_of(residual, pixel + 8 * e, chunk)",
         "chunk_of(residual, pixel + 8 * e, 0)",
         "Each sixteen has its own.",
+        (OF_RESIDUALS,),
+    ),
+    Mutant(
+        "halo: shared memory is read as device memory is",
+        PAGES + "halo_stage_pixels.j2",
+        "reinterpret_cast<const tile::Words<1>*>(sixteen + channel)->word[0]",
+        "tile::load_words<1>(sixteen + channel).word[0]",
+        "A GPU refuses it: the load is of device memory.",
         (OF_RESIDUALS,),
     ),
     Mutant(
@@ -103,57 +102,6 @@ OF_PIXEL_ROWS = (
     ),
 )
 
-OF_RUNS = (
-    Mutant(
-        "halo: shared memory is read as device memory is",
-        PAGES + "halo_runs.j2",
-        "return reinterpret_cast<const tile::Words<1>*>(byte_of(pixel, channel))->word[0];",
-        "return tile::load_words<1>(byte_of(pixel, channel)).word[0];",
-        "A GPU refuses it: the load is of global memory.",
-        (RUNS,),
-    ),
-    Mutant(
-        "halo: runs begin at words",
-        PAGES + "halo_runs.j2",
-        ">> 8 * in_front",
-        ">> 0",
-        "A pixel's channels begin at any address.",
-        (RUNS,),
-    ),
-    Mutant(
-        "halo: outputs in front of a run's first word are left out",
-        PAGES + "halo_runs.j2",
-        "lane < 4 ? single < in_front :",
-        "lane < 4 ? false :",
-        "Up to three lie there.",
-        (RUNS,),
-    ),
-    Mutant(
-        "halo: a short run has as many outputs in front as a long one",
-        PAGES + "halo_runs.j2",
-        "to_word < channels ? to_word : channels",
-        "to_word",
-        "A pixel may have fewer channels than its first word is far.",
-        (f"{TESTS}::test_nothing_is_left_out[runs of one]",),
-    ),
-    Mutant(
-        "halo: runs are stored before they are there",
-        PAGES + "halo_store.j2",
-        "//% if runs\n    tile::warpgroup_barrier(consumer);  // all of them are there\n",
-        "//% if runs\n",
-        "Other warps write a pixel's other channels.",
-        (RUNS,),
-    ),
-    Mutant(
-        "halo: runs are written over before all warps have read them",
-        PAGES + "halo_staged_by_pixels.j2",
-        "    tile::warpgroup_barrier(consumer);  // the outputs before have been read\n",
-        "",
-        "No wait of the warps for each other lies between.",
-        (f"{TESTS}::test_runs_are_stored_by_warps_that_wait_for_nobody",),
-    ),
-)
-
 OF_PLAN = (
     Mutant(
         "halo: pixels are rows where no channel less is multiplied",
@@ -173,4 +121,4 @@ OF_PLAN = (
     ),
 )
 
-MUTANTS = (*OF_PIXEL_ROWS, *OF_RUNS, *OF_PLAN)
+MUTANTS = (*OF_PIXEL_ROWS, *OF_PLAN)
