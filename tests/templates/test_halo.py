@@ -193,6 +193,12 @@ LEFT_OUT = {
     "which residuals are of a pixel": LeftOut(
         "pixel rows, residuals", "chunk_of(residual, pixel + 8 * e, chunk)", "chunk_of(residual, pixel, chunk)", WRONG
     ),
+    "that residuals are read in shared memory": LeftOut(
+        "pixel rows, residuals",
+        "reinterpret_cast<const tile::Words<1>*>(sixteen + channel)->word[0]",
+        "tile::load_words<1>(sixteen + channel).word[0]",
+        "whose address is in shared memory",
+    ),
     "the class of a pixel of an instruction's rows": LeftOut(
         "pixel rows, borders", "border_of((row + e) * OUT_W + column)", "border_of(row * OUT_W + column)", WRONG
     ),

@@ -86,6 +86,14 @@ OF_PAGE = (
         (DIRECT,),
     ),
     Mutant(
+        "halo: all warps stage their channels where those of the first lie",
+        PAGES + "halo_stage_rows.j2",
+        "const int chunk = m * 4 + tile::warp() % 4;",
+        "const int chunk = m * 4;",
+        "A warp has 16 channels of each 64.",
+        (STAGED,),
+    ),
+    Mutant(
         "halo: outputs are not swizzled",
         PAGES + "halo_outputs.j2",
         "(chunk ^ pixel * TILE_M / 128 % (TILE_M / 16)) * 16",
@@ -192,8 +200,8 @@ OF_PAGE = (
     Mutant(
         "halo: all pixels have the offset of inner ones",
         PAGES + "halo_outputs.j2",
-        "border_of(row * OUT_W + column + e)",
-        "border_of(OUT_H / 2 * OUT_W + OUT_W / 2)",
+        '"row * OUT_W + column + e"',
+        '"OUT_H / 2 * OUT_W + OUT_W / 2"',
         "What x_zero adds depends on which taps lie in the image.",
         (BORDERS,),
     ),
@@ -208,6 +216,14 @@ OF_PAGE = (
 )
 
 OF_DEVICE = (
+    Mutant(
+        "words: device memory may be shared memory",
+        "templates/prelude/cpu_words.j2",
+        "if (address >= shared && address < shared + SMEM_BYTES)",
+        "if (address == shared && SMEM_BYTES == 0)",
+        "A GPU refuses such a load.",
+        (f"{TESTS}::test_what_is_left_out_is_found[that residuals are read in shared memory]",),
+    ),
     Mutant(
         "windows: a row of the tile follows the one before",
         "templates/instruction/wgmma_windows_emulated.j2",
@@ -269,7 +285,7 @@ OF_PLAN = (
     ),
     Mutant(
         "halo: residuals come with each of several windows",
-        "generator/halo.py",
+        "generator/halo_memory.py",
         "residual.bytes == 1 and not strided",
         "residual.bytes == 1",
         "A tile has one tile of residuals.",

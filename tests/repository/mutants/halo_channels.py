@@ -38,9 +38,9 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: both pixels of a lane are its first",
-        PAGES + "halo_outputs_by_pixels.j2",
-        '//% if quantization.residual == "none"\n        const Inputs inputs = {sums[i / 2][2 * pixel + i % 2]};',
-        '//% if quantization.residual == "none"\n        const Inputs inputs = {sums[i / 2][i % 2]};',
+        PAGES + "halo_outputs.j2",
+        "sums[h / 2][2 * e + h % 2]",
+        "sums[h / 2][h % 2]",
         "The second lies in the row below.",
         (PIXEL_ROWS,),
     ),

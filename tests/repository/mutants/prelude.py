@@ -165,8 +165,8 @@ MUTANTS = (
     Mutant(
         "cpu: ldmatrix gives every lane the first word",
         "templates/prelude/cpu_matrices.j2",
-        "load_words<1>(address + 4 * (lane() % 4)).word[0];",
-        "load_words<1>(address).word[0];",
+        "reinterpret_cast<const Words<1>*>(address + 4 * (lane() % 4))->word[0];",
+        "reinterpret_cast<const Words<1>*>(address)->word[0];",
         "Four lanes hold a row of sixteen bytes.",
         (mma("tile"),),
     ),
