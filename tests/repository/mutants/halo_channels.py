@@ -5,7 +5,7 @@ from mutants.mutant import Mutant
 
 PAGES = "templates/conv2d/"
 TESTS = "tests/templates/test_halo.py"
-SENSE, PIXELS = f"{TESTS}::test_configs_that_make_no_sense", f"{TESTS}::test_nothing_is_left_out[pixels]"
+SENSE = f"{TESTS}::test_configs_that_make_no_sense"
 PIXEL_ROWS, OF_STRIDES, OF_RESIDUALS, OF_BORDERS, OF_DIRECT = (
     f"{TESTS}::test_nothing_is_left_out[pixel rows{rest}]"
     for rest in ("", ", strides", ", residuals", ", borders", ", direct")
@@ -91,14 +91,6 @@ OF_PIXEL_ROWS = (
         "c >= LAST_ROW - 32) continue",
         "There are channels in it, and zeros only behind them.",
         (OF_STRIDES,),
-    ),
-    Mutant(
-        "halo: the last slab is multiplied up to the channels of the first",
-        "generator/halo_windows.py",
-        "self.channels - (self.slabs - 1) * self.row",
-        "self.channels % self.row // 2",
-        "Its channels are those that are left.",
-        (PIXELS,),
     ),
 )
 
