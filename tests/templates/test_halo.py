@@ -350,6 +350,15 @@ def test_images_without_halo_are_one_column() -> None:
         assert plan_of(problem).tiles == problem.n * -(-problem.oh // 2) * -(-problem.ow // 8)
 
 
+def test_runs_are_of_tiles_with_all_channels() -> None:
+    """Where four divide the channels lanes store so many, and the copy engine rows of whole 16 bytes."""
+    alone = Conv2d(2, 16, 16, 64, 150, 1, 1)
+    assert plan_of(alone, channels=256).runs
+    assert not plan_of(alone, channels=128).runs
+    for k in (4, 148, 160):
+        assert not plan_of(replace(alone, k=k), rows=2, channels=64 if k == 4 else 128).runs
+
+
 def test_windows_have_the_room_that_is_left() -> None:
     small, large = Conv2d(8, 56, 56, 64, 64, 3, 3, pad=1), Conv2d(8, 56, 56, 128, 64, 3, 3, pad=1)
     assert plan_of(small, rows=14).slots == 8
