@@ -274,7 +274,7 @@ def test_nothing_is_found(run: str) -> None:
 
 PLANTED = {
     "more pixels of a run than there are": Planted(
-        "runs", "(columns_left < 8 ? columns_left : 8)", "8", "address", OVERFLOW, WRITE
+        "runs", "columns_left < 8 ? columns_left : 8;", "8;", "address", OVERFLOW, WRITE
     ),
     "a pixel past the last is written": Planted(
         "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE

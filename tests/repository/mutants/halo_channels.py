@@ -144,14 +144,6 @@ OF_RUNS = (
         "No wait of the warps for each other lies between.",
         (f"{TESTS}::test_runs_are_stored_by_warps_that_wait_for_nobody",),
     ),
-    Mutant(
-        "halo: large tiles of channels collide in shared memory",
-        PAGES + "halo_outputs.j2",
-        "    const int exchanged = TILE_M > 128 ? pixel % 8 : pixel * TILE_M / 128 % (TILE_M / 16);\n",
-        "    const int exchanged = pixel * TILE_M / 128;\n",
-        "Chunks change places within a pixel.",
-        (RUNS_OF_TILES,),
-    ),
 )
 
 OF_PLAN = (
