@@ -20,7 +20,6 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.family import Family
 from qconv.generator.halo_memory import (
-    has_runs,
     is_residual_staged,
     is_staged,
     maps,
@@ -42,8 +41,6 @@ MOST_PRODUCTS = 160
 # What an instruction has of the factor that is not as wide as one likes.
 INSTRUCTION_ROWS = 64
 INSTRUCTION_EIGHTS = INSTRUCTION_ROWS // COLUMNS
-# What a swizzle of the outputs exchanges.
-MOST_CHANNELS_STORED = 128
 # Registers of a thread, once its role is known, by the number of consumers; and those beside the sums.
 REGISTERS = {2: (40, 232), 3: (32, 160)}
 BESIDE_SUMS = 80
@@ -75,16 +72,15 @@ class Halo(Config):
 CHOICES: dict[str, tuple[int, ...]] = {
     "rows": (2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28),
     "consumers": (2, 3),
-    "channels": (16, 32, 48, 64, 80, 96, 112, 128, 256),
+    "channels": (16, 32, 48, 64, 80, 96, 112, 128),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class HaloRoles(Products):
-    staged: bool  # whether outputs go through shared memory, from where the copy engine stores them, or lanes do
+    staged: bool  # whether outputs go through shared memory and the copy engine
     write_sums: str  # the file that makes outputs of a tile's sums
     residual_in_smem: bool  # whether residuals come with the window
-    runs: bool = False  # whether lanes store what is staged, as runs of neighbouring pixels
     strided: bool = False  # whether taps lie a stride from each other
     pixel_rows: bool = False  # whether pixels are the rows of an instruction, and channels its columns
     zeros_behind: bool = False  # whether a pixel's last slab ends in steps of nothing but zeros
@@ -128,12 +124,8 @@ class HaloPlan(PersistentPlan):
         return self.config.channels if self.config.has_pixel_rows else self.pixels
 
     @property
-    def runs(self) -> bool:
-        return has_runs(self.problem, self.config)
-
-    @property
     def staged(self) -> bool:
-        return is_staged(self.problem) or self.runs
+        return is_staged(self.problem)
 
     @property
     def residual_in_smem(self) -> bool:
@@ -167,7 +159,7 @@ class HaloPlan(PersistentPlan):
     def _map_fields(self) -> tuple[Field, ...]:
         pixel_map, weight_map = maps(self.seen, self.config, self.weight_rows)
         found = {"pixel_map": ("of x", pixel_map), "weight_map": ("of the weights", weight_map)}
-        if is_staged(self.problem):
+        if self.staged:
             found["output_map"] = "of y", tile_map(self.seen, self.config, "y")
         if self.residual_in_smem:
             found["residual_map"] = "of the residual", tile_map(self.seen, self.config, "residual")
@@ -175,9 +167,7 @@ class HaloPlan(PersistentPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        return self.aligned(
-            self.vector_k, y_in_chunks=is_staged(self.problem), residual_in_chunks=self.residual_in_smem
-        )
+        return self.aligned(self.vector_k, y_in_chunks=self.staged, residual_in_chunks=self.residual_in_smem)
 
     @property
     def vector_k(self) -> int:
@@ -186,7 +176,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        stores = ("store_tile_4d",) if is_staged(self.problem) else ()
+        stores = ("store_tile_4d",) if self.staged else ()
         transposes = not self.config.has_pixel_rows
         staging = ("warpgroup_barrier", *("store_matrices",) * transposes) if self.staged else ()
         residuals = (*("load_transposed",) * transposes, "byte_floats") if self.residual_in_smem else ()
@@ -202,7 +192,6 @@ class HaloPlan(PersistentPlan):
             staged=self.staged,
             write_sums=file_of_outputs(self.staged, pixel_rows),
             residual_in_smem=self.residual_in_smem,
-            runs=self.runs,
             strided=strided,
             pixel_rows=pixel_rows,
             zeros_behind=self.windows.last_row < self.windows.row,
@@ -327,8 +316,6 @@ def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
 def _check_useful(problem: Conv2d, config: Halo) -> None:
     """Refuses configs of which most of a tile is wasted, or whose sums leave no registers."""
     at_most(config.channels, max(64, 2 * problem.k - 1), f"channels of a tile (the problem has {problem.k})")
-    if is_staged(problem):
-        at_most(config.channels, MOST_CHANNELS_STORED, "channels that the copy engine stores at once")
     at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
     at_most(products(problem, config), MOST_PRODUCTS, "products of a tile, which are written out")
     in_registers = config.sums

@@ -30,8 +30,6 @@ ISSUED, ISSUED_OF_ACTIVATION = 8, 1.6
 # Eight pixels of 64 channels that lanes store, two channels at a time: a consumer's, and what the stores of all
 # consumers take of a multiprocessor.
 DIRECT, STORES = 180, 97
-# What a consumer takes for a pixel of a run, and for eight words that its lanes put together.
-OF_RUN, RUN_OF_EIGHT = 2, 1.5
 # Bytes of weights that come in a clock, before anything is multiplied.
 CACHE = 145
 # What the copy engine takes for a row that it fills with zeros behind the channels: of a window, and of the weights.
@@ -66,9 +64,7 @@ class Costed(Protocol):
     @property
     def columns(self) -> int: ...  # of an instruction
     @property
-    def staged(self) -> bool: ...  # whether outputs go through shared memory
-    @property
-    def runs(self) -> bool: ...  # whether lanes store what does
+    def staged(self) -> bool: ...  # whether the copy engine stores outputs
     @property
     def residual_in_smem(self) -> bool: ...
     @property
@@ -133,8 +129,7 @@ def _outputs(plan: Costed) -> float:
     made, added = OF_EIGHT * config.rows * config.channels / 64, of_residual(problem) * OF_RESIDUAL
     computed = 1 + (of_activation(problem) + Y_ZERO_POINT * problem.quantization.y_zero_point) / 8
     if plan.staged:
-        runs = plan.runs * 8 * config.rows * (OF_RUN + RUN_OF_EIGHT * problem.k / 32)
-        return WRITE + made * (computed + added) + runs
+        return WRITE + made * (computed + added)
     return WRITE + made * computed + DIRECT * _stored(plan) * (1 + added)
 
 

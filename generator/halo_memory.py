@@ -39,12 +39,6 @@ def is_staged(problem: Conv2d) -> bool:
     return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0
 
 
-def has_runs(problem: Conv2d, config: Tiled) -> bool:
-    """Whether lanes collect the outputs of a tile and store runs of pixels: bytes, which lie at any address, and a tile
-    has all channels, so that neighbouring pixels lie one behind the other."""
-    return problem.quantization.types.y.bytes == 1 and problem.k % 4 > 0 and 4 < problem.k <= config.channels
-
-
 def is_residual_staged(problem: Conv2d) -> bool:
     """Whether residuals come by the copy engine: bytes as well, and with the one window of a tile."""
     residual, strided = problem.quantization.types.residual, Windows.of(problem, 1).strided
@@ -89,7 +83,7 @@ def smem_bytes(problem: Conv2d, config: Tiled, slots: int) -> int:
     """The weights, windows with their residuals, the outputs of each consumer where they are staged, and mbarriers."""
     tile = COLUMNS * config.rows * config.channels
     window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem)
-    staged = config.consumers * tile * (is_staged(problem) or has_runs(problem, config))
+    staged = config.consumers * tile * is_staged(problem)
     mbarriers = 2 * slots + 1 + config.consumers
     weights = ceil_div(weight_bytes(problem, config), REPEATS) * REPEATS
     whole = weights + slots * window + staged + mbarriers * MBARRIER_BYTES

@@ -195,7 +195,6 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "halo-residual-borders-sm_90a.cu": (conv(replace(BODY, c=64, k=80), ADDED), "sm_90a", Halo(14, 3, 64)),
     "halo-pixel-rows-sm_90a.cu": (conv(replace(BODY, c=80, k=80), BIASED), "sm_90a", Halo(16, 2, 80)),
     "halo-pixel-rows-direct-sm_90a.cu": (conv(replace(BODY, c=64, k=36), BIASED), "sm_90a", Halo(8, 3, 48)),
-    "halo-runs-sm_90a.cu": (Conv2d(8, 20, 20, 256, 255, 1, 1, quantization=BIASED), "sm_90a", Halo(8, 2, 256)),
     "halo-stride-sm_90a.cu": (conv(replace(BODY, c=64, k=64, stride=(2, 2)), BIASED), "sm_90a", Halo(14, 3, 64)),
     "halo-odd-cpu.sm_90a.cpp": (conv(replace(BODY, c=80, k=21, n=1), HALF), "cpu.sm_90a", Halo(2, 2, 64)),
     "stem-wgmma-body-sm_90a.cu": (conv(STEM, BIASED), "sm_90a", StemWgmma(16, 3, 1)),

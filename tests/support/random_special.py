@@ -56,16 +56,7 @@ SHAPES = {
     "wgmma": _WHOLE_SIXTEENS,
     "tcgen05": _WHOLE_SIXTEENS,
     # Few output channels are columns of an instruction.
-    "halo": (
-        *_WHOLE_SIXTEENS,
-        (1, 64, 80),
-        (1, 32, 16),
-        (1, 48, 32),
-        (1, 80, 36),
-        (1, 96, 112),
-        (1, 16, 144),
-        (1, 64, 255),
-    ),
+    "halo": (*_WHOLE_SIXTEENS, (1, 64, 80), (1, 32, 16), (1, 48, 32), (1, 80, 36), (1, 96, 112), (1, 16, 144)),
     "stem_wgmma": ((1, 3, 64), (1, 3, 32), (1, 3, 21), (1, 3, 130), (1, 4, 16), (1, 4, 48), (1, 4, 96), (1, 4, 7)),
 }
 # Those whose weights a lane, or shared memory, can hold.

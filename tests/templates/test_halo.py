@@ -14,7 +14,6 @@ from qconv.generator.halo import Halo, HaloPlan
 from qconv.target import TARGETS
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, check_two_waits, finding
 from tests.templates.test_mma_sanitizers import OVERFLOW, WRITE, WRONG, Planted, check, check_planted
-from tests.templates.test_mma_sanitizers import finding as sanitized
 from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM
 
 TARGET = TARGETS["cpu.sm_90a"]
@@ -55,11 +54,6 @@ PLANS = {
     "pixel rows, direct": plan_of(
         Conv2d(2, 32, 13, 32, 42, 2, 3, pad=1, dilation=2, quantization=HALF), rows=8, channels=48
     ),
-    # Outputs that the copy engine does not store, nor lanes four at a time: lanes store runs of pixels.
-    "runs": plan_of(Conv2d(3, 13, 13, 32, 63, 3, 3, pad=1, quantization=Quantization())),
-    "runs of tiles": plan_of(Conv2d(4, 18, 15, 16, 255, 1, 1, quantization=ADDED), channels=256),
-    "runs of pixel rows": plan_of(Conv2d(2, 42, 13, 32, 21, 3, 3, pad=1, quantization=ADDED), rows=8, channels=32),
-    "runs of few": plan_of(Conv2d(2, 42, 11, 32, 5, 3, 3, pad=1, quantization=Quantization()), rows=8, channels=16),
     # Windows of every second column; and of every second row as well, where taps look at no other.
     "windows": plan_of(Conv2d(2, 26, 28, 144, 48, 3, 3, stride=2, pad=1, quantization=SUM)),
     "rows between": plan_of(
@@ -73,22 +67,6 @@ def test_nothing_is_left_out(name: str) -> None:
     plan = PLANS[name]
     assert plan.tiles >= 2 * plan.config.consumers * plan.blocks
     assert [finding(plan, generator.render(plan).text, seed) for seed in (LATE, EARLY)] == [None, None]
-
-
-# On the CPU device the warps of a warpgroup end their products together, which no memory model says of hardware.
-COUPLED, ALONE = "    qconv_cpu_barrier_of_team(tile::warpgroup(), 128, line);\n", "    tile::warp_barrier();\n"
-
-
-def test_runs_are_stored_by_warps_that_wait_for_nobody() -> None:
-    """No more than a warp does by the memory model; no slot of this plan has two windows."""
-    plan = PLANS["runs of few"]
-    assert plan.tiles <= plan.slots * plan.blocks
-    text = generator.render(plan).text
-    read = "    tile::warpgroup_barrier(consumer);  // the outputs before have been read\n"
-    assert text.count(COUPLED) == text.count(read) == 1
-    alone = text.replace(COUPLED, ALONE)
-    assert sanitized(plan, alone, "thread", LATE)[0] == "clean"
-    assert sanitized(plan, alone.replace(read, ""), "thread", LATE)[0] == "data race"
 
 
 ISSUED = "        if (tile::lane() == 0) shared.issued[consumer].arrive();\n"
@@ -233,18 +211,6 @@ LEFT_OUT = {
         "",
         "more products of a warpgroup than MOST",
     ),
-    "where a word of a run begins": LeftOut("runs", ">> k % 4 * 8)", ">> 0)", WRONG),
-    "the second word of four outputs": LeftOut("runs", "word_of(k / 4 + 1) << 32 | ", "", WRONG),
-    "the pixel behind": LeftOut("runs of tiles", "pixel + behind, channel / 16", "pixel, channel / 16", WRONG),
-    "the first channel of the pixel behind": LeftOut("runs of tiles", "k + i - behind * K", "(k + i) % 16", WRONG),
-    "the outputs in front of a word": LeftOut(
-        "runs", "thread < 4 ? single < in_front :", "thread < 4 ? false :", WRONG
-    ),
-    "the outputs behind the last word": LeftOut("runs", "thread < 8 && single < pixels * K", "false", WRONG),
-    "the rows of a run": LeftOut("runs of tiles", "(rows_left < RUN_ROWS ? rows_left : RUN_ROWS)", "1", WRONG),
-    "the barrier before runs are stored": LeftOut(
-        "runs", "    tile::warpgroup_barrier(consumer);  // all of them are there\n", "", WRONG
-    ),
     "a block's channels": LeftOut("sums", "block_x() % CHANNEL_TILES * TILE_M", "block_x() % 1 * TILE_M", WRONG),
 }
 
@@ -273,9 +239,6 @@ def test_nothing_is_found(run: str) -> None:
 
 
 PLANTED = {
-    "more pixels of a run than there are": Planted(
-        "runs", "columns_left < 8 ? columns_left : 8;", "8;", "address", OVERFLOW, WRITE
-    ),
     "a pixel past the last is written": Planted(
         "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
     ),
@@ -322,8 +285,6 @@ def test_configs_that_make_no_sense() -> None:
         plan_of(replace(problem, r=5, s=5, pad=(2, 2, 2, 2)), rows=14)
     with pytest.raises(Infeasible, match="channels of a tile"):
         plan_of(replace(problem, k=48), channels=128)
-    with pytest.raises(Infeasible, match="channels that the copy engine stores at once: 256; at most 128"):
-        plan_of(replace(problem, k=256), channels=256)
     with pytest.raises(Infeasible, match="rows of a tile"):
         plan_of(replace(problem, h=6, w=6), rows=12)
     with pytest.raises(Infeasible, match="products of a tile"):
@@ -348,15 +309,6 @@ def test_images_without_halo_are_one_column() -> None:
     for change in ({"n": 7}, {"stride": (2, 2)}, {"pad": (1, 0, 0, 0)}, {"r": 3}):
         problem = replace(alone, **change)  # type: ignore[arg-type]
         assert plan_of(problem).tiles == problem.n * -(-problem.oh // 2) * -(-problem.ow // 8)
-
-
-def test_runs_are_of_tiles_with_all_channels() -> None:
-    """Where four divide the channels lanes store so many, and the copy engine rows of whole 16 bytes."""
-    alone = Conv2d(2, 16, 16, 64, 150, 1, 1)
-    assert plan_of(alone, channels=256).runs
-    assert not plan_of(alone, channels=128).runs
-    for k in (4, 148, 160):
-        assert not plan_of(replace(alone, k=k), rows=2, channels=64 if k == 4 else 128).runs
 
 
 def test_windows_have_the_room_that_is_left() -> None:

@@ -1,11 +1,10 @@
-"""Mutants of what the family halo does for other numbers of channels: pixels as the rows of an instruction, runs of
-outputs that lanes store, and steps of zeros that are left out."""
+"""Mutants of what the family halo does for other numbers of channels: pixels as the rows of an instruction, and steps
+of zeros that are left out."""
 
 from mutants.mutant import Mutant
 
 PAGES = "templates/conv2d/"
 TESTS = "tests/templates/test_halo.py"
-RUNS, RUNS_OF_TILES = (f"{TESTS}::test_nothing_is_left_out[runs{rest}]" for rest in ("", " of tiles"))
 SENSE = f"{TESTS}::test_configs_that_make_no_sense"
 PIXEL_ROWS, OF_STRIDES, OF_RESIDUALS, OF_BORDERS, OF_DIRECT = (
     f"{TESTS}::test_nothing_is_left_out[pixel rows{rest}]"
@@ -95,74 +94,7 @@ OF_PIXEL_ROWS = (
     ),
 )
 
-OF_RUNS = (
-    Mutant(
-        "halo: words of a run begin at channels that four divides",
-        PAGES + "halo_runs.j2",
-        ">> k % 4 * 8)",
-        ">> 0)",
-        "A run begins at any address, and its words at any channel.",
-        (RUNS,),
-    ),
-    Mutant(
-        "halo: four outputs are of one pixel",
-        PAGES + "halo_runs.j2",
-        "pixel + behind, channel / 16",
-        "pixel, channel / 16",
-        "The last may be of the next.",
-        (RUNS_OF_TILES,),
-    ),
-    Mutant(
-        "halo: a run is a row where rows lie one behind the other",
-        PAGES + "halo_runs.j2",
-        "(rows_left < RUN_ROWS ? rows_left : RUN_ROWS)",
-        "1",
-        "All threads of a warpgroup store the whole tile.",
-        (RUNS_OF_TILES,),
-    ),
-    Mutant(
-        "halo: outputs in front of a run's first word are left out",
-        PAGES + "halo_runs.j2",
-        "thread < 4 ? single < in_front :",
-        "thread < 4 ? false :",
-        "Up to three lie there.",
-        (RUNS,),
-    ),
-    Mutant(
-        "halo: runs are stored before they are there",
-        PAGES + "halo_staged.j2",
-        "//% if runs\n    tile::warpgroup_barrier(consumer);  // all of them are there\n",
-        "//% if runs\n",
-        "Other warps write a pixel's other channels.",
-        (RUNS,),
-    ),
-    Mutant(
-        "halo: runs are written over before all warps have read them",
-        PAGES + "halo_staged.j2",
-        "    tile::warpgroup_barrier(consumer);  // the outputs before have been read\n",
-        "",
-        "No wait of the warps for each other lies between.",
-        (f"{TESTS}::test_runs_are_stored_by_warps_that_wait_for_nobody",),
-    ),
-)
-
 OF_PLAN = (
-    Mutant(
-        "halo: runs of pixels of some channels",
-        "generator/halo_memory.py",
-        "4 < problem.k <= config.channels",
-        "4 < problem.k",
-        "Neighbouring pixels lie one behind the other with all of their channels.",
-        (f"{TESTS}::test_runs_are_of_tiles_with_all_channels",),
-    ),
-    Mutant(
-        "halo: the copy engine stores any number of channels",
-        "generator/halo.py",
-        "        at_most(config.channels, MOST_CHANNELS_STORED, ",
-        "        at_most(1, MOST_CHANNELS_STORED, ",
-        "A swizzle exchanges 128 bytes.",
-        (SENSE,),
-    ),
     Mutant(
         "halo: pixels are rows where no channel less is multiplied",
         "generator/halo.py",
@@ -181,4 +113,4 @@ OF_PLAN = (
     ),
 )
 
-MUTANTS = (*OF_PIXEL_ROWS, *OF_RUNS, *OF_PLAN)
+MUTANTS = (*OF_PIXEL_ROWS, *OF_PLAN)
