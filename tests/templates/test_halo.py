@@ -6,9 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from exactness import check as check_exact
 from mostly_slow import mostly_slow
 
 from qconv import Conv2d, Quantization, generator
+from qconv.device import Device
 from qconv.errors import Infeasible
 from qconv.generator.halo import Halo, HaloPlan
 from qconv.target import TARGETS
@@ -236,6 +238,16 @@ FAST = {f"{name}-address-{LATE}" for name in PLANS} | {f"residuals-thread-{seed}
 def test_nothing_is_found(run: str) -> None:
     name, sanitizer, seed = RUNS[run]
     check(PLANS[name], sanitizer, seed)  # type: ignore[arg-type]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [name for name in PLANS if name.startswith("pixel rows")])
+def test_pixel_rows_for_the_sanitizer(name: str, gpu: Device) -> None:
+    """With images for all multiprocessors, so that rings come round."""
+    if gpu.target.warpgroup is None:
+        pytest.skip(f"{gpu.target.name} has no wgmma")
+    plan = PLANS[name]
+    check_exact(generator.plan(replace(plan.problem, n=30 * plan.problem.n), plan.config, gpu.target), gpu, seed=1)
 
 
 PLANTED = {

@@ -123,19 +123,28 @@ def test_nothing_is_found(run: str) -> None:
 random_plan = partial(special_plan, "stem_pool")
 
 
-@pytest.mark.parametrize("first", range(0, LONG, CHUNK))
-@pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)
-def test_many_random_configs(device: Device, first: int) -> None:
+def check_on(device: Device, first: int, count: int) -> None:
     target = TARGET if device.target.vendor == "cpu" else device.target
     if target.warpgroup is None:
         pytest.skip(f"{target.name} has no wgmma")
-    chosen = list(enumerate(stem_pools(2, LONG)))[first : first + CHUNK]
+    chosen = list(enumerate(stem_pools(2, LONG)))[first : first + count]
     plans = [random_plan(problem, target, index) for index, problem in chosen]
     if device.target.vendor == "cpu":
         check_all(plans, first)
     else:
         for index, plan in enumerate(plans, first):
             check_exact(plan, device, seed=index)
+
+
+@pytest.mark.parametrize("first", range(0, LONG, CHUNK))
+@pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)
+def test_many_random_configs(device: Device, first: int) -> None:
+    check_on(device, first, CHUNK)
+
+
+@pytest.mark.gpu
+def test_a_few_for_the_sanitizer(gpu: Device) -> None:
+    check_on(gpu, 0, 4)
 
 
 def test_a_random_config() -> None:
