@@ -95,6 +95,7 @@ void* qconv_cpu_shared(void);
 void qconv_cpu_barrier(int line);
 void qconv_cpu_barrier_of_team(int team, int threads, int line);
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
+bool qconv_cpu_is_shared(const void* address);
 [[noreturn]] void qconv_cpu_fail(const char* what, int line);
 void qconv_cpu_mbarrier_open(void* mbarrier, unsigned arrivals, int line);
 void qconv_cpu_mbarrier_expect(void* mbarrier, unsigned bytes, int line);
@@ -201,8 +202,7 @@ __device__ __forceinline__ unsigned pick(unsigned a, unsigned b) {
 // 4, 8 or 16 bytes in one access; the address is aligned to as much.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address, int line = __builtin_LINE()) {
-    const auto* const shared = static_cast<const char*>(qconv_cpu_shared());
-    if (address >= shared && address < shared + SMEM_BYTES)
+    if (qconv_cpu_is_shared(address))
         qconv_cpu_fail("a load of device memory whose address is in shared memory", line);
     return *static_cast<const Words<WORDS>*>(address);
 }

@@ -73,6 +73,7 @@ int qconv_cpu_block(int axis);
 void* qconv_cpu_shared(void);
 void qconv_cpu_barrier(int line);
 const void* qconv_cpu_warp_exchange(const void* value, unsigned long bytes, int line);
+bool qconv_cpu_is_shared(const void* address);
 [[noreturn]] void qconv_cpu_fail(const char* what, int line);
 void qconv_cpu_mbarrier_open(void* mbarrier, unsigned arrivals, int line);
 void qconv_cpu_mbarrier_expect(void* mbarrier, unsigned bytes, int line);
@@ -160,8 +161,7 @@ struct __attribute__((may_alias, aligned(4 * WORDS))) Words { unsigned word[WORD
 // 4, 8 or 16 bytes in one access; the address is aligned to as much.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words(const void* address, int line = __builtin_LINE()) {
-    const auto* const shared = static_cast<const char*>(qconv_cpu_shared());
-    if (address >= shared && address < shared + SMEM_BYTES)
+    if (qconv_cpu_is_shared(address))
         qconv_cpu_fail("a load of device memory whose address is in shared memory", line);
     return *static_cast<const Words<WORDS>*>(address);
 }

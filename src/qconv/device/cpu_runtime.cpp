@@ -115,6 +115,8 @@ int qconv_cpu_block(int axis) {
 
 void* qconv_cpu_shared(void) { return worker->shared().of(worker->rank()); }
 
+bool qconv_cpu_is_shared(const void* address) { return worker->shared().block_of(address) >= 0; }
+
 void qconv_cpu_barrier(int line) { worker->barrier(line); }
 
 void qconv_cpu_barrier_of_team(int team, int threads, int line) {

@@ -24,6 +24,9 @@ int qconv_cpu_block(int axis);
 // and varying results.
 void* qconv_cpu_shared(void);
 
+// Whether an address is in the shared memory of a block that runs here.
+bool qconv_cpu_is_shared(const void* address);
+
 // Waits for all threads of the block. `line` is the source line of the call: the threads of a block have to
 // arrive at the same one.
 void qconv_cpu_barrier(int line);

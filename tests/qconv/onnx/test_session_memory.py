@@ -161,7 +161,7 @@ def test_a_graph_reads_nothing_of_its_arena_that_it_has_not_written(network: str
         held.append((session.run_on_device(None, feeds), networks.by_ort(model, feeds)))
         gpu.synchronize()
         for one in session._runner._recordings.values():
-            if one is not None:
+            if isinstance(one, recorded.Recorded):
                 (arena, _), _ = one._replay.kept  # type: ignore[attr-defined]
                 assert arena.size >= session.memory.arena_bytes > 0
                 cupy.cuda.runtime.memset(arena.ptr, POISON, arena.size)

@@ -219,8 +219,8 @@ OF_DEVICE = (
     Mutant(
         "words: device memory may be shared memory",
         "templates/prelude/cpu_words.j2",
-        "if (address >= shared && address < shared + SMEM_BYTES)",
-        "if (address == shared && SMEM_BYTES == 0)",
+        "if (qconv_cpu_is_shared(address))",
+        "if (address == nullptr)",
         "A GPU refuses such a load.",
         (f"{TESTS}::test_what_is_left_out_is_found[that residuals are read in shared memory]",),
     ),
