@@ -83,7 +83,7 @@ def _fused(what: str, drawn: str, *suites: str) -> tuple[Comparison, Comparison]
     )
 
 
-DENSE = "dense layers of ResNet-50, VGG-16, MobileNet and a U-Net, 40 to 60 trials"
+DENSE = "dense layers of ResNet-50, VGG-16, MobileNet and a U-Net, 60 trials"
 EVERY = "dense and 1x1 layers of 16 networks, N=32, 297 of the 316 different ones"
 UNTUNED = "layers of all kinds, N=32, as `lookup` serves them where nobody tuned their networks"
 COMPARISONS = (
