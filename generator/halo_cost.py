@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from qconv.generator.cost_units import Y_ZERO_POINT, at_once, moved_bytes, of_activation, of_residual
+from qconv.generator.halo_memory import Tiled
 from qconv.generator.halo_windows import Windows
 from qconv.generator.plan import ceil_div
 from qconv.generator.wgmma_cost import SHARED
@@ -39,17 +40,6 @@ FILLED_PIXEL, FILLED_WEIGHTS = 5.4, 3.5
 PIXEL_OF_STRIDE, FILLED_PIXEL_OF_STRIDE, COPY_OF_STRIDE = 2.4, 3.6, 290
 
 
-class Config(Protocol):
-    """What the model reads of a config."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def consumers(self) -> int: ...
-    @property
-    def channels(self) -> int: ...
-
-
 class Costed(Protocol):
     """What the model reads of a plan."""
 
@@ -58,7 +48,7 @@ class Costed(Protocol):
     @property
     def target(self) -> Target: ...
     @property
-    def config(self) -> Config: ...
+    def config(self) -> Tiled: ...
     @property
     def products(self) -> int: ...  # instructions of a tile
     @property
