@@ -2,7 +2,8 @@
 brings the input of a tile once, with its halo, and every tap reads it in place through a descriptor of `wgmma`; it
 stores the outputs as well. docs/hopper/5_halo.cu shows the idea alone. A filter of one tap has no halo: such a layer is
 a copy with products hidden in it. Where a stride lies between the pixels that neighbouring outputs look at, a tile has
-several windows, one for each remainder: the copy engine passes over the pixels in between."""
+several windows, one for each remainder: the copy engine passes over the pixels in between. Output channels are the rows
+of an instruction, 64 at a time; where that wastes products, pixels are its rows and channels its columns."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ from qconv.target import Target
 GROUP_THREADS = 128
 # Instructions of a tile, which are all written out.
 MOST_PRODUCTS = 160
-# What an instruction has of the factor that is not as wide as one likes.
+# An instruction has 64 rows: output channels, or pixels where fewer channels are multiplied for it.
 INSTRUCTION_ROWS = 64
 INSTRUCTION_EIGHTS = INSTRUCTION_ROWS // COLUMNS
 # Registers of a thread, once its role is known, by the number of consumers; and those beside the sums.
