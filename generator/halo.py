@@ -7,6 +7,8 @@ of an instruction, 64 at a time; where that wastes products, pixels are its rows
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
@@ -19,7 +21,7 @@ from qconv.generator.convolution import (
     problem_constants,
     repack_launch,
 )
-from qconv.generator.family import Family
+from qconv.generator.family import Choices, Family
 from qconv.generator.halo_memory import (
     is_residual_staged,
     is_staged,
@@ -327,6 +329,24 @@ def _check_useful(problem: Conv2d, config: Halo) -> None:
     at_most(in_registers, REGISTERS[config.consumers][1] - BESIDE_SUMS, "registers of a thread for sums")
 
 
+def promising(problem: Conv2d, target: Target, choices: Choices) -> Iterator[Halo]:
+    """Most combinations with pixel rows multiply as many channels as those without."""
+    if why_none(problem, target) is not None:
+        return
+    for values in itertools.product(*choices.values()):
+        config = Halo(**dict(zip(choices, values, strict=True)))
+        if not config.has_pixel_rows or (
+            config.rows % INSTRUCTION_EIGHTS == 0
+            and _multiplied(problem, config.channels) < _multiplied(problem, INSTRUCTION_ROWS)
+        ):
+            yield config
+
+
+def _multiplied(problem: Conv2d, at_once: int) -> int:
+    """Output channels, with those that fill the last tile of so many."""
+    return ceil_div(problem.k, at_once) * at_once
+
+
 def _check_pixel_rows(problem: Conv2d, config: Halo) -> None:
     """Pixels are rows of instructions where fewer channels are multiplied for it."""
     if config.rows % INSTRUCTION_EIGHTS:
@@ -334,13 +354,13 @@ def _check_pixel_rows(problem: Conv2d, config: Halo) -> None:
             f"rows={config.rows}: with channels={config.channels}, no multiple of {INSTRUCTION_ROWS}, instructions "
             f"multiply {INSTRUCTION_EIGHTS} rows of eight pixels at once; give a multiple of {INSTRUCTION_EIGHTS}"
         )
-    multiplied = ceil_div(problem.k, config.channels) * config.channels
-    with_channel_rows = ceil_div(problem.k, INSTRUCTION_ROWS) * INSTRUCTION_ROWS
-    at_most(multiplied, with_channel_rows - 1, f"channels in tiles of {config.channels} (the problem has {problem.k})")
+    most = _multiplied(problem, INSTRUCTION_ROWS) - 1
+    what = f"channels in tiles of {config.channels} (the problem has {problem.k})"
+    at_most(_multiplied(problem, config.channels), most, what)
 
 
 def structure(config: Halo) -> tuple[int, ...]:
     return config.consumers, config.channels
 
 
-FAMILY = Family(("conv2d",), Halo, CHOICES, plan, why_none=why_none, structure=structure)
+FAMILY = Family(("conv2d",), Halo, CHOICES, plan, promising, why_none, structure=structure)

@@ -98,8 +98,8 @@ OF_PLAN = (
     Mutant(
         "halo: pixels are rows where no channel less is multiplied",
         "generator/halo.py",
-        "with_channel_rows - 1, f",
-        "with_channel_rows, f",
+        "_multiplied(problem, INSTRUCTION_ROWS) - 1",
+        "_multiplied(problem, INSTRUCTION_ROWS)",
         "Both take as long, and one of them is enough.",
         (SENSE,),
     ),
