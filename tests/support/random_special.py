@@ -20,6 +20,8 @@ from qconv.target import Target
 
 FILTERS = ((1, 1), (1, 3), (3, 1), (2, 2), (3, 3), (3, 3), (3, 3), (4, 5), (5, 5), (5, 5), (7, 7), (2, 9))
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20), (6, 40))
+# Tiles of `halo` have up to 28 rows.
+TALL = ((30, 11), (28, 8))
 _WHOLE_SIXTEENS = (
     *((1, 128, 128), (1, 256, 256), (1, 128, 384)),  # whole slabs and whole tiles
     *((1, 16, 8), (1, 48, 40), (1, 144, 136), (1, 64, 260), (1, 272, 132)),
@@ -56,7 +58,10 @@ SHAPES = {
     "wgmma": _WHOLE_SIXTEENS,
     "tcgen05": _WHOLE_SIXTEENS,
     # Few output channels are columns of an instruction.
-    "halo": (*_WHOLE_SIXTEENS, (1, 64, 80), (1, 32, 16), (1, 48, 32), (1, 80, 36), (1, 96, 112), (1, 16, 144)),
+    "halo": (
+        *_WHOLE_SIXTEENS,
+        *((1, 64, 80), (1, 32, 16), (1, 48, 32), (1, 80, 36), (1, 96, 112), (1, 32, 108), (1, 16, 144)),
+    ),
     "stem_wgmma": ((1, 3, 64), (1, 3, 32), (1, 3, 21), (1, 3, 130), (1, 4, 16), (1, 4, 48), (1, 4, 96), (1, 4, 7)),
 }
 # Those whose weights a lane, or shared memory, can hold.
@@ -91,7 +96,8 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         "same": (spans[0] // 2, spans[1] // 2) * 2,
         "any": tuple(rng.randint(0, 4) for _ in range(4)),
     }[decks.deal("pad", PADS)]
-    h, w = decks.deal("image", IMAGES[:8] if sixteens and family != "halo" else IMAGES)
+    images = (*IMAGES, *TALL) if family == "halo" else IMAGES[:8] if sixteens else IMAGES
+    h, w = decks.deal("image", images)
     drawn = Conv2d(
         n=decks.deal("n", (1, 1, 2, 3)),
         h=max(h, spans[0] - pad[0] - pad[2]),
