@@ -86,6 +86,8 @@ class HaloRoles(Products):
     residual_in_smem: bool  # whether residuals come with the window
     strided: bool = False  # whether taps lie a stride from each other
     pixel_rows: bool = False  # whether pixels are the rows of an instruction, and channels its columns
+    tile_rows: str = "TILE_M"  # how many of a tile are rows of instructions
+    tile_columns: str = "TILE_N"
     zeros_behind: bool = False  # whether a pixel's last slab ends in steps of nothing but zeros
     tile_at_once: bool = True  # whether all products of a tile are under way together
     products_of_tile: str = "conv2d/halo_products.j2"
@@ -197,6 +199,8 @@ class HaloPlan(PersistentPlan):
             residual_in_smem=self.residual_in_smem,
             strided=strided,
             pixel_rows=pixel_rows,
+            tile_rows="TILE_N" if pixel_rows else "TILE_M",
+            tile_columns="TILE_M" if pixel_rows else "TILE_N",
             zeros_behind=self.windows.last_row < self.windows.row,
             products_of_tile=f"conv2d/halo_products{'_strided' * strided}.j2",
         )
