@@ -31,6 +31,8 @@ from qconv.tuner.verify import mismatch
 Row = dict[str, Any]
 
 TIMEOUT_S = 60.0  # of one config
+# Each launch begins before the one in front of it has ended, as in a session: no figure is compared with a peer's.
+OVERLAPPING = "overlapping"
 
 
 def tuned(problem: qconv.Conv2d, device: Device, db: str, trials: int, child: Child) -> Row:
@@ -62,8 +64,11 @@ def measured(
     case = peers.Case(problem, drawn, output, device, protocol, db, limit_s)
     ready, missing = peers.prepare(names, case)
     runners: dict[str, Runner] = {"ours": runner_of(instance.executable, drawn, protocol)}
+    if instance.plan.overlaps:
+        runners[OVERLAPPING] = runner_of(instance.executable, drawn, protocol, overlap=True)
     times = interleaved_us(runners | {name: peer.run for name, peer in ready.items()}, protocol)
     time_us = times.pop("ours")
+    overlapping_us = times.pop(OVERLAPPING, None)
     others = {name: value for name, value in times.items() if name in peers.OTHERS}
     best = min(others, key=others.__getitem__) if others else None
     floor = floor_us(problem, device.name)
@@ -71,6 +76,7 @@ def measured(
         "name": first.name,
         "problem": str(problem),
         "time_us": time_us,
+        "overlapping_us": overlapping_us,
         "floor_us": floor,
         "tops": problem.operations / time_us / 1e6,
         "of_floor": floor / time_us if floor else None,

@@ -30,9 +30,9 @@ def input_sets(device: Device, drawn: Sample, io_bytes: int, protocol: TimingPro
     return [first, *([np.roll(array, i) for array in first] for i in range(1, count))]
 
 
-def runner_of(runnable: Runnable, drawn: Sample, protocol: TimingProtocol) -> Runner:
+def runner_of(runnable: Runnable, drawn: Sample, protocol: TimingProtocol, overlap: bool = False) -> Runner:
     """The tuner's own replay: captured once, however many rounds it runs."""
-    again = InputSets(runnable.problem, runnable.device, drawn, protocol.rotated_bytes).replay(runnable)
+    again = InputSets(runnable.problem, runnable.device, drawn, protocol.rotated_bytes).replay(runnable, overlap)
     again()
     return lambda repeats: tuple(again() for _ in range(repeats))
 

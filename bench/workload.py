@@ -29,9 +29,12 @@ class Layer:
     published: dict[str, float] = field(default_factory=dict)  # times in the csv, by their columns: cutlass_sm80_us
 
     def is_chosen(self, only: str, models: str, kinds: str) -> bool:
-        """By regular expressions over the names of layers, of models and of kinds."""
-        found = re.search(only, self.name), re.search(models, self.model or ""), re.search(kinds, self.kind)
-        return None not in found
+        return are_found((self.name, only), (self.model or "", models), (self.kind, kinds))
+
+
+def are_found(*texts: tuple[str, str]) -> bool:
+    """Whether in each text its regular expression is found."""
+    return all(re.search(pattern, text) for text, pattern in texts)
 
 
 def plain(row: dict[str, str]) -> Quantization:
@@ -72,16 +75,22 @@ def read(
     batch: int | None = None,
     quantized: Callable[[dict[str, str]], Quantization] = plain,
 ) -> list[Layer]:
-    """Those that are chosen, see `Layer`; `batch` replaces N."""
+    """Those whose names, models and kinds the regular expressions find; `batch` replaces N. Of others, `batch` may
+    make no problem of ours."""
     with path.open(newline="") as lines:
-        layers = [layer_of(row, quantized, batch) for row in csv.DictReader(lines)]
-    return [layer for layer in layers if layer.is_chosen(only, models, kinds)]
+        rows = list(csv.DictReader(lines))
+    return [
+        layer_of(row, quantized, batch)
+        for row in rows
+        if are_found((name_of(row), only), (row.get("model") or "", models), (row.get("kind", ""), kinds))
+    ]
 
 
-def chosen_by(options: argparse.Namespace) -> list[Layer]:
+def chosen_by(options: argparse.Namespace, quantized: Callable[[dict[str, str]], Quantization] = plain) -> list[Layer]:
     """What `parser_of` asks for, of all lists."""
     named = {"only": options.only, "models": options.models, "kinds": options.kinds}
-    return [layer for path in options.layers for layer in read(path, **named, batch=options.batch)]
+    paths = options.layers
+    return [layer for path in paths for layer in read(path, **named, batch=options.batch, quantized=quantized)]
 
 
 def distinct(layers: list[Layer]) -> dict[Conv2d, list[Layer]]:

@@ -60,11 +60,12 @@ class InputSets:
             return said if launches == 1 else f"launch {launch + 1} of {launches}: {said}"
         return None
 
-    def replay(self, runnable: Runnable) -> Callable[[], float]:
-        """A launch a set, ready to be timed: only what is packed of the weights is the executable's own."""
-        return self.device.replay(self._bound(runnable))
+    def replay(self, runnable: Runnable, overlap: bool = False) -> Callable[[], float]:
+        """A launch a set, ready to be timed: only what is packed of the weights is the executable's own. `overlap`: see
+        `Executable.bind`."""
+        return self.device.replay(self._bound(runnable, overlap))
 
-    def _bound(self, runnable: Runnable) -> list[Bound]:
+    def _bound(self, runnable: Runnable, overlap: bool) -> list[Bound]:
         names = [tensor.name for tensor in self.problem.inputs]
         bounds: list[Bound] = []
         packed = None
@@ -75,7 +76,7 @@ class InputSets:
                 packed = runnable.pack(*weights, **self._sample.parameters)
             elif weights:
                 packed = packed.beside(*weights)
-            bounds.append(packed.prepare(list(given.values()), _one_or_all(outs)))
+            bounds.append(packed.prepare(list(given.values()), _one_or_all(outs), overlap))
         self.device.synchronize()
         return bounds
 

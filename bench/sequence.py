@@ -1,0 +1,240 @@
+"""The convolutions of a network one after the other, in one CUDA graph, as a session launches them: images a second.
+
+    python bench/sequence.py LAYERS.csv PAIRS.csv --models '^resnet50' --batch 128 --seconds 120 --db sequence.sqlite \\
+        --out bench/results/nvidia-h200
+
+PAIRS.csv has the columns of fused_pairs.csv: a layer and the next one that are a pair there, of the kinds that --fuse
+names, are looked up together, so that `lookup` says whether one kernel computes them. A convolution reads what the one
+before it wrote where that has its shape, as in the network, and else an array of its own; each has weights of its own.
+What stands between convolutions (pools, sums) is left out. Two ways: launches that overlap, as a session's do, and one
+after the other. Every kernel is compared with the oracle before.
+"""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import os
+import re
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ahead import chosen
+from report import Report
+from roofline import floor_us
+from workload import chosen_by, parser_of
+
+import qconv
+from qconv import Quantization, reference, sample
+from qconv.device import Device, open_device
+from qconv.fused import Chain
+from qconv.instances.choice import Choice
+from qconv.instances.loading import load
+from qconv.instances.pair import Runnable
+from qconv.keys import parse
+from qconv.op import Problem
+from qconv.problem import Conv2d
+from qconv.sample import Sample
+from qconv.step import Array
+from qconv.tuner.input_sets import InputSets
+from qconv.tuner.listing import chain
+
+Row = dict[str, Any]
+Pairs = dict[tuple[str, str, str], dict[str, str]]
+
+ROUNDS, RUNS = 7, 9
+PROTOCOL = {
+    "name": "one graph of all convolutions in their order, events",
+    "arrays": "the output of one is the input of the next where shapes agree; weights of each",
+    "repeats": ROUNDS * RUNS,
+    "statistic": "median",
+    "order": f"both ways in turn, {ROUNDS} rounds of {RUNS} runs",
+}
+
+
+@dataclass(frozen=True)
+class Link:
+    """What is looked up at once: a convolution, or several that one kernel may compute."""
+
+    name: str
+    problem: Problem
+
+    @property
+    def convolutions(self) -> int:
+        return len(self.problem.layers) if isinstance(self.problem, Chain) else 1
+
+
+def deployed(row: dict[str, str]) -> Quantization:
+    return Quantization(per_channel=True, bias="int32")
+
+
+def pairs_of(path: Path, kinds: str) -> Pairs:
+    with path.open(newline="") as lines:
+        return {
+            (row["model"], row["layer1"], row["layer2"]): row
+            for row in csv.DictReader(lines)
+            if row["between"] == "none" and re.search(kinds, f"{row['kind1']}+{row['kind2']}")
+        }
+
+
+def links(names: Sequence[str], problems: Sequence[Conv2d], pairs: Pairs, batch: int) -> list[Link]:
+    """In the order of the network."""
+    found: list[Link] = []
+    at = 0
+    while at < len(names):
+        model, _, layer = names[at].partition("/")
+        following = names[at + 1].partition("/")[2] if at + 1 < len(names) else ""
+        if (row := pairs.get((model, layer, following))) is not None:
+            found.append(Link(f"{names[at]}+{following}", chain([row], batch)))
+            at += 2
+        else:
+            found.append(Link(names[at], problems[at]))
+            at += 1
+    return found
+
+
+def expected(key: str) -> tuple[Sample, tuple[Array, ...]]:
+    """In a process of its own: oracles of 128 images take seconds."""
+    problem = parse(key)
+    drawn = sample.draw(problem, 1)
+    return drawn, reference.compute(problem, drawn)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    runnable: Runnable
+    drawn: Sample
+
+
+def verified(choices: dict[Problem, Choice], device: Device) -> dict[Problem, Kernel]:
+    """The kernels, each compared with the oracle; a difference ends the run, for a time of it would say nothing."""
+    kernels = {}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(len(choices), os.cpu_count() or 1, 8), mp_context=context) as pool:
+        answers = pool.map(expected, map(str, choices))
+        for (problem, choice), (drawn, outputs) in zip(choices.items(), answers, strict=True):
+            runnable = load(choice.plan, device, choice.toolchain)
+            if wrong := InputSets(problem, device, drawn, expected=outputs).mismatch(runnable):
+                sys.exit(f"{problem} with {choice.plan.config.as_json()} differs from the oracle: {wrong}")
+            kernels[problem] = Kernel(runnable, drawn)
+    return kernels
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Both ways of launching the same kernels over the same arrays."""
+
+    runs: dict[str, Callable[[], float]]  # microseconds a launch
+    launches: int
+    output: Any  # of the last convolution
+
+    def times_us(self) -> dict[str, float]:
+        """The median of a whole sequence."""
+        times: dict[str, list[float]] = {way: [] for way in self.runs}
+        for run in self.runs.values():
+            run()
+        for _ in range(ROUNDS):
+            for way, run in self.runs.items():
+                times[way] += [run() * self.launches for _ in range(RUNS)]
+        return {way: statistics.median(figures) for way, figures in times.items()}
+
+
+def captured(network: Sequence[Link], kernels: dict[Problem, Kernel], device: Device) -> Ways:
+    bounds: dict[str, list[Any]] = {"overlapping": [], "one after the other": []}
+    last: Any = None
+    for at, link in enumerate(network):
+        runnable, drawn = kernels[link.problem].runnable, kernels[link.problem].drawn
+        (x, *weights), (y,) = drawn.arrays, link.problem.outputs
+        follows = last is not None and (last.shape, str(last.dtype)) == (x.shape, str(x.dtype))
+        given = [last if follows else device.upload(x), *(device.upload(np.roll(w, at)) for w in weights)]
+        last = device.empty(y.shape, y.dtype)
+        packed = runnable.pack(*given[1:], **drawn.parameters)
+        for way, made in bounds.items():
+            overlap = way == "overlapping" and packed.gains_by_overlap
+            made.append(packed.bind(given[0], out=last, overlap=overlap))
+    return Ways({way: device.replay(made) for way, made in bounds.items()}, len(network), last)
+
+
+def choices_of(network: Sequence[Link], device: Device, db: str | None) -> dict[Problem, Choice]:
+    problems = list(dict.fromkeys(link.problem for link in network))
+    found = {}
+    for problem, choice in zip(problems, chosen(problems, device, db), strict=True):
+        if isinstance(choice, str):
+            sys.exit(f"no kernel for {problem}: {choice}")
+        found[problem] = choice
+    return found
+
+
+def apart(network: Sequence[Link], choices: dict[Problem, Choice]) -> list[Link]:
+    """What several kernels compute is several links, each of which overlaps with the one before it."""
+    found: list[Link] = []
+    for link in network:
+        parts = link.problem.parts if len(choices[link.problem].plan.kernels) > 1 else ()
+        found += [Link(f"{link.name}.{at}", part) for at, part in enumerate(parts)] or [link]
+    return found
+
+
+def measured(model: str, network: list[Link], device: Device, db: str | None, batch: int) -> Row:
+    network = apart(network, choices_of(network, device, db))
+    kernels = verified(choices_of(network, device, db), device)
+    times = captured(network, kernels, device).times_us()
+    floors = [floor_us(link.problem, device.name) for link in network]
+    configs = {str(problem): kernel.runnable.plan.config.as_dict() for problem, kernel in kernels.items()}
+    return {
+        "name": model,
+        "batch": batch,
+        "convolutions": sum(link.convolutions for link in network),
+        "launches": len(network),
+        "time_us": times["overlapping"],
+        "times_us": times,
+        "images_per_s": batch / times["overlapping"] * 1e6,
+        "floor_us": sum(floor for floor in floors if floor is not None),
+        "families": dict(Counter(configs[str(link.problem)]["family"] for link in network)),
+        "configs": configs,
+        "verified": True,
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = parser_of(__doc__)
+    parser.set_defaults(batch=128)
+    parser.add_argument("--fuse", default="^dw.pw$", metavar="REGEX", help="kinds of pairs (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=0.0, help="of tuning for each model before it is timed")
+    parser.add_argument("--device")
+    parser.add_argument("--db", help="the measurements that lookup uses; default: as `qconv.lookup` has it")
+    parser.add_argument("--suite", default="sequence", help="the name of the results (default: %(default)s)")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--commit", help="what the results say they were measured on; default: this checkout's HEAD")
+    options = parser.parse_args(arguments)
+    if len(options.layers) != 2:
+        parser.error("give two lists: the layers, and the pairs of them (bench/workloads/fused_pairs.csv)")
+    pairs = pairs_of(options.layers.pop(), options.fuse)
+    device = open_device(options.device)
+    report = Report(options.out, options.suite, device, PROTOCOL | {"seconds": options.seconds}, options.commit)
+    rows: list[Row] = []
+    for model, group in groupby(chosen_by(options, deployed), key=lambda layer: layer.model):
+        layers = list(group)
+        network = links([layer.name for layer in layers], [layer.problem for layer in layers], pairs, options.batch)
+        if options.seconds:
+            problems = [link.problem for link in network]
+            qconv.tune(problems, qconv.Budget(seconds=options.seconds), device=device.spec, database=options.db)
+            qconv.forget()
+        rows.append(row := measured(str(model), network, device, options.db, options.batch))
+        report.write(rows)
+        apart = row["times_us"]["one after the other"]
+        print(
+            f"{model} N={options.batch}: {row['time_us']:.1f} us, {row['images_per_s']:,.0f} images/s; "
+            f"{apart:.1f} us one after the other; {row['families']}"
+        )
+
+
+if __name__ == "__main__":
+    main()
