@@ -3,80 +3,65 @@ brings the input of a tile once, with its halo, and every tap reads it in place 
 stores the outputs as well. docs/hopper/5_halo.cu shows the idea alone. A filter of one tap has no halo: such a layer is
 a copy with products hidden in it. Where a stride lies between the pixels that neighbouring outputs look at, a tile has
 several windows, one for each remainder: the copy engine passes over the pixels in between. Output channels are the rows
-of an instruction, 64 at a time; where that wastes products, pixels are its rows and channels its columns."""
+of an instruction, 64 at a time; where that wastes products, pixels are its rows and channels its columns. Pixels that
+are no whole 16 bytes, which is all that the copy engine moves, are brought by lanes of the producer instead."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import gcd
+from math import gcd, prod
 from typing import ClassVar
 
-from qconv.errors import Infeasible
-from qconv.generator import halo_cost, tensor_map, wgmma
+from qconv.generator import halo_cost, tensor_map
 from qconv.generator.convolution import (
     argument_fields,
     problem_constants,
     repack_launch,
 )
-from qconv.generator.family import Choices, Family
+from qconv.generator.family import Family
+from qconv.generator.halo_config import (
+    CHOICES,
+    GROUP_THREADS,
+    WORD,
+    Halo,
+    check_useful,
+    products,
+    promising,
+    registers,
+    structure,
+    why_none,
+)
 from qconv.generator.halo_memory import (
+    is_gathered,
     is_residual_staged,
     is_staged,
-    maps,
+    pixel_map,
     slots,
     smem_bytes,
+    tap_bytes,
     tile_map,
     weight_bytes,
+    weight_map,
 )
-from qconv.generator.halo_windows import COLUMNS, Windows
-from qconv.generator.persistent import ImageTiles, PersistentPlan, Products, map_fields, warpgroup_of
-from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.halo_windows import COLUMNS, STEP, Windows
+from qconv.generator.persistent import (
+    ImageTiles,
+    PersistentPlan,
+    Products,
+    map_fields,
+    warpgroup_of,
+)
+from qconv.generator.plan import Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.tensor_map import CHUNK
 from qconv.instruction import WarpgroupInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-GROUP_THREADS = 128
-# Instructions of a tile, which are all written out.
-MOST_PRODUCTS = 160
-# An instruction has 64 rows: output channels, or pixels where fewer channels are multiplied for it.
-INSTRUCTION_ROWS = 64
-INSTRUCTION_EIGHTS = INSTRUCTION_ROWS // COLUMNS
-# Registers of a thread, once its role is known, by the number of consumers; and those beside the sums.
-REGISTERS = {2: (40, 232), 3: (32, 160)}
-BESIDE_SUMS = 80
-
-
-@dataclass(frozen=True)
-class Halo(Config):
-    family: ClassVar[str] = "halo"
-    rows: int  # of a tile, which is eight pixels wide
-    consumers: int  # warpgroups that multiply, in turn
-    channels: int  # output channels of a tile: rows of the instruction where they are whole 64, else its columns
-
-    @property
-    def has_pixel_rows(self) -> bool:
-        """Whether pixels are the rows of the instruction: it has 64, and as many columns as there are channels."""
-        return self.channels % INSTRUCTION_ROWS > 0
-
-    @property
-    def instructions(self) -> int:
-        """How many a tile takes for 32 bytes of the reduction."""
-        return (COLUMNS * self.rows if self.has_pixel_rows else self.channels) // INSTRUCTION_ROWS
-
-    @property
-    def sums(self) -> int:
-        """Registers of a thread."""
-        return COLUMNS * self.rows * self.channels // GROUP_THREADS
-
-
-CHOICES: dict[str, tuple[int, ...]] = {
-    "rows": (2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28),
-    "consumers": (2, 3),
-    "channels": (16, 32, 48, 64, 80, 96, 112, 128),
-}
+# Where lanes bring pixels by loads and stores: how many chunks of a lane are under way together.
+CHUNKS_AT_ONCE = 4
+# Where they copy asynchronously: how many windows are under way while the next one is asked for.
+MOST_AHEAD = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +74,9 @@ class HaloRoles(Products):
     tile_rows: str = "TILE_M"  # how many of a tile are rows of instructions
     tile_columns: str = "TILE_N"
     zeros_behind: bool = False  # whether a pixel's last slab ends in steps of nothing but zeros
+    produce_windows: str = "conv2d/halo_copies.j2"
+    copies: bool = False  # whether lanes that bring pixels copy asynchronously
+    at_once: int = CHUNKS_AT_ONCE
     tile_at_once: bool = True  # whether all products of a tile are under way together
     products_of_tile: str = "conv2d/halo_products.j2"
 
@@ -147,7 +135,22 @@ class HaloPlan(PersistentPlan):
 
     @property
     def weight_words(self) -> int:
-        return self.weight_rows * self.problem.reduction // 4
+        return self.weight_rows * self.problem.r * self.problem.s * tap_bytes(self.problem) // 4
+
+    @property
+    def gathers(self) -> bool:
+        """Whether lanes bring the pixels."""
+        return is_gathered(self.problem)
+
+    @property
+    def part(self) -> int:
+        """How many neighbouring channels begin at a multiple of their number, in each pixel."""
+        return gcd(self.problem.c, CHUNK)
+
+    @property
+    def copies(self) -> bool:
+        """Whether these lanes copy asynchronously, which moves whole words, and not by loads and stores."""
+        return self.gathers and self.part >= WORD
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -162,8 +165,8 @@ class HaloPlan(PersistentPlan):
 
     @property
     def _map_fields(self) -> tuple[Field, ...]:
-        pixel_map, weight_map = maps(self.seen, self.config, self.weight_rows)
-        found = {"pixel_map": ("of x", pixel_map), "weight_map": ("of the weights", weight_map)}
+        found = {} if self.gathers else {"pixel_map": ("of x", pixel_map(self.seen, self.config))}
+        found["weight_map"] = "of the weights", weight_map(self.seen, self.config, self.weight_rows)
         if self.staged:
             found["output_map"] = "of y", tile_map(self.seen, self.config, "y")
         if self.residual_in_smem:
@@ -172,7 +175,8 @@ class HaloPlan(PersistentPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        return self.aligned(self.vector_k, y_in_chunks=self.staged, residual_in_chunks=self.residual_in_smem)
+        found = self.aligned(self.vector_k, y_in_chunks=self.staged, residual_in_chunks=self.residual_in_smem)
+        return found | ({"x": max(self.part, WORD), "w": 1} if self.gathers else {})
 
     @property
     def vector_k(self) -> int:
@@ -186,14 +190,17 @@ class HaloPlan(PersistentPlan):
         staging = ("warpgroup_barrier", *("store_matrices",) * transposes) if self.staged else ()
         residuals = (*("load_transposed",) * transposes, "byte_floats") if self.residual_in_smem else ()
         overlap = ("overlap",) if self.overlaps else ()
-        copies = tensor_map.wants("load_tile_4d", "load_tile_2d", *stores)
-        return ("warp", "warp_barrier", "registers", *staging, *residuals, *overlap, *copies)
+        # Who writes windows fences them for the products of warpgroups.
+        gathering = (*("warpgroup",) * self.gathers, *("copies",) * self.copies)
+        copies = tensor_map.wants(*("load_tile_4d",) * (not self.gathers), "load_tile_2d", *stores)
+        return ("warp", "warp_barrier", "registers", *gathering, *staging, *residuals, *overlap, *copies)
 
     @property
     def roles(self) -> HaloRoles:
         pixel_rows, strided = self.config.has_pixel_rows, self.windows.strided
+        products = self.warpgroup_products(self.instruction, self.columns, "wgmma_windows", pixel_rows)
         return HaloRoles(
-            **vars(self.warpgroup_products(self.instruction, self.columns, "wgmma_windows", pixel_rows)),
+            **vars(replace(products, gathers=self.gathers)),
             staged=self.staged,
             write_sums=file_of_outputs(self.staged, pixel_rows),
             residual_in_smem=self.residual_in_smem,
@@ -203,6 +210,8 @@ class HaloPlan(PersistentPlan):
             tile_columns="TILE_M" if pixel_rows else "TILE_N",
             zeros_behind=self.windows.last_row < self.windows.row,
             products_of_tile=f"conv2d/halo_products{'_strided' * strided}.j2",
+            produce_windows=f"conv2d/halo_{'gather' if self.gathers else 'copies'}.j2",
+            copies=self.copies,
         )
 
     @property
@@ -224,13 +233,37 @@ class HaloPlan(PersistentPlan):
     @property
     def _constants_that_follow(self) -> tuple[Constant, ...]:
         return (
-            *self.role_constants(*REGISTERS[self.config.consumers]),
+            *self.role_constants(*registers(self.problem, self.config)),
             Constant("TILE_N", self.pixels, "output pixels of a tile"),
             *_window_constants(self.windows),
+            *self._gathering_constants,
             Constant("SLOTS", self.slots, "windows that are under way or multiplied"),
             *self.image_constants(tiles_down(self.seen, self.config), tiles_across(self.seen), self.weight_rows),
             *self._vector_constants,
             *self.last_constants,
+        )
+
+    @property
+    def _gathering_constants(self) -> tuple[Constant, ...]:
+        if not self.gathers:
+            return ()
+        return (
+            Constant("TAP_BYTES", tap_bytes(self.problem), "of a tap's channels among the weights, with zeros behind"),
+            *self._bringing_constants,
+        )
+
+    @property
+    def _bringing_constants(self) -> tuple[Constant, ...]:
+        if not self.copies:
+            return (Constant("X_WORDS", prod(self.problem.x_shape) // WORD, "of the input"),)
+        ahead = min(MOST_AHEAD, self.slots - self.windows.count)
+        chunks = ceil_div(self.windows.rows * self.windows.columns * self.windows.steps * STEP // CHUNK, GROUP_THREADS)
+        queued = Constant("COPIES_IN_FLIGHT", (ahead + 1) * chunks * CHUNK // self.part, "of a thread")
+        # The CPU device keeps a thread's copies in a queue.
+        return (
+            Constant("PART", self.part, "neighbouring channels of a pixel that a lane copies at once"),
+            Constant("AHEAD", ahead, "windows that are under way while the next one is asked for"),
+            *(queued,) * (self.target.vendor == "cpu"),
         )
 
     @property
@@ -284,25 +317,16 @@ def tiles_across(problem: Conv2d) -> int:
     return ceil_div(problem.ow, COLUMNS)
 
 
-def products(problem: Conv2d, config: Halo) -> int:
-    return problem.r * problem.s * Windows.of(problem, config.rows).steps * config.instructions
-
-
 def file_of_outputs(staged: bool, pixel_rows: bool = False) -> str:
     """What makes outputs of a tile's sums."""
     return "conv2d/halo_staged.j2" if staged else f"conv2d/halo_direct{'_by_pixels' * pixel_rows}.j2"
-
-
-def why_none(problem: Conv2d, target: Target) -> str | None:
-    """What stands against every config."""
-    return wgmma.why_none(problem, target)
 
 
 def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     check_choices(config, CHOICES)
     instruction = warpgroup_of(target, why_none(problem, target))
     seen = as_seen(problem)
-    _check_useful(seen, config)
+    check_useful(seen, config)
     windows = slots(problem, config, target)
     made = HaloPlan(
         problem=problem,
@@ -318,53 +342,6 @@ def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     # The maps refuse what the copy engine cannot copy.
     assert made.fields
     return made
-
-
-def _check_useful(problem: Conv2d, config: Halo) -> None:
-    """Refuses configs of which most of a tile is wasted, or whose sums leave no registers."""
-    at_most(config.channels, max(64, 2 * problem.k - 1), f"channels of a tile (the problem has {problem.k})")
-    at_most(config.rows, max(CHOICES["rows"][0], 2 * problem.oh - 1), f"rows of a tile (the problem has {problem.oh})")
-    at_most(products(problem, config), MOST_PRODUCTS, "products of a tile, which are written out")
-    in_registers = config.sums
-    if config.has_pixel_rows:
-        _check_pixel_rows(problem, config)
-        # A lane has parameters of a quarter of the channels: an offset and a scale.
-        in_registers += config.channels // 2
-    at_most(in_registers, REGISTERS[config.consumers][1] - BESIDE_SUMS, "registers of a thread for sums")
-
-
-def promising(problem: Conv2d, target: Target, choices: Choices) -> Iterator[Halo]:
-    """Most combinations with pixel rows multiply as many channels as those without."""
-    if why_none(problem, target) is not None:
-        return
-    for values in itertools.product(*choices.values()):
-        config = Halo(**dict(zip(choices, values, strict=True)))
-        if not config.has_pixel_rows or (
-            config.rows % INSTRUCTION_EIGHTS == 0
-            and _multiplied(problem, config.channels) < _multiplied(problem, INSTRUCTION_ROWS)
-        ):
-            yield config
-
-
-def _multiplied(problem: Conv2d, at_once: int) -> int:
-    """Output channels, with those that fill the last tile of so many."""
-    return ceil_div(problem.k, at_once) * at_once
-
-
-def _check_pixel_rows(problem: Conv2d, config: Halo) -> None:
-    """Pixels are rows of instructions where fewer channels are multiplied for it."""
-    if config.rows % INSTRUCTION_EIGHTS:
-        raise Infeasible(
-            f"rows={config.rows}: with channels={config.channels}, no multiple of {INSTRUCTION_ROWS}, instructions "
-            f"multiply {INSTRUCTION_EIGHTS} rows of eight pixels at once; give a multiple of {INSTRUCTION_EIGHTS}"
-        )
-    most = _multiplied(problem, INSTRUCTION_ROWS) - 1
-    what = f"channels in tiles of {config.channels} (the problem has {problem.k})"
-    at_most(_multiplied(problem, config.channels), most, what)
-
-
-def structure(config: Halo) -> tuple[int, ...]:
-    return config.consumers, config.channels
 
 
 FAMILY = Family(("conv2d",), Halo, CHOICES, plan, promising, why_none, structure=structure)

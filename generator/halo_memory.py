@@ -29,6 +29,16 @@ class Tiled(Protocol):
     def has_pixel_rows(self) -> bool: ...
 
 
+def is_gathered(problem: Conv2d) -> bool:
+    """Whether lanes bring the pixels: they are no whole chunks, which is all that the copy engine moves."""
+    return problem.c % CHUNK > 0
+
+
+def tap_bytes(problem: Conv2d) -> int:
+    """What the weights of a tap take for an output channel: whole chunks."""
+    return ceil_div(problem.c, CHUNK) * CHUNK
+
+
 def weight_bytes(problem: Conv2d, config: Tiled) -> int:
     windows = Windows.of(problem, config.rows)
     return problem.r * problem.s * windows.slabs * config.channels * windows.row
@@ -40,20 +50,24 @@ def is_staged(problem: Conv2d) -> bool:
 
 
 def is_residual_staged(problem: Conv2d) -> bool:
-    """Whether residuals come by the copy engine: bytes as well, and with the one window of a tile."""
-    residual, strided = problem.quantization.types.residual, Windows.of(problem, 1).strided
-    return is_staged(problem) and residual is not None and residual.bytes == 1 and not strided
+    """Whether residuals come by the copy engine: bytes as well, and with the one window of a tile, which it brings."""
+    residual, alone = problem.quantization.types.residual, Windows.of(problem, 1).strided or is_gathered(problem)
+    return is_staged(problem) and residual is not None and residual.bytes == 1 and not alone
 
 
-def maps(problem: Conv2d, config: Tiled, weight_rows: int) -> tuple[TensorMap, TensorMap]:
-    """A slab of a window, and of a tap's weights for a tile's channels. Channels past the last are zeros of x, whatever
-    the weights have there."""
+def pixel_map(problem: Conv2d, config: Tiled) -> TensorMap:
+    """A slab of a window. Channels past the last are zeros, whatever the weights have there."""
     windows = Windows.of(problem, config.rows)
     row, steps = windows.row, (windows.row_step, problem.stride[1])
     span_h, span_w = (windows.rows - 1) * steps[0] + 1, (windows.columns - 1) * steps[1] + 1
-    w_type = problem.quantization.types.w.name
-    of_weights = tensor_map.matrix("weights", w_type, weight_rows, problem.reduction, config.channels, row, swizzle=row)
-    return tensor_map.window(problem, span_h, span_w, row, steps, swizzle=row), of_weights
+    return tensor_map.window(problem, span_h, span_w, row, steps, swizzle=row)
+
+
+def weight_map(problem: Conv2d, config: Tiled, weight_rows: int) -> TensorMap:
+    """A slab of a tap's weights for a tile's channels."""
+    row, w_type = Windows.of(problem, config.rows).row, problem.quantization.types.w.name
+    columns = problem.r * problem.s * tap_bytes(problem)
+    return tensor_map.matrix("weights", w_type, weight_rows, columns, config.channels, row, swizzle=row)
 
 
 def tile_map(problem: Conv2d, config: Tiled, array: str) -> TensorMap:

@@ -38,6 +38,7 @@ class Products(Roles):
     sum_registers: tuple[str, ...]  # the operands of the instruction that are the sums of each eight columns
     atoms: int
     filters_in_registers: bool = False  # else in shared memory, as pixels are
+    gathers: bool = False  # whether the lanes of the producer bring pixels, not the copy engine
     repack_threads: int = REPACK_THREADS
 
 
@@ -183,6 +184,15 @@ def warpgroup_of(target: Target, reason: str | None) -> WarpgroupInstruction:
 
 def why_not(problem: Conv2d, instruction: Multiplies) -> str | None:
     """What stands against copies by tensor maps whose bytes this instruction multiplies."""
+    if (reason := why_not_multiplied(problem, instruction)) is not None:
+        return reason
+    if problem.c % CHUNK:
+        return f"c={problem.c}: the copy engine moves pixels of whole 16 bytes; pad the channels, or use mma"
+    return None
+
+
+def why_not_multiplied(problem: Conv2d, instruction: Multiplies) -> str | None:
+    """What stands against this instruction, however the pixels come."""
     t = problem.quantization.types
     if (reason := why_not_bytes(problem)) is not None:
         return reason
@@ -192,8 +202,6 @@ def why_not(problem: Conv2d, instruction: Multiplies) -> str | None:
         return f"layout={problem.layout}: the channels of a pixel must lie side by side, as in nhwc"
     if problem.groups != 1:
         return f"groups={problem.groups}: a tile of output channels must look at the same inputs; mma serves it"
-    if problem.c % 16:
-        return f"c={problem.c}: the copy engine moves pixels of whole 16 bytes; pad the channels, or use mma"
     if problem.quantization.w_zero_point:
         return "w_zero_point: the sums of the inputs' windows are not computed here; mma serves it"
     return None

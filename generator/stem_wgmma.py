@@ -12,7 +12,8 @@ from typing import ClassVar
 from qconv.generator import stem_wgmma_cost, tensor_map
 from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
 from qconv.generator.family import Family
-from qconv.generator.halo import GROUP_THREADS, HaloRoles, file_of_outputs
+from qconv.generator.halo import HaloRoles, file_of_outputs
+from qconv.generator.halo_config import GROUP_THREADS
 from qconv.generator.halo_memory import is_staged
 from qconv.generator.halo_windows import COLUMNS, REPEATS
 from qconv.generator.persistent import ImageTiles, PersistentPlan, map_fields, warpgroup_of

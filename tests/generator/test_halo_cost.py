@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from qconv import Conv2d, Mode, Quantization, generator
-from qconv.generator.halo import Halo
+from qconv.generator.halo_config import Halo
 from qconv.target import TARGETS
 
 SM_90A = TARGETS["sm_90a"]

@@ -12,7 +12,7 @@ from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
 from qconv.generator.fused_space import Block, Fused
 from qconv.generator.gemv import Gemv
-from qconv.generator.halo import Halo
+from qconv.generator.halo_config import Halo
 from qconv.generator.mma_space import Mma
 from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt

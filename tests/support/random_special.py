@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from math import gcd
 
 from random_problems import PADS, Decks, quantization
 
@@ -21,7 +22,7 @@ from qconv.target import Target
 FILTERS = ((1, 1), (1, 3), (3, 1), (2, 2), (3, 3), (3, 3), (3, 3), (4, 5), (5, 5), (5, 5), (7, 7), (2, 9))
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20), (6, 40))
 # Tiles of `halo` have up to 28 rows.
-TALL = ((30, 11), (28, 8))
+TALL = ((30, 11), (28, 8), (31, 9))
 _WHOLE_SIXTEENS = (
     *((1, 128, 128), (1, 256, 256), (1, 128, 384)),  # whole slabs and whole tiles
     *((1, 16, 8), (1, 48, 40), (1, 144, 136), (1, 64, 260), (1, 272, 132)),
@@ -61,6 +62,18 @@ SHAPES = {
     "halo": (
         *_WHOLE_SIXTEENS,
         *((1, 64, 80), (1, 32, 16), (1, 48, 32), (1, 80, 36), (1, 96, 112), (1, 32, 108), (1, 16, 144)),
+        # Pixels that lanes bring: by eight channels, by four, and from within words.
+        *(
+            (1, 24, 24),
+            (1, 104, 80),
+            (1, 36, 112),
+            (1, 148, 96),
+            (1, 26, 48),
+            (1, 18, 26),
+            (1, 35, 16),
+            (1, 5, 33),
+            (1, 24, 112),
+        ),
     ),
     "stem_wgmma": ((1, 3, 64), (1, 3, 32), (1, 3, 21), (1, 3, 130), (1, 4, 16), (1, 4, 48), (1, 4, 96), (1, 4, 7)),
 }
@@ -88,6 +101,8 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
     r, s = decks.deal(f"filter {few}", FEW_TAPS if few else FILTERS)
     if family == "halo" and c > 256:
         r, s = 1, 1
+    if family == "halo" and c % 16 and r * s == 1:  # which is left to pointwise
+        r, s = 3, 2
     dilation = (decks.deal("dilation_h", (1, 1, 1, 2)), decks.deal("dilation_w", (1, 1, 1, 3)))
     stride = (decks.deal("stride_h", (1, 1, 2)), decks.deal("stride_w", (1, 1, 2, 3)))
     spans = ((r - 1) * dilation[0] + 1, (s - 1) * dilation[1] + 1)
@@ -99,7 +114,7 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
     images = (*IMAGES, *TALL) if family == "halo" else IMAGES[:8] if sixteens else IMAGES
     h, w = decks.deal("image", images)
     drawn = Conv2d(
-        n=decks.deal("n", (1, 1, 2, 3)),
+        n=decks.deal("n", (1, 1, 2, 3)) * (4 // gcd(c, 4) if family == "halo" else 1),  # whole words
         h=max(h, spans[0] - pad[0] - pad[2]),
         w=max(w, spans[1] - pad[1] - pad[3]),
         c=groups * c,

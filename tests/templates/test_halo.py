@@ -12,10 +12,11 @@ from mostly_slow import mostly_slow
 from qconv import Conv2d, Quantization, generator
 from qconv.device import Device
 from qconv.errors import Infeasible
-from qconv.generator.halo import Halo, HaloPlan
+from qconv.generator.halo import HaloPlan
+from qconv.generator.halo_config import Halo
 from qconv.target import TARGETS
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, check_two_waits, finding
-from tests.templates.test_mma_sanitizers import OVERFLOW, WRITE, WRONG, Planted, check, check_planted
+from tests.templates.test_mma_sanitizers import OVERFLOW, READ, WRITE, WRONG, Planted, check, check_planted
 from tests.templates.test_wgmma import ADDED, EARLY, EVERYTHING, SUM
 
 TARGET = TARGETS["cpu.sm_90a"]
@@ -56,6 +57,13 @@ PLANS = {
     "pixel rows, direct": plan_of(
         Conv2d(2, 32, 13, 32, 42, 2, 3, pad=1, dilation=2, quantization=HALF), rows=8, channels=48
     ),
+    # Pixels that lanes bring: by eight channels, by four, and from within words.
+    "gathered": plan_of(Conv2d(3, 37, 37, 40, 64, 3, 3, pad=1, quantization=Quantization())),
+    "gathered slabs": plan_of(
+        Conv2d(2, 26, 28, 148, 48, 3, 2, pad=1, quantization=EVERYTHING), rows=8, consumers=3, channels=48
+    ),
+    "gathered, strides": plan_of(Conv2d(4, 26, 28, 50, 21, 3, 3, stride=2, pad=1, quantization=SUM)),
+    "gathered, one by one": plan_of(Conv2d(2, 31, 30, 35, 64, 3, 4, stride=(4, 3), dilation=(2, 1), pad=2)),
     # Windows of every second column; and of every second row as well, where taps look at no other.
     "windows": plan_of(Conv2d(2, 26, 28, 144, 48, 3, 3, stride=2, pad=1, quantization=SUM)),
     "rows between": plan_of(
@@ -79,6 +87,9 @@ TURN = """        if (consumer > 0) before.wait_for_phase(turn);
 WINDOW = "        shared.ring.wait(at);\n"
 TURN_AND_WINDOW = TURN + WINDOW, WINDOW + TURN
 WAIT_FOR_STORES = "    if (signals) tile::wait_for_store_reads<0>();\n"
+
+BARRIER_OF_WARP = "    tile::warp_barrier();  // all of the warp's share is there\n"
+FENCE_AND_BARRIER = "    tile::fence_proxy_async();\n" + BARRIER_OF_WARP
 
 LEFT_OUT = {
     "the wait for a window": LeftOut("staged", "        shared.ring.wait(at);\n", "", f"bytes|{WRONG}"),
@@ -213,6 +224,45 @@ LEFT_OUT = {
         "",
         "more products of a warpgroup than MOST",
     ),
+    "the wait for an empty slot": LeftOut(
+        "gathered", "        shared.ring.acquire(asked);\n", "", f"that has completed|{WRONG}"
+    ),
+    "the wait for an empty slot, without copies": LeftOut(
+        "gathered, strides", "        shared.ring.acquire(at);\n", "", f"that has completed|{WRONG}"
+    ),
+    "the wait for a window's copies": LeftOut("gathered", "        copies.wait<AHEAD>();\n", "", f"copies|{WRONG}"),
+    "the empty groups behind the last window": LeftOut(
+        "gathered", "        copies.commit();\n", "        if (tiles.any()) copies.commit();\n", f"copies|{WRONG}"
+    ),
+    "the fence behind gathered pixels": LeftOut("gathered", FENCE_AND_BARRIER, BARRIER_OF_WARP, WRONG),
+    "the fence behind stored pixels": LeftOut("gathered, strides", FENCE_AND_BARRIER, BARRIER_OF_WARP, WRONG),
+    "that all of a warp's share is there": LeftOut("gathered, strides", BARRIER_OF_WARP, "", WRONG, EARLY),
+    "that all warps' shares are there": LeftOut(
+        "gathered", "full[slot].init(4)", "full[slot].init(1)", f"phase|{WRONG}"
+    ),
+    "how gathered chunks are exchanged": LeftOut("gathered", " ^ pixel * ROW / 128 % OF_ROW", "", WRONG),
+    "the slab of a chunk": LeftOut("gathered slabs", "slab[number / OF_ROW]", "slab[0]", WRONG),
+    "gathered pixels outside of the image": LeftOut("gathered", " && static_cast<unsigned>(column) < IN_W", "", WRONG),
+    "a chunk past the last channel": LeftOut("gathered, one by one", " && channel() < C", "", WRONG),
+    "which gathered columns a window has": LeftOut("gathered, strides", " + tiles.window % WINDOWS_ACROSS", "", WRONG),
+    "the stride of gathered columns": LeftOut("gathered, strides", "WINDOW_W * STRIDE_W;", "WINDOW_W;", WRONG),
+    "the stride of gathered rows": LeftOut("gathered, one by one", "/ WINDOW_W * ROW_STEP", "/ WINDOW_W", WRONG),
+    "where a tap's weights begin": LeftOut(
+        "gathered slabs", "slab / SLABS * TAP_BYTES", "slab / SLABS * C", f"16|{WRONG}"
+    ),
+    "which channel a byte of the weights is": LeftOut(
+        "gathered", "tap * C + c)", "tap * TAP_BYTES + c)", f"{WRONG}|out of"
+    ),
+    "where channels begin within a word": LeftOut(
+        "gathered, strides", "static_cast<unsigned>(first) % 4 * 8", "0", WRONG
+    ),
+    "the fifth word of a chunk": LeftOut("gathered, one by one", "word < 5; ++word", "word < 4; ++word", WRONG),
+    "the release by all warps of a consumer": LeftOut(
+        "gathered",
+        "        if (tile::lane() == 0) shared.ring.release(at);\n",
+        "        if (signals) shared.ring.release(at);\n",
+        "wait",
+    ),
     "a block's channels": LeftOut("sums", "block_x() % CHANNEL_TILES * TILE_M", "block_x() % 1 * TILE_M", WRONG),
 }
 
@@ -241,8 +291,8 @@ def test_nothing_is_found(run: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", [name for name in PLANS if name.startswith("pixel rows")])
-def test_pixel_rows_for_the_sanitizer(name: str, gpu: Device) -> None:
+@pytest.mark.parametrize("name", [name for name in PLANS if name.startswith(("pixel rows", "gathered"))])
+def test_plans_for_the_sanitizer(name: str, gpu: Device) -> None:
     """With images for all multiprocessors, so that rings come round."""
     if gpu.target.warpgroup is None:
         pytest.skip(f"{gpu.target.name} has no wgmma")
@@ -253,6 +303,10 @@ def test_pixel_rows_for_the_sanitizer(name: str, gpu: Device) -> None:
 PLANTED = {
     "a pixel past the last is written": Planted(
         "direct", "                if (row >= OUT_H || column + e >= OUT_W) continue;\n", "", "address", OVERFLOW, WRITE
+    ),
+    "a word past the input is read": Planted("gathered, one by one", " && at < X_WORDS", "", "address", OVERFLOW, READ),
+    "channels past the input are copied": Planted(
+        "gathered", " && chunk.channel() + part < C", "", "address", OVERFLOW, READ
     ),
     "a channel past the last is written": Planted(
         "direct",
@@ -274,7 +328,9 @@ def test_planted_bugs_are_found(name: str) -> None:
     ("change", "says"),
     [
         ({"groups": 2}, "groups=2"),
-        ({"c": 24}, "c=24: the copy engine moves pixels of whole 16 bytes"),
+        ({"c": 24, "r": 1, "s": 1}, "c=24: pixels of 1x1 layers are gathered by pointwise"),
+        ({"c": 4}, "c=4: fewer than 5 channels"),
+        ({"c": 5, "h": 7, "w": 7}, "x has 245 bytes: lanes that bring pixels read whole words"),
         ({"layout": "nchw"}, "layout=nchw"),
         ({"quantization": Quantization(w_zero_point=True)}, "w_zero_point"),
     ],
@@ -303,9 +359,11 @@ def test_configs_that_make_no_sense() -> None:
         plan_of(replace(problem, r=8, s=7, c=96, pad=(3, 3, 3, 3)))
     with pytest.raises(Infeasible, match=r"rows=12: with channels=48, no multiple of 64, .*; give a multiple of 8"):
         plan_of(replace(problem, k=48), rows=12, channels=48)
-    with pytest.raises(Infeasible, match=r"channels in tiles of 48 \(the problem has 100\): 144; at most 127"):
+    with pytest.raises(
+        Infeasible, match=r"channels=48: 144 are multiplied for the problem's 100; a multiple of 64 .* 128"
+    ):
         plan_of(replace(problem, k=100), rows=8, channels=48)
-    with pytest.raises(Infeasible, match="channels in tiles of 16"):
+    with pytest.raises(Infeasible, match="channels=16: 64 are multiplied"):
         plan_of(replace(problem, k=64), rows=8, channels=16)
     with pytest.raises(Infeasible, match="registers of a thread for sums: 160; at most 152"):
         plan_of(replace(problem, k=80), rows=24, channels=80)
