@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from typing import Any
 
 from ahead import chosen
 from report import Report
+from timing import in_turns
 
 from qconv import sample
 from qconv.device import Device, default_spec, open_device
@@ -108,13 +108,7 @@ def chains(device: Device, network: list[Layer]) -> tuple[Ways, int]:
 def network_row(device: Device, batch: int) -> Row:
     network = layers(device, batch)
     ways, length = chains(device, network)
-    for run in ways.values():
-        run()
-    times: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(ROUNDS):
-        for way, run in ways.items():
-            times[way] += [run() for _ in range(RUNS)]
-    medians = {way: round(statistics.median(figures) * length, 2) for way, figures in times.items()}
+    medians = {way: round(us * length, 2) for way, us in in_turns(ways, ROUNDS, RUNS).items()}
     return {"network": NETWORK.rstrip("/"), "batch": batch, "launches": length, "time_us": medians}
 
 

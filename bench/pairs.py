@@ -13,7 +13,6 @@ of the next are compiled.
 from __future__ import annotations
 
 import argparse
-import csv
 import multiprocessing
 import os
 import re
@@ -30,6 +29,7 @@ from ahead import compile_first
 from report import Report
 from roofline import floor_us
 from timing import Runner, described, interleaved_us, release, runner_of
+from workload import pair_rows
 
 from qconv import generator, reference, sample
 from qconv.device import Device, open_device
@@ -77,8 +77,7 @@ def kind_of(rows: list[Line]) -> str:
 
 def chains_of(path: Path, blocks: bool) -> list[list[Line]]:
     """Rows with nothing between the two; of blocks each with the row that goes on from its second convolution."""
-    with path.open(newline="") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["between"] == "none"]
+    rows = pair_rows(path)
     if not blocks:
         return [[row] for row in rows]
     following: dict[tuple[str, ...], list[Line]] = {}

@@ -12,7 +12,6 @@ after the other. Every kernel is compared with the oracle before.
 
 from __future__ import annotations
 
-import csv
 import multiprocessing
 import os
 import re
@@ -30,7 +29,8 @@ import numpy as np
 from ahead import chosen
 from report import Report
 from roofline import floor_us
-from workload import chosen_by, parser_of
+from timing import in_turns
+from workload import chosen_by, pair_rows, parser_of
 
 import qconv
 from qconv import Quantization, reference, sample
@@ -78,12 +78,11 @@ def deployed(row: dict[str, str]) -> Quantization:
 
 
 def pairs_of(path: Path, kinds: str) -> Pairs:
-    with path.open(newline="") as lines:
-        return {
-            (row["model"], row["layer1"], row["layer2"]): row
-            for row in csv.DictReader(lines)
-            if row["between"] == "none" and re.search(kinds, f"{row['kind1']}+{row['kind2']}")
-        }
+    return {
+        (row["model"], row["layer1"], row["layer2"]): row
+        for row in pair_rows(path)
+        if re.search(kinds, f"{row['kind1']}+{row['kind2']}")
+    }
 
 
 def links(names: Sequence[str], problems: Sequence[Conv2d], pairs: Pairs, batch: int) -> list[Link]:
@@ -142,14 +141,8 @@ class Ways:
         return len(self.outputs)
 
     def times_us(self) -> dict[str, float]:
-        """The median of a whole sequence."""
-        times: dict[str, list[float]] = {way: [] for way in self.runs}
-        for run in self.runs.values():
-            run()
-        for _ in range(ROUNDS):
-            for way, run in self.runs.items():
-                times[way] += [run() * self.launches for _ in range(RUNS)]
-        return {way: statistics.median(figures) for way, figures in times.items()}
+        """What a whole sequence takes."""
+        return {way: us * self.launches for way, us in in_turns(self.runs, ROUNDS, RUNS).items()}
 
     def deviations(self, device: Device) -> list[float]:
         return [deviation(y, device) for y in self.outputs]
@@ -201,7 +194,7 @@ def choices_of(network: Sequence[Link], device: Device, db: str | None) -> dict[
     return found
 
 
-def apart(network: Sequence[Link], choices: dict[Problem, Choice]) -> list[Link]:
+def unfused(network: Sequence[Link], choices: dict[Problem, Choice]) -> list[Link]:
     """What several kernels compute is several links, each of which overlaps with the one before it."""
     found: list[Link] = []
     for link in network:
@@ -211,7 +204,7 @@ def apart(network: Sequence[Link], choices: dict[Problem, Choice]) -> list[Link]
 
 
 def measured(model: str, network: list[Link], device: Device, db: str | None, batch: int) -> Row:
-    network = apart(network, choices_of(network, device, db))
+    network = unfused(network, choices_of(network, device, db))
     kernels = verified(choices_of(network, device, db), device)
     ways = captured(network, kernels, device)
     times = ways.times_us()
@@ -260,10 +253,10 @@ def main(arguments: list[str] | None = None) -> None:
             qconv.forget()
         rows.append(row := measured(str(model), network, device, options.db, options.batch))
         report.write(rows)
-        apart = row["times_us"]["one after the other"]
+        in_turn = row["times_us"]["one after the other"]
         print(
             f"{model} N={options.batch}: {row['time_us']:.1f} us, {row['images_per_s']:,.0f} images/s; "
-            f"{apart:.1f} us one after the other; outputs deviate by {row['standard_deviation']}; {row['families']}"
+            f"{in_turn:.1f} us one after the other; outputs deviate by {row['standard_deviation']}; {row['families']}"
         )
 
 

@@ -46,6 +46,17 @@ def interleaved_us(runners: Mapping[str, Runner], protocol: TimingProtocol, roun
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+def in_turns(runs: Mapping[str, Callable[[], float]], rounds: int, repeats: int) -> dict[str, float]:
+    """The median of each run's figures, in rounds of so many repeats, behind one run of each that does not count."""
+    figures: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        for name, run in runs.items():
+            figures[name] += [run() for _ in range(repeats)]
+    return {name: statistics.median(values) for name, values in figures.items()}
+
+
 def described(protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, Any]:
     order = "one after the other" if rounds == 1 else f"interleaved, in {rounds} rounds"
     return protocol.as_dict() | {"statistic": "median", "order": order}

@@ -86,6 +86,12 @@ def read(
     ]
 
 
+def pair_rows(path: Path) -> list[dict[str, str]]:
+    """Those of fused_pairs.csv, or of a list like it, with nothing between the two."""
+    with path.open(newline="") as lines:
+        return [row for row in csv.DictReader(lines) if row["between"] == "none"]
+
+
 def chosen_by(options: argparse.Namespace, quantized: Callable[[dict[str, str]], Quantization] = plain) -> list[Layer]:
     """What `parser_of` asks for, of all lists."""
     named = {"only": options.only, "models": options.models, "kinds": options.kinds}

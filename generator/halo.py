@@ -22,6 +22,7 @@ from qconv.generator.convolution import (
 from qconv.generator.family import Family
 from qconv.generator.halo_config import (
     CHOICES,
+    CHUNKS_AT_ONCE,
     GROUP_THREADS,
     WORD,
     Halo,
@@ -58,8 +59,6 @@ from qconv.instruction import WarpgroupInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
 
-# Where lanes bring pixels by loads and stores: how many chunks of a lane are under way together.
-CHUNKS_AT_ONCE = 4
 # Where they copy asynchronously: how many windows are under way while the next one is asked for.
 MOST_AHEAD = 3
 
@@ -146,6 +145,11 @@ class HaloPlan(PersistentPlan):
     def part(self) -> int:
         """How many neighbouring channels begin at a multiple of their number, in each pixel."""
         return gcd(self.problem.c, CHUNK)
+
+    @property
+    def lane_chunks(self) -> int:
+        """How many chunks of a window a lane of the producer brings."""
+        return ceil_div(self.windows.rows * self.windows.columns * self.windows.steps * STEP // CHUNK, GROUP_THREADS)
 
     @property
     def copies(self) -> bool:
@@ -257,8 +261,7 @@ class HaloPlan(PersistentPlan):
         if not self.copies:
             return (Constant("X_WORDS", prod(self.problem.x_shape) // WORD, "of the input"),)
         ahead = min(MOST_AHEAD, self.slots - self.windows.count)
-        chunks = ceil_div(self.windows.rows * self.windows.columns * self.windows.steps * STEP // CHUNK, GROUP_THREADS)
-        queued = Constant("COPIES_IN_FLIGHT", (ahead + 1) * chunks * CHUNK // self.part, "of a thread")
+        queued = Constant("COPIES_IN_FLIGHT", (ahead + 1) * self.lane_chunks * CHUNK // self.part, "of a thread")
         # The CPU device keeps a thread's copies in a queue.
         return (
             Constant("PART", self.part, "neighbouring channels of a pixel that a lane copies at once"),

@@ -30,8 +30,8 @@ REGISTERS_OF_GATHERING = {2: (72, 216), 3: (56, 152)}
 BESIDE_SUMS = 80
 # Where lanes bring pixels: the fewest channels, for the stems serve fewer.
 FEWEST_GATHERED = 5
-# Bytes of what they read.
-WORD = 4
+# Bytes of what they read, and where they load and store, how many chunks of a lane are under way together.
+WORD, CHUNKS_AT_ONCE = 4, 4
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 
 def registers(problem: Conv2d, config: Halo) -> tuple[int, int]:
-    """Of a thread of the producer and of a consumer."""
+    """What a thread of the producer has, and one of a consumer."""
     return (REGISTERS_OF_GATHERING if is_gathered(problem) else REGISTERS)[config.consumers]
 
 
@@ -108,10 +108,8 @@ def promising(problem: Conv2d, target: Target, choices: Choices) -> Iterator[Hal
     """Most combinations with pixel rows multiply as many channels as those without."""
     if why_none(problem, target) is not None:
         return
-    for values in itertools.product(*choices.values()):
-        config = Halo(**dict(zip(choices, values, strict=True)))
-        if not config.has_pixel_rows or why_no_pixel_rows(problem, config) is None:
-            yield config
+    every = itertools.starmap(Halo, itertools.product(*(choices[name] for name in CHOICES)))
+    yield from (one for one in every if not one.has_pixel_rows or why_no_pixel_rows(problem, one) is None)
 
 
 def _multiplied(problem: Conv2d, at_once: int) -> int:

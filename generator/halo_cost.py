@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from qconv.generator.cost_units import Y_ZERO_POINT, at_once, moved_bytes, of_activation, of_residual
+from qconv.generator.halo_config import CHUNKS_AT_ONCE
 from qconv.generator.halo_memory import Tiled
 from qconv.generator.halo_windows import Windows
 from qconv.generator.plan import ceil_div
+from qconv.generator.tensor_map import CHUNK
 from qconv.generator.wgmma_cost import SHARED
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -40,6 +42,12 @@ FILLED_PIXEL, FILLED_WEIGHTS = 5.4, 3.5
 PIXEL_OF_STRIDE, FILLED_PIXEL_OF_STRIDE, COPY_OF_STRIDE = 2.4, 3.6, 290
 
 
+# What it takes less until the first window comes, where lanes of the producer bring it; what 128 of their chunks take
+# of the producer, and each copy of one; and where they load and store: what so many as are under way together take.
+START_OF_LANES = 930
+BROUGHT, COPY_OF_LANE, LOADED = 130, 25, 1330
+
+
 class Costed(Protocol):
     """What the model reads of a plan."""
 
@@ -64,6 +72,14 @@ class Costed(Protocol):
     @property
     def windows(self) -> Windows: ...
     @property
+    def gathers(self) -> bool: ...  # whether lanes bring windows
+    @property
+    def copies(self) -> bool: ...  # asynchronously
+    @property
+    def part(self) -> int: ...  # so many bytes at a time
+    @property
+    def lane_chunks(self) -> int: ...  # that each of them brings of a window
+    @property
     def weight_bytes(self) -> int: ...
     @property
     def tiles(self) -> int: ...
@@ -73,7 +89,8 @@ class Costed(Protocol):
 
 def cost(plan: Costed) -> float:
     issued = ceil_div(plan.tiles, plan.blocks) * _tile(plan) + _first(plan)
-    return at_once(issued, moved_bytes(plan.problem) / plan.target.processors / STREAM, 1.62) + START
+    start = START - START_OF_LANES * plan.gathers
+    return at_once(issued, moved_bytes(plan.problem) / plan.target.processors / STREAM, 1.62) + start
 
 
 def _first(plan: Costed) -> float:
@@ -100,12 +117,21 @@ def _tile(plan: Costed) -> float:
 
 
 def _copied(plan: Costed) -> float:
-    """What the copy engine takes for the windows of a tile, beside their bytes."""
+    """What the copy engine takes for the windows of a tile, beside their bytes, or the lanes that bring them."""
     windows = plan.windows
+    if plan.gathers:
+        return windows.count * _brought(plan)
     if not windows.strided:
         return _filled_rows(plan, windows.bytes) * FILLED_PIXEL
     pixel = FILLED_PIXEL_OF_STRIDE if plan.problem.c % windows.row else PIXEL_OF_STRIDE
     return windows.count * windows.slabs * max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)
+
+
+def _brought(plan: Costed) -> float:
+    """What the producer takes for a window."""
+    if plan.copies:
+        return plan.lane_chunks * (BROUGHT + COPY_OF_LANE * CHUNK / plan.part)
+    return ceil_div(plan.lane_chunks, CHUNKS_AT_ONCE) * LOADED
 
 
 def _issued(plan: Costed) -> float:

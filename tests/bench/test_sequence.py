@@ -56,14 +56,14 @@ def test_a_sequence_is_timed_both_ways(lists: list[str], tmp_path: Path) -> None
     # The CPU device may compute the pair by one kernel or two.
     assert row["launches"] in (3, 4)
     assert set(row["times_us"]) == {"overlapping", "one after the other"}
-    # Of bytes that are all as likely it is 74.
+    # Bytes that are all as likely deviate by 74.
     assert row["standard_deviation"]["least"] > 40
     assert row["images_per_s"] == pytest.approx(2e6 / row["time_us"])
 
 
 def test_what_one_writes_the_next_reads(lists: list[str]) -> None:
     """Run once, the last output is what the oracles give one after the other, with the scales that were packed."""
-    from sequence import apart, captured, choices_of, deployed, links, verified
+    from sequence import captured, choices_of, deployed, links, unfused, verified
     from workload import read
 
     from qconv import reference, sample
@@ -72,7 +72,7 @@ def test_what_one_writes_the_next_reads(lists: list[str]) -> None:
     network = links([layer.name for layer in layers], [layer.problem for layer in layers], {}, 2)
     device = open_device("cpu")
     choices = choices_of(network, device, None)
-    assert apart(network, choices) == network
+    assert unfused(network, choices) == network
     ways = captured(network, verified(choices, device), device)
     for run in ways.runs.values():
         run()

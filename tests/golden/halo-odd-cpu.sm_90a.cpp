@@ -378,7 +378,8 @@ struct Operand {
     __device__ __forceinline__ unsigned word(int row, int i) const {
         const unsigned char* const place = rows + row / 8 * group + row % 8 * ROW + i * 4;
         const unsigned long at = reinterpret_cast<unsigned long>(place);
-        return reinterpret_cast<const tile::Words<1>*>(at ^ (at >> 7) % (ROW / 16) * 16)->word[0];
+        const unsigned long exchanged = at ^ (at >> 7) % (ROW / 16) * 16;
+        return reinterpret_cast<const tile::Words<1>*>(exchanged)->word[0];
     }
 };
 

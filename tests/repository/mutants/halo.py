@@ -47,7 +47,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: every window of a tile has the first columns",
-        PAGES + "halo.j2",
+        PAGES + "halo_copies.j2",
         " - PAD_LEFT + tiles.window % WINDOWS_ACROSS;",
         " - PAD_LEFT;",
         "Those that the stride passes over are never seen.",
@@ -119,7 +119,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: windows are there before their residuals",
-        PAGES + "halo.j2",
+        PAGES + "halo_copies.j2",
         "SLABS * sizeof Slab::pixel + sizeof window.residual",
         "SLABS * sizeof Slab::pixel",
         "Both come to the same slot.",
@@ -128,8 +128,8 @@ OF_PAGE = (
     Mutant(
         "halo: residuals are written over before they are read",
         PAGES + "halo_consume.j2",
-        "//% elif not residual_in_smem\n        if (signals) shared.ring.release(at);",
-        "//% else\n        if (signals) shared.ring.release(at);",
+        "//% elif not residual_in_smem\n",
+        "//% else\n",
         "Their slot is free when the tile is written.",
         (PIXELS,),
     ),
@@ -151,7 +151,7 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: tiles of outputs read as many pixels further",
-        PAGES + "halo.j2",
+        PAGES + "halo_copies.j2",
         "tiles.column() * STRIDE_W - PAD_LEFT, row",
         "tiles.column() - PAD_LEFT, row",
         "Neighbouring outputs look at pixels a stride apart.",
@@ -286,16 +286,16 @@ OF_PLAN = (
     Mutant(
         "halo: residuals come with each of several windows",
         "generator/halo_memory.py",
-        "residual.bytes == 1 and not strided",
+        "residual.bytes == 1 and not alone",
         "residual.bytes == 1",
         "A tile has one tile of residuals.",
         (WINDOWS,),
     ),
     Mutant(
         "halo: sums take all registers",
-        "generator/halo.py",
-        "REGISTERS[config.consumers][1] - BESIDE_SUMS",
-        "REGISTERS[config.consumers][1]",
+        "generator/halo_config.py",
+        "registers(problem, config)[1] - BESIDE_SUMS",
+        "registers(problem, config)[1]",
         "What else a thread needs is spilled.",
         (SENSE,),
     ),

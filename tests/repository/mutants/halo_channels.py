@@ -1,5 +1,5 @@
-"""Mutants of what the family halo does for other numbers of channels: pixels as the rows of an instruction, and steps
-of zeros that are left out."""
+"""Mutants of what the family halo does for other numbers of channels: pixels as the rows of an instruction, steps of
+zeros that are left out, and pixels that lanes bring."""
 
 from mutants.mutant import Mutant
 
@@ -10,6 +10,11 @@ PIXEL_ROWS, OF_STRIDES, OF_RESIDUALS, OF_BORDERS, OF_DIRECT = (
     f"{TESTS}::test_nothing_is_left_out[pixel rows{rest}]"
     for rest in ("", ", strides", ", residuals", ", borders", ", direct")
 )
+
+GATHERED, WITHIN_WORDS, FEW_SLOTS = (
+    f"{TESTS}::test_nothing_is_left_out[gathered{rest}]" for rest in ("", ", strides", ", few slots")
+)
+SERVED = f"{TESTS}::test_what_it_does_not_serve"
 
 OF_PIXEL_ROWS = (
     Mutant(
@@ -97,15 +102,15 @@ OF_PIXEL_ROWS = (
 OF_PLAN = (
     Mutant(
         "halo: pixels are rows where no channel less is multiplied",
-        "generator/halo.py",
-        "_multiplied(problem, INSTRUCTION_ROWS) - 1",
-        "_multiplied(problem, INSTRUCTION_ROWS)",
+        "generator/halo_config.py",
+        "if multiplied >= otherwise:",
+        "if multiplied > otherwise:",
         "Both take as long, and one of them is enough.",
         (SENSE,),
     ),
     Mutant(
         "halo: parameters of channels take no registers",
-        "generator/halo.py",
+        "generator/halo_config.py",
         "        in_registers += config.channels // 2\n",
         "",
         "A lane has those of a quarter of the channels.",
@@ -113,4 +118,79 @@ OF_PLAN = (
     ),
 )
 
-MUTANTS = (*OF_PIXEL_ROWS, *OF_PLAN)
+OF_GATHERING = (
+    Mutant(
+        "halo: pixels are brought to where they would lie without a swizzle",
+        PAGES + "halo_gather.j2",
+        " ^ pixel * ROW / 128 % OF_ROW",
+        "",
+        "Products look for chunks where the copy engine would have put them.",
+        (GATHERED,),
+    ),
+    Mutant(
+        "halo: a warp tells of windows whose copies are under way",
+        PAGES + "halo_gather.j2",
+        "        copies.wait<AHEAD>();\n",
+        "",
+        "Consumers multiply what was there before.",
+        (GATHERED,),
+    ),
+    Mutant(
+        "halo: products see stored pixels without a fence",
+        PAGES + "halo_gather.j2",
+        "    tile::fence_proxy_async();\n",
+        "",
+        "They read shared memory by a way of their own.",
+        (WITHIN_WORDS,),
+    ),
+    Mutant(
+        "halo: channels begin with words",
+        PAGES + "halo_gather.j2",
+        "static_cast<unsigned>(first) % 4 * 8",
+        "0",
+        "A pixel of 50 channels ends in the middle of one.",
+        (WITHIN_WORDS,),
+    ),
+    Mutant(
+        "halo: a tap's weights follow those of the one before at once",
+        PAGES + "halo_gather.j2",
+        "slab / SLABS * TAP_BYTES",
+        "slab / SLABS * C",
+        "They are whole chunks, with zeros behind.",
+        (GATHERED,),
+    ),
+    Mutant(
+        "halo: one warp's release empties a slot that four fill",
+        PAGES + "halo.j2",
+        "shared.ring.open(4);",
+        "shared.ring.open(1);",
+        "The others read it still.",
+        (GATHERED,),
+    ),
+    Mutant(
+        "ring: a slot is full when one warp has filled its share",
+        "templates/pipeline/ring.j2",
+        "full[slot].init(4);",
+        "full[slot].init(1);",
+        "The others are on their way.",
+        (GATHERED,),
+    ),
+    Mutant(
+        "halo: images that end within a word are read to its end",
+        "generator/halo_config.py",
+        "if prod(problem.x_shape) % WORD:",
+        "if False:",
+        "The last bytes are nobody's.",
+        (SERVED,),
+    ),
+    Mutant(
+        "halo: as many windows are under way as there are slots",
+        "generator/halo.py",
+        "self.slots - self.windows.count)",
+        "self.slots)",
+        "The producer waits for a slot that nobody can release.",
+        (FEW_SLOTS,),
+    ),
+)
+
+MUTANTS = (*OF_PIXEL_ROWS, *OF_PLAN, *OF_GATHERING)

@@ -227,7 +227,7 @@ OF_PLAN = (
     Mutant(
         "persistent: channels that are no whole sixteens",
         "generator/persistent.py",
-        "if problem.c % 16:",
+        "if problem.c % CHUNK:",
         "if problem.c % 8:",
         "The copy engine has no such rows.",
         (f"{TESTS}::test_what_it_does_not_serve",),
