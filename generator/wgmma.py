@@ -67,6 +67,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 class WgmmaRoles(Products):
     residual_in_smem: bool
     tile_at_once: bool = False  # whether all products of a tile are under way together
+    zeros_behind: bool = False  # whether a pixel's last slab ends in runs of nothing but zeros
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,7 @@ class WgmmaPlan(SlabPlan):
         return WgmmaRoles(
             **vars(products),
             residual_in_smem=self.residual_slots > 0,
+            zeros_behind=self.last_slab < SLAB,
         )
 
     @property
@@ -180,11 +182,22 @@ class WgmmaPlan(SlabPlan):
         )
 
     @property
+    def last_slab(self) -> int:
+        """Bytes of a pixel's last slab that are multiplied: behind them lie zeros."""
+        return ceil_div((self.problem.c - 1) % SLAB + 1, self.instruction.k) * self.instruction.k
+
+    @property
+    def _last_slab_constants(self) -> tuple[Constant, ...]:
+        says = "and of those of the last channels, up to the zeros behind them"
+        return (Constant("LAST_SLAB", self.last_slab, says),) * (self.last_slab < SLAB)
+
+    @property
     def _constants_that_follow(self) -> tuple[Constant, ...]:
         return (
             *self.role_constants(PRODUCER_REGISTERS, CONSUMER_REGISTERS),
             Constant("TILE_M", CHANNELS, "output channels of a consumer"),
             *self.slab_constants,
+            *self._last_slab_constants,
             Constant("PIXEL_RINGS", self.config.pixel_rings),
             Constant("WEIGHT_RINGS", self.config.weight_rings),
             Constant("PIXEL_SLOTS", self.pixel_slots, "slots of a ring of pixels"),

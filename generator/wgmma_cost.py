@@ -75,8 +75,14 @@ def cost(plan: Costed) -> float:
 def _slab(plan: Costed, of_consumer: int) -> float:
     # Two instructions of 64 channels for each of four runs of 32 bytes: half a clock a pixel, or what they read.
     multiplied = 8 * plan.consumers * max(of_consumer / 2, (2048 + 32 * of_consumer) / SHARED)
+    multiplied *= _share(plan.problem.c)
     # A slot is not free before the products of the next slab are under way.
     return at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
+
+
+def _share(channels: int, slab: int = 128, run: int = 32) -> float:
+    """What is multiplied of the slabs of a tap, on average: runs of zeros behind the last channel are not."""
+    return ceil_div(channels, run) * run / (ceil_div(channels, slab) * slab)
 
 
 def written(problem: Conv2d, pixels: float) -> float:

@@ -50,6 +50,7 @@ constexpr int CONSUMER_REGISTERS = 232;  // of a thread
 constexpr int TILE_M = 128;  // output channels of a consumer
 constexpr int SLAB = 128;  // bytes of the reduction that are multiplied together
 constexpr int SLABS = 9;  // of a tile: for each 128 channels, all taps
+constexpr int LAST_SLAB = 96;  // and of those of the last channels, up to the zeros behind them
 constexpr int PIXEL_RINGS = 1;
 constexpr int WEIGHT_RINGS = 1;
 constexpr int PIXEL_SLOTS = 5;  // slots of a ring of pixels
@@ -75,6 +76,7 @@ static_assert(TILE_N % 8 == 0, "a slot must be a multiple of what the swizzle re
 static_assert(LAG < (WEIGHT_RINGS > 1 ? PIXEL_SLOTS : WEIGHT_SLOTS) || CONSUMERS == 1,
               "a slot that both consumers read is full until the last has read it");
 static_assert(SLABS == R * S * ((C + SLAB - 1) / SLAB), "SLABS must cover the reduction");
+static_assert(LAST_SLAB % 32 == 0 && C % SLAB <= LAST_SLAB, "only zeros are left out");
 
 // The CPU device runs each thread of a block as a fiber; its runtime has these.
 extern "C" {
@@ -609,6 +611,20 @@ __device__ __forceinline__ void write_sums(
     }
 }
 
+// The products of a slab, or of as many of its bytes as are not zeros behind the last channel.
+template <int BYTES>
+__device__ __forceinline__ void multiply_slab(
+    Products& products, const Operand& low, const Operand& high, const Operand& columns,
+    Sum (&sums)[2][ATOMS][4], bool adds) {
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < BYTES; k += 32) {
+        multiply(products, low.behind(k), columns.behind(k), sums[0], adds || k > 0);
+        multiply(products, high.behind(k), columns.behind(k), sums[1], adds || k > 0);
+    }
+    commit_products(products);
+}
+
 // A warpgroup multiplies slab after slab of its tiles; it releases the slots of one when the products of the
 // next are under way.
 __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, int consumer) {
@@ -634,13 +650,11 @@ __device__ __forceinline__ void consume(const Arguments& args, Shared& shared, i
             pixel_ring.wait(pixels_at);
             const auto& rows = shared.weights[weight_part].slot[weights_at.slot];
             const Operand low(rows), high(rows[64]), columns(shared.pixels[pixel_part].slot[pixels_at.slot]);
-            begin_products();
-#pragma unroll
-            for (int k = 0; k < SLAB; k += 32) {
-                multiply(products, low.behind(k), columns.behind(k), sums[0], slab + k > 0);
-                multiply(products, high.behind(k), columns.behind(k), sums[1], slab + k > 0);
+            if (slab < SLABS - R * S) {
+                multiply_slab<SLAB>(products, low, high, columns, sums, slab > 0);
+            } else {
+                multiply_slab<LAST_SLAB>(products, low, high, columns, sums, slab > 0);
             }
-            commit_products(products);
             wait_for_products<1>(products);
             if (slab > 0) release();
             if (leads && (slab == LAG || slab == SLABS - 1)) {

@@ -196,6 +196,12 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "halo-pixel-rows-sm_90a.cu": (conv(replace(BODY, c=80, k=80), BIASED), "sm_90a", Halo(16, 2, 80)),
     "halo-pixel-rows-direct-sm_90a.cu": (conv(replace(BODY, c=64, k=36), BIASED), "sm_90a", Halo(8, 3, 48)),
     "halo-stride-sm_90a.cu": (conv(replace(BODY, c=64, k=64, stride=(2, 2)), BIASED), "sm_90a", Halo(14, 3, 64)),
+    "halo-gathered-copies-sm_90a.cu": (conv(replace(BODY, c=24, k=24), BIASED), "sm_90a", Halo(16, 2, 32)),
+    "halo-gathered-words-sm_90a.cu": (
+        conv(replace(BODY, c=26, k=64, stride=(2, 2)), BIASED),
+        "sm_90a",
+        Halo(14, 3, 64),
+    ),
     "halo-odd-cpu.sm_90a.cpp": (conv(replace(BODY, c=80, k=21, n=1), HALF), "cpu.sm_90a", Halo(2, 2, 64)),
     "stem-wgmma-body-sm_90a.cu": (conv(STEM, BIASED), "sm_90a", StemWgmma(16, 3, 1)),
     "stem-wgmma-odd-cpu.sm_90a.cpp": (conv(replace(STEM, c=4, k=21, n=1), HALF), "cpu.sm_90a", StemWgmma(8, 2, 4)),

@@ -44,6 +44,7 @@ def plan_of(problem: Conv2d, **config: int) -> WgmmaPlan:
 PLANS = {
     "channels": plan_of(Conv2d(2, 7, 7, 144, 264, 2, 2, pad=1, quantization=ADDED)),
     "pixels": plan_of(Conv2d(2, 9, 9, 48, 40, 3, 2, pad=1, quantization=EVERYTHING), split_pixels=1, weight_slots=3),
+    "whole slabs": plan_of(Conv2d(2, 7, 7, 256, 264, 2, 1, pad=1, quantization=ADDED)),
     "one consumer": plan_of(Conv2d(2, 9, 8, 160, 21, 1, 1, quantization=ADDED), consumers=1, lag=0),
     # The last tile's second consumer has no channel, and so no residuals.
     "residuals": plan_of(Conv2d(2, 7, 7, 144, 272, 2, 2, pad=1, quantization=ADDED)),
@@ -56,6 +57,11 @@ def test_nothing_is_left_out(name: str) -> None:
     text = generator.render(PLANS[name]).text
     assert PLANS[name].tiles > TARGET.processors
     assert [finding(PLANS[name], text, seed) for seed in (LATE, EARLY)] == [None, None]
+
+
+@pytest.mark.parametrize(("c", "multiplied"), [(16, 32), (32, 32), (48, 64), (128, 128), (144, 32), (176, 64)])
+def test_how_much_of_the_last_slab_is_multiplied(c: int, multiplied: int) -> None:
+    assert plan_of(Conv2d(2, 7, 7, c, 264, 2, 2)).last_slab == multiplied
 
 
 LEFT_OUT = {
@@ -89,8 +95,12 @@ LEFT_OUT = {
     ),
     "the releases of a second consumer": LeftOut("channels", "CONSUMERS / PIXEL_RINGS);", "1);", "", EARLY),
     "that the first products do not add": LeftOut(
-        "one consumer", "columns.behind(k), sums[1], slab + k > 0)", "columns.behind(k), sums[1], true)", WRONG
+        "one consumer", "columns.behind(k), sums[1], adds || k > 0)", "columns.behind(k), sums[1], true)", WRONG
     ),
+    "that the first products of whole slabs do not add": LeftOut(
+        "whole slabs", "columns.behind(k), sums[1], slab + k > 0)", "columns.behind(k), sums[1], true)", WRONG
+    ),
+    "which slabs have zeros behind the last channel": LeftOut("channels", "slab < SLABS - R * S", "slab < 0", WRONG),
     "the wait for residuals": LeftOut("residuals", "        residual_ring.wait(residuals_at);\n", "", f"bytes|{WRONG}"),
     "the release of residuals": LeftOut(
         "residuals", "        if (tile::lane() == 0) residual_ring.release(residuals_at);\n", "", "wait"

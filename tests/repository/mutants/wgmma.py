@@ -10,6 +10,7 @@ CHANNELS, PIXELS, ONE, RESIDUALS, TWO = (
     f"{WHOLE}[{name}]" for name in ("channels", "pixels", "one consumer", "residuals", "two residuals")
 )
 COST = "tests/generator/test_wgmma_cost.py"
+SHORT = f"{TESTS}::test_how_much_of_the_last_slab_is_multiplied"
 
 MUTANTS = (
     Mutant(
@@ -35,6 +36,22 @@ MUTANTS = (
         "        wait_for_products<1>(products);\n",
         "The last slab's products are under way.",
         (CHANNELS,),
+    ),
+    Mutant(
+        "wgmma: every slab is as short as the last",
+        PAGES + "wgmma.j2",
+        "slab < SLABS - R * S",
+        "slab < 0",
+        "Only those of the last channels have zeros behind.",
+        (CHANNELS,),
+    ),
+    Mutant(
+        "wgmma: a whole slab of last channels is taken for zeros",
+        "generator/wgmma.py",
+        "(self.problem.c - 1) % SLAB + 1,",
+        "self.problem.c % SLAB,",
+        "128 channels leave a remainder of none.",
+        (SHORT,),
     ),
     Mutant(
         "wgmma: weights of another tap",
