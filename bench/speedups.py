@@ -83,7 +83,8 @@ def _fused(what: str, drawn: str, *suites: str) -> tuple[Comparison, Comparison]
     )
 
 
-DENSE = "dense layers of ResNet-50, VGG-16, MobileNet and a U-Net, 60 trials"
+DENSE = "dense layers of ResNet-50, VGG-16, MobileNet and a U-Net, 90 trials"
+OTHERS = "filters of several taps of 14 other networks, N=32, all 130 different ones"
 EVERY = "dense and 1x1 layers of 16 networks, N=32, 297 of the 316 different ones"
 UNTUNED = "layers of all kinds, N=32, as `lookup` serves them where nobody tuned their networks"
 COMPARISONS = (
@@ -105,6 +106,8 @@ COMPARISONS = (
         _field("over_best_peer"),
         "untuned layers, over cuDNN int8 and fp16",
     ),
+    Comparison(f"{OTHERS}, 24 trials", CUDNN, ("other_networks",), _tuned_over_best_peer),
+    Comparison("the same, as `lookup` serves them", CUDNN, ("other_networks",), _field("over_best_peer")),
     Comparison(UNTUNED, TUNED, ("untuned_no_peers",), _field("now_over_tuned")),
     *_fused(
         "depthwise and 1x1, all different pairs of 16 networks, N=32, 20 trials",
