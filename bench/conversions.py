@@ -19,6 +19,7 @@ from typing import Any
 import cupy
 import numpy as np
 from report import Report
+from timing import torch_times_us
 
 import qconv
 from qconv import reference, sample
@@ -156,18 +157,8 @@ def torch_us(problem: Conversion, arrays: list[Any], device: Device) -> float | 
 
 
 def _torch_median(call: Callable[[], Any]) -> float:
-    import torch
-
     call()
-    times: list[float] = []
-    for _ in range(REPEATS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3)
-    return statistics.median(times)
+    return statistics.median(torch_times_us(call, REPEATS))
 
 
 def main() -> None:

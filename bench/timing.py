@@ -46,6 +46,21 @@ def interleaved_us(runners: Mapping[str, Runner], protocol: TimingProtocol, roun
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+def torch_times_us(call: Callable[[], Any], repeats: int) -> list[float]:
+    """What a call takes on PyTorch's current stream, by its events."""
+    import torch
+
+    times = []
+    for _ in range(repeats):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3)
+    return times
+
+
 def in_turns(runs: Mapping[str, Callable[[], float]], rounds: int, repeats: int) -> dict[str, float]:
     """The median of each run's figures, in rounds of so many repeats, behind one run of each that does not count."""
     figures: dict[str, list[float]] = {name: [] for name in runs}

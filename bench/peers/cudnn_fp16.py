@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from timing import input_sets
+from timing import input_sets, torch_times_us
 
 from peers.case import Case, Peer, Unavailable
 
@@ -43,17 +43,9 @@ def prepare(case: Case) -> Peer:
         kept = [(x, w, convolve(x, w)) for x, w in sets]
 
     def run(repeats: int) -> tuple[float, ...]:
-        times = []
         with torch.cuda.stream(stream):
             graph.replay()
-            for _ in range(repeats):
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                begin.record()
-                graph.replay()
-                end.record()
-                end.synchronize()
-                times.append(begin.elapsed_time(end) * 1e3 / len(kept))
-        return tuple(times)
+            return tuple(us / len(kept) for us in torch_times_us(graph.replay, repeats))
 
     return Peer(run, {"cudnn": torch.backends.cudnn.version(), "sets": len(sets)})
 

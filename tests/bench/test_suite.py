@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import suite
 
-RECORD = Path(__file__).parents[2] / "bench" / "results" / "nvidia-h200" / suite.NAME
+RECORDS = Path(__file__).parents[2] / "bench" / "results"
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 
 JUNIT = """<testsuites><testsuite>
@@ -21,9 +21,9 @@ JUNIT = """<testsuites><testsuite>
 </testsuite></testsuites>"""
 
 
-@pytest.fixture
-def record() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(RECORD.read_text())
+@pytest.fixture(params=["nvidia-h200", "nvidia-h100"])
+def record(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RECORDS / request.param / suite.NAME).read_text())
     return found
 
 
