@@ -20,6 +20,7 @@ Row = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "nvidia-h200"
+OF_H100 = RESULTS.with_name("nvidia-h100")
 PICTURE = ROOT / "docs" / "speedups.svg"
 DEVICE = "NVIDIA H200"
 
