@@ -21,7 +21,7 @@ from typing import Any
 
 from ahead import chosen
 from report import Report
-from timing import in_turns
+from timing import in_turns, repeated
 
 from qconv import sample
 from qconv.device import Device, default_spec, open_device
@@ -108,7 +108,8 @@ def chains(device: Device, network: list[Layer]) -> tuple[Ways, int]:
 def network_row(device: Device, batch: int) -> Row:
     network = layers(device, batch)
     ways, length = chains(device, network)
-    medians = {way: round(us * length, 2) for way, us in in_turns(ways, ROUNDS, RUNS).items()}
+    runners = {way: repeated(run) for way, run in ways.items()}
+    medians = {way: round(us * length, 2) for way, us in in_turns(runners, ROUNDS, RUNS).items()}
     return {"network": NETWORK.rstrip("/"), "batch": batch, "launches": length, "time_us": medians}
 
 

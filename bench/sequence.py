@@ -29,7 +29,7 @@ import numpy as np
 from ahead import chosen
 from report import Report
 from roofline import floor_us
-from timing import in_turns
+from timing import in_turns, repeated
 from workload import chosen_by, pair_rows, parser_of
 
 import qconv
@@ -142,7 +142,8 @@ class Ways:
 
     def times_us(self) -> dict[str, float]:
         """What a whole sequence takes."""
-        return {way: us * self.launches for way, us in in_turns(self.runs, ROUNDS, RUNS).items()}
+        runners = {way: repeated(run) for way, run in self.runs.items()}
+        return {way: us * self.launches for way, us in in_turns(runners, ROUNDS, RUNS).items()}
 
     def deviations(self, device: Device) -> list[float]:
         return [deviation(y, device) for y in self.outputs]
@@ -204,8 +205,10 @@ def unfused(network: Sequence[Link], choices: dict[Problem, Choice]) -> list[Lin
 
 
 def measured(model: str, network: list[Link], device: Device, db: str | None, batch: int) -> Row:
-    network = unfused(network, choices_of(network, device, db))
-    kernels = verified(choices_of(network, device, db), device)
+    choices = choices_of(network, device, db)
+    network = unfused(network, choices)
+    choices |= choices_of([link for link in network if link.problem not in choices], device, db)
+    kernels = verified({link.problem: choices[link.problem] for link in network}, device)
     ways = captured(network, kernels, device)
     times = ways.times_us()
     deviations = ways.deviations(device)

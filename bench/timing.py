@@ -32,18 +32,29 @@ def input_sets(device: Device, drawn: Sample, io_bytes: int, protocol: TimingPro
 
 def runner_of(runnable: Runnable, drawn: Sample, protocol: TimingProtocol, overlap: bool = False) -> Runner:
     """The tuner's own replay: captured once, however many rounds it runs."""
-    again = InputSets(runnable.problem, runnable.device, drawn, protocol.rotated_bytes).replay(runnable, overlap)
+    return repeated(
+        InputSets(runnable.problem, runnable.device, drawn, protocol.rotated_bytes).replay(runnable, overlap)
+    )
+
+
+def repeated(again: Callable[[], float]) -> Runner:
+    """Captured once, however many rounds it runs; the first run does not count."""
     again()
     return lambda repeats: tuple(again() for _ in range(repeats))
 
 
 def interleaved_us(runners: Mapping[str, Runner], protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, float]:
     """The median over the protocol's replays, in rounds: what the clock does meanwhile, it does to all."""
-    times: dict[str, list[float]] = {name: [] for name in runners}
+    return in_turns(runners, rounds, -(-protocol.repeats // rounds))
+
+
+def in_turns(runners: Mapping[str, Runner], rounds: int, repeats: int) -> dict[str, float]:
+    """The median of each runner's figures, in rounds of so many repeats."""
+    figures: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(rounds):
         for name, run in runners.items():
-            times[name] += run(-(-protocol.repeats // rounds))
-    return {name: statistics.median(values) for name, values in times.items()}
+            figures[name] += run(repeats)
+    return {name: statistics.median(values) for name, values in figures.items()}
 
 
 def torch_times_us(call: Callable[[], Any], repeats: int) -> list[float]:
@@ -59,17 +70,6 @@ def torch_times_us(call: Callable[[], Any], repeats: int) -> list[float]:
         end.synchronize()
         times.append(begin.elapsed_time(end) * 1e3)
     return times
-
-
-def in_turns(runs: Mapping[str, Callable[[], float]], rounds: int, repeats: int) -> dict[str, float]:
-    """The median of each run's figures, in rounds of so many repeats, behind one run of each that does not count."""
-    figures: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run()
-    for _ in range(rounds):
-        for name, run in runs.items():
-            figures[name] += [run() for _ in range(repeats)]
-    return {name: statistics.median(values) for name, values in figures.items()}
 
 
 def described(protocol: TimingProtocol, rounds: int = ROUNDS) -> dict[str, Any]:

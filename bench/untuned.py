@@ -33,7 +33,7 @@ import peers
 from choices import HIDE, Choice, choice_without, hidden_with, read_choices, write_choices
 from report import Report, head
 from roofline import floor_us
-from timing import Runner, described, interleaved_us, release
+from timing import Runner, described, interleaved_us, release, repeated
 from workload import Layer, distinct, parser_of, read
 
 from qconv import Conv2d, generator, parse, reference, sample
@@ -164,7 +164,7 @@ class Bench:
                 if (wrong := input_sets.mismatch(runnable)) is not None:
                     failed[name] = wrong
                     continue
-                runners[config] = runner_of(input_sets.replay(runnable))
+                runners[config] = repeated(input_sets.replay(runnable))
             except Exception as error:  # whatever a kernel does, the other layers are still timed
                 failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         expected = device.upload(ready.expected[0])
@@ -211,12 +211,6 @@ class Bench:
         for name, (over, under) in RATIOS.items():
             row[name] = ways[over] / ways[under] if over in ways and under in ways else None
         return row
-
-
-def runner_of(again: Callable[[], float]) -> Runner:
-    """Captured once, however many rounds it runs."""
-    again()
-    return lambda repeats: tuple(again() for _ in range(repeats))
 
 
 def prepared(

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from qconv.generator.cost_units import MEMORY, at_once, moved_bytes, of_activation, of_parameters, of_residual
 from qconv.generator.plan import ceil_div
+from qconv.generator.wgmma_slots import SLAB
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -54,6 +55,8 @@ class Costed(Protocol):
     @property
     def slabs(self) -> int: ...
     @property
+    def last_slab(self) -> int: ...  # bytes of a tap's last slab that are multiplied
+    @property
     def tiles(self) -> int: ...
 
 
@@ -75,14 +78,11 @@ def cost(plan: Costed) -> float:
 def _slab(plan: Costed, of_consumer: int) -> float:
     # Two instructions of 64 channels for each of four runs of 32 bytes: half a clock a pixel, or what they read.
     multiplied = 8 * plan.consumers * max(of_consumer / 2, (2048 + 32 * of_consumer) / SHARED)
-    multiplied *= _share(plan.problem.c)
+    # On average of the slabs of a tap, the last of which may be short.
+    whole = ceil_div(plan.problem.c, SLAB) * SLAB
+    multiplied *= (whole - SLAB + plan.last_slab) / whole
     # A slot is not free before the products of the next slab are under way.
     return at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
-
-
-def _share(channels: int, slab: int = 128, run: int = 32) -> float:
-    """What is multiplied of the slabs of a tap, on average: runs of zeros behind the last channel are not."""
-    return ceil_div(channels, run) * run / (ceil_div(channels, slab) * slab)
 
 
 def written(problem: Conv2d, pixels: float) -> float:
