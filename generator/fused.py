@@ -1,6 +1,6 @@
 """The `fused` and `block` families: two or three convolutions in one kernel. The intermediate tensors stay in
-shared memory: a block computes of them what a tile of the last layer's outputs looks at, all channels of it, and so
-nothing twice but what neighbouring tiles both look at."""
+shared memory: a block computes of them what a tile of the last layer's outputs looks at, all channels of it or those
+that its outputs look at, and so nothing twice but what neighbouring tiles both look at."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from qconv.generator.fused_space import (
     Weights,
     configs,
     geometry,
+    is_sliced,
     structure,
+    tile_outputs,
     tiles_of,
     weights_of,
 )
 from qconv.generator.layer import InKernel, LayerPlan
-from qconv.generator.layer_config import MBARRIER_BYTES, LayerConfig, is_depthwise
+from qconv.generator.layer_config import MBARRIER_BYTES, LayerConfig
 from qconv.generator.layers import layer_plan
 from qconv.generator.plan import at_most, ceil_div, check_choices
 from qconv.generator.tiles import check_blocks_per_sm
@@ -41,15 +43,15 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
     teams, threads = config.teams, config.warps * target.warp_size
     _check_threads(config, threads, target)
     weights = weights_of(problem, config.weights_in_smem, config.on_wgmma, target)
-    room = geometry(
-        problem, config.tile_h, config.tile_w, teams, threads, config.blocks_per_sm, weights.on_wgmma, target
-    )
-    if config.cluster_blocks > 1 and is_depthwise(problem.last):
-        raise Infeasible(f"cluster_blocks={config.cluster_blocks} for a depthwise layer behind another: 1 serves it")
+    outputs = tile_outputs(problem, config.tile_h, config.tile_w)
+    sliced = is_sliced(problem, config.cluster_blocks)
     # The blocks of a cluster each compute some channels of the intermediate, for all; without clusters each computes
-    # all of them.
-    cluster = config.cluster_blocks if target.bulk_copies else 1
-    layers = _layers(problem, config, weights, room, cluster, target)
+    # all of them, or those that it looks at itself.
+    cluster = config.cluster_blocks if target.bulk_copies and not sliced else 1
+    layers = _layers(problem, config, weights, outputs, cluster, target)
+    slice_k = layers["first"].block_k if sliced else 0
+    tile = config.tile_h, config.tile_w
+    room = geometry(problem, *tile, teams, threads, config.blocks_per_sm, weights.on_wgmma, target, slice_k)
     weight_smem_bytes = sum(layers[name].weight_smem_bytes for name in weights.in_smem)
     spare_bytes = _spare_bytes(layers, weights, room, weight_smem_bytes)
     smem_bytes = teams * room.smem_bytes + weight_smem_bytes + spare_bytes + MBARRIER_BYTES * (cluster > 1)
@@ -57,8 +59,6 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
     check_blocks_per_sm(config.blocks_per_sm, teams * threads, smem_bytes, registers, target)
     tiles_h, tiles_w, tiles = tiles_of(problem, config.tile_h, config.tile_w)
     at_most(tiles * config.cluster_blocks, 2**30, "blocks of tiles")
-    if cluster > 1 and layers["first"].block_k % 16:
-        raise Infeasible(f"{layers['first'].block_k} channels of a block of a cluster are no whole chunks of 16")
     return FusedPlan(
         problem=problem,
         config=config,
@@ -73,7 +73,7 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
         tiles_h=tiles_h,
         tiles_w=tiles_w,
         tiles=tiles,
-        blocks=min(ceil_div(tiles, teams), _room(config, target)),
+        blocks=min(ceil_div(tiles, teams), _room(config, cluster, target)),
     )
 
 
@@ -88,28 +88,43 @@ def _check_threads(config: Fused, threads: int, target: Target) -> None:
 
 
 def _layers(
-    problem: Chain, config: Fused, weights: Weights, room: Geometry, cluster: int, target: Target
+    problem: Chain,
+    config: Fused,
+    weights: Weights,
+    outputs: dict[str, tuple[int, int]],
+    cluster: int,
+    target: Target,
 ) -> dict[str, LayerPlan]:
     """The layers, with what the kernel asks of each."""
-    last = problem.LAYERS[-1]
-    blocks = {"first": cluster, last: config.cluster_blocks}
+    last, by_slices = problem.LAYERS[-1], is_sliced(problem, config.cluster_blocks)
+    blocks = {"first": config.cluster_blocks if by_slices else cluster, last: config.cluster_blocks}
     # A layer writes the padding of the next one's input.
     fills = {producer: any(problem.layers[consumer].pad) for producer, consumer in pairwise(problem.LAYERS)}
-    layers = {}
+    layers: dict[str, LayerPlan] = {}
     for name in problem.LAYERS:
         layer_config = LayerConfig(
             name,
             name == last,
-            *room.outputs[name],
+            *outputs[name],
             blocks.get(name, 1),
             name in weights.on_wgmma,
             *config.subtile(name),
             config.warps // 4 * (weights.weight_ring and name == last),
+            layers["first"].block_k if by_slices and name == last else 0,
         )
         asks = InKernel(
-            config.warps * target.warp_size, fills.get(name, False), config.teams > 1, name in weights.in_smem
+            config.warps * target.warp_size,
+            fills.get(name, False),
+            config.teams > 1,
+            name in weights.in_smem,
+            by_slices,
         )
         layers[name] = layer_plan(problem.layers[name], layer_config, target, asks)
+        if name == "first" and blocks[name] > 1 and layers[name].block_k % 16:
+            raise Infeasible(
+                f"cluster_blocks={config.cluster_blocks}: {layers[name].block_k} channels of a block are no whole "
+                "chunks of 16; first_n=4 serves any"
+            )
     return layers
 
 
@@ -130,11 +145,11 @@ def _spare_bytes(layers: dict[str, LayerPlan], weights: Weights, room: Geometry,
     return 16 * ceil_div(beyond, 16)
 
 
-def _room(config: Fused, target: Target) -> int:
+def _room(config: Fused, cluster: int, target: Target) -> int:
     """How many blocks, or groups of blocks that share tiles, the device holds at a time."""
     room = config.blocks_per_sm * target.processors
     # Clusters of more than two do not fill the groups of multiprocessors that they live in.
-    usable = int(0.9 * room) if config.cluster_blocks > 2 else room
+    usable = int(0.9 * room) if cluster > 2 else room
     return max(1, usable // config.cluster_blocks)
 
 

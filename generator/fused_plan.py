@@ -47,6 +47,7 @@ class FusedRoles(Roles):
     teams: bool
     block_threads: str
     clusters: bool
+    by_slices: bool  # a block has some channels, the same in all layers
     counts_tiles: bool  # mbarriers have a phase for each tile
     stays: bool
     kinds: frozenset[str]
@@ -108,6 +109,10 @@ class FusedPlan(ChainPlan):
     @property
     def clusters(self) -> bool:
         return self.cluster > 1
+
+    @property
+    def by_slices(self) -> bool:
+        return self.first.in_kernel.by_slices
 
     @property
     def copied(self) -> tuple[str, ...]:
@@ -183,7 +188,7 @@ class FusedPlan(ChainPlan):
                 Constant("GRID_TEAMS", self.grid_teams, "that have tiles in turn"),
                 *_window_constants(self.problem),
                 *(Constant("IN_CHUNKS", in_chunks), Constant("IN_PLANE", in_plane)) * self.loads_input,
-                *_plane_constants(self.problem, self.geometry),
+                *_plane_constants(self.problem, self.geometry, self.by_slices * self.first.block_k),
                 *(Constant("PART_CHUNKS", part_chunks, "of a block of a cluster"),) * self.clusters,
                 *(Constant("SPARE_BYTES", self.spare_bytes, "past the last, that warpgroups read"),)
                 * (self.spare_bytes > 0),
@@ -232,6 +237,7 @@ class FusedPlan(ChainPlan):
             teams=self.has_teams,
             block_threads=self.first.in_kernel.block_threads,
             clusters=self.clusters,
+            by_slices=self.by_slices,
             counts_tiles=self.clusters or self.weights.weight_ring,
             stays=self.stays,
             kinds=frozenset(layer.kind for layer in self.layer_plans.values()),
@@ -252,7 +258,7 @@ class FusedPlan(ChainPlan):
         tile_bytes = self.problem.io_bytes / self.tiles / config.cluster_blocks
         # What all blocks of a multiprocessor issue, what the longest warp of one waits for, what the memory brings.
         turn = max(resident * issued, longest, resident * tile_bytes / STREAMING) + (
-            EXCHANGE if config.cluster_blocks > 1 else 0
+            EXCHANGE if config.cluster_blocks > 1 and not self.by_slices else 0
         )
         in_chunks, in_plane = self.geometry.planes[0]
         first_bytes = resident * 16 * in_chunks * in_plane  # that all wait for
@@ -284,12 +290,13 @@ def _window_constants(problem: Chain) -> tuple[Constant, ...]:
     )
 
 
-def _plane_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
+def _plane_constants(problem: Chain, room: Geometry, slice_k: int) -> tuple[Constant, ...]:
+    of_chunks = "of 16 channels, of a block" if slice_k else "of 16 channels"
     return tuple(
         constant
         for name, producer, (_, pixels) in zip(MIDS, problem.LAYERS, room.planes[1:], strict=False)
         for constant in (
-            Constant(f"{name.upper()}_CHUNKS", chunks(problem.layers[producer].k), "of 16 channels"),
+            Constant(f"{name.upper()}_CHUNKS", chunks(slice_k or problem.layers[producer].k), of_chunks),
             Constant(f"{name.upper()}_PLANE", pixels, "pixels of a chunk"),
         )
     )

@@ -40,7 +40,9 @@ class Fused(Config):
     warps: int  # of a team
     blocks_per_sm: int  # blocks that a multiprocessor holds at a time
     teams: int  # of so many warps, in a block: each has tiles of its own, and they share the weights
-    cluster_blocks: int  # blocks that have a tile together, each some of the output channels
+    # Blocks that have a tile together, each some of the output channels: in a cluster, or, where the last layer is
+    # depthwise, each for itself, with the same channels of both layers.
+    cluster_blocks: int
     weights_in_smem: int  # how many of the convolutions have their weights in shared memory, the last before the others
     # How many of those that warpgroups may multiply they do, the last before the others. Their weights
     # are in shared memory, or of the last layer a few slabs of them at a time.
@@ -66,6 +68,7 @@ class Block(Fused):
 
 # Networks have layers of 24, 40, 80 and 96 channels; of these sizes those are searched that leave fewest idle.
 SUBTILES_N = (1, 2, 3, 4, 5, 6, 8, 10, 12)
+CLUSTERS = (1, 2, 4)  # of these numbers of blocks clusters are searched; what needs none may be any of the choices
 Choices = dict[str, tuple[int, ...]]
 CHOICES: Choices = {
     "tile_h": (2, 4, 7, 8, 14, 16),
@@ -73,7 +76,7 @@ CHOICES: Choices = {
     "warps": (4, 8, 16),
     "blocks_per_sm": (1, 2, 3, 4, 6),
     "teams": (1, 2, 3, 4, 6),
-    "cluster_blocks": (1, 2, 4),
+    "cluster_blocks": (1, 2, 3, 4, 6, 8),
     "weights_in_smem": (0, 1, 2),
     "on_wgmma": (0, 1, 2),
     "first_m": (1, 2, 4),
@@ -114,7 +117,7 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
     of_weights, subtiles = _weights(problem, target, choices), _subtiles(problem, target, choices)
     made = Block if isinstance(problem, FusedBlock) else Fused
     most = MOST_SUBTILES[len(problem.LAYERS)]
-    # Which of them a block computes by itself.
+    # Which of them a block computes by itself, where it has no slice of the channels.
     alone = () if target.bulk_copies else problem.LAYERS[:-1]
 
     def best_subtiles(
@@ -122,7 +125,8 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
     ) -> tuple[_Subtile, ...]:
         on_wgmma, last = layer in weights.on_wgmma, layer == problem.LAYERS[-1]
         ring_warpgroups = warps // 4 * (weights.weight_ring and last)
-        layer_config = LayerConfig(layer, last, *tile, cluster_blocks, on_wgmma, 1, 1, ring_warpgroups)
+        blocks = 1 if layer in alone and not is_sliced(problem, cluster_blocks) else cluster_blocks
+        layer_config = LayerConfig(layer, last, *tile, blocks, on_wgmma, 1, 1, ring_warpgroups)
         every, threads = subtiles[layer, on_wgmma], warps * target.warp_size
         return _cheapest(problem.layers[layer], layer_config, threads, every, target, most)
 
@@ -130,8 +134,9 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
         *(choices[n] for n in list(CHOICES)[:6])
     ):
         each_has = tiles_of(problem, tile_h, tile_w)[2] * cluster_blocks / target.processors
-        too_many = cluster_blocks > 1 and each_has > 2 * blocks_per_sm
-        if cluster_blocks > 1 and (is_depthwise(problem.last) or teams > 1):
+        sliced = is_sliced(problem, cluster_blocks)
+        too_many = cluster_blocks > 1 and not sliced and each_has > 2 * blocks_per_sm
+        if cluster_blocks > 1 and (teams > 1 or not (sliced or cluster_blocks in CLUSTERS)):
             continue
         # Half as many at a time would do.
         if blocks_per_sm * teams >= 2 * math.ceil(each_has):
@@ -139,7 +144,9 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
         if teams > 1 and (blocks_per_sm > 2 or not 8 <= teams * warps * blocks_per_sm <= 32):
             continue
         try:
-            room = geometry(problem, tile_h, tile_w, teams, warps * target.warp_size, blocks_per_sm, (), target)
+            least_k = 16 * ceil_div(chunks(problem.first.k), cluster_blocks) * sliced
+            threads = warps * target.warp_size
+            room = geometry(problem, tile_h, tile_w, teams, threads, blocks_per_sm, (), target, least_k)
         except Infeasible:
             continue
         for weights_in_smem, on_wgmma, weights in of_weights:
@@ -158,8 +165,7 @@ def configs(problem: Chain, target: Target, choices: Choices) -> Iterator[Config
                 continue
             shape = (tile_h, tile_w, warps, blocks_per_sm, teams, cluster_blocks, weights_in_smem, on_wgmma)
             best = [
-                best_subtiles(layer, room.outputs[layer], 1 if layer in alone else cluster_blocks, warps, weights)
-                for layer in problem.LAYERS
+                best_subtiles(layer, room.outputs[layer], cluster_blocks, warps, weights) for layer in problem.LAYERS
             ]
             for of_layers in itertools.product(*best):
                 yield made(*shape, *itertools.chain(*of_layers))
@@ -211,6 +217,11 @@ def _matrices(problem: Chain) -> tuple[str, ...]:
     return tuple(layer for layer in (last, *others) if not is_depthwise(problem.layers[layer]))
 
 
+def is_sliced(problem: Chain, cluster_blocks: int) -> bool:
+    """Whether blocks have some channels each, the same in both layers: those of a depthwise layer look at no others."""
+    return cluster_blocks > 1 and len(problem.LAYERS) == 2 and is_depthwise(problem.last)
+
+
 def _bytes(problem: Chain, layers: tuple[str, ...]) -> int:
     return sum(math.prod(problem.layers[layer].w_shape) for layer in layers)
 
@@ -237,6 +248,17 @@ class Geometry:
         return math.prod(self.outputs[layer])
 
 
+def tile_outputs(problem: Chain, tile_h: int, tile_w: int) -> dict[str, tuple[int, int]]:
+    """Rows and columns of each layer's outputs that a tile needs."""
+    last = problem.last
+    for name, side, size in (("tile_h", tile_h, last.oh), ("tile_w", tile_w, last.ow)):
+        at_most(side, max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
+    outputs = {problem.LAYERS[-1]: (tile_h, tile_w)}
+    for producer, consumer in reversed(list(itertools.pairwise(problem.LAYERS))):
+        outputs[producer] = input_span(problem.layers[consumer], *outputs[consumer])
+    return outputs
+
+
 @lru_cache(maxsize=1024)
 def geometry(
     problem: Chain,
@@ -247,20 +269,18 @@ def geometry(
     blocks_per_sm: int,
     on_wgmma: tuple[str, ...],
     target: Target,
+    slice_k: int,
 ) -> Geometry:
-    layers, first, last = problem.layers, problem.first, problem.last
-    for name, side, size in (("tile_h", tile_h, last.oh), ("tile_w", tile_w, last.ow)):
-        at_most(side, max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
-    outputs = {problem.LAYERS[-1]: (tile_h, tile_w)}
-    for producer, consumer in reversed(list(itertools.pairwise(problem.LAYERS))):
-        outputs[producer] = input_span(layers[consumer], *outputs[consumer])
+    """What a team has in shared memory. `slice_k`: so many channels of the intermediate; 0: all."""
+    layers, first, outputs = problem.layers, problem.first, tile_outputs(problem, tile_h, tile_w)
     # A depthwise layer reads the image itself.
     planes = [(0, 0)]
     if not is_depthwise(first):
         rows, columns = input_span(first, *outputs["first"])[0], row_pixels(first, outputs["first"][1])
         planes = [_even(chunks(first.c), "first" in on_wgmma, rows * columns)]
     for producer, consumer in itertools.pairwise(problem.LAYERS):
-        planes.append(_even(chunks(layers[producer].k), consumer in on_wgmma, math.prod(outputs[producer])))
+        given = chunks(slice_k or layers[producer].k)
+        planes.append(_even(given, consumer in on_wgmma, math.prod(outputs[producer])))
     smem_bytes = 16 * sum(count * pixels for count, pixels in planes)
     check_blocks_per_sm(blocks_per_sm, teams * threads, teams * smem_bytes, 40, target)
     return Geometry(outputs, tuple(planes), smem_bytes)

@@ -43,6 +43,7 @@ class InKernel:
     fills: bool = False  # its outputs beyond the image, which the next layer reads as padding, are filled with it
     teams: bool = False  # a block has several
     weights_in_smem: bool = False  # its weights lie in shared memory
+    by_slices: bool = False  # a block has the same channels in all layers, and no others
 
     @property
     def block_threads(self) -> str:
@@ -58,6 +59,7 @@ class LayerRoles(Roles):
     behind: str  # the layer that takes its outputs, and what the source calls the intermediate; empty for the last
     gives: str
     divided: bool  # several blocks have some of its channels each
+    by_slices: bool  # the same in all layers
     by_turns: bool
     offset_in_sums: bool
     weights_in_smem: bool
@@ -263,6 +265,7 @@ class LayerPlan(ConvolutionPlan):
             behind="" if config.last else LAYERS[at + 1],
             gives="" if config.last else MIDS[at],
             divided=self.divided,
+            by_slices=self.in_kernel.by_slices,
             by_turns=self.by_turns,
             offset_in_sums=self.kind != "matrix" and has_offset(q),
             weights_in_smem=self.in_kernel.weights_in_smem,

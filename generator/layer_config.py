@@ -32,6 +32,7 @@ class LayerConfig(Config):
     m: int  # atoms of pixels of a warp; rows of pixels of a thread
     n: int  # atoms of channels of a warp, or of a warpgroup; fours of channels of a thread
     ring_warpgroups: int = 0  # warpgroups that the weights reach through a ring, slab after slab; 0: there is no ring
+    slice_k: int = 0  # channels that the layer before gives a block, which are all that it looks at; 0: all channels
 
     @property
     def pixels(self) -> int:

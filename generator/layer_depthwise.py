@@ -105,7 +105,7 @@ def depthwise_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
     run = 2 if problem.dilation[1] == 1 and taken <= 4 * row_words else 1
     words = words_in_registers(problem, rows, COLUMNS, vector, run)
     at_most(words, MOST_WORDS, "registers for filters, pixels and sums")
-    block_chunks = ceil_div(chunks(problem.c), config.blocks)
+    block_chunks = config.slice_k // 16 or ceil_div(chunks(problem.c), config.blocks)
     at_most(config.blocks, ceil_div(chunks(problem.c), block_chunks), "cluster_blocks (each has 16 channels or more)")
     two_ways = config.layer == "first" and _inside(problem, rows, COLUMNS) >= 0.5
     # A second way would have to be chosen before the filters come: of two, none asks early.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, generator
+import golden_chains
+from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL, SUM, WHOLE, conv
+
+from qconv import Conv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize
 from qconv.generator import Config, Plan
 from qconv.generator.choosing import Choosing
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
-from qconv.generator.fused_space import Block, Fused
 from qconv.generator.gemv import Gemv
 from qconv.generator.halo_config import Halo
 from qconv.generator.mma_space import Mma
@@ -22,7 +24,6 @@ from qconv.generator.stem_wgmma import StemWgmma
 from qconv.generator.table import TableConfig
 from qconv.generator.tcgen05 import Tcgen05
 from qconv.generator.wgmma import Wgmma
-from qconv.mode import Mode
 from qconv.op import Problem
 from qconv.pooled import PooledConv2d
 from qconv.target import TARGETS
@@ -36,50 +37,6 @@ GROUPED = Conv2d(1, 14, 14, 64, 96, 3, 3, pad=(1, 1, 1, 1), groups=8)
 SQUEEZE = Conv2d(2, 1, 1, 960, 240, 1, 1)
 DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=(1, 1, 1, 1), groups=48)
 
-SEPARABLE = Conv2d(32, 56, 56, 144, 144, 3, 3, pad=(1, 1, 1, 1), groups=144)
-PROJECT = Conv2d(32, 56, 56, 144, 24, 1, 1)
-SMALL = Conv2d(32, 14, 14, 384, 384, 3, 3, pad=(1, 1, 1, 1), groups=384)
-SMALL_PROJECT = Conv2d(32, 14, 14, 384, 64, 1, 1)
-SMALL_WIDEN = Conv2d(32, 14, 14, 384, 768, 1, 1)
-EXPAND = Conv2d(32, 56, 56, 24, 144, 1, 1)
-SQUARE_96 = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=(1, 1, 1, 1))
-WIDEN = Conv2d(4, 28, 28, 96, 192, 1, 1)
-HALVED_96, HALVED_WIDEN = Conv2d(4, 28, 28, 96, 96, 3, 3, (2, 2), pad=(1, 1, 1, 1)), Conv2d(4, 14, 14, 96, 192, 1, 1)
-
-EVERYTHING = Quantization("uint8", "int8", "uint8", True, True, True, True, "int32", "relu6")
-HALF = Quantization("int8", "uint8", "float16", x_zero_point=True, bias="float32", activation="relu")
-WHOLE = Quantization("uint8", "uint8", "int32", x_zero_point=True, w_zero_point=True)
-REAL = Quantization(out_type="float32", per_channel=True, w_zero_point=True)
-GELU = Quantization(per_channel=True, y_zero_point=True, bias="float32", activation="gelu")
-ADDED = Quantization.of(
-    "torch-onednn",
-    x_type="uint8",
-    out_type="uint8",
-    per_channel=True,
-    x_zero_point=True,
-    y_zero_point=True,
-    bias="float32",
-    activation="relu",
-    residual="uint8",
-    residual_zero_point=True,
-)
-SUM = Quantization(
-    *("uint8", "int8", "uint8"),
-    per_channel=True,
-    x_zero_point=True,
-    y_zero_point=True,
-    bias="int32",
-    activation="relu",
-    residual="uint8",
-    residual_zero_point=True,
-    inner_zero_point=True,
-    mode=Mode(residual_add="requantized_last"),
-)
-LOOKED_UP = Quantization(
-    "uint8", "int8", "uint8", per_channel=True, x_zero_point=True, y_zero_point=True, bias="int32", table=True
-)
-GIVES = Quantization("int8", "int8", "uint8", True, y_zero_point=True, bias="int32", activation="relu6")
-SIGNED_MID = Quantization(per_channel=True, bias="int32", activation="relu")
 BIASED = Quantization(per_channel=True, bias="int32", activation="relu")
 POOLED = PooledConv2d.over(replace(STEM, quantization=BIASED), window=3, window_stride=2, window_pad=1)
 
@@ -101,10 +58,6 @@ UNITS = Pointwise(batch=2, batches=1, atoms=2, pipeline_stages=3, warps=4, block
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
 WORDS = Halo(14, 3, 64)
 LARGE_TILE = Wgmma(consumers=2, split_pixels=0, pixels=192, weight_slots=3, lag=2)
-PAIR = Fused(
-    tile_h=8, tile_w=14, warps=4, blocks_per_sm=2, teams=1, cluster_blocks=1, weights_in_smem=0, on_wgmma=0,
-    first_m=2, first_n=2, second_m=2, second_n=2,
-)  # fmt: skip
 SLICED = Choosing(threads=256, team=256, vector=4, unroll=2, slices=16)
 
 
@@ -126,10 +79,6 @@ BLOCK = Mma(
 )
 # Where there are asynchronous copies.
 DEEP = replace(BLOCK, pipeline_stages=4, prefetch_fragments=1)
-
-
-def conv(problem: Conv2d, quantization: Quantization) -> Conv2d:
-    return replace(problem, quantization=quantization)
 
 
 # Name of the file -> problem, target and config (None: the default).
@@ -178,7 +127,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         "sm_80",
         replace(UNITS, batch=1, batches=2, atoms=10, weights_in_smem=1),
     ),
-    "pointwise-table-sm_90a.cu": (conv(EXPAND, LOOKED_UP), "sm_90a", UNITS),
+    "pointwise-table-sm_90a.cu": (conv(golden_chains.EXPAND, LOOKED_UP), "sm_90a", UNITS),
     "pointwise-odd-everything-cpu.sm_80.cpp": (conv(replace(POINTWISE, c=27, k=21), EVERYTHING), "cpu.sm_80", UNITS),
     "wgmma-body-sm_90a.cu": (conv(replace(BODY, k=256), BIASED), "sm_90a", LARGE_TILE),
     "wgmma-residual-borders-sm_90a.cu": (
@@ -257,97 +206,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         replace(DEEP, tile_m=32, tile_n=16, tile_k=32, warp_m=16, warp_n=16, pipeline_stages=2, persist=1, stream_k=1),
     ),
     "mma-bytes-cpu.gfx1100.cpp": (STEM, "cpu.gfx1100", replace(BLOCK, tile_k=32)),
-    "fused-depthwise-pointwise-sm_90a.cu": (
-        FusedConv2d(conv(SEPARABLE, GIVES), conv(PROJECT, replace(GIVES, x_type="uint8", x_zero_point=True))),
-        "sm_90a",
-        PAIR,
-    ),
-    "fused-small-image-sm_90a.cu": (
-        FusedConv2d(conv(SMALL, replace(SIGNED_MID, activation="relu6")), conv(SMALL_PROJECT, SIGNED_MID)),
-        "sm_90a",
-        replace(
-            PAIR,
-            tile_h=4,
-            warps=16,
-            blocks_per_sm=1,
-            weights_in_smem=1,
-            on_wgmma=1,
-            first_m=4,
-            second_m=1,
-            second_n=4,
-        ),
-    ),
-    "fused-cluster-sm_90a.cu": (
-        FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
-        "sm_90a",
-        replace(PAIR, cluster_blocks=2, weights_in_smem=1, second_n=1),
-    ),
-    "fused-warpgroups-sm_90a.cu": (
-        FusedConv2d(conv(SQUARE_96, SIGNED_MID), conv(WIDEN, replace(SIGNED_MID, residual="int8"))),
-        "sm_90a",
-        replace(
-            PAIR,
-            tile_w=8,
-            teams=3,
-            weights_in_smem=2,
-            on_wgmma=2,
-            blocks_per_sm=1,
-            first_m=1,
-            first_n=4,
-            second_m=1,
-            second_n=8,
-        ),
-    ),
-    "fused-streamed-sm_90a.cu": (
-        FusedConv2d(conv(SMALL, replace(SIGNED_MID, activation="hardswish")), conv(SMALL_WIDEN, SIGNED_MID)),
-        "sm_90a",
-        replace(PAIR, tile_h=14, warps=16, blocks_per_sm=1, on_wgmma=1, first_m=4, second_m=1, second_n=8),
-    ),
-    "fused-stride-2-sm_90a.cu": (
-        FusedConv2d(conv(HALVED_96, SIGNED_MID), conv(HALVED_WIDEN, SIGNED_MID)),
-        "sm_90a",
-        replace(
-            PAIR,
-            tile_w=8,
-            weights_in_smem=2,
-            on_wgmma=2,
-            blocks_per_sm=1,
-            first_m=1,
-            first_n=4,
-            second_m=1,
-            second_n=8,
-        ),
-    ),
-    "fused-teams-cpu.sm_90a.cpp": (
-        FusedConv2d(conv(SEPARABLE, SIGNED_MID), conv(PROJECT, SIGNED_MID)),
-        "cpu.sm_90a",
-        replace(PAIR, teams=2, weights_in_smem=1, on_wgmma=1, second_m=1, second_n=2),
-    ),
-    "fused-pointwise-depthwise-gfx942.hip": (
-        FusedConv2d(conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID)),
-        "gfx942",
-        replace(PAIR, first_n=4, second_n=1),
-    ),
-    "fused-dense-everything-cpu.sm_80.cpp": (
-        FusedConv2d(conv(SQUARE_96, GIVES), conv(SQUARE_96, replace(EVERYTHING, residual="int8"))),
-        "cpu.sm_80",
-        replace(PAIR, first_m=2, second_m=1),
-    ),
-    "block-inverted-residual-sm_90a.cu": (
-        FusedBlock(
-            conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID), conv(PROJECT, replace(SIGNED_MID, residual="int8"))
-        ),
-        "sm_90a",
-        Block(
-            **vars(
-                replace(
-                    PAIR, blocks_per_sm=1, teams=2, weights_in_smem=2, on_wgmma=1, first_n=4, second_m=4, second_n=1
-                )
-            ),
-            third_m=1,
-            third_n=3,
-        ),
-    ),
+    **golden_chains.CASES,
     "elementwise-quantize-tensor-sm_90a.cu": (Quantize(1, 1, 2**20, zero_point=True), "sm_90a", None),
     "elementwise-quantize-channel-sm_80.cu": (Quantize.of("torch-fbgemm", zero_point=True, **CHANNELS), "sm_80", None),
     "elementwise-dequantize-block-gfx942.hip": (Dequantize(64, 4096, 1, block=32, out_type="float16"), "gfx942", None),

@@ -3,7 +3,7 @@ its own."""
 
 from __future__ import annotations
 
-from golden_cases import ADDED, EVERYTHING
+from golden_quantizations import ADDED, EVERYTHING
 
 from qconv import Conv2d, FusedBlock, FusedConv2d, Mode, PooledConv2d, Quantization, generator
 from qconv.conversion import Choose, Dequantize, Dynamic, Quantize, Requantize

@@ -87,6 +87,7 @@ def features(plan: Plan) -> set[Feature]:
         *((f"{name} {role}", value) for name, layer in plan.layers.items() for role, value in vars(layer.roles).items()
           if isinstance(value, bool)),
         ("fewer tiles than teams", plan.tiles < plan.grid_teams),
+        ("by slices", plan.by_slices),
         *((f"ragged share of {kind}", True) for kind in ragged),
     }  # fmt: skip
 
@@ -109,7 +110,8 @@ def problem_features(problem: Chain) -> set[Feature]:
 DIVIDED = {"teams": (1,), "cluster_blocks": (2, 4), "warps": (4,), "first_n": (1,), "second_n": (1,)}
 # The values of a config that bring a feature; a choice brings itself, and the rest follows from the problem.
 ASKS: dict[Feature, Mapping[str, Sequence[int]]] = {
-    ("cluster_blocks", 4): DIVIDED | {"cluster_blocks": (4,)},
+    **{("cluster_blocks", many): DIVIDED | {"cluster_blocks": (many,)} for many in (3, 4, 6, 8)},
+    ("by slices", True): DIVIDED | {"first_n": (1, 2, 4)},
     ("fewer tiles than teams", True): {"teams": (2, 3, 4, 6), "weights_in_smem": (1, 2), "cluster_blocks": (1,)},
     ("ragged share of matrix", True): DIVIDED,
     ("ragged share of depthwise", True): DIVIDED,
