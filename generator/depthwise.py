@@ -120,8 +120,12 @@ class DepthwisePlan(ConvolutionPlan):
         return DepthwiseRoles(self.gathers)
 
     @property
+    def overlaps(self) -> bool:
+        return self.target.overlaps_launches
+
+    @property
     def wants(self) -> tuple[str, ...]:
-        return ("bytes",)
+        return ("bytes", *("near", "overlap") * self.overlaps)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

@@ -110,8 +110,12 @@ class DirectPlan(TiledPlan):
         )
 
     @property
+    def overlaps(self) -> bool:
+        return self.target.overlaps_launches
+
+    @property
     def wants(self) -> tuple[str, ...]:
-        return ("warp", "copies", "matrices", *(("fill",) if self.fills else ()))
+        return ("warp", "copies", "matrices", *("fill",) * self.fills, *("overlap",) * self.overlaps)
 
     @property
     def _config_constants(self) -> tuple[Constant, ...]:

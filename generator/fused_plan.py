@@ -152,6 +152,10 @@ class FusedPlan(ChainPlan):
         }
 
     @property
+    def overlaps(self) -> bool:
+        return self.target.overlaps_launches
+
+    @property
     def wants(self) -> tuple[str, ...]:
         wants = {want for layer in self.layer_plans.values() for want in layer.wants}
         asked = {
@@ -161,6 +165,8 @@ class FusedPlan(ChainPlan):
             "bulk": bool(self.fetched),
             "teams": self.has_teams,
             "copies": self.loads_async or bool(self.copied),
+            "overlap": self.overlaps,
+            "near": self.overlaps and self.loads_input and not self.loads_async,
             "fill": self.loads_async and pads_with_zero_point(self.problem.first),
         }
         return tuple(sorted(wants | {want for want, is_asked in asked.items() if is_asked}))

@@ -101,6 +101,14 @@ class GemvPlan(ConvolutionPlan):
         return alignment
 
     @property
+    def overlaps(self) -> bool:
+        return self.target.overlaps_launches
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return ("near", "overlap") * self.overlaps
+
+    @property
     def roles(self) -> GemvRoles:
         return GemvRoles(self.gathers, self.unroll)
 

@@ -100,8 +100,12 @@ class SimtPlan(ConvolutionPlan):
         return alignment
 
     @property
+    def overlaps(self) -> bool:
+        return self.target.overlaps_launches
+
+    @property
     def wants(self) -> tuple[str, ...]:
-        return ("dot",)
+        return ("dot", *("near", "overlap") * self.overlaps)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

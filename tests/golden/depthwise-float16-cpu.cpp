@@ -312,9 +312,9 @@ __device__ __forceinline__ Pixel load_pixel(const X* pixel, [[maybe_unused]] int
 
 // The first pixel that a thread's outputs look at, which padding moves out of the image. All others lie a
 // constant away from it.
-__device__ __forceinline__ const X* first_pixel(const Arguments& args, const Patch& patch) {
+__device__ __forceinline__ const X* first_pixel(const X* x, const Patch& patch) {
     const int row = patch.row * STRIDE_H - PAD_TOP, column = patch.column * STRIDE_W - PAD_LEFT;
-    return args.x + ((patch.n * IN_H + row) * IN_W + column) * C;
+    return x + ((patch.n * IN_H + row) * IN_W + column) * C;
 }
 
 __device__ __forceinline__ Row load_row(
@@ -415,13 +415,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_depthwise(const Arg
     const unsigned unit = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
     if (unit >= UNITS) return;
     const Patch patch(unit);
+    const X* const x = args.x;
     const Filters filters = load_filters(args, patch.k);
     Channel channels[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) channels[i] = load_channel(args, patch.k + i < K ? patch.k + i : K - 1);
 
     Sums sums[ROWS][COLUMNS] = {};
-    const X* const corner = first_pixel(args, patch);
+    const X* const corner = first_pixel(x, patch);
     constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 #pragma unroll
     for (int i = 0; i < HEIGHT; ++i) {

@@ -64,6 +64,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -73,6 +80,19 @@ __device__ __forceinline__ Layout& shared_memory() {
 // Device memory that nobody writes during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
+
+// Keeps an address in registers from here on: what lies a constant behind it is loaded without an addition.
+// The compiler would add anew before every load that has a condition.
+template <class T>
+__device__ __forceinline__ const T* kept(const T* address) {
+    asm volatile("" : "+l"(address));
+    return address;
+}
+
+// Asks for a line of device memory that will be read soon: it comes into the second-level cache.
+__device__ __forceinline__ void prefetch_l2(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
 
 // Each operation rounds once, whatever the compiler's flags.
 __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
@@ -336,9 +356,9 @@ __device__ __forceinline__ Pixel load_pixel(const X* pixel, [[maybe_unused]] int
 
 // The first pixel that a thread's outputs look at, which padding moves out of the image. All others lie a
 // constant away from it.
-__device__ __forceinline__ const X* first_pixel(const Arguments& args, const Patch& patch) {
+__device__ __forceinline__ const X* first_pixel(const X* x, const Patch& patch) {
     const int row = patch.row * STRIDE_H - PAD_TOP, column = patch.column * STRIDE_W - PAD_LEFT;
-    return args.x + ((patch.n * IN_H + row) * IN_W + column) * C;
+    return x + ((patch.n * IN_H + row) * IN_W + column) * C;
 }
 
 __device__ __forceinline__ Row load_row(
@@ -436,16 +456,21 @@ __device__ __forceinline__ void finish_pixel(
 // A thread goes down its input rows. Each is loaded once and serves all outputs that look at it; an output
 // row is finished when the last of its rows has come.
 extern "C" __global__ void __launch_bounds__(THREADS) conv2d_depthwise(const Arguments args) {
+    tile::launch_dependents();
     const unsigned unit = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
     if (unit >= UNITS) return;
     const Patch patch(unit);
+    tile::wait_on_dependency();
+    // Pixels are loaded as what nobody writes, and so maybe ahead of the wait: not from an
+    // address that is known behind it alone.
+    const X* const x = tile::kept(args.x);
     const Filters filters = load_filters(args, patch.k);
     Channel channels[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) channels[i] = load_channel(args, patch.k + i < K ? patch.k + i : K - 1);
 
     Sums sums[ROWS][COLUMNS] = {};
-    const X* const corner = first_pixel(args, patch);
+    const X* const corner = first_pixel(x, patch);
     constexpr int HEIGHT = (ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
 #pragma unroll
     for (int i = 0; i < HEIGHT; ++i) {

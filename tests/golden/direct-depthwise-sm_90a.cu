@@ -79,6 +79,13 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -506,6 +513,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) conv2d_dire
     int index = tile::block_x();
     Tile tile(index);
     tile::Copies copies;
+    tile::launch_dependents();
+    tile::wait_on_dependency();
     load_tile(args, shared.x[0], tile, copies);
     const int local_slab = tile::warp() % SLABS;
     const int slab = tile.slab + local_slab < ALL_SLABS ? tile.slab + local_slab : ALL_SLABS - 1;

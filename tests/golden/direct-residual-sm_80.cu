@@ -518,7 +518,7 @@ __device__ __forceinline__ void finish_pixels(
             const int d = i * 2 + n % 2;
             Inputs inputs = {sums.product[n / 2][d]};
             const bool exists = is_written && tile.slab * SLAB_K + k + n < K;
-            inputs.residual = exists ? tile::load(args.residual + index + n) : 0;
+            inputs.residual = exists ? args.residual[index + n] : 0;
             finished[n] = finish(inputs, channels[n]);
         }
         write(first + i * (ROWS_ON * TILE_W + COLUMNS_ON) * Y_PITCH, finished);

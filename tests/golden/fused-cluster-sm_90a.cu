@@ -46,6 +46,13 @@ __device__ __forceinline__ void barrier() { __syncthreads(); }
 __device__ __forceinline__ int lane() { return static_cast<unsigned>(thread()) % WARP_SIZE; }
 __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) / WARP_SIZE; }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -1277,11 +1284,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) __cluster_d
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Team team;
+    tile::launch_dependents();
     Activations& activations = shared.activations;
     const Part part(team.cluster_block);
     if (tile::thread() == 0) shared.mbarrier.expect(part.bytes_of_others());
     tile::arrive_at_cluster();
     second::load_weights(team, args.second, shared.second_weights);
+    tile::wait_on_dependency();
     for (int index = team.first_tile(); index < TILES; index += GRID_TEAMS) {
         const Tile out_tile(index);
         tile::barrier();  // the last intermediate has been read

@@ -49,6 +49,13 @@ __device__ __forceinline__ int warpgroup() {
     return __shfl_sync(0xffffffffu, static_cast<unsigned>(thread()) / 128u, 0);
 }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -1172,10 +1179,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Team team;
+    tile::launch_dependents();
     Activations& activations = shared.activations;
     static_assert(GRID_TEAMS == TILES, "there must be a block for each tile");
     const Tile out_tile(team.first_tile());
     second::load_weights(team, args.second, shared.second_weights);
+    tile::wait_on_dependency();
     team.copies.commit();
     const first::Sink mid(activations.mid);
     first::run(team, args.first, out_tile, mid);

@@ -53,6 +53,7 @@ void qconv_cpu_copy_bulk(void* to, const void* from, unsigned bytes, void* mbarr
 void qconv_cpu_use_async_proxy(void);
 void qconv_cpu_fence_proxy_async(void);
 const void* qconv_cpu_async_proxy_view(const void* address);
+void qconv_cpu_wait_on_dependency(void);
 }
 
 #define __global__
@@ -80,6 +81,10 @@ __device__ __forceinline__ int warp() { return static_cast<unsigned>(thread()) /
 __device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
 // What this thread wrote to shared memory is there for copies in bulk and for the products of warpgroups.
 __device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_async(); }
+
+// The next launch may begin as early as this one does, whether it says so or not: it waits.
+__device__ __forceinline__ void launch_dependents() {}
+__device__ __forceinline__ void wait_on_dependency() { qconv_cpu_wait_on_dependency(); }
 
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
@@ -1184,9 +1189,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
 conv2d_conv2d(const Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     Team team;
+    tile::launch_dependents();
     Activations& activations = shared.activations[team.number];
     second::load_weights(team, args.second, shared.second_weights);
     team.copies.commit();
+    tile::wait_on_dependency();
     team.copies.wait<0>();
     tile::fence_proxy_async();
     tile::barrier();  // the weights are there, or asked for

@@ -259,9 +259,9 @@ __device__ __forceinline__ Vector load_vector(const T* row, int i) {
 }
 
 // The first byte of a pixel's window.
-__device__ __forceinline__ const X* window_of(const Arguments& args, int pixel) {
+__device__ __forceinline__ const X* window_of(const X* x, int pixel) {
     const int n = pixel / (OUT_H * OUT_W), row = pixel / OUT_W % OUT_H, column = pixel % OUT_W;
-    return args.x + ((n * IN_H + row * STRIDE_H) * IN_W + column * STRIDE_W) * C;
+    return x + ((n * IN_H + row * STRIDE_H) * IN_W + column * STRIDE_W) * C;
 }
 
 // One block: TEAM_K output channels of ROWS pixels. All bytes are asked for at once; what the lanes have
@@ -278,12 +278,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     const Channel channel = load_channel(args, finishes ? out_k : 0);
     const int index = finishes ? (first_pixel + out_row) * K + out_k : 0;
     Inputs inputs = {};
+    const X* const x = args.x;
 
     const X* window[ROWS];
     const W* filter[CHANNELS];
 #pragma unroll
     for (int p = 0; p < ROWS; ++p) {
-        window[p] = window_of(args, first_pixel + p < PIXELS ? first_pixel + p : PIXELS - 1);
+        window[p] = window_of(x, first_pixel + p < PIXELS ? first_pixel + p : PIXELS - 1);
     }
 #pragma unroll
     for (int n = 0; n < CHANNELS; ++n) {

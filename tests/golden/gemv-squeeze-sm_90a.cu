@@ -60,6 +60,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -69,6 +76,19 @@ __device__ __forceinline__ Layout& shared_memory() {
 // Device memory that nobody writes during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
+
+// Keeps an address in registers from here on: what lies a constant behind it is loaded without an addition.
+// The compiler would add anew before every load that has a condition.
+template <class T>
+__device__ __forceinline__ const T* kept(const T* address) {
+    asm volatile("" : "+l"(address));
+    return address;
+}
+
+// Asks for a line of device memory that will be read soon: it comes into the second-level cache.
+__device__ __forceinline__ void prefetch_l2(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
 
 // Each operation rounds once, whatever the compiler's flags.
 __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
@@ -263,14 +283,15 @@ __device__ __forceinline__ Vector load_vector(const T* row, int i) {
 }
 
 // The first byte of a pixel's window.
-__device__ __forceinline__ const X* window_of(const Arguments& args, int pixel) {
+__device__ __forceinline__ const X* window_of(const X* x, int pixel) {
     const int n = pixel / (OUT_H * OUT_W), row = pixel / OUT_W % OUT_H, column = pixel % OUT_W;
-    return args.x + ((n * IN_H + row * STRIDE_H) * IN_W + column * STRIDE_W) * C;
+    return x + ((n * IN_H + row * STRIDE_H) * IN_W + column * STRIDE_W) * C;
 }
 
 // One block: TEAM_K output channels of ROWS pixels. All bytes are asked for at once; what the lanes have
 // is added up in shared memory.
 extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Arguments args) {
+    tile::launch_dependents();
     Shared& shared = tile::shared_memory<Shared>();
     const int first_k = tile::block_x() % K_BLOCKS * TEAM_K;
     const int first_pixel = tile::block_x() / K_BLOCKS * ROWS;
@@ -282,12 +303,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_gemv(const Argument
     const Channel channel = load_channel(args, finishes ? out_k : 0);
     const int index = finishes ? (first_pixel + out_row) * K + out_k : 0;
     Inputs inputs = {};
+    tile::wait_on_dependency();
+    // Windows are loaded as what nobody writes, and so maybe ahead of the wait: not from an
+    // address that is known behind it alone.
+    const X* const x = tile::kept(args.x);
 
     const X* window[ROWS];
     const W* filter[CHANNELS];
 #pragma unroll
     for (int p = 0; p < ROWS; ++p) {
-        window[p] = window_of(args, first_pixel + p < PIXELS ? first_pixel + p : PIXELS - 1);
+        window[p] = window_of(x, first_pixel + p < PIXELS ? first_pixel + p : PIXELS - 1);
     }
 #pragma unroll
     for (int n = 0; n < CHANNELS; ++n) {

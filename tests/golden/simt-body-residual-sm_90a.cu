@@ -69,6 +69,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 // Words of a tile that are multiplied without a branch: all.
 constexpr int WORDS_AT_A_TIME = 16;
 
@@ -81,6 +88,19 @@ __device__ __forceinline__ Layout& shared_memory() {
 // Device memory that nobody writes during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
+
+// Keeps an address in registers from here on: what lies a constant behind it is loaded without an addition.
+// The compiler would add anew before every load that has a condition.
+template <class T>
+__device__ __forceinline__ const T* kept(const T* address) {
+    asm volatile("" : "+l"(address));
+    return address;
+}
+
+// Asks for a line of device memory that will be read soon: it comes into the second-level cache.
+__device__ __forceinline__ void prefetch_l2(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
 
 // Each operation rounds once, whatever the compiler's flags.
 __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
@@ -485,7 +505,7 @@ __device__ __forceinline__ void load_residuals(
 #pragma unroll
             for (int v = 0; v < VECTOR_N; ++v) {
                 if (k + v < k_end) {
-                    residuals[i].element[v] = tile::load(args.residual + output_index(pixel, k + v));
+                    residuals[i].element[v] = args.residual[output_index(pixel, k + v)];
                 }
             }
         }
@@ -538,13 +558,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
     const int k_end = (group + 1) * K_GROUP;
     const int m = first_pixel();
     const int n = first_channel();
-
+    tile::launch_dependents();
+    tile::wait_on_dependency();
     Window windows[X_RUNS];
 #pragma unroll
     for (int i = 0; i < X_RUNS; ++i) {
         const int row = XRun(i).row;
         windows[i] = window_of(args, pixel_tile + row, group);
         windows[i].exists = windows[i].exists && row < TILE_M;
+        // Windows are loaded as what nobody writes, and so maybe ahead of the wait: not from an
+        // address that is known behind it alone.
+        windows[i].image = tile::kept(windows[i].image);
     }
 
     XRegisters x_registers;

@@ -456,7 +456,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_simt(const Argument
     const int k_end = (group + 1) * K_GROUP;
     const int m = first_pixel();
     const int n = first_channel();
-
     Window windows[X_RUNS];
 #pragma unroll
     for (int i = 0; i < X_RUNS; ++i) {

@@ -71,7 +71,7 @@ LIMITS = {
     "roles[...] in generator/": 0,
     'constants["..."] in generator/': 0,
     "template lines over 110 columns": 0,
-    "duplicated functions": 43,
+    "duplicated functions": 41,
     "words that the field does not use": 0,
     "comments that begin with Of": 0,
 }

@@ -16,15 +16,23 @@ from cpu_kernels import unoptimised
 from exactness import expected
 from exactness import run as outputs_of
 from numpy.typing import NDArray
+from random_fused import TILE
 
 from qconv import Conv2d, Quantization, generator, sample
 from qconv.device.cache import Binary
 from qconv.device.cpu import CpuDevice, CpuKernel, CpuLaunch, run_overlapped
 from qconv.errors import LaunchError
-from qconv.generator import Plan
+from qconv.fused import chain_of
+from qconv.generator import Config, Plan
+from qconv.generator.depthwise import Depthwise
+from qconv.generator.direct import Direct
+from qconv.generator.fused_space import Block
+from qconv.generator.gemv import Gemv
 from qconv.generator.pointwise import Pointwise
+from qconv.generator.simt import Simt
 from qconv.instances.executable import Executable
 from qconv.target import TARGETS
+from tests.templates.test_fused_sanitizers import conv
 from tests.templates.test_fused_sanitizers import plan_of as fused
 from tests.templates.test_mma_sanitizers import ADDED, WIDE, WRONG
 from tests.templates.test_mma_sanitizers import plan_of as matrix
@@ -240,11 +248,44 @@ def test_what_is_left_out_is_found(name: str) -> None:
 
 LAYER = matrix(SM_90A, Conv2d(1, 6, 6, 32, 32, 3, 3, pad=1), Quantization(), split=2)
 WAIT = "tile::wait_on_dependency();\n"
+ADDING = Quantization(residual="int8")
+
+
+ROWS = Depthwise(rows=2, columns=2, vector=4, run=1, threads=64)
+
+
+def layer(problem: Conv2d, config: Config) -> Plan:
+    return generator.plan(problem, config, TARGETS[SM_90A])
+
+
+def back_to_back(kinds: str, c: int = 32, residual: str = "none", **config: int) -> Plan:
+    """A chain whose output is like its input."""
+    quantizations = [*(Quantization() for _ in kinds.split()[1:]), Quantization(residual=residual)]
+    chain = [conv(kind, c, c, q) for kind, q in zip(kinds.split(), quantizations, strict=True)]
+    tile = TILE if len(chain) == 2 else Block(**vars(TILE), third_m=1, third_n=2)
+    return generator.plan(chain_of(chain), replace(tile, **config), TARGETS[SM_90A])
+
+
 UNITS = Pointwise(batch=1, batches=1, atoms=2, pipeline_stages=2, warps=4, blocks_per_sm=1, weights_in_smem=1)
 # Each launch of such a layer can read what the one before has written.
 OVERLAPPING = {
     "mma": LAYER,
     "pointwise": generator.plan(Conv2d(1, 9, 9, 40, 40, 1, 1), UNITS, TARGETS[SM_90A]),
+    "depthwise": layer(Conv2d(1, 9, 9, 40, 40, 3, 3, pad=1, groups=40, quantization=ADDING), ROWS),
+    "gemv": layer(Conv2d(3, 1, 1, 40, 40, 1, 1, quantization=ADDING), Gemv(1, 2, lanes=8, threads=64)),
+    "gemv, byte by byte": layer(Conv2d(3, 1, 1, 21, 21, 1, 1, quantization=ADDING), Gemv(1, 2, lanes=8, threads=64)),
+    "simt": layer(Conv2d(1, 9, 9, 40, 40, 3, 3, pad=1, quantization=ADDING), Simt(16, 16, 32, 2, 2, 2)),
+    "simt, byte by byte": layer(Conv2d(1, 9, 9, 21, 21, 3, 3, pad=1, quantization=ADDING), Simt(16, 16, 32, 2, 2, 2)),
+    "direct": layer(
+        Conv2d(1, 9, 9, 32, 32, 3, 3, pad=1, groups=8, quantization=ADDING),
+        Direct(tile_h=8, tile_w=8, slabs=1, warps=4, batch=1, blocks_per_sm=2),
+    ),
+    "depthwise, byte by byte": layer(Conv2d(1, 9, 9, 21, 21, 3, 3, pad=1, groups=21, quantization=ADDING), ROWS),
+    "dw, pw": back_to_back("dw pw", residual="int8"),
+    "dw, pw, cluster": back_to_back("dw pw", cluster_blocks=2, weights_in_smem=1, second_n=1),
+    "dw, pw, teams": back_to_back("dw pw", teams=2, weights_in_smem=1, on_wgmma=1),
+    "pw, pw, byte by byte": back_to_back("pw pw", c=21),
+    "pw, dw, pw": back_to_back("pw dw pw", weights_in_smem=2),
 }
 
 
@@ -256,7 +297,7 @@ def overlapped(plan: Plan, text: str, seed: int) -> list[NDArray[Any]]:
     x = drawn[0].arrays[0].copy()
     outs = [np.full_like(x, 0x5A), np.full_like(x, 0x5A), x]
     bounds = [
-        instance.bind(*_reading(given, each.arrays), out=out, overlap=True, **each.parameters)
+        instance.bind(*reading(given, plan, each.arrays), out=out, overlap=True, **each.parameters)
         for given, each, out in zip((x, *outs[:2]), drawn, outs, strict=True)
     ]
     launches = [bound.launch for bound in bounds]
@@ -269,7 +310,7 @@ def one_after_the_other(plan: Plan) -> list[NDArray[Any]]:
     drawn = [sample.draw(plan.problem, i) for i in range(3)]
     outs = [drawn[0].arrays[0]]
     for each in drawn:
-        outs.append(expected(plan.problem, replace(each, arrays=_reading(outs[-1], each.arrays))))
+        outs.append(expected(plan.problem, replace(each, arrays=reading(outs[-1], plan, each.arrays))))
     return outs[1:]
 
 
@@ -287,20 +328,21 @@ def check_two_waits(layer: Plan) -> None:
     assert not any(map(np.array_equal, found[1:], want[1:]))
 
 
-def _reading(x: NDArray[Any], arrays: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
+def reading(x: Any, plan: Plan, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """A layer's arrays, with these activations and, where it has a residual, this residual."""
-    return (x, arrays[1], *(x for _ in arrays[2:]))
+    names = [tensor.name for tensor in plan.problem.inputs]
+    return tuple(x if name in ("x", "residual") else own for name, own in zip(names, arrays, strict=True))
 
 
 @pytest.mark.parametrize("name", OVERLAPPING)
 def test_a_launch_waits_for_the_one_before(name: str) -> None:
-    layer = OVERLAPPING[name]
-    text = generator.render(layer).text
-    want = one_after_the_other(layer)
+    plan = OVERLAPPING[name]
+    text = generator.render(plan).text
+    want = one_after_the_other(plan)
     for seed in (LATE, EARLY):
-        assert all(map(np.array_equal, overlapped(layer, text, seed), want))
+        assert all(map(np.array_equal, overlapped(plan, text, seed), want))
     assert text.count(WAIT) == 1
-    found = overlapped(layer, text.replace(WAIT, ""), LATE)
+    found = overlapped(plan, text.replace(WAIT, ""), LATE)
     assert not any(map(np.array_equal, found[1:], want[1:]))
     # Where nothing overlaps, nobody waits.
-    assert all(map(np.array_equal, overlapped(layer, text.replace(WAIT, ""), EARLY), want))
+    assert all(map(np.array_equal, overlapped(plan, text.replace(WAIT, ""), EARLY), want))

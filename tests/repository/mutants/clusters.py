@@ -7,6 +7,27 @@ CLUSTER, SCRATCH = "templates/combine/cluster.j2", "templates/combine/scratch.j2
 OF_TILE, TEAMS = "templates/fused/of_tile.j2", "templates/fused/begin_teams.j2"
 OVERLAPS = "tests/templates/test_fences.py::test_a_launch_waits_for_the_one_before"
 
+# Pages whose launches overlap, and the plan of test_fences that shows it.
+WAITS = {
+    "depthwise": ("templates/conv2d/depthwise.j2", "depthwise"),
+    "gemv": ("templates/conv2d/gemv.j2", "gemv"),
+    "simt": ("templates/conv2d/simt.j2", "simt"),
+    "direct": ("templates/conv2d/direct.j2", "direct"),
+    "fused": ("templates/fused/begin.j2", "dw, pw"),
+    "teams": (TEAMS, "dw, pw, teams"),
+}
+OVERLAPPING = tuple(
+    Mutant(
+        f"{name}: a launch reads what the one before still writes",
+        page,
+        "    tile::wait_on_dependency();\n",
+        "",
+        "Launches overlap until they wait.",
+        (f"{OVERLAPS}[{plan}]",),
+    )
+    for name, (page, plan) in WAITS.items()
+)
+
 MUTANTS = (
     Mutant(
         "cluster: fewer bytes than are sent",
@@ -136,4 +157,5 @@ MUTANTS = (
         "A fetch is waited for before its bytes are read.",
         (fence("dw, pw, fetched"),),
     ),
+    *OVERLAPPING,
 )
