@@ -10,7 +10,8 @@ from qconv.dtypes import RANGES
 from qconv.errors import Infeasible
 from qconv.generator.binary import constants_of
 from qconv.generator.family import Family
-from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Context, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.waiting import WaitingPlan
 from qconv.target import Target
 from qconv.tensor_ops import ArgMax
 from qconv.tensor_ops.argmax import INDEX_BITS
@@ -36,7 +37,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 @dataclass(frozen=True)
-class ArgMaxPlan(Plan):
+class ArgMaxPlan(WaitingPlan):
     """A team finds one output, or `vector` of them where neighbours are of different axes."""
 
     page: ClassVar[str] = "tensor_ops/argmax.j2"

@@ -14,11 +14,11 @@ from qconv.generator.plan import (
     Context,
     Field,
     Launch,
-    Plan,
     at_most,
     ceil_div,
     check_choices,
 )
+from qconv.generator.waiting import WaitingPlan
 from qconv.step import Step
 from qconv.target import Target
 from qconv.tensor_ops import Binary
@@ -51,7 +51,7 @@ class BinaryContext(Context):
 
 
 @dataclass(frozen=True)
-class BinaryPlan(Plan):
+class BinaryPlan(WaitingPlan):
     page: ClassVar[str] = "tensor_ops/binary.j2"
 
     problem: Binary

@@ -15,12 +15,12 @@ from qconv.generator.plan import (
     Context,
     Field,
     Launch,
-    Plan,
     Roles,
     at_most,
     ceil_div,
     check_choices,
 )
+from qconv.generator.waiting import WaitingPlan
 from qconv.parameter import ENTRIES
 from qconv.target import Target
 from qconv.tensor_ops import Concat
@@ -49,7 +49,7 @@ class ConcatContext(Context):
 
 
 @dataclass(frozen=True)
-class ConcatPlan(Plan):
+class ConcatPlan(WaitingPlan):
     page: ClassVar[str] = "tensor_ops/concat.j2"
 
     problem: Concat

@@ -129,7 +129,7 @@ def _of_elements(problem: Quantize | Dequantize | Requantize) -> ElementContext:
         prepared=entries,
         steps=chosen,
         declared=",\n    ".join(f"[[maybe_unused]] {ELEMENT_TYPES[t.dtype].ctype} {t.name}" for t in scales),
-        loaded=",\n        ".join(f"tile::load(args.{tensor.name} + index)" for tensor in scales),
+        loaded=",\n        ".join(f"args.{tensor.name}[index]" for tensor in scales),
     )
 
 

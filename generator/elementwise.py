@@ -13,6 +13,7 @@ from qconv.errors import Infeasible
 from qconv.generator.convert import ConversionPlan, argument_fields, dimensions, element_bytes
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.waiting import WaitingPlan
 from qconv.op import WIDEST, alignment
 from qconv.target import Target
 
@@ -35,7 +36,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 @dataclass(frozen=True)
-class ElementwisePlan(ConversionPlan):
+class ElementwisePlan(WaitingPlan, ConversionPlan):
     page: ClassVar[str] = "convert/elementwise.j2"
 
     problem: Quantize | Dequantize | Requantize
@@ -83,7 +84,7 @@ class ElementwisePlan(ConversionPlan):
 
 
 @dataclass(frozen=True)
-class TurnedPlan(ConversionPlan):
+class TurnedPlan(WaitingPlan, ConversionPlan):
     """The integers have their channels last, the reals do not. `word`: elements that are read or written at once where
     the channels are last, all of a thread's if they fit."""
 

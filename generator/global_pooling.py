@@ -9,7 +9,8 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.binary import constants_of
 from qconv.generator.family import Family
-from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Context, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.waiting import WaitingPlan
 from qconv.step import Step
 from qconv.target import Target
 from qconv.tensor_ops import GlobalAveragePool
@@ -48,7 +49,7 @@ class GlobalPoolingContext(Context):
 
 
 @dataclass(frozen=True)
-class GlobalPoolingPlan(Plan):
+class GlobalPoolingPlan(WaitingPlan):
     page: ClassVar[str] = "tensor_ops/global_average.j2"
 
     problem: GlobalAveragePool

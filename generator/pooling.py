@@ -16,12 +16,12 @@ from qconv.generator.plan import (
     Context,
     Field,
     Launch,
-    Plan,
     Roles,
     at_most,
     ceil_div,
     check_choices,
 )
+from qconv.generator.waiting import WaitingPlan
 from qconv.step import Step
 from qconv.target import Target
 from qconv.tensor_ops import AveragePool, MaxPool
@@ -58,7 +58,7 @@ class PoolingContext(Context):
 
 
 @dataclass(frozen=True)
-class PoolingPlan(Plan):
+class PoolingPlan(WaitingPlan):
     page: ClassVar[str] = "tensor_ops/pool.j2"
 
     problem: MaxPool | AveragePool
@@ -110,6 +110,10 @@ class PoolingPlan(Plan):
                 Constant("VECTORS", p.c // self.config.vector, "of an output pixel"),
             ),
         }
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        return (*super().wants, *("near",) * self.overlaps)
 
     @property
     def context(self) -> PoolingContext:

@@ -9,7 +9,8 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.binary import constants_of, order
 from qconv.generator.family import Family
-from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Context, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.waiting import WaitingPlan
 from qconv.op import WIDEST, alignment
 from qconv.target import Target
 from qconv.tensor_ops import ChannelShuffle
@@ -30,7 +31,7 @@ CHOICES: dict[str, tuple[int, ...]] = {"threads": (64, 128, 256), "vector": (1, 
 
 
 @dataclass(frozen=True)
-class ShufflePlan(Plan):
+class ShufflePlan(WaitingPlan):
     page: ClassVar[str] = "tensor_ops/shuffle.j2"
 
     problem: ChannelShuffle

@@ -9,7 +9,8 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator.binary import blocks_of, constants_of, order
 from qconv.generator.family import Family
-from qconv.generator.plan import Config, Constant, Context, Field, Launch, Plan, at_most, check_choices
+from qconv.generator.plan import Config, Constant, Context, Field, Launch, at_most, check_choices
+from qconv.generator.waiting import WaitingPlan
 from qconv.parameter import ENTRIES
 from qconv.target import Target
 from qconv.tensor_ops import Table
@@ -40,7 +41,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 @dataclass(frozen=True)
-class TablePlan(Plan):
+class TablePlan(WaitingPlan):
     page: ClassVar[str] = "tensor_ops/table.j2"
 
     problem: Table

@@ -42,6 +42,11 @@ class UnfusedPlan(Plan):
     def parts(self) -> tuple[Plan, ...]:
         return (self.first, self.second)
 
+    @property
+    def overlaps(self) -> bool:
+        """Each waits for itself, the second for what the first writes."""
+        return any(part.overlaps for part in self.parts)
+
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         return self.first.launches + self.second.launches

@@ -94,6 +94,11 @@ class Packed:
         with self.executable.device.on(stream):
             return self.launch_once(inputs, out, stream, overlap)
 
+    def in_sequence(self, *inputs: Any) -> Any:
+        """One call as one of many on the current stream: it overlaps with the one before where that gains. Returns the
+        output."""
+        return self(*inputs, overlap=self.gains_by_overlap)
+
     def launch_once(self, inputs: Sequence[Any], out: Any, stream: Any, overlap: bool = False) -> Any:
         """The call itself, for who is on the stream already."""
         # What it allocates goes back to the pool of that stream, whose next user comes after the launch.
@@ -143,12 +148,7 @@ class Packed:
         """For who synchronizes himself before he launches on another stream."""
         executable = self.executable
         problem, plan, device = executable.problem, executable.plan, executable.device
-        if overlap and not plan.overlaps:
-            raise ValueError(
-                f"overlap=True was given, but a {plan.config.family} kernel for {plan.target.name} does not wait by "
-                "itself for what was launched before it: leave it out. NVIDIA targets from sm_90a on have kernels that "
-                "do; instance.plan.overlaps tells"
-            )
+        check_overlap(overlap, plan)
         wanted = [tensor for tensor in problem.inputs if tensor.name not in problem.packed]
         if len(inputs) != len(wanted):
             names = ", ".join(tensor.name for tensor in wanted)
@@ -237,6 +237,15 @@ def arrays_by_name(problem: Problem, inputs: Sequence[Any], named: dict[str, Any
         names = ", ".join(tensor.name for tensor in tensors)
         raise ValueError(f"{max(len(inputs), len(given))} arrays were given; this problem takes {names}")
     return given
+
+
+def check_overlap(overlap: bool, plan: Plan) -> None:
+    if overlap and not plan.overlaps:
+        raise ValueError(
+            f"overlap=True was given, but {plan.config.family} on {plan.target.name} does not wait by itself for what "
+            "was launched before it: leave it out. NVIDIA targets from sm_90a on have kernels that do; "
+            "instance.plan.overlaps tells"
+        )
 
 
 def in_order(launches: list[Launcher]) -> Launcher:

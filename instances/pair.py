@@ -11,21 +11,27 @@ from qconv.device import Device
 from qconv.device.cache import Binary
 from qconv.generator import Plan
 from qconv.in_turn import InTurn
-from qconv.instances.executable import Bound, Executable, Packed, arrays_by_name, in_order
+from qconv.instances.executable import Bound, Executable, Packed, arrays_by_name, check_overlap, in_order
 
 
 class PackedPair:
     """The weights of both, packed: see `Packed`."""
 
-    gains_by_overlap = False  # it refuses to
-
     def __init__(self, pair: Pair, first: Packed, second: Packed | PackedPair) -> None:
         self.executable = pair
         self.first, self.second = first, second
 
+    @property
+    def gains_by_overlap(self) -> bool:
+        return self.executable.plan.overlaps
+
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, overlap: bool = False) -> Any:
         with self.executable.device.on(stream):
             return self.prepare(inputs, out, overlap)(stream)
+
+    def in_sequence(self, *inputs: Any) -> Any:
+        """See `Packed.in_sequence`."""
+        return self(*inputs, overlap=self.gains_by_overlap)
 
     def beside(self, *weights: Any) -> PackedPair:
         return PackedPair(self.executable, self.first.beside(weights[0]), self.second.beside(*weights[1:]))
@@ -37,13 +43,12 @@ class PackedPair:
 
     def prepare(self, inputs: Sequence[Any], out: Any, overlap: bool = False) -> Bound:
         problem = self.executable.problem
-        if overlap:
-            raise ValueError("overlap=True: the second of two launches reads what the first one writes; leave it out")
+        check_overlap(overlap, self.executable.plan)
         if not inputs:
             raise ValueError(f"no arrays were given; this problem takes {', '.join(t.name for t in problem.inputs)}")
         x, *residual = inputs
-        first = self.first.prepare([x], None)
-        second = self.second.prepare([first.y, *residual], out)
+        first = self.first.prepare([x], None, overlap and self.first.gains_by_overlap)
+        second = self.second.prepare([first.y, *residual], out, overlap and self.second.gains_by_overlap)
         launch = in_order([first.launch, second.launch])
         return Bound(second.y, launch, self, (first, second), (*first.between, first.y, *second.between))
 

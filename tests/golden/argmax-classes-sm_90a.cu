@@ -36,6 +36,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -155,6 +162,8 @@ __device__ __forceinline__ unsigned first_of_axis(unsigned output) {
 
 // Neighbouring threads read neighbouring vectors: members of a team along the axis, else teams across it.
 extern "C" __global__ void __launch_bounds__(THREADS) argmax(const Arguments args) {
+    tile::launch_dependents();
+    tile::wait_on_dependency();
     const int team = INNER == 1 ? tile::thread() / TEAM : tile::thread() % TEAMS;
     const int member = INNER == 1 ? tile::thread() % TEAM : tile::thread() / TEAMS;
     const unsigned first = static_cast<unsigned>(tile::block_x()) * (TEAMS * OUTPUTS_OF_TEAM);

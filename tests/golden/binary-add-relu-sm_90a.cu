@@ -31,6 +31,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -176,6 +183,8 @@ __device__ __forceinline__ Vector<Output> combine_vectors(const Pair& pair, cons
 
 // A thread loads all of its vectors before it combines the first. What fills no vector is combined by itself.
 extern "C" __global__ void __launch_bounds__(THREADS) add(const Arguments args) {
+    tile::launch_dependents();
+    tile::wait_on_dependency();
     Pair pairs[UNROLL];
 #pragma unroll
     for (int row = 0; row < UNROLL; ++row) {

@@ -31,6 +31,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -177,6 +184,8 @@ __device__ __forceinline__ Vector<X> translate_slice(const Vector<X>& x, unsigne
 
 // A thread loads all of its vectors before it stores the first. VECTOR divides ELEMENTS.
 extern "C" __global__ void __launch_bounds__(THREADS) concat(const Arguments args) {
+    tile::launch_dependents();
+    tile::wait_on_dependency();
     prepare_tables(args);
     Vector<X> x[UNROLL] = {};
 #pragma unroll

@@ -154,7 +154,7 @@ __device__ __forceinline__ unsigned scale_index(unsigned element) {
 }
 
 __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
-    return prepare(tile::load(args.scale + index));
+    return prepare(args.scale[index]);
 }
 
 __device__ __forceinline__ Vector<Output> convert_vector(

@@ -207,8 +207,8 @@ using Read = Run<X>;
 using Written = Planes<Output>;
 
 __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
-    return prepare(tile::load(args.scale + index),
-        tile::load(args.zero_point + index));
+    return prepare(args.scale[index],
+        args.zero_point[index]);
 }
 
 // Channel after channel: what follows from a scale is computed once for all pixels of the thread.

@@ -157,8 +157,8 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
 __device__ __forceinline__ unsigned scale_index(unsigned element) { return element / INNER % CHANNELS; }
 
 __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
-    return prepare(tile::load(args.scale + index),
-        tile::load(args.zero_point + index));
+    return prepare(args.scale[index],
+        args.zero_point[index]);
 }
 
 __device__ __forceinline__ Vector<Output> convert_vector(

@@ -31,6 +31,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -241,8 +248,8 @@ using Read = Planes<X>;
 using Written = Run<Output>;
 
 __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
-    return prepare(tile::load(args.scale + index),
-        tile::load(args.zero_point + index));
+    return prepare(args.scale[index],
+        args.zero_point[index]);
 }
 
 // Channel after channel: what follows from a scale is computed once for all pixels of the thread.
@@ -260,6 +267,8 @@ __device__ __forceinline__ void convert_pixels(const Arguments& args, Read (&x)[
 
 // A thread loads all of its pixels before it converts the first. VECTOR divides PIXELS.
 extern "C" __global__ void __launch_bounds__(THREADS) quantize(const Arguments args) {
+    tile::launch_dependents();
+    tile::wait_on_dependency();
     Read x[ROWS] = {};
     Written y[ROWS];
 #pragma unroll

@@ -31,6 +31,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -179,8 +186,8 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
 __device__ __forceinline__ unsigned scale_index(unsigned element) { return element / INNER % CHANNELS; }
 
 __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
-    return prepare(tile::load(args.scale + index),
-        tile::load(args.zero_point + index));
+    return prepare(args.scale[index],
+        args.zero_point[index]);
 }
 
 __device__ __forceinline__ Vector<Output> convert_vector(
@@ -201,6 +208,8 @@ __device__ __forceinline__ Vector<Output> convert_vector(
 
 // One block: UNROLL rows of THREADS vectors. A thread loads all of its vectors before it converts the first.
 extern "C" __global__ void __launch_bounds__(THREADS) quantize(const Arguments args) {
+    tile::launch_dependents();
+    tile::wait_on_dependency();
     const unsigned begin =
         (static_cast<unsigned>(tile::block_x()) * UNROLL * THREADS + tile::thread()) * VECTOR;
     const Prepared only = load_prepared(args, 0);

@@ -161,10 +161,10 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T>& vector
 __device__ __forceinline__ unsigned scale_index(unsigned element) { return element / INNER % CHANNELS; }
 
 __device__ __forceinline__ Prepared load_prepared(const Arguments& args, unsigned index) {
-    return prepare(tile::load(args.x_scale + index),
-        tile::load(args.x_zero + index),
-        tile::load(args.y_scale + index),
-        tile::load(args.y_zero + index));
+    return prepare(args.x_scale[index],
+        args.x_zero[index],
+        args.y_scale[index],
+        args.y_zero[index]);
 }
 
 __device__ __forceinline__ Vector<Output> convert_vector(

@@ -187,6 +187,7 @@ __device__ __forceinline__ Place place_of(unsigned vector) {
 __device__ __forceinline__ bool is_within(int at, int extent) { return at >= 0 && at < extent; }
 
 extern "C" __global__ void __launch_bounds__(THREADS) average_pool(const Arguments args) {
+    const X* const x = args.x;
     const unsigned vector = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
     if (vector >= OUTPUTS / VECTOR) return;
     const Place place = place_of(vector);
@@ -195,7 +196,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_pool(const Argumen
     for (int r = 0; r < R; ++r) {
         const int h = place.top + r * DILATION_H;
         if (!is_within(h, H)) continue;
-        const X* const row = args.x + (place.image * H + h) * (W * C) + place.channel;
+        const X* const row = x + (place.image * H + h) * (W * C) + place.channel;
 #pragma unroll
         for (int s = 0; s < S; ++s) {
             const int w = place.left + s * DILATION_W;

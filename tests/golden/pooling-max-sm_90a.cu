@@ -40,6 +40,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -49,6 +56,19 @@ __device__ __forceinline__ Layout& shared_memory() {
 // Device memory that nobody writes during the launch.
 template <class T>
 __device__ __forceinline__ T load(const T* address) { return __ldg(address); }
+
+// Keeps an address in registers from here on: what lies a constant behind it is loaded without an addition.
+// The compiler would add anew before every load that has a condition.
+template <class T>
+__device__ __forceinline__ const T* kept(const T* address) {
+    asm volatile("" : "+l"(address));
+    return address;
+}
+
+// Asks for a line of device memory that will be read soon: it comes into the second-level cache.
+__device__ __forceinline__ void prefetch_l2(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
 
 // Each operation rounds once, whatever the compiler's flags.
 __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
@@ -196,6 +216,11 @@ __device__ __forceinline__ Place place_of(unsigned vector) {
 __device__ __forceinline__ bool is_within(int at, int extent) { return at >= 0 && at < extent; }
 
 extern "C" __global__ void __launch_bounds__(THREADS) max_pool(const Arguments args) {
+    tile::launch_dependents();
+    tile::wait_on_dependency();
+    // Pixels are loaded as what nobody writes, and so maybe ahead of the wait: not from an
+    // address that is known behind it alone.
+    const X* const x = tile::kept(args.x);
     const unsigned vector = static_cast<unsigned>(tile::block_x()) * THREADS + tile::thread();
     if (vector >= OUTPUTS / VECTOR) return;
     const Place place = place_of(vector);
@@ -204,7 +229,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) max_pool(const Arguments a
     for (int r = 0; r < R; ++r) {
         const int h = place.top + r * DILATION_H;
         if (!is_within(h, H)) continue;
-        const X* const row = args.x + (place.image * H + h) * (W * C) + place.channel;
+        const X* const row = x + (place.image * H + h) * (W * C) + place.channel;
 #pragma unroll
         for (int s = 0; s < S; ++s) {
             const int w = place.left + s * DILATION_W;

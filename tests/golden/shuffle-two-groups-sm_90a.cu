@@ -30,6 +30,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -154,6 +161,8 @@ __device__ __forceinline__ void store_columns(const Arguments& args, unsigned fi
 
 // A thread loads all of its columns before it stores the first.
 extern "C" __global__ void __launch_bounds__(THREADS) channel_shuffle(const Arguments args) {
+    tile::launch_dependents();
+    tile::wait_on_dependency();
     Columns columns[UNROLL];
 #pragma unroll
     for (int row = 0; row < UNROLL; ++row) load_columns(args, first_of_row(row), columns[row]);

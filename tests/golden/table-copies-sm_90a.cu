@@ -31,6 +31,13 @@ __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); 
 
 __device__ __forceinline__ void barrier() { __syncthreads(); }
 
+// Where launches overlap (an attribute of the launch; without it both do nothing): the next kernel may be
+// started from here on, and nothing of the one before may be read, nor anything written, before it has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_on_dependency() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -153,6 +160,8 @@ __device__ __forceinline__ Vector<Output> look_up_vector(const unsigned char* co
 
 // A thread loads UNROLL vectors before it looks up the first. What fills no vector is looked up by itself.
 extern "C" __global__ void __launch_bounds__(THREADS) table(const Arguments args) {
+    tile::launch_dependents();
+    tile::wait_on_dependency();
     fill_shared(args);
     tile::barrier();
     const unsigned* const first_word = tile::shared_memory<Shared>().words + tile::thread() % COPIES;

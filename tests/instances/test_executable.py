@@ -180,9 +180,7 @@ def test_what_is_written_for_the_kernel_is_fenced_from_launches_that_overlap(mon
 
 def test_a_kernel_that_does_not_overlap_is_not_asked_to() -> None:
     instance, _ = recorded()
-    says = (
-        r"overlap=True was given, but a simt kernel for cpu does not wait .*: leave it out\. NVIDIA targets from sm_90a"
-    )
+    says = r"overlap=True was given, but simt on cpu does not wait .*: leave it out\. NVIDIA targets from sm_90a"
     x, w = DRAWN.arrays
     packed = instance.pack(w, **DRAWN.parameters)
     for use in (packed, packed.bind):

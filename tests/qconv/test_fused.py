@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from exactness import assert_same, expected, run
+from overlaps import asked_to_overlap
 
 import qconv
 from qconv import Conv2d, FusedBlock, FusedConv2d, Quantization, convolution, generator, parse, reference, sample
@@ -99,6 +100,19 @@ def test_in_one_kernel_nothing_between_the_two_is_an_argument() -> None:
     assert {f.name for f in plan[0].fields if f.role == "workspace"} == {"offset", "taps", "fragments"}
 
 
+def test_each_of_two_launches_overlaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second waits for what the first writes, as the first does for what was launched before."""
+    target = TARGETS["cpu.sm_90a"]
+    device, drawn = CpuDevice(target), sample.draw(PROBLEM, 5)
+    pair = load(generator.unfused_plan(PROBLEM, target), device)
+    asked = asked_to_overlap(True, monkeypatch)
+    x, w1, w2, residual = (device.upload(array) for array in drawn.arrays)
+    packed = pair.pack(w1, w2, **drawn.parameters)
+    assert packed.gains_by_overlap
+    assert_same(packed.bind(x, residual, overlap=True)(), expected(PROBLEM, drawn), "overlapping")
+    assert asked == [True, True]
+
+
 def test_unfused_is_the_same_bit_for_bit() -> None:
     device, drawn = CpuDevice(TARGET), sample.draw(PROBLEM, 5)
     pair = load(generator.unfused_plan(PROBLEM, TARGET), device)
@@ -113,7 +127,7 @@ def test_unfused_is_the_same_bit_for_bit() -> None:
     unpacked = packed.unpack()
     assert unpacked["first"]["w"] is not None
     assert unpacked["second"]["w"] is not None
-    with pytest.raises(ValueError, match="leave it out"):
+    with pytest.raises(ValueError, match=r"unfused on .* does not wait by itself .*: leave it out"):
         packed.bind(x, residual, overlap=True)
     with pytest.raises(ValueError, match="w1, w2"):
         pair.pack(w1, **drawn.parameters)

@@ -30,6 +30,7 @@ SUBJECTS = {
     "instances/test_interop_gpu.py": "other libraries' arrays, in every one-liner and instance",
     "instances/test_packed.py": "the packed weights that api, instance and executable pass on",
     "qconv/cli/test_refusals.py": "what all commands refuse",
+    "qconv/network/test_overlaps.py": "the launches of a session's layers of all kinds",
     "templates/test_accumulator.py": "the sums of all pages",
     "templates/test_fences.py": "the fences and waits of all pages",
     "templates/test_output_table.py": "the table that all pages look outputs up in",

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from random_fused import TILE
 
 from qconv import Conv2d, Quantization, generator, sample
+from qconv.conversion import Requantize
 from qconv.device.cache import Binary
 from qconv.device.cpu import CpuDevice, CpuKernel, CpuLaunch, run_overlapped
 from qconv.errors import LaunchError
@@ -31,7 +32,9 @@ from qconv.generator.gemv import Gemv
 from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt
 from qconv.instances.executable import Executable
+from qconv.op import Problem
 from qconv.target import TARGETS
+from qconv.tensor_ops import Add, AveragePool, ChannelShuffle, MaxPool, Table
 from tests.templates.test_fused_sanitizers import conv
 from tests.templates.test_fused_sanitizers import plan_of as fused
 from tests.templates.test_mma_sanitizers import ADDED, WIDE, WRONG
@@ -258,6 +261,10 @@ def layer(problem: Conv2d, config: Config) -> Plan:
     return generator.plan(problem, config, TARGETS[SM_90A])
 
 
+def default(problem: Problem) -> Plan:
+    return generator.default(problem, TARGETS[SM_90A])
+
+
 def back_to_back(kinds: str, c: int = 32, residual: str = "none", **config: int) -> Plan:
     """A chain whose output is like its input."""
     quantizations = [*(Quantization() for _ in kinds.split()[1:]), Quantization(residual=residual)]
@@ -285,6 +292,12 @@ OVERLAPPING = {
     "dw, pw, cluster": back_to_back("dw pw", cluster_blocks=2, weights_in_smem=1, second_n=1),
     "dw, pw, teams": back_to_back("dw pw", teams=2, weights_in_smem=1, on_wgmma=1),
     "pw, pw, byte by byte": back_to_back("pw pw", c=21),
+    "table": default(Table(1000)),
+    "sum": default(Add(1, 1, 1000)),
+    "max pool": default(MaxPool(2, 9, 9, 24, 3, 3, pad=1)),
+    "average pool": default(AveragePool(2, 9, 9, 24, 3, 3, pad=1)),
+    "shuffle": default(ChannelShuffle(99, 8, 8)),
+    "requantize": default(Requantize(1, 1, 1000)),
     "pw, dw, pw": back_to_back("pw dw pw", weights_in_smem=2),
 }
 
@@ -331,7 +344,7 @@ def check_two_waits(layer: Plan) -> None:
 def reading(x: Any, plan: Plan, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """A layer's arrays, with these activations and, where it has a residual, this residual."""
     names = [tensor.name for tensor in plan.problem.inputs]
-    return tuple(x if name in ("x", "residual") else own for name, own in zip(names, arrays, strict=True))
+    return tuple(x if name in ("x", "residual", "a") else own for name, own in zip(names, arrays, strict=True))
 
 
 @pytest.mark.parametrize("name", OVERLAPPING)

@@ -69,8 +69,8 @@ class _Indices:
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs
-        y = self._packed(x.in_order(self._reads_last).reshape(self._seen)).reshape(self._made)
-        return Value(self._device, channels_last=y) if self._gives_last else Value(self._device, there=y)
+        y = self._packed.in_sequence(x.in_order(self._reads_last).reshape(self._seen)).reshape(self._made)
+        return Value.ordered(self._device, y, self._gives_last)
 
 
 def arg_max(reading: Reading) -> Indices:

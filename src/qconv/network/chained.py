@@ -72,7 +72,7 @@ class _PackedChain:
 
     def __call__(self, *inputs: Value) -> Value:
         arrays = [self._device.contiguous(each.channels_last) for each in inputs]
-        return Value(self._device, channels_last=self._packed(*arrays))
+        return Value(self._device, channels_last=self._packed.in_sequence(*arrays))
 
 
 def chain(convolutions: Sequence[IntegerConvolution]) -> IntegerChain | None:

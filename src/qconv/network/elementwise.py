@@ -100,9 +100,9 @@ class _Paired:
         last = self._last or (self._in_any_order and (a.is_channels_last or (self._equal and b.is_channels_last)))
         arrays = [each.channels_last if last else each.on_device for each in (a, b)]
         pairs = zip(arrays, self._given, strict=True)
-        y = self._packed(*(self._device.contiguous(array).reshape(shape) for array, shape in pairs))
+        y = self._packed.in_sequence(*(self._device.contiguous(array).reshape(shape) for array, shape in pairs))
         y = y.reshape(arrays[0].shape)
-        return Value(self._device, channels_last=y) if last else Value(self._device, there=y)
+        return Value.ordered(self._device, y, last)
 
     def _uploaded(self, constant: Array) -> Value:
         """In both of the orders that a call may ask for: it keeps what it was turned into."""

@@ -78,13 +78,15 @@ class _Converted:
         self._seen = problem.inputs[0].shape
         self._made = last_of(shape) if self._gives_last else shape
         self._given = [device.upload(array) for array in given]
-        self._instance = lookup(problem, device.spec)
-        self.why = self._instance.why
+        instance = lookup(problem, device.spec)
+        self._packed = instance.pack()
+        self.why = instance.why
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs
-        y = self._instance(x.in_order(self._reads_last).reshape(self._seen), *self._given).reshape(self._made)
-        return Value(self._device, channels_last=y) if self._gives_last else Value(self._device, there=y)
+        y = self._packed.in_sequence(x.in_order(self._reads_last).reshape(self._seen), *self._given)
+        y = y.reshape(self._made)
+        return Value.ordered(self._device, y, self._gives_last)
 
 
 def serve_ends(network: Network, served: Mapping[str, Served]) -> dict[str, Served]:

@@ -163,7 +163,7 @@ class _Packed:
         arrays = (each.on_device if self._matrix else each.channels_last for each in inputs)
         shapes = (self._problem.x_shape, self._problem.y_shape)
         given = [self._device.contiguous(array).reshape(shape) for array, shape in zip(arrays, shapes, strict=False)]
-        y = self._packed(*given, overlap=self._packed.gains_by_overlap)
+        y = self._packed.in_sequence(*given)
         y = y.reshape(self._y_shape)
         return Value(self._device, there=y) if self._matrix else Value(self._device, channels_last=y)
 

@@ -79,9 +79,9 @@ class _Joined:
 
     def __call__(self, *inputs: Value) -> Value:
         arrays = [x.channels_last if self._last else x.on_device for x in inputs]
-        y = self._packed(*(array.reshape(shape) for array, shape in zip(arrays, self._seen, strict=True)))
+        y = self._packed.in_sequence(*(array.reshape(shape) for array, shape in zip(arrays, self._seen, strict=True)))
         y = y.reshape(self._y_shape)
-        return Value(self._device, channels_last=y) if self._last else Value(self._device, there=y)
+        return Value.ordered(self._device, y, self._last)
 
 
 def concat(reading: Reading) -> Joined:

@@ -89,7 +89,7 @@ class _Pooled:
 
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs
-        y = self._packed(x.channels_last.reshape(self._seen))
+        y = self._packed.in_sequence(x.channels_last.reshape(self._seen))
         return Value(self._device, channels_last=y.reshape(self._y_shape))
 
 

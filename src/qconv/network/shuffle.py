@@ -49,7 +49,7 @@ class _Shuffled:
         (x,) = inputs
         array = self._device.contiguous(x.channels_last)
         (problem,) = self.problems
-        y = self._packed(array.reshape(problem.inputs[0].shape))
+        y = self._packed.in_sequence(array.reshape(problem.inputs[0].shape))
         return Value(self._device, channels_last=y.reshape(array.shape))
 
 

@@ -58,8 +58,8 @@ class _LookedUp:
     def __call__(self, *inputs: Value) -> Value:
         (x,) = inputs
         array = x.channels_last if x.is_channels_last else x.on_device
-        y = self._packed(self._device.contiguous(array).reshape(self._seen)).reshape(array.shape)
-        return Value(self._device, channels_last=y) if x.is_channels_last else Value(self._device, there=y)
+        y = self._packed.in_sequence(self._device.contiguous(array).reshape(self._seen)).reshape(array.shape)
+        return Value.ordered(self._device, y, x.is_channels_last)
 
 
 def codes(dtype: str) -> Array:

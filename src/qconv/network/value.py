@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,6 +27,11 @@ class Value:
         lies_last = there is not None and _lies_last(there)
         self._there = None if lies_last else there
         self._channels_last = _seen_last(there) if lies_last else channels_last
+
+    @classmethod
+    def ordered(cls, device: Device, array: Any, channels_last: bool) -> Self:
+        """An array on the device whose channels are last, or that has the model's order."""
+        return cls(device, channels_last=array) if channels_last else cls(device, there=array)
 
     @cached_property
     def on_host(self) -> Any:

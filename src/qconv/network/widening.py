@@ -72,8 +72,8 @@ class _Widened:
         array = x.channels_last if self._last else x.on_device
         for packed, arrays, taken, made in self._launches:
             rows = self._device.contiguous(array).reshape(taken)
-            array = packed(*(rows if one is None else one for one in arrays)).reshape(made)
-        return Value(self._device, channels_last=array) if self._last else Value(self._device, there=array)
+            array = packed.in_sequence(*(rows if one is None else one for one in arrays)).reshape(made)
+        return Value.ordered(self._device, array, self._last)
 
 
 def _along(seen: Sequence[int], at: int, by: Widened, layer: Widening) -> tuple[Concat, list[Any], Shape]:

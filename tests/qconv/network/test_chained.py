@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from integer_model import Model
+from overlaps import asked_to_overlap
 
+from qconv.device import open_device
 from qconv.network import IntegerConvolution
 from qconv.network.chained import chain
+from qconv.network.value import Value
 from qconv.onnx import Session
 
 
@@ -33,6 +36,20 @@ def test_what_is_between_them_is_read_as_it_was_written(scale: float, zero_point
         assert set(made.layer.inputs) & {x, mid} == {x}
         given = made.parameters(made.problem((1, 4, 5, 5)))
         assert (float(given["mid_scale"]), int(given["mid_zero_point"])) == (np.float32(0.05), 3)
+
+
+@pytest.mark.parametrize("gains", [False, True])
+def test_its_launch_overlaps_where_that_gains(gains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, device = Model(), open_device("cpu.sm_90a")
+    mid = model.numbers()
+    y = model.conv(model.conv(model.input(1, 4, 5, 5), 4, 8, model.numbers(), mid), 8, 4, mid, model.numbers())
+    made = chain(convolutions(model, y))
+    assert made is not None
+    asked = asked_to_overlap(gains, monkeypatch)
+    prepared = made.prepare([(1, 4, 5, 5)], device)
+    prepared(Value(device, channels_last=device.upload(np.zeros((1, 5, 5, 4), "uint8"))))
+    assert asked
+    assert set(asked) == {gains}
 
 
 def test_a_sum_is_the_last_ones() -> None:

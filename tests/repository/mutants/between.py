@@ -342,8 +342,8 @@ MUTANTS = (
     Mutant(
         "integer: no launch overlaps",
         "src/qconv/network/integer.py",
-        ", overlap=self._packed.gains_by_overlap)",
-        ")",
+        "packed.in_sequence(",
+        "packed(",
         "Each would wait until the one before has ended before it begins.",
         ("tests/qconv/network/test_integer.py::test_a_launch_overlaps_where_that_gains",),
     ),

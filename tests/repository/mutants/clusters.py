@@ -5,6 +5,9 @@ from mutants.named import fence
 
 CLUSTER, SCRATCH = "templates/combine/cluster.j2", "templates/combine/scratch.j2"
 OF_TILE, TEAMS = "templates/fused/of_tile.j2", "templates/fused/begin_teams.j2"
+SESSIONS = "tests/qconv/network/test_overlaps.py::test_a_launch_overlaps_where_that_gains"
+CHAINED = "tests/qconv/network/test_chained.py::test_its_launch_overlaps_where_that_gains"
+TWO = "tests/qconv/test_fused.py::test_each_of_two_launches_overlaps"
 OVERLAPS = "tests/templates/test_fences.py::test_a_launch_waits_for_the_one_before"
 
 # Pages whose launches overlap, and the plan of test_fences that shows it.
@@ -15,6 +18,7 @@ WAITS = {
     "direct": ("templates/conv2d/direct.j2", "direct"),
     "fused": ("templates/fused/begin.j2", "dw, pw"),
     "teams": (TEAMS, "dw, pw, teams"),
+    "tensor ops": ("templates/overlap.j2", "table"),
 }
 OVERLAPPING = tuple(
     Mutant(
@@ -26,6 +30,30 @@ OVERLAPPING = tuple(
         (f"{OVERLAPS}[{plan}]",),
     )
     for name, (page, plan) in WAITS.items()
+)
+
+# Layers of a session, and what of tests/qconv/network/test_overlaps.py has them.
+OF_SESSIONS = {
+    "pooling": "max pool",
+    "elementwise": "sum",
+    "table": "table",
+    "joining": "concat",
+    "widening": "pad",
+    "argmax": "argmax",
+    "shuffle": "shuffle",
+    "ends": "real numbers",
+    "chained": "",
+}
+IN_SESSIONS = tuple(
+    Mutant(
+        f"{name}: no launch of a session's overlaps",
+        f"src/qconv/network/{name}.py",
+        "packed.in_sequence(",
+        "packed(",
+        "One that does not is a wall for both neighbours.",
+        (f"{SESSIONS}[{layer}-True]" if layer else f"{CHAINED}[True]",),
+    )
+    for name, layer in OF_SESSIONS.items()
 )
 
 MUTANTS = (
@@ -158,4 +186,29 @@ MUTANTS = (
         (fence("dw, pw, fetched"),),
     ),
     *OVERLAPPING,
+    *IN_SESSIONS,
+    Mutant(
+        "waiting: no kernel overlaps",
+        "generator/waiting.py",
+        "return self.target.overlaps_launches",
+        "return False",
+        "A kernel that waits by itself hides what a launch costs.",
+        (f"{OVERLAPS}[table]",),
+    ),
+    Mutant(
+        "pair: the first of two does not overlap",
+        "instances/pair.py",
+        "overlap and self.first.gains_by_overlap",
+        "False",
+        "Each of the two waits for what was launched before it.",
+        (TWO,),
+    ),
+    Mutant(
+        "pair: the second of two does not overlap",
+        "instances/pair.py",
+        "overlap and self.second.gains_by_overlap",
+        "False",
+        "Each of the two waits for what was launched before it.",
+        (TWO,),
+    ),
 )
