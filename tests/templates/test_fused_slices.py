@@ -37,6 +37,7 @@ PLANS = {
     "warps, weights in smem": plan_of(SM_80, weights_in_smem=1, second_m=2),
     "warpgroups": plan_of(SM_90A, weights_in_smem=1, on_wgmma=1),
     "warpgroups, three": plan_of(SM_90A, channels=96, cluster_blocks=3, weights_in_smem=1, on_wgmma=1),
+    "six": plan_of(SM_80, channels=96, cluster_blocks=6, first_n=2),
     "3x3 before it": plan_of(SM_90A, first="dense", weights_in_smem=1, on_wgmma=1),
     "depthwise before it": plan_of(SM_80, first="dw", first_n=1),
     "few tiles in turn": plan_of(SM_90A, tile_h=2, weights_in_smem=1, on_wgmma=1),
