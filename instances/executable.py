@@ -80,7 +80,9 @@ class Packed:
         arguments = self._arguments({})
         self._folds = [executable.kernel.bind(launch, arguments) for launch in executable.plan.prepare]
         self._scratch = [(field.path, (field.elements,)) for field in executable.plan.scratch]
-        self._fence = executable.device.empty((1,), "int32") if executable.plan.overlaps else None
+        # Without weights a kernel reads nothing before it waits.
+        reads_early = executable.plan.overlaps and bool(weights)
+        self._fence = executable.device.empty((1,), "int32") if reads_early else None
         self.computed = turned or bool(self._folds)  # some of what the kernel reads
         self.fold(stream)
 

@@ -22,6 +22,7 @@ from qconv.generator.tensor_map import TENSOR_MAP_BYTES, TensorMap, matrix
 from qconv.instances.executable import MOST_ENCODED, Executable
 from qconv.instances.loading import load
 from qconv.target import target
+from qconv.tensor_ops import Add
 from qconv.tuner.sanitized import run
 
 PROBLEM = Conv2d(1, 6, 5, 16, 12, 3, 3, pad=1, quantization=Quantization(per_channel=True, x_zero_point=True))
@@ -176,6 +177,16 @@ def test_what_is_written_for_the_kernel_is_fenced_from_launches_that_overlap(mon
     assert filled == [4, 4, 4]
     bound.refold()
     assert filled == [4, 4, 4, 4]
+
+
+def test_what_has_no_weights_needs_no_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a kernel reads nothing before it waits, and a one-liner packs in every call."""
+    filled: list[int] = []
+    monkeypatch.setattr(type(CPU), "fill", lambda self, array, byte: filled.append(array.nbytes))
+    problem = Add(1, 1, 64)
+    plan = altered(generator.default(problem, CPU.target), overlaps=True)
+    load(plan, CPU).pack(**sample.draw(problem, 1).parameters)
+    assert not filled
 
 
 def test_a_kernel_that_does_not_overlap_is_not_asked_to() -> None:

@@ -188,6 +188,14 @@ MUTANTS = (
     *OVERLAPPING,
     *IN_SESSIONS,
     Mutant(
+        "executable: a fence for what reads no weights",
+        "instances/executable.py",
+        "executable.plan.overlaps and bool(weights)",
+        "executable.plan.overlaps",
+        "It would cost every call of a one-liner.",
+        ("tests/instances/test_executable.py::test_what_has_no_weights_needs_no_fence",),
+    ),
+    Mutant(
         "waiting: no kernel overlaps",
         "generator/waiting.py",
         "return self.target.overlaps_launches",
