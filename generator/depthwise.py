@@ -22,6 +22,7 @@ from qconv.generator.convolution import (
 from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
+from qconv.generator.waiting import WaitingPlan
 from qconv.op import INT_MAX
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -73,7 +74,7 @@ class DepthwiseRoles(Roles):
 
 
 @dataclass(frozen=True)
-class DepthwisePlan(ConvolutionPlan):
+class DepthwisePlan(WaitingPlan, ConvolutionPlan):
     page: ClassVar[str] = "conv2d/depthwise.j2"
 
     problem: Conv2d
@@ -120,12 +121,8 @@ class DepthwisePlan(ConvolutionPlan):
         return DepthwiseRoles(self.gathers)
 
     @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
-
-    @property
     def wants(self) -> tuple[str, ...]:
-        return ("bytes", *("near", "overlap") * self.overlaps)
+        return ("bytes", *("kept",) * self.overlaps, *super().wants)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

@@ -22,6 +22,7 @@ from qconv.generator.tiles import (
     tiles_of,
     warp_constants,
 )
+from qconv.generator.waiting import WaitingPlan
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -76,7 +77,7 @@ class DirectRoles(TiledRoles):
 
 
 @dataclass(frozen=True)
-class DirectPlan(TiledPlan):
+class DirectPlan(WaitingPlan, TiledPlan):
     page: ClassVar[str] = "conv2d/direct.j2"
 
     config: Direct
@@ -110,12 +111,8 @@ class DirectPlan(TiledPlan):
         )
 
     @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
-
-    @property
     def wants(self) -> tuple[str, ...]:
-        return ("warp", "copies", "matrices", *("fill",) * self.fills, *("overlap",) * self.overlaps)
+        return ("warp", "copies", "matrices", *("fill",) * self.fills, *super().wants)
 
     @property
     def _config_constants(self) -> tuple[Constant, ...]:

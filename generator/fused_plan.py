@@ -13,6 +13,7 @@ from qconv.generator.layer import LayerPlan
 from qconv.generator.layer_config import chunks
 from qconv.generator.plan import Constant, Field, Launch, Roles, ceil_div
 from qconv.generator.tiles import BLOCKS_PER_SM_SAYS
+from qconv.generator.waiting import WaitingPlan
 
 # Fitted to 166 configs on an H200.
 LAUNCH = 4100  # clocks of a launch
@@ -54,7 +55,7 @@ class FusedRoles(Roles):
 
 
 @dataclass(frozen=True)
-class FusedPlan(ChainPlan):
+class FusedPlan(WaitingPlan, ChainPlan):
     page: ClassVar[str] = "fused/page.j2"
 
     problem: Chain
@@ -152,12 +153,8 @@ class FusedPlan(ChainPlan):
         }
 
     @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
-
-    @property
     def wants(self) -> tuple[str, ...]:
-        wants = {want for layer in self.layer_plans.values() for want in layer.wants}
+        wants = {*super().wants, *(want for layer in self.layer_plans.values() for want in layer.wants)}
         asked = {
             "cluster": self.clusters,
             "parts": self.clusters,
@@ -165,8 +162,7 @@ class FusedPlan(ChainPlan):
             "bulk": bool(self.fetched),
             "teams": self.has_teams,
             "copies": self.loads_async or bool(self.copied),
-            "overlap": self.overlaps,
-            "near": self.overlaps and self.loads_input and not self.loads_async,
+            "kept": self.overlaps and self.loads_input and not self.loads_async,
             "fill": self.loads_async and pads_with_zero_point(self.problem.first),
         }
         return tuple(sorted(wants | {want for want, is_asked in asked.items() if is_asked}))

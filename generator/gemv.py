@@ -19,6 +19,7 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
+from qconv.generator.waiting import WaitingPlan
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -68,7 +69,7 @@ class GemvRoles(Roles):
 
 
 @dataclass(frozen=True)
-class GemvPlan(ConvolutionPlan):
+class GemvPlan(WaitingPlan, ConvolutionPlan):
     page: ClassVar[str] = "conv2d/gemv.j2"
 
     problem: Conv2d
@@ -101,12 +102,8 @@ class GemvPlan(ConvolutionPlan):
         return alignment
 
     @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
-
-    @property
     def wants(self) -> tuple[str, ...]:
-        return ("near", "overlap") * self.overlaps
+        return (*("kept",) * self.overlaps, *super().wants)
 
     @property
     def roles(self) -> GemvRoles:

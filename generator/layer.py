@@ -181,10 +181,6 @@ class LayerPlan(ConvolutionPlan):
         return of_both & -of_both
 
     @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
-
-    @property
     def divided(self) -> bool:
         return self.config.blocks > 1
 

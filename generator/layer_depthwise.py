@@ -75,7 +75,7 @@ class DepthwiseLayer(LayerPlan):
     @property
     def wants(self) -> tuple[str, ...]:
         # The first layer reads the image: it asks for lines ahead, and most of its patches are inside.
-        return ("bytes", *("near",) * self.is_first, *("warp_uniform",) * self.two_ways, *super().wants)
+        return ("bytes", *("kept", "near") * self.is_first, *("warp_uniform",) * self.two_ways, *super().wants)
 
     @property
     def roles(self) -> DepthwiseRoles:

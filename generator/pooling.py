@@ -113,7 +113,7 @@ class PoolingPlan(WaitingPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        return (*super().wants, *("near",) * self.overlaps)
+        return (*super().wants, *("kept",) * self.overlaps)
 
     @property
     def context(self) -> PoolingContext:

@@ -19,6 +19,7 @@ from qconv.generator.convolution import (
 from qconv.generator.cost_units import at_once, launched, of_residual
 from qconv.generator.family import Family
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.waiting import WaitingPlan
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -58,7 +59,7 @@ FITTED, LATENCY = 0.46, 1000
 
 
 @dataclass(frozen=True)
-class SimtPlan(ConvolutionPlan):
+class SimtPlan(WaitingPlan, ConvolutionPlan):
     page: ClassVar[str] = "conv2d/simt.j2"
 
     problem: Conv2d
@@ -100,12 +101,8 @@ class SimtPlan(ConvolutionPlan):
         return alignment
 
     @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
-
-    @property
     def wants(self) -> tuple[str, ...]:
-        return ("dot", *("near", "overlap") * self.overlaps)
+        return ("dot", *("kept",) * self.overlaps, *super().wants)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

@@ -1,4 +1,4 @@
-"""Kernels that wait for the launch before them first of all: they have no weights that could come meanwhile."""
+"""Kernels that wait by themselves for the launch before them, so that they may begin while it ends."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ class WaitingPlan(Plan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        return ("overlap",) * self.overlaps
+        return (*super().wants, *("overlap",) * self.overlaps)

@@ -89,11 +89,6 @@ __device__ __forceinline__ const T* kept(const T* address) {
     return address;
 }
 
-// Asks for a line of device memory that will be read soon: it comes into the second-level cache.
-__device__ __forceinline__ void prefetch_l2(const void* address) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
-
 // Each operation rounds once, whatever the compiler's flags.
 __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
 __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }
@@ -461,7 +456,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv2d_depthwise(const Arg
     if (unit >= UNITS) return;
     const Patch patch(unit);
     tile::wait_on_dependency();
-    // Pixels are loaded as what nobody writes, and so maybe ahead of the wait: not from an
+    // Activations are loaded as what nobody writes, and so maybe ahead of the wait: not from an
     // address that is known behind it alone.
     const X* const x = tile::kept(args.x);
     const Filters filters = load_filters(args, patch.k);

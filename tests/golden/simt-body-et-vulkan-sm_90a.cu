@@ -91,11 +91,6 @@ __device__ __forceinline__ const T* kept(const T* address) {
     return address;
 }
 
-// Asks for a line of device memory that will be read soon: it comes into the second-level cache.
-__device__ __forceinline__ void prefetch_l2(const void* address) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
-
 // Each operation rounds once, whatever the compiler's flags.
 __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
 __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }

@@ -252,8 +252,6 @@ def test_what_is_left_out_is_found(name: str) -> None:
 LAYER = matrix(SM_90A, Conv2d(1, 6, 6, 32, 32, 3, 3, pad=1), Quantization(), split=2)
 WAIT = "tile::wait_on_dependency();\n"
 ADDING = Quantization(residual="int8")
-
-
 ROWS = Depthwise(rows=2, columns=2, vector=4, run=1, threads=64)
 
 

@@ -14,11 +14,9 @@ OVERLAPS = "tests/templates/test_fences.py::test_a_launch_waits_for_the_one_befo
 WAITS = {
     "depthwise": ("templates/conv2d/depthwise.j2", "depthwise"),
     "gemv": ("templates/conv2d/gemv.j2", "gemv"),
-    "simt": ("templates/conv2d/simt.j2", "simt"),
-    "direct": ("templates/conv2d/direct.j2", "direct"),
     "fused": ("templates/fused/begin.j2", "dw, pw"),
     "teams": (TEAMS, "dw, pw, teams"),
-    "tensor ops": ("templates/overlap.j2", "table"),
+    "first of all": ("templates/overlap.j2", "table"),
 }
 OVERLAPPING = tuple(
     Mutant(

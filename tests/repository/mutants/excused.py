@@ -19,6 +19,7 @@ EXCUSED = {
     "templates/instruction/wgmma_windows.j2": _GPU + "it is compiled for sm_90a, and golden sources have it",
     "templates/prelude/cuda_matrices.j2": _GPU + "it is compiled for sm_90a, and random problems run it there",
     "templates/conv2d/stem_wgmma_rules.j2": "assertions: what they refuse, no plan asks for",
+    "templates/kept_x.j2": _GPU + "on the CPU device no load moves; tests/templates/test_overlap_gpu.py runs it there",
     "templates/header.j2": "comments, which no compiler reads; tests/generator/test_source.py reads them",
     "templates/constants.j2": "prints what generator/plan.py declares, which has its own",
     "templates/arguments.j2": "a declaration: a wrong one does not compile, or test_export.py compares its size",
