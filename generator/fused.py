@@ -4,8 +4,6 @@ that its outputs look at, and so nothing twice but what neighbouring tiles both 
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from qconv.errors import Infeasible
 from qconv.fused import Chain
 from qconv.generator.family import Family
@@ -43,12 +41,11 @@ def plan(problem: Chain, config: Fused, target: Target) -> FusedPlan:
     teams, threads = config.teams, config.warps * target.warp_size
     _check_threads(config, threads, target)
     weights = weights_of(problem, config.weights_in_smem, config.on_wgmma, target)
-    outputs = tile_outputs(problem, config.tile_h, config.tile_w)
     sliced = is_sliced(problem, config.cluster_blocks)
     # The blocks of a cluster each compute some channels of the intermediate, for all; without clusters each computes
     # all of them, or those that it looks at itself.
     cluster = config.cluster_blocks if target.bulk_copies and not sliced else 1
-    layers = _layers(problem, config, weights, outputs, cluster, target)
+    layers = _layers(problem, config, weights, cluster, target)
     slice_k = layers["first"].block_k if sliced else 0
     tile = config.tile_h, config.tile_w
     room = geometry(problem, *tile, teams, threads, config.blocks_per_sm, weights.on_wgmma, target, slice_k)
@@ -91,15 +88,13 @@ def _layers(
     problem: Chain,
     config: Fused,
     weights: Weights,
-    outputs: dict[str, tuple[int, int]],
     cluster: int,
     target: Target,
 ) -> dict[str, LayerPlan]:
     """The layers, with what the kernel asks of each."""
     last, by_slices = problem.LAYERS[-1], is_sliced(problem, config.cluster_blocks)
     blocks = {"first": config.cluster_blocks if by_slices else cluster, last: config.cluster_blocks}
-    # A layer writes the padding of the next one's input.
-    fills = {producer: any(problem.layers[consumer].pad) for producer, consumer in pairwise(problem.LAYERS)}
+    outputs, borders = tile_outputs(problem, config.tile_h, config.tile_w)
     layers: dict[str, LayerPlan] = {}
     for name in problem.LAYERS:
         layer_config = LayerConfig(
@@ -114,7 +109,7 @@ def _layers(
         )
         asks = InKernel(
             config.warps * target.warp_size,
-            fills.get(name, False),
+            borders.get(name),
             config.teams > 1,
             name in weights.in_smem,
             by_slices,

@@ -40,7 +40,9 @@ class FusedRoles(Roles):
     waits_before_second: bool
     weight_ring: bool
     on_wgmma: tuple[str, ...]
-    pads: tuple[str, ...]  # layers that write the padding of the next
+    pads: tuple[str, ...]  # layers that write the padding of the next, where it is another for each tile
+    bordered: tuple[str, ...]  # layers around whose outputs it is the same
+    padded: tuple[str, ...]  # layers whose windows reach beyond their inputs
     mid_chunks: tuple[str, ...]  # of each intermediate tensor, as the source spells them
     last: str
     spare_bytes: int
@@ -52,6 +54,7 @@ class FusedRoles(Roles):
     counts_tiles: bool  # mbarriers have a phase for each tile
     stays: bool
     kinds: frozenset[str]
+    depthwise: tuple[str, ...]  # layers of that kind
 
 
 @dataclass(frozen=True)
@@ -188,7 +191,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
                 Constant("TILES_W", self.tiles_w),
                 Constant("TILES", self.tiles),
                 Constant("GRID_TEAMS", self.grid_teams, "that have tiles in turn"),
-                *_window_constants(self.problem),
+                *_window_constants(self.problem, self.geometry),
                 *(Constant("IN_CHUNKS", in_chunks), Constant("IN_PLANE", in_plane)) * self.loads_input,
                 *_plane_constants(self.problem, self.geometry, self.by_slices * self.first.block_k),
                 *(Constant("PART_CHUNKS", part_chunks, "of a block of a cluster"),) * self.clusters,
@@ -231,7 +234,9 @@ class FusedPlan(WaitingPlan, ChainPlan):
             waits_before_second=not self.has_teams and copies and (bool(behind) or not self.loads_input),
             weight_ring=self.weights.weight_ring,
             on_wgmma=self.weights.on_wgmma,
-            pads=tuple(name for name, layer in self.layer_plans.items() if layer.in_kernel.fills),
+            pads=tuple(name for name, layer in self.layer_plans.items() if layer.fills),
+            bordered=tuple(name for name, layer in self.layer_plans.items() if layer.bordered),
+            padded=tuple(name for name, layer in self.layer_plans.items() if layer.is_padded),
             mid_chunks=_mid_chunks(self.problem, self.geometry),
             last=self.last,
             spare_bytes=self.spare_bytes,
@@ -243,6 +248,7 @@ class FusedPlan(WaitingPlan, ChainPlan):
             counts_tiles=self.clusters or self.weights.weight_ring,
             stays=self.stays,
             kinds=frozenset(layer.kind for layer in self.layer_plans.values()),
+            depthwise=tuple(name for name, layer in self.layer_plans.items() if layer.kind == "depthwise"),
         )
 
     def cost(self) -> float:
@@ -277,17 +283,17 @@ class FusedPlan(WaitingPlan, ChainPlan):
         return max(0.0, max(registers, default=0) * threads / self.target.registers_per_sm - 1)
 
 
-def _window_constants(problem: Chain) -> tuple[Constant, ...]:
-    """Where the windows of each layer begin in what the layer before gives."""
+def _window_constants(problem: Chain, room: Geometry) -> tuple[Constant, ...]:
+    """Where a tile's part of what each layer gives begins: its windows, without the padding that lies around it."""
     return tuple(
         constant
-        for name, consumer in zip(MIDS, problem.LAYERS[1:], strict=False)
+        for name, producer, consumer in zip(MIDS, problem.LAYERS, problem.LAYERS[1:], strict=False)
         for (stride_h, stride_w), (top, left, *_) in ((problem.layers[consumer].stride, problem.layers[consumer].pad),)
         for constant in (
             Constant(f"{name.upper()}_STRIDE_H", stride_h),
             Constant(f"{name.upper()}_STRIDE_W", stride_w),
-            Constant(f"{name.upper()}_PAD_TOP", top),
-            Constant(f"{name.upper()}_PAD_LEFT", left),
+            Constant(f"{name.upper()}_PAD_TOP", top - room.borders[producer].top),
+            Constant(f"{name.upper()}_PAD_LEFT", left - room.borders[producer].left),
         )
     )
 

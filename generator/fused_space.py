@@ -16,6 +16,7 @@ from qconv.generator.convolution import input_span
 from qconv.generator.layer import InKernel
 from qconv.generator.layer_config import (
     RUN_PIXELS,
+    Border,
     LayerConfig,
     chunks,
     fits_wgmma,
@@ -71,8 +72,8 @@ SUBTILES_N = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 CLUSTERS = (1, 2, 4)  # of these numbers of blocks clusters are searched; what needs none may be any of the choices
 Choices = dict[str, tuple[int, ...]]
 CHOICES: Choices = {
-    "tile_h": (2, 4, 7, 8, 14, 16),
-    "tile_w": (7, 8, 14, 16),
+    "tile_h": (2, 4, 7, 8, 14, 16, 28),
+    "tile_w": (7, 8, 14, 16, 28),
     "warps": (4, 8, 16),
     "blocks_per_sm": (1, 2, 3, 4, 6),
     "teams": (1, 2, 3, 4, 6),
@@ -241,6 +242,7 @@ def tiles_of(problem: Chain, tile_h: int, tile_w: int) -> tuple[int, int, int]:
 @dataclass(frozen=True)
 class Geometry:
     outputs: dict[str, tuple[int, int]]  # of each layer: the last one's tile, and of the others what it needs
+    borders: dict[str, Border]  # of each intermediate, by the layer that gives it
     planes: tuple[tuple[int, int], ...]  # chunks and pixels of the input and of the intermediates, in shared memory
     smem_bytes: int  # of a team
 
@@ -248,15 +250,32 @@ class Geometry:
         return math.prod(self.outputs[layer])
 
 
-def tile_outputs(problem: Chain, tile_h: int, tile_w: int) -> dict[str, tuple[int, int]]:
-    """Rows and columns of each layer's outputs that a tile needs."""
+def tile_outputs(problem: Chain, tile_h: int, tile_w: int) -> tuple[dict[str, tuple[int, int]], dict[str, Border]]:
+    """Rows and columns of each layer's outputs that a tile needs, and what lies around them."""
     last = problem.last
     for name, side, size in (("tile_h", tile_h, last.oh), ("tile_w", tile_w, last.ow)):
         at_most(side, max(min(CHOICES[name]), 2 * size - 1), f"{name} (the problem has {size})")
-    outputs = {problem.LAYERS[-1]: (tile_h, tile_w)}
+    outputs, borders = {problem.LAYERS[-1]: (tile_h, tile_w)}, {}
+    # Whether a tile has all rows of an image, and all columns: what lies beyond is the same for all tiles then, and is
+    # not computed. Warpgroups that look at more than a pixel need rows of eight.
+    whole = tile_h >= last.oh, tile_w >= last.ow
     for producer, consumer in reversed(list(itertools.pairwise(problem.LAYERS))):
-        outputs[producer] = input_span(problem.layers[consumer], *outputs[consumer])
-    return outputs
+        layer, pad = problem.layers[producer], problem.layers[consumer].pad
+        span = input_span(problem.layers[consumer], *outputs[consumer])
+        whole = whole[0] and span[0] > pad[0], whole[1] and span[1] > pad[1] and _any_width(layer)
+        rows, columns = (
+            min(size, needed - before) if all_of_it else needed
+            for size, needed, before, all_of_it in zip((layer.oh, layer.ow), span, pad, whole, strict=False)
+        )
+        varies = any((pad[axis] or pad[axis + 2]) and not whole[axis] for axis in (0, 1))
+        outputs[producer] = rows, columns
+        borders[producer] = Border(*span, pad[0] * whole[0], pad[1] * whole[1], varies)
+    return outputs, borders
+
+
+def _any_width(layer: Conv2d) -> bool:
+    """Whether a tile of its outputs may be of any width, whatever multiplies it."""
+    return is_depthwise(layer) or (layer.r, layer.s, layer.stride) == (1, 1, (1, 1))
 
 
 @lru_cache(maxsize=1024)
@@ -272,7 +291,8 @@ def geometry(
     slice_k: int,
 ) -> Geometry:
     """What a team has in shared memory. `slice_k`: so many channels of the intermediate; 0: all."""
-    layers, first, outputs = problem.layers, problem.first, tile_outputs(problem, tile_h, tile_w)
+    layers, first = problem.layers, problem.first
+    outputs, borders = tile_outputs(problem, tile_h, tile_w)
     # A depthwise layer reads the image itself.
     planes = [(0, 0)]
     if not is_depthwise(first):
@@ -280,10 +300,10 @@ def geometry(
         planes = [_even(chunks(first.c), "first" in on_wgmma, rows * columns)]
     for producer, consumer in itertools.pairwise(problem.LAYERS):
         given = chunks(slice_k or layers[producer].k)
-        planes.append(_even(given, consumer in on_wgmma, math.prod(outputs[producer])))
+        planes.append(_even(given, consumer in on_wgmma, math.prod(borders[producer][:2])))
     smem_bytes = 16 * sum(count * pixels for count, pixels in planes)
     check_blocks_per_sm(blocks_per_sm, teams * threads, teams * smem_bytes, 40, target)
-    return Geometry(outputs, tuple(planes), smem_bytes)
+    return Geometry(outputs, borders, tuple(planes), smem_bytes)
 
 
 def _even(count: int, on_wgmma: bool, pixels: int) -> tuple[int, int]:

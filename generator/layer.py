@@ -24,7 +24,7 @@ from qconv.generator.convolution import (
     pads_with_zero_point,
     problem_constants,
 )
-from qconv.generator.layer_config import LayerConfig, fetches, plane, row_pixels
+from qconv.generator.layer_config import Border, LayerConfig, fetches, plane, row_pixels
 from qconv.generator.layer_cost import Work
 from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
 from qconv.problem import Conv2d
@@ -40,7 +40,7 @@ class InKernel:
     """What the kernel around a layer asks of it."""
 
     threads: int  # of a team
-    fills: bool = False  # its outputs beyond the image, which the next layer reads as padding, are filled with it
+    border: Border | None = None  # around its outputs, where the next layer takes them
     teams: bool = False  # a block has several
     weights_in_smem: bool = False  # its weights lie in shared memory
     by_slices: bool = False  # a block has the same channels in all layers, and no others
@@ -71,8 +71,8 @@ class LayerRoles(Roles):
     asynchronous: bool
     gathers: bool
     fills_input: bool
-    fills: bool
-    is_padded: bool  # some windows reach beyond its input
+    fills: bool  # its outputs beyond the image, which the next layer reads as padding, are filled with it
+    bordered: bool  # what lies around them is filled once
     reads_padding: bool
     loads_image: bool
     channel_arguments: tuple[Argument, ...]  # of the epilogue, one value a channel
@@ -162,6 +162,16 @@ class LayerPlan(ConvolutionPlan):
         return any(self.problem.pad)
 
     @property
+    def fills(self) -> bool:
+        border = self.in_kernel.border
+        return border is not None and border.varies
+
+    @property
+    def bordered(self) -> bool:
+        border = self.in_kernel.border
+        return border is not None and border[:2] != (self.config.rows, self.config.columns)
+
+    @property
     def reads_padding(self) -> bool:
         """Whether the source has to know the byte that padding is."""
         if not self.is_first:
@@ -240,11 +250,15 @@ class LayerPlan(ConvolutionPlan):
                 Constant("GRID_ROWS", config.rows, "of output pixels of a tile"),
                 Constant("GRID_COLUMNS", config.columns),
                 Constant("GRID_PIXELS", config.pixels),
+                *self._border_constants,
                 *((Constant("WIDTH", self.load_bytes, "bytes of the input at a time"),) * self.loads_image),
                 Constant(
                     "HAS_K_REMAINDER", self.problem.k % self.slab_k != 0, "some channels that are computed do not exist"
                 ),
-                *((Constant("VECTOR_K", self.vector_k, "channels that are written at once"),) * config.last),
+                *(
+                    (Constant("VECTOR_K", self.vector_k, "channels that are written at once"),)
+                    * (config.last and self.kind != "depthwise")
+                ),
                 *fold_constants(self.problem),
             ),
         }
@@ -254,6 +268,18 @@ class LayerPlan(ConvolutionPlan):
         if self.kind == "depthwise":
             return ()
         return (Constant("SOURCE_PLANE", plane(self.source_span[0] * self.source_row)),)
+
+    @property
+    def _border_constants(self) -> tuple[Constant, ...]:
+        border = self.in_kernel.border
+        if border is None or not self.bordered:
+            return ()
+        return (
+            Constant("BORDERED_ROWS", border.rows, "of them and of what lies around them"),
+            Constant("BORDERED_COLUMNS", border.columns),
+            Constant("BORDER_TOP", border.top, "rows before them"),
+            Constant("BORDER_LEFT", border.left),
+        )
 
     @property
     def roles(self) -> LayerRoles:
@@ -277,8 +303,8 @@ class LayerPlan(ConvolutionPlan):
             asynchronous=self.asynchronous,
             gathers=self.load_width == 1,
             fills_input=pads_with_zero_point(self.problem),
-            fills=self.in_kernel.fills,
-            is_padded=self.is_padded,
+            fills=self.fills,
+            bordered=self.bordered,
             reads_padding=self.reads_padding,
             loads_image=self.loads_image,
             channel_arguments=self.channel_arguments,

@@ -4,7 +4,7 @@ which subtiles are allowed, and where inputs and weights lie in shared memory.""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from qconv.errors import Infeasible
 from qconv.generator.atom import Atom
@@ -37,6 +37,16 @@ class LayerConfig(Config):
     @property
     def pixels(self) -> int:
         return self.rows * self.columns
+
+
+class Border(NamedTuple):
+    """What the next layer looks at of a layer's outputs, those of a tile and what lies around them."""
+
+    rows: int
+    columns: int
+    top: int  # rows of padding before the first that is computed
+    left: int
+    varies: bool  # other tiles have padding elsewhere, which is computed and written over
 
 
 def chunks(channels: int) -> int:

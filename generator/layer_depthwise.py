@@ -25,7 +25,7 @@ COLUMNS = 2  # of output pixels of a thread
 ALONE_WAITING, FIRST = 5, 1170
 # Instructions of a thread and what they wait for: for four channels of a pixel, which are loaded and transposed; for an
 # output beside its products; for a patch; and for a channel's filter.
-OF_PIXEL, OF_OUTPUT, OF_PATCH, OF_FILTER, WAITS = 5.4, 4, 27, 6, 1.03
+OF_PIXEL, OF_OUTPUT, OF_PATCH, OF_FILTER, WAITS = 5.4, 3.2, 20, 6, 1.03
 
 
 @dataclass(frozen=True)

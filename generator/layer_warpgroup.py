@@ -98,11 +98,17 @@ class WarpgroupLayer(LayerPlan):
 
     def count_work(self) -> Work:
         of_curve, groups = of_activation(self.problem), self.in_kernel.threads // self.target.warp_size // GROUP_WARPS
-        items = ceil_div(self.positions, RUN_PIXELS) * self.block_slabs
+        runs = ceil_div(self.positions, RUN_PIXELS)
+        items = runs * self.block_slabs
+        # Warps finish no pixels that do not exist.
+        finished = self.positions * self.block_slabs / RUN_PIXELS
+        of_slab = max(1, min(groups // self.block_slabs, runs))  # warpgroups that have a slab together
+        of_longest = ceil_div(self.block_slabs, groups // of_slab) * ceil_div(runs, of_slab)
         # A multiprocessor multiplies, or waits for the bytes of both factors.
         of_products = self.taps * self.pairs * 1.5 * max(self.slab_k / 2, 16 + self.slab_k / 4)
         of_warp = RUN_PIXELS / 4 * self.slab_k / 32 * (4.5 + of_curve) + 84
-        return Work(items * (of_products + of_warp), ALONE * ceil_div(items, groups) * of_warp + of_products + 80)
+        longest = ALONE * of_longest * of_warp + of_products + 80
+        return Work(items * of_products + finished * of_warp, longest)
 
 
 def warpgroup_layer(problem: Conv2d, config: LayerConfig, target: Target, in_kernel: InKernel) -> WarpgroupLayer:

@@ -129,6 +129,17 @@ def test_products_in_tensor_memory_are_asked_for_once(name: str) -> None:
     assert all("LDTM.x32" in code and "UTMALDG.4D.IM2COL" in code and "UTCBAR" in code for code in codes)
 
 
+def test_filters_are_asked_for_before_the_barrier() -> None:
+    """A depthwise layer's, by threads that wait for the layer before it. Other loads the compiler moves behind it."""
+    plan = plan_of("fused-slices-sm_90a.cu")
+    sass = disassembled(compiled(generator.render(plan), plan.target)[0])
+    kernel = sass[sass.index(".text.conv2d_conv2d") :]
+    to_shared, to_second, behind = kernel.split("BAR.SYNC")[:3]
+    assert to_second.count("LDG.E.128 ") >= plan.layers["second"].problem.r + 2, "filters, offsets and multipliers"
+    assert "LDG.E" not in behind[: behind.index("BRA")]
+    assert "LDG.E.128.CONSTANT" not in to_shared + to_second + behind
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_sources(name: str) -> None:
     plan = plan_of(name)

@@ -488,23 +488,33 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
+// Where a pixel of the tile lies in it.
+__device__ __forceinline__ int place_of(int row, int column) { return row * GRID_COLUMNS + column; }
+
 // What takes the outputs: a tile of pixels in shared memory, as the second convolution reads it.
 using Intermediate = Mid;
 struct Sink {
     Intermediate& tensor;
 
     __device__ __forceinline__ explicit Sink(Intermediate& tensor) : tensor(tensor) {}
+};
 
-    // Neighbouring channels of a pixel of the tile.
-    template <int COUNT>
-    __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
-        constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
-#pragma unroll
-        for (int i = 0; i < COUNT; i += STORE_K) {
-            if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
-            Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
-        }
+// Where neighbouring channels of a patch of the tile's pixels go. All its pixels lie at constant distances
+// from the first.
+struct OutputPatch {
+    int row, column;  // of the first, in the tile
+    unsigned char* corner;
+
+    __device__ __forceinline__ OutputPatch(const Sink& sink, int row, int column, int k)
+        : row(row), column(column) {
+        corner = &sink.tensor.byte[k / 16][place_of(row, column)][k % 16];
+    }
+
+    __device__ __forceinline__ void put(int down, int across, const Finished (&finished)[VECTOR]) const {
+        if (GRID_ROWS % ROWS != 0 && row + down >= GRID_ROWS) return;
+        if (GRID_COLUMNS % COLUMNS != 0 && column + across >= GRID_COLUMNS) return;
+        Output* const to = reinterpret_cast<Output*>(corner + (down * GRID_COLUMNS + across) * 16);
+        write(to, finished);
     }
 };
 
@@ -715,17 +725,14 @@ struct InputPatch {
 };
 
 __device__ __forceinline__ void finish_pixel(
-    const Sink& sink, int row, int column, int k, const Sums& sums, const Channel (&channels)[VECTOR]) {
-    if (GRID_ROWS % ROWS != 0 && row >= GRID_ROWS) return;
-    if (GRID_COLUMNS % COLUMNS != 0 && column >= GRID_COLUMNS) return;
-    const int pixel = row * GRID_COLUMNS + column;
+    const OutputPatch& to, int down, int across, const Sums& sums, const Channel (&channels)[VECTOR]) {
     Finished finished[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) {
         Inputs inputs = {sums.product[i]};
         finished[i] = finish(inputs, channels[i]);
     }
-    sink.put(pixel, k, finished);
+    to.put(down, across, finished);
 }
 
 // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
@@ -733,8 +740,7 @@ __device__ __forceinline__ void finish_pixel(
 template <bool INSIDE>
 __device__ __forceinline__ void run_down(
     const InputPatch& from,
-    const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
-    const Channel (&channels)[VECTOR]) {
+    const OutputPatch& to, const Filters& filters, const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
 #pragma unroll
     for (auto& row : sums) {
@@ -756,25 +762,32 @@ __device__ __forceinline__ void run_down(
                 Sums& pixel = sums[out][column];
                 add_products(row, column, down / DILATION_H, filters, pixel);
                 if (down / DILATION_H < R - 1) continue;
-                finish_pixel(sink, first_row + out, first_column + column, k, pixel, channels);
+                finish_pixel(to, out, column, pixel, channels);
             }
         }
     }
 }
 
-// The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
-// own while it goes from patch to patch.
+// Threads that are neighbours have neighbouring channels of the block's.
+constexpr int VECTORS_OF_BLOCK = BLOCK_K / VECTOR;
+__device__ __forceinline__ int begin_k(const Team& team) { return team.cluster_block * BLOCK_K; }
+__device__ __forceinline__ int end_k(const Team& team) {
+    return begin_k(team) + BLOCK_K < K ? begin_k(team) + BLOCK_K : K;
+}
+constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
+constexpr int AT_ONCE = THREADS / ACROSS;
+constexpr int PATCHES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
+constexpr int ALL_PATCHES = (GRID_ROWS + ROWS - 1) / ROWS * PATCHES_W;
+__device__ __forceinline__ int own_k(const Team& team) {
+    return begin_k(team) + team.thread() % ACROSS * VECTOR;
+}
+
+// The outputs of a tile's pixels. A thread keeps its channels while it goes from patch to patch.
 __device__ __forceinline__ void run(
     const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
-    constexpr int PATCHES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
-    constexpr int ALL_PATCHES = (GRID_ROWS + ROWS - 1) / ROWS * PATCHES_W;
-    constexpr int VECTORS_OF_BLOCK = BLOCK_K / VECTOR;
-    const int first_k = team.cluster_block * BLOCK_K, end = first_k + BLOCK_K < K ? first_k + BLOCK_K : K;
-    constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
-    constexpr int AT_ONCE = THREADS / ACROSS;
     if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
 #pragma unroll 1
-    for (int k = first_k + team.thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
+    for (int k = own_k(team); k < end_k(team); k += ACROSS * VECTOR) {
         const Filters filters = load_filters(args, k);
         Channel channels[VECTOR];
         load_channels(args, k, channels);
@@ -782,10 +795,11 @@ __device__ __forceinline__ void run(
         for (int patch = team.thread() / ACROSS; patch < ALL_PATCHES; patch += AT_ONCE) {
             const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;
             const InputPatch from(args, source, row, column, k);
+            const OutputPatch to(sink, row, column, k);
             if (tile::warp_uniform(from.is_inside())) {
-                run_down<true>(from, sink, row, column, k, filters, channels);
+                run_down<true>(from, to, filters, channels);
             }
-            else run_down<false>(from, sink, row, column, k, filters, channels);
+            else run_down<false>(from, to, filters, channels);
         }
     }
 }

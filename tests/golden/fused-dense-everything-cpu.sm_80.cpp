@@ -387,14 +387,36 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
+// Neighbouring output elements, or padding in their place. A word of padding costs less than four elements.
+template <int COUNT>
+__device__ __forceinline__ void write_or_pad(
+    Output* to, Finished (&finished)[COUNT], bool is_padding, unsigned padding) {
+    if constexpr (COUNT % 4 == 0) {
+        tile::Words<COUNT / 4> words;
+#pragma unroll
+        for (int i = 0; i < COUNT / 4; ++i) {
+            const Finished* const four = &finished[4 * i];
+            const unsigned last_two = tile::pack<Packed>(four[2], four[3], 0);
+            words.word[i] = is_padding ? padding : tile::pack<Packed>(four[0], four[1], last_two);
+        }
+        *reinterpret_cast<tile::Words<COUNT / 4>*>(to) = words;
+        return;
+    }
+    if (is_padding) {
+#pragma unroll
+        for (Finished& each : finished) each = static_cast<Finished>(static_cast<Output>(padding & 0xffu));
+    }
+    write(to, finished);
+}
+
 // What takes the outputs: a tile of pixels in shared memory, as the second convolution reads it.
 using Intermediate = Mid;
 struct Sink {
     Intermediate& tensor;
     int row, column;  // of the tile's first pixel in the image
-    int padding;
+    unsigned padding;  // four bytes of it
 
-    __device__ __forceinline__ Sink(Intermediate& tensor, const Tile& out_tile, int padding)
+    __device__ __forceinline__ Sink(Intermediate& tensor, const Tile& out_tile, unsigned padding)
         : tensor(tensor),
           row(out_tile.mid_row()),
           column(out_tile.mid_column()),
@@ -404,16 +426,14 @@ struct Sink {
     template <int COUNT>
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
         const unsigned in_row = row + pixel / GRID_COLUMNS, in_column = column + pixel % GRID_COLUMNS;
-        if (in_row >= OUT_H || in_column >= OUT_W) {
-#pragma unroll
-            for (Finished& each : finished) each = static_cast<Finished>(padding);
-        }
+        const bool is_padding = in_row >= OUT_H || in_column >= OUT_W;
         constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
         for (int i = 0; i < COUNT; i += STORE_K) {
             if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
-            Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
+            unsigned char* const to = &tensor.byte[(k + i) / 16][pixel][(k + i) % 16];
+            auto& some = *reinterpret_cast<Finished(*)[STORE_K]>(&finished[i]);
+            write_or_pad(reinterpret_cast<Output*>(to), some, is_padding, padding);
         }
     }
 };
@@ -1001,11 +1021,6 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return (static_cast<unsigned>(args.x_zero) & ELEMENT) * IN_EACH;
 }
 
-// A byte of padding, as the first convolution would write it.
-__device__ __forceinline__ int padding_byte([[maybe_unused]] const Arguments& args) {
-    return static_cast<X>(padding_word(args) & 0xffu);
-}
-
 // What takes the outputs: the image in device memory.
 struct Sink {
     const Arguments& args;
@@ -1505,7 +1520,7 @@ conv2d_conv2d(const Arguments args) {
         const Tile out_tile(index);
         team.copies.wait<0>();
         tile::barrier();  // the input is there, and the last intermediate has been read
-        const first::Sink mid(activations.mid, out_tile, second::padding_byte(args.second));
+        const first::Sink mid(activations.mid, out_tile, second::padding_word(args.second));
         first::run(team, args.first, activations.input, mid);
         tile::barrier();
         if (index + GRID_TEAMS < TILES) {

@@ -393,15 +393,37 @@ __device__ __forceinline__ void write(Output* to, const Finished (&finished)[COU
     *reinterpret_cast<Vector*>(to) = vector;
 }
 
+// Neighbouring output elements, or padding in their place. A word of padding costs less than four elements.
+template <int COUNT>
+__device__ __forceinline__ void write_or_pad(
+    Output* to, Finished (&finished)[COUNT], bool is_padding, unsigned padding) {
+    if constexpr (COUNT % 4 == 0) {
+        tile::Words<COUNT / 4> words;
+#pragma unroll
+        for (int i = 0; i < COUNT / 4; ++i) {
+            const Finished* const four = &finished[4 * i];
+            const unsigned last_two = tile::pack<Packed>(four[2], four[3], 0);
+            words.word[i] = is_padding ? padding : tile::pack<Packed>(four[0], four[1], last_two);
+        }
+        *reinterpret_cast<tile::Words<COUNT / 4>*>(to) = words;
+        return;
+    }
+    if (is_padding) {
+#pragma unroll
+        for (Finished& each : finished) each = static_cast<Finished>(static_cast<Output>(padding & 0xffu));
+    }
+    write(to, finished);
+}
+
 // What takes the outputs: a tile of pixels in shared memory, as the second convolution reads it.
 using Intermediate = Mid;
 struct Sink {
     Intermediate& tensor;
     int first_k;  // of the block's channels
     int row, column;  // of the tile's first pixel in the image
-    int padding;
+    unsigned padding;  // four bytes of it
 
-    __device__ __forceinline__ Sink(Intermediate& tensor, int first_k, const Tile& out_tile, int padding)
+    __device__ __forceinline__ Sink(Intermediate& tensor, int first_k, const Tile& out_tile, unsigned padding)
         : tensor(tensor),
           first_k(first_k),
           row(out_tile.mid_row()),
@@ -412,16 +434,14 @@ struct Sink {
     template <int COUNT>
     __device__ __forceinline__ void put(int pixel, int k, Finished (&finished)[COUNT]) const {
         const unsigned in_row = row + pixel / GRID_COLUMNS, in_column = column + pixel % GRID_COLUMNS;
-        if (in_row >= OUT_H || in_column >= OUT_W) {
-#pragma unroll
-            for (Finished& each : finished) each = static_cast<Finished>(padding);
-        }
+        const bool is_padding = in_row >= OUT_H || in_column >= OUT_W;
         constexpr int TWOS = COUNT & -COUNT, STORE_K = TWOS < 16 ? TWOS : 16;  // a power of two
 #pragma unroll
         for (int i = 0; i < COUNT; i += STORE_K) {
             const int of_block = k + i - first_k;
-            Output* const to = reinterpret_cast<Output*>(&tensor.byte[of_block / 16][pixel][of_block % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
+            unsigned char* const to = &tensor.byte[of_block / 16][pixel][of_block % 16];
+            auto& some = *reinterpret_cast<Finished(*)[STORE_K]>(&finished[i]);
+            write_or_pad(reinterpret_cast<Output*>(to), some, is_padding, padding);
         }
     }
 };
@@ -752,7 +772,6 @@ constexpr int GRID_ROWS = 8;  // of output pixels of a tile
 constexpr int GRID_COLUMNS = 14;
 constexpr int GRID_PIXELS = 112;
 constexpr bool HAS_K_REMAINDER = false;  // some channels that are computed do not exist
-constexpr int VECTOR_K = 4;  // channels that are written at once
 
 static_assert(REDUCTION == R * S * C_GROUP && C % C_GROUP == 0 && K % K_GROUP == 0,
               "REDUCTION must be R * S * C_GROUP");
@@ -842,11 +861,6 @@ __device__ __forceinline__ unsigned padding_word([[maybe_unused]] const Argument
     return 0u;
 }
 
-// A byte of padding, as the first convolution would write it.
-__device__ __forceinline__ int padding_byte([[maybe_unused]] const Arguments& args) {
-    return static_cast<X>(padding_word(args) & 0xffu);
-}
-
 // What takes the outputs: the image in device memory.
 struct Sink {
     const Arguments& args;
@@ -854,27 +868,32 @@ struct Sink {
 
     __device__ __forceinline__ Sink(const Arguments& args, const Tile& out_tile)
         : args(args), out_tile(out_tile) {}
+};
 
-    __device__ __forceinline__ bool exists(int pixel) const {
-        return (OUT_H % GRID_ROWS == 0 || out_tile.row + pixel / GRID_COLUMNS < OUT_H) &&
-               (OUT_W % GRID_COLUMNS == 0 || out_tile.column + pixel % GRID_COLUMNS < OUT_W);
+// Where neighbouring channels of a patch of the tile's pixels go. All its pixels lie at constant distances
+// from the first.
+struct OutputPatch {
+    static constexpr bool ALL_ROWS = OUT_H % GRID_ROWS == 0 && GRID_ROWS % ROWS == 0;
+    static constexpr bool ALL_COLUMNS = OUT_W % GRID_COLUMNS == 0 && GRID_COLUMNS % COLUMNS == 0;
+
+    int rows, columns;  // from the first to the end of the tile or of the image
+    Output* corner;
+
+    __device__ __forceinline__ OutputPatch(const Sink& sink, int row_of_tile, int column_of_tile, int k) {
+        const int row = sink.out_tile.row + row_of_tile, column = sink.out_tile.column + column_of_tile;
+        const int first = ((sink.out_tile.n * OUT_H + row) * OUT_W + column) * K + k;
+        const int rows_of_tile = GRID_ROWS - row_of_tile, columns_of_tile = GRID_COLUMNS - column_of_tile;
+        rows = OUT_H - row < rows_of_tile ? OUT_H - row : rows_of_tile;
+        columns = OUT_W - column < columns_of_tile ? OUT_W - column : columns_of_tile;
+        corner = sink.args.y + first;
     }
 
-    __device__ __forceinline__ int index_of(int pixel, int k) const {
-        const int row = out_tile.row + pixel / GRID_COLUMNS, column = out_tile.column + pixel % GRID_COLUMNS;
-        return ((out_tile.n * OUT_H + row) * OUT_W + column) * K + k;
+    __device__ __forceinline__ bool exists(int down, int across) const {
+        return (ALL_ROWS || down < rows) && (ALL_COLUMNS || across < columns);
     }
 
-    // Neighbouring channels of a pixel of the tile.
-    template <int COUNT>
-    __device__ __forceinline__ void put(int pixel, int k, const Finished (&finished)[COUNT]) const {
-        if (!exists(pixel)) return;
-        Output* const to = args.y + index_of(pixel, k);
-#pragma unroll
-        for (int i = 0; i < COUNT; i += VECTOR_K) {
-            if (HAS_K_REMAINDER && k + i >= K) continue;
-            write(to + i, *reinterpret_cast<const Finished(*)[VECTOR_K]>(&finished[i]));
-        }
+    __device__ __forceinline__ void put(int down, int across, const Finished (&finished)[VECTOR]) const {
+        if (exists(down, across)) write(corner + (down * OUT_W + across) * K, finished);
     }
 };
 
@@ -978,7 +997,8 @@ __device__ __forceinline__ Filters load_filters(const Arguments& args, int k) {
 #pragma unroll
             for (int i = 0; i < VECTOR; i += 4) {
                 const int index = (r * WORDS + q) * VECTORS * VECTOR + k + i;
-                const auto words = tile::load_words<4>(args.taps + index);
+                // An ordinary load: the compiler leaves it in front of a barrier.
+                const auto words = *reinterpret_cast<const tile::Words<4>*>(args.taps + index);
 #pragma unroll
                 for (int j = 0; j < 4; ++j) filters.word[0][r][q][i + j] = words.word[j];
             }
@@ -1063,25 +1083,21 @@ struct InputPatch {
 };
 
 __device__ __forceinline__ void finish_pixel(
-    const Sink& sink, int row, int column, int k, const Sums& sums, const Channel (&channels)[VECTOR]) {
-    if (GRID_ROWS % ROWS != 0 && row >= GRID_ROWS) return;
-    if (GRID_COLUMNS % COLUMNS != 0 && column >= GRID_COLUMNS) return;
-    const int pixel = row * GRID_COLUMNS + column;
+    const OutputPatch& to, int down, int across, const Sums& sums, const Channel (&channels)[VECTOR]) {
     Finished finished[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) {
         Inputs inputs = {sums.product[i]};
         finished[i] = finish(inputs, channels[i]);
     }
-    sink.put(pixel, k, finished);
+    to.put(down, across, finished);
 }
 
 // A thread goes down its input rows. Each serves all outputs that look at it; an output row is finished when
 // the last of its rows has come.
 __device__ __forceinline__ void run_down(
     const InputPatch& from,
-    const Sink& sink, int first_row, int first_column, int k, const Filters& filters,
-    const Channel (&channels)[VECTOR]) {
+    const OutputPatch& to, const Filters& filters, const Channel (&channels)[VECTOR]) {
     Sums sums[ROWS][COLUMNS] = {};
 #pragma unroll
     for (auto& row : sums) {
@@ -1103,34 +1119,57 @@ __device__ __forceinline__ void run_down(
                 Sums& pixel = sums[out][column];
                 add_products(row, column, down / DILATION_H, filters, pixel);
                 if (down / DILATION_H < R - 1) continue;
-                finish_pixel(sink, first_row + out, first_column + column, k, pixel, channels);
+                finish_pixel(to, out, column, pixel, channels);
             }
         }
     }
 }
 
-// The outputs of a tile's pixels. Threads that are neighbours have neighbouring channels; a thread keeps its
-// own while it goes from patch to patch.
+// Threads that are neighbours have neighbouring channels of the block's.
+constexpr int VECTORS_OF_BLOCK = BLOCK_K / VECTOR;
+__device__ __forceinline__ int begin_k(const Team& team) { return team.cluster_block * BLOCK_K; }
+__device__ __forceinline__ int end_k(const Team& team) {
+    return begin_k(team) + BLOCK_K < K ? begin_k(team) + BLOCK_K : K;
+}
+constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
+constexpr int AT_ONCE = THREADS / ACROSS;
+constexpr int PATCHES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
+constexpr int ALL_PATCHES = (GRID_ROWS + ROWS - 1) / ROWS * PATCHES_W;
+__device__ __forceinline__ int own_k(const Team& team) {
+    return begin_k(team) + team.thread() % ACROSS * VECTOR;
+}
+
+// What a thread needs of its channels. It asks for that of the first before it waits for their pixels.
+struct OwnChannels {
+    int k;
+    Filters filters;
+    Channel channels[VECTOR];
+
+    __device__ __forceinline__ OwnChannels(const Arguments& args, int k)
+        : k(k), filters(load_filters(args, existing(k))) {
+        load_channels(args, existing(k), channels);
+    }
+
+    // A thread that has none loads others.
+    static __device__ __forceinline__ int existing(int k) { return k < K ? k : 0; }
+};
+
+// The outputs of a tile's pixels. A thread keeps its channels while it goes from patch to patch.
 __device__ __forceinline__ void run(
-    const Team& team, const Arguments& args, const Source& source, const Sink& sink) {
-    constexpr int PATCHES_W = (GRID_COLUMNS + COLUMNS - 1) / COLUMNS;
-    constexpr int ALL_PATCHES = (GRID_ROWS + ROWS - 1) / ROWS * PATCHES_W;
-    constexpr int VECTORS_OF_BLOCK = BLOCK_K / VECTOR;
-    const int first_k = team.cluster_block * BLOCK_K, end = first_k + BLOCK_K < K ? first_k + BLOCK_K : K;
-    constexpr int ACROSS = VECTORS_OF_BLOCK < THREADS ? VECTORS_OF_BLOCK : THREADS;
-    constexpr int AT_ONCE = THREADS / ACROSS;
+    const Team& team, const Arguments& args, OwnChannels own, const Source& source, const Sink& sink) {
     if (THREADS % ACROSS != 0 && team.thread() >= AT_ONCE * ACROSS) return;
+    if (own.k >= end_k(team)) return;
 #pragma unroll 1
-    for (int k = first_k + team.thread() % ACROSS * VECTOR; k < end; k += ACROSS * VECTOR) {
-        const Filters filters = load_filters(args, k);
-        Channel channels[VECTOR];
-        load_channels(args, k, channels);
+    for (;;) {
 #pragma unroll 1
         for (int patch = team.thread() / ACROSS; patch < ALL_PATCHES; patch += AT_ONCE) {
             const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;
-            const InputPatch from(args, source, row, column, k - first_k);
-            run_down(from, sink, row, column, k, filters, channels);
+            const InputPatch from(args, source, row, column, own.k - begin_k(team));
+            run_down(from, OutputPatch(sink, row, column, own.k), own.filters, own.channels);
         }
+        const int next = own.k + ACROSS * VECTOR;
+        if (next >= end_k(team)) break;
+        own = OwnChannels(args, next);
     }
 }
 
@@ -1166,15 +1205,16 @@ conv2d_conv2d(const Arguments args) {
         tile::fence_proxy_async();
         tile::barrier();  // the input is there, and the last intermediate has been read
         const int first_k = team.cluster_block * (MID_CHUNKS * 16);
-        const first::Sink mid(activations.mid, first_k, out_tile, second::padding_byte(args.second));
+        const first::Sink mid(activations.mid, first_k, out_tile, second::padding_word(args.second));
         first::run(team, args.first, shared.first_weights, activations.input, mid);
+        const second::OwnChannels second_own(args.second, second::own_k(team));
         tile::barrier();
         if (index + GRID_TEAMS < TILES) {
             first::load_input(team, args.first, activations.input, Tile(index + GRID_TEAMS));
         }
         team.copies.commit();
         const second::Sink out(args.second, out_tile);
-        second::run(team, args.second, activations.mid, out);
+        second::run(team, args.second, second_own, activations.mid, out);
     }
 }
 

@@ -431,8 +431,8 @@ struct Sink {
 #pragma unroll
         for (int i = 0; i < COUNT; i += STORE_K) {
             if (HAS_K_REMAINDER && k + i >= MID_CHUNKS * 16) continue;
-            Output* const to = reinterpret_cast<Output*>(&tensor.byte[(k + i) / 16][pixel][(k + i) % 16]);
-            write(to, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
+            unsigned char* const to = &tensor.byte[(k + i) / 16][pixel][(k + i) % 16];
+            write(reinterpret_cast<Output*>(to), *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
         }
     }
 };

@@ -3,6 +3,7 @@
 from mutants import (
     arranging,
     between,
+    borders,
     buffers,
     cli,
     clusters,
@@ -67,6 +68,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "stem_pool": stem_pool.MUTANTS,
     "fused": fused.MUTANTS,
     "slices": slices.MUTANTS,
+    "borders": borders.MUTANTS,
     "convert": convert.MUTANTS,
     "tensor_ops": tensor_ops.MUTANTS,
     "pools": pools.MUTANTS,

@@ -157,9 +157,9 @@ MUTANTS = (
     ),
     Mutant(
         "fused: padding is filled where the producer has some",
-        HERE + "fused.py",
-        "fills = {producer: any(problem.layers[consumer].pad)",
-        "fills = {producer: any(problem.layers[producer].pad)",
+        HERE + "fused_space.py",
+        "layer, pad = problem.layers[producer], problem.layers[consumer].pad",
+        "layer, pad = problem.layers[producer], problem.layers[producer].pad",
         "What the consumer pads is filled by the one before it.",
         (fused_exact("pw, dw"),),
     ),

@@ -16,8 +16,8 @@ MUTANTS = (
     Mutant(
         "slices: the depthwise layer looks at the first channel of all",
         PAGES + "depthwise.j2",
-        "row, column, k - first_k);",
-        "row, column, k);",
+        "row, column, own.k - begin_k(team));",
+        "row, column, own.k);",
         "The block's channels lie at the beginning of its intermediate.",
         (f"{SLICES}::test_it_is_exact[warps]",),
     ),
