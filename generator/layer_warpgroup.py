@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from qconv.epilogue import steps as epilogue_steps
 from qconv.errors import Infeasible
+from qconv.generator.convolution import input_span
 from qconv.generator.cost_units import of_activation
 from qconv.generator.layer import InKernel, LayerPlan, LayerRoles, check_blocks, check_subtile
 from qconv.generator.layer_config import (
@@ -17,6 +19,7 @@ from qconv.generator.layer_config import (
     chunks,
     fetches,
     fits_wgmma,
+    plane,
     ring,
     ring_bytes,
     row_pixels,
@@ -132,6 +135,9 @@ def warpgroup_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
     channel_bytes = per_channel * block_slabs * 4 * (lane_k + 4) * 4
     mbarrier_bytes = ring_bytes(buffers) if buffers else MBARRIER_BYTES * fetched
     eights_stride = problem.stride[0] * columns if config.columns == 8 else 8
+    # For compute-sanitizer both chunks of an operand's 64 rows lie side by side, as 2 KB from where the first begins.
+    span = math.prod(input_span(problem, config.rows, config.columns))
+    tools_past_bytes = 32 * (RUN_PIXELS - plane(span)) + 16 * (span - positions)
     return WarpgroupLayer(
         problem=problem,
         config=config,
@@ -144,7 +150,7 @@ def warpgroup_layer(problem: Conv2d, config: LayerConfig, target: Target, in_ker
         weight_words=weight_words,
         weight_smem_bytes=weight_bytes + channel_bytes + mbarrier_bytes,
         weight_copies=(*(weight_bytes // 16,) * (not fetched), *(block_slabs * slab_k,) * per_channel),
-        past_bytes=16 * (runs * RUN_PIXELS - positions) * eights_stride // 8,
+        past_bytes=max(16 * (runs * RUN_PIXELS - positions) * eights_stride // 8, tools_past_bytes),
         slabs=slabs,
         block_slabs=block_slabs,
         buffers=buffers,

@@ -148,3 +148,12 @@ def test_threads_have_several_channels_in_turn() -> None:
     pair.append(Conv2d(1, 3, 3, 640, 640, 3, 3, pad=1, groups=640, quantization=replace(TAKES, w_zero_point=False)))
     plan = plan_of(SM_80, pair, second_n=1)
     check(plan, CpuDevice(plan.target, seed=LATE), seed=4)
+
+
+def test_what_a_tool_takes_an_operand_to_be_lies_in_shared_memory() -> None:
+    """For compute-sanitizer 64 rows of 32 bytes begin where the first chunk does, though the second lies elsewhere."""
+    plan = plan_of("sm_90a", layers(DW, PW, h=7, w=7, k=8), weights_in_smem=1, on_wgmma=1, second_n=1)
+    chunks, pixels = plan.geometry.planes[1]
+    last_two = (chunks - 2) * pixels * 16
+    assert pixels < 64
+    assert last_two + 64 * 32 <= plan.smem_bytes

@@ -12,6 +12,14 @@ def exact(name: str) -> str:
 
 MUTANTS = (
     Mutant(
+        "operand: the tool's reach",
+        "generator/layer_warpgroup.py",
+        "eights_stride // 8, tools_past_bytes)",
+        "eights_stride // 8, 0)",
+        "compute-sanitizer takes both chunks of an operand to lie side by side, and a small plane ends before.",
+        (f"{BORDERS}::test_what_a_tool_takes_an_operand_to_be_lies_in_shared_memory",),
+    ),
+    Mutant(
         "borders: none is filled",
         PAGES + "fill_borders.j2",
         "${ layer }::fill_border(activations.${ tensor }, ${ behind }::padding_word(args.${ behind }));",
@@ -140,12 +148,13 @@ MUTANTS = (
         ("tests/templates/test_fused_roles.py::test_it_is_exact[dense, grouped]", exact("rows alone")),
     ),
     Mutant(
-        "patch: rows beyond the tile",
+        "patch: rows beyond the image",
         PAGES + "into_image.j2",
         "rows = OUT_H - row < rows_of_tile ? OUT_H - row : rows_of_tile;",
-        "rows = OUT_H - row;",
-        "The rows below are another tile's, which has what they look at.",
-        ("tests/templates/test_fused_roles.py::test_it_is_exact[pw, dw]", exact("rows alone")),
+        "rows = rows_of_tile;",
+        "They are the next image's, whose own come later; behind the last there is none.",
+        (f"{BORDERS}::test_nothing_is_found[columns alone-address]",),
+        slow=True,
     ),
     Mutant(
         "patch: columns beyond the image",
