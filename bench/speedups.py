@@ -111,11 +111,11 @@ COMPARISONS = (
     Comparison("the same, as `lookup` serves them", CUDNN, ("other_networks",), _field("over_best_peer")),
     Comparison(UNTUNED, TUNED, ("untuned_no_peers",), _field("now_over_tuned")),
     *_fused(
-        "depthwise and 1x1, all different pairs of 16 networks, N=32, 20 trials",
+        "depthwise and 1x1, all different pairs of 16 networks, N=32, 24 trials",
         "depthwise + 1x1 pairs, over cuDNN fp16",
         "pairs_dw_pw_n32",
     ),
-    *_fused("the same, N=128", "", "pairs_dw_pw_n128"),
+    *_fused("the same, N=128, 20 trials", "", "pairs_dw_pw_n128"),
     *_fused("the same, N=128, 48 trials", "", "pairs_dw_pw_n128_48_trials"),
     *_fused(
         "3x3 and 1x1, all different pairs, N=32, 12 trials",
@@ -125,8 +125,13 @@ COMPARISONS = (
     ),
     *_fused("the same, N=128, 27 of the 32", "", "pairs_dense_pw_n128"),
     *_fused(
-        "inverted residuals of MobileNetV2 and V3, N=32, 12 trials",
-        "inverted residuals, over cuDNN fp16",
+        "1x1 and depthwise, 23 of the 34 different pairs, N=32, 24 trials",
+        "1x1 + depthwise pairs, over cuDNN fp16",
+        "pairs_pw_dw_n32",
+    ),
+    *_fused(
+        "1x1, depthwise and 1x1, of MobileNetV1, V2 and V3, N=32, 24 trials",
+        "1x1 + depthwise + 1x1, over cuDNN fp16",
         "blocks_n32",
     ),
     *_fused("seven of them, N=1", "", "blocks_n1"),

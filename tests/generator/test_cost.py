@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from qconv import Conv2d, Mode, Quantization, generator
+from qconv.errors import Infeasible
 from qconv.generator import config_from_json
 from qconv.generator.cost_units import CLOCK_MHZ
 from qconv.generator.mma_space import Mma
@@ -17,7 +18,14 @@ from qconv.keys import parse
 from qconv.target import target
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "nvidia-h200"
-SUITES = ("pairs_dw_pw_n32", "pairs_dw_pw_n128", "pairs_dense_pw_n32", "pairs_dense_pw_n32_rest", "blocks_n32")
+SUITES = (
+    "pairs_dw_pw_n32",
+    "pairs_dw_pw_n128",
+    "pairs_dense_pw_n32",
+    "pairs_dense_pw_n32_rest",
+    "blocks_n32",
+    "pairs_pw_dw_n32",
+)
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -32,11 +40,16 @@ def modelled(row: dict[str, Any], way: str) -> float:
 @pytest.mark.parametrize("suite", SUITES)
 def test_of_one_kernel_and_of_several_the_faster_is_the_cheaper(suite: str) -> None:
     """Or one that is not much slower: of the winners of both ways."""
-    lost = []
+    lost, refused = [], 0
     for row in json.loads((RESULTS / f"{suite}.json").read_text())["rows"]:
         times = {way: row[f"{way}_us"] for way in ("fused", "unfused") if row[f"{way}_us"] is not None}
-        chosen = min(times, key=lambda way: modelled(row, way))
+        try:
+            chosen = min(times, key=lambda way: modelled(row, way))
+        except Infeasible:  # a config of an older version
+            refused += 1
+            continue
         lost.append(times[chosen] / min(times.values()))
+    assert refused <= 3
     assert geometric_mean(lost) < 1.05, sorted(lost)
     assert max(lost) < 1.3
 

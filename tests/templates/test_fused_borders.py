@@ -64,12 +64,14 @@ PLANS = {
     "windows of warpgroups": plan_of(SM_90A, layers(DENSE, DW, h=7), tile_h=7, tile_w=8, **ON_WGMMA),
     "read by a matrix": plan_of(SM_80, layers(PW, DENSE)),
     "read by warpgroups": plan_of(SM_90A, layers(PW, DENSE), weights_in_smem=1, on_wgmma=1),
-    "given by dot products": plan_of(SM_80, layers(DW, DENSE)),
+    "given by dot products": plan_of(SM_80, layers(DW, DENSE), first_m=2),
     "given by dot products, rows alone": plan_of(SM_80, layers(DW, DENSE, h=5), tile_w=7, tile_h=7),
     "no padding, a tile larger than the image": plan_of(SM_80, layers(DW, PW, h=5, w=5), tile_h=8, tile_w=8),
     "in a cluster": plan_of(
         SM_90A, layers(DW, PW, h=5, w=5), tile_h=8, tile_w=8, cluster_blocks=2, weights_in_smem=1, second_n=1
     ),
+    "two channels of a lane, nothing whole": plan_of(SM_80, layers(PW, DW), tile_h=4, tile_w=7, first_n=1),
+    "three, nothing whole": plan_of(SM_80, layers(PW, DW, DENSE), tile_h=4, tile_w=7),
     "three": plan_of(SM_80, layers(PW, DW, PW)),
     "three, padded twice": plan_of(SM_90A, layers(PW, DW, DENSE), weights_in_smem=2, on_wgmma=2),
     "three, columns of the first two": plan_of(SM_80, layers(DW, DENSE, DENSE, w=6), tile_h=4, tile_w=7),
@@ -133,12 +135,12 @@ def test_a_layer_before_one_that_is_not_whole_is_not() -> None:
 
 
 def test_windows_in_the_padding_alone_leave_something_to_compute() -> None:
-    """The first row of outputs looks at three rows of padding, and the tile has no other."""
-    last = layers(PW, ("dw", (3, 3)), h=1, pad=(3, 1, 1, 1))
-    outputs, _ = tile_outputs(chain_of(last), 2, 14)
-    assert outputs["first"][0] > 0
-    plan = plan_of(SM_80, last, tile_h=2)
-    check(plan, CpuDevice(plan.target, seed=LATE), seed=3)
+    """Two outputs eight pixels apart behind nine of padding: all that a tile looks at is in front of the image."""
+    pair = layers(PW, ("dw", (1, 1)), h=1, w=1, stride=8, pad=(9, 9, 0, 0))
+    outputs, borders = tile_outputs(chain_of(pair), 2, 7)
+    assert pair[-1].oh == 2
+    assert outputs["first"] == (9, 1)
+    assert borders["first"] == Border(9, 49, 0, 9, True)
 
 
 def test_threads_have_several_channels_in_turn() -> None:

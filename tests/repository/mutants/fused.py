@@ -105,7 +105,7 @@ ORDER = (
         "mid2, out_tile, third::padding_word(args.third));",
         "mid2, out_tile, second::padding_word(args.second));",
         "What a later layer pads with is its own input's zero point.",
-        (block_random("sm_80"), block_random("sm_90a")),
+        ("tests/templates/test_fused_borders.py::test_it_is_exact[three, nothing whole]",),
     ),
     Mutant(
         "of tile: no barrier before the third",
