@@ -53,6 +53,7 @@ def test_every_row_is_found_and_feasible(path: Any) -> None:
         assert generator.plan(row.problem, row.config, target(row.target)) == choice.plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_no_layer_is_expected_to_be_much_faster_untuned(path: Any) -> None:
     """A family that has come since may be: then its layers are tuned again."""
