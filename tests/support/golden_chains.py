@@ -15,6 +15,7 @@ PROJECT = Conv2d(32, 56, 56, 144, 24, 1, 1)
 SMALL = Conv2d(32, 14, 14, 384, 384, 3, 3, pad=(1, 1, 1, 1), groups=384)
 SMALL_PROJECT = Conv2d(32, 14, 14, 384, 64, 1, 1)
 SMALL_WIDEN = Conv2d(32, 14, 14, 384, 768, 1, 1)
+SMALL_EXPAND = Conv2d(32, 14, 14, 64, 384, 1, 1)
 EXPAND = Conv2d(32, 56, 56, 24, 144, 1, 1)
 SQUARE_96 = Conv2d(4, 28, 28, 96, 96, 3, 3, pad=(1, 1, 1, 1))
 WIDEN = Conv2d(4, 28, 28, 96, 192, 1, 1)
@@ -101,6 +102,22 @@ CASES: dict[str, tuple[Chain, str, Fused]] = {
         FusedConv2d(conv(EXPAND, SIGNED_MID), conv(SEPARABLE, SIGNED_MID)),
         "sm_90a",
         replace(PAIR, cluster_blocks=2, weights_in_smem=1, on_wgmma=1, first_m=1, first_n=4, second_n=1),
+    ),
+    "fused-whole-images-sm_90a.cu": (
+        FusedConv2d(conv(SMALL_EXPAND, GIVES), conv(SMALL, replace(SIGNED_MID, x_type="uint8", x_zero_point=True))),
+        "sm_90a",
+        replace(
+            PAIR,
+            tile_h=14,
+            warps=16,
+            blocks_per_sm=1,
+            cluster_blocks=4,
+            weights_in_smem=1,
+            on_wgmma=1,
+            first_m=1,
+            first_n=4,
+            second_n=1,
+        ),
     ),
     "fused-dense-everything-cpu.sm_80.cpp": (
         FusedConv2d(conv(SQUARE_96, GIVES), conv(SQUARE_96, replace(EVERYTHING, residual="int8"))),
