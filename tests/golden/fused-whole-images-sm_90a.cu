@@ -415,13 +415,13 @@ __device__ __forceinline__ int place_of(int row, int column) {
 // What lies around the tile's pixels is the same for all tiles: it is written once.
 __device__ __forceinline__ void fill_border(Mid& tensor, unsigned padding) {
     constexpr int PLACES = BORDERED_ROWS * BORDERED_COLUMNS;
-    constexpr int CHUNKS_OF_ALL = sizeof(tensor.byte) / sizeof(tensor.byte[0]);
+    constexpr int chunks = sizeof(tensor.byte) / sizeof(tensor.byte[0]), first_chunk = 0;
     const tile::Words<4> words = {{padding, padding, padding, padding}};
-    for (int i = Team::thread(); i < CHUNKS_OF_ALL * PLACES; i += THREADS) {
+    for (int i = Team::thread(); i < chunks * PLACES; i += THREADS) {
         const unsigned row = i % PLACES / BORDERED_COLUMNS - BORDER_TOP;
         const unsigned column = i % BORDERED_COLUMNS - BORDER_LEFT;
         if (row < GRID_ROWS && column < GRID_COLUMNS) continue;
-        *reinterpret_cast<tile::Words<4>*>(tensor.byte[i / PLACES][i % PLACES]) = words;
+        *reinterpret_cast<tile::Words<4>*>(tensor.byte[first_chunk + i / PLACES][i % PLACES]) = words;
     }
 }
 

@@ -70,6 +70,9 @@ PLANS = {
     "in a cluster": plan_of(
         SM_90A, layers(DW, PW, h=5, w=5), tile_h=8, tile_w=8, cluster_blocks=2, weights_in_smem=1, second_n=1
     ),
+    "in a cluster, padded": plan_of(
+        SM_90A, layers(DW, DENSE, h=5, w=5), cluster_blocks=2, weights_in_smem=1, second_n=1
+    ),
     "two channels of a lane, nothing whole": plan_of(SM_80, layers(PW, DW), tile_h=4, tile_w=7, first_n=1),
     "three, nothing whole": plan_of(SM_80, layers(PW, DW, DENSE), tile_h=4, tile_w=7),
     "three": plan_of(SM_80, layers(PW, DW, PW)),

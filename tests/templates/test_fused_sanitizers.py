@@ -163,8 +163,8 @@ PLANTED = {
     ),
     "a share that ends past the last channel": Planted(
         "dw, pw, cluster, a ragged share",
-        "first_k + BLOCK_K < K ? first_k + BLOCK_K : K;",
-        "first_k + BLOCK_K;",
+        "begin_k(team) + BLOCK_K < K ? begin_k(team) + BLOCK_K : K;",
+        "begin_k(team) + BLOCK_K;",
         "address",
         OVERFLOW,
         READ,
@@ -334,10 +334,10 @@ PLANTED = {
         "dw, pw", "if (row >= IN_H || byte >= IN_W * C) continue;", "", "address", OVERFLOW, READ
     ),
     "a pixel past the image is written": Planted(
-        "pw, dw", "if (!exists(pixel)) return;\n        Output*", "Output*", "address", OVERFLOW, WRITE
+        "pw, dw", "if (exists(down, across)) write(", "write(", "address", OVERFLOW, WRITE
     ),
     "padding is what lies beyond the image": Planted(
-        "pw, dw", "for (Finished& each : finished) each = static_cast<Finished>(padding);", ";", "address", WRONG
+        "pw, dw", "words.word[i] = is_padding ? padding : ", "words.word[i] = ", "address", WRONG
     ),
     "a channel past the last is written": Planted(
         "bytes",
@@ -366,7 +366,7 @@ PLANTED = {
         "pw, dw, dense", "return mid2_row() * MID_STRIDE_H", "return row * MID_STRIDE_H", "address", WRONG
     ),
     "the third's padding is the second's": Planted(
-        "pw, dw, dense", "third::padding_byte(args.third)", "second::padding_byte(args.second)", "address", WRONG
+        "pw, dw, dense", "third::padding_word(args.third)", "second::padding_word(args.second)", "address", WRONG
     ),
     "a word of weights past the last": Planted(
         "dw, pw", "if (index >= ALL_SLABS * STEPS * SET_WORDS) return;", "", "address", OVERFLOW
