@@ -250,6 +250,7 @@ class Geometry:
         return math.prod(self.outputs[layer])
 
 
+@lru_cache(maxsize=1024)
 def tile_outputs(problem: Chain, tile_h: int, tile_w: int) -> tuple[dict[str, tuple[int, int]], dict[str, Border]]:
     """Rows and columns of each layer's outputs that a tile needs, and what lies around them."""
     last = problem.last
