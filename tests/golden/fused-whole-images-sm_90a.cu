@@ -414,8 +414,8 @@ __device__ __forceinline__ int place_of(int row, int column) {
 
 // What lies around the tile's pixels is the same for all tiles: it is written once.
 __device__ __forceinline__ void fill_border(Mid& tensor, unsigned padding) {
-    constexpr int PLACES = BORDERED_ROWS * BORDERED_COLUMNS;
     constexpr int chunks = sizeof(tensor.byte) / sizeof(tensor.byte[0]), first_chunk = 0;
+    constexpr int PLACES = BORDERED_ROWS * BORDERED_COLUMNS;
     const tile::Words<4> words = {{padding, padding, padding, padding}};
     for (int i = Team::thread(); i < chunks * PLACES; i += THREADS) {
         const unsigned row = i % PLACES / BORDERED_COLUMNS - BORDER_TOP;

@@ -183,6 +183,14 @@ MUTANTS = (
         ("tests/templates/test_fused_roles.py::test_it_is_exact[pw, dw]",),
     ),
     Mutant(
+        "own channels: every thread's are the first",
+        PAGES + "run.j2",
+        "${ layer }_own, ${ source }",
+        "${ layer }::OwnChannels(args.${ layer }, 0), ${ source }",
+        "Threads that are neighbours have neighbouring channels.",
+        (exact("warps"),),
+    ),
+    Mutant(
         "own channels: the first turn's for all",
         PAGES + "depthwise.j2",
         "        own = OwnChannels(args, next);",
