@@ -517,12 +517,13 @@ __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
     return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
 
-__device__ __forceinline__ unsigned gather_w(const W* row, int index) {
+__device__ __forceinline__ unsigned gather_w(const W* w, int row, int index) {
     unsigned word = 0;
 #pragma unroll
     for (int j = 0; j < PER_WORD; ++j) {
         if (index + j >= REDUCTION) continue;
-        word |= static_cast<unsigned>(static_cast<Bits>(tile::load(row + index + j))) << (ELEMENT_BITS * j);
+        const unsigned bits = static_cast<Bits>(tile::load(w + (row + index + j)));
+        word |= bits << (ELEMENT_BITS * j);
     }
     return word;
 }
@@ -642,7 +643,7 @@ struct Loader {
 #pragma unroll
         for (int i = 0; i < WVectors::COUNT; ++i) {
             w.words[i] = {};
-            if (bytes != 0 && WVectors::exists(i)) w.words[i].word[0] = gather_w(args.w + begin_w[i], index);
+            if (bytes != 0 && WVectors::exists(i)) w.words[i].word[0] = gather_w(args.w, begin_w[i], index);
         }
         column.advance<STEP_ELEMENTS>();
     }

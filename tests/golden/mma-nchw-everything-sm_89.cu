@@ -594,12 +594,13 @@ __device__ __forceinline__ int begin_of_w(const TilePart& tile_part, int i) {
     return existing_channel(tile_part, channel_of_row(WVectors::row(i))) * REDUCTION;
 }
 
-__device__ __forceinline__ unsigned gather_w(const W* row, int index) {
+__device__ __forceinline__ unsigned gather_w(const W* w, int row, int index) {
     unsigned word = 0;
 #pragma unroll
     for (int j = 0; j < PER_WORD; ++j) {
         if (index + j >= REDUCTION) continue;
-        word |= static_cast<unsigned>(static_cast<Bits>(tile::load(row + index + j))) << (ELEMENT_BITS * j);
+        const unsigned bits = static_cast<Bits>(tile::load(w + (row + index + j)));
+        word |= bits << (ELEMENT_BITS * j);
     }
     return word;
 }
@@ -703,7 +704,7 @@ struct Loader {
         for (int i = 0; i < WVectors::COUNT; ++i) {
             if (i % PARTS != part || !WVectors::exists(i)) continue;
             auto* const word = reinterpret_cast<unsigned*>(operand + WVectors::offset_of(i));
-            *word = gather_w(args.w + begin_w[i], index);
+            *word = gather_w(args.w, begin_w[i], index);
         }
         if (part == PARTS - 1) column.advance<STEP_ELEMENTS>();
     }
