@@ -167,7 +167,7 @@ def _of_halo(plan: HaloPlan) -> tuple[float, ...]:
         _filled(problem.k, config.channels),
         _log(plan.products),
         _log(plan.slots),
-        float(plan.windows.row - problem.c),
+        float(plan.windows.row - plan.seen.c),
     )
 
 

@@ -45,6 +45,7 @@ from qconv.generator.halo_memory import (
     weight_bytes,
     weight_map,
 )
+from qconv.generator.halo_seen import ColumnsTogether, as_seen
 from qconv.generator.halo_windows import COLUMNS, STEP, Windows
 from qconv.generator.persistent import (
     ImageTiles,
@@ -100,15 +101,19 @@ class HaloPlan(PersistentPlan):
 
     @cached_property
     def windows(self) -> Windows:
-        return Windows.of(self.problem, self.config.rows)
+        return Windows.of(self.seen, self.config.rows)
+
+    @cached_property
+    def columns_together(self) -> ColumnsTogether | None:
+        return ColumnsTogether.of(self.problem)
 
     @property
     def weight_bytes(self) -> int:
-        return weight_bytes(self.problem, self.config)
+        return weight_bytes(self.seen, self.config)
 
     @property
     def products(self) -> int:
-        return products(self.problem, self.config)
+        return products(self.seen, self.config)
 
     @property
     def columns(self) -> int:
@@ -121,7 +126,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def residual_in_smem(self) -> bool:
-        return is_residual_staged(self.problem)
+        return is_residual_staged(self.seen)
 
     @property
     def threads(self) -> int:
@@ -134,17 +139,17 @@ class HaloPlan(PersistentPlan):
 
     @property
     def weight_words(self) -> int:
-        return self.weight_rows * self.problem.r * self.problem.s * tap_bytes(self.problem) // 4
+        return self.weight_rows * self.seen.r * self.seen.s * tap_bytes(self.seen) // 4
 
     @property
     def gathers(self) -> bool:
         """Whether lanes bring the pixels."""
-        return is_gathered(self.problem)
+        return is_gathered(self.seen)
 
     @property
     def part(self) -> int:
         """How many neighbouring channels begin at a multiple of their number, in each pixel."""
-        return gcd(self.problem.c, CHUNK)
+        return gcd(self.seen.c, CHUNK)
 
     @property
     def lane_chunks(self) -> int:
@@ -180,7 +185,9 @@ class HaloPlan(PersistentPlan):
     @cached_property
     def alignment(self) -> dict[str, int]:
         found = self.aligned(self.vector_k, y_in_chunks=self.staged, residual_in_chunks=self.residual_in_smem)
-        return found | ({"x": max(self.part, WORD), "w": 1} if self.gathers else {})
+        # Filters are read byte by byte where they are not as the kernel sees them.
+        of_w = {"w": 1} if self.gathers or self.columns_together else {}
+        return found | of_w | ({"x": max(self.part, WORD)} if self.gathers else {})
 
     @property
     def vector_k(self) -> int:
@@ -204,7 +211,7 @@ class HaloPlan(PersistentPlan):
         pixel_rows, strided = self.config.has_pixel_rows, self.windows.strided
         products = self.warpgroup_products(self.instruction, self.columns, "wgmma_windows", pixel_rows)
         return HaloRoles(
-            **vars(replace(products, gathers=self.gathers)),
+            **vars(replace(products, gathers=self.gathers, columns_together=self.columns_together is not None)),
             staged=self.staged,
             write_sums=file_of_outputs(self.staged, pixel_rows),
             residual_in_smem=self.residual_in_smem,
@@ -221,10 +228,20 @@ class HaloPlan(PersistentPlan):
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         return {
-            "The problem.": problem_constants(self.seen, filter_rows=True),
+            "The problem.": self._problem_constants,
             "The config.": self._config_constants,
             "What follows.": self._constants_that_follow,
         }
+
+    @property
+    def _problem_constants(self) -> tuple[Constant, ...]:
+        found = problem_constants(self.seen, filter_rows=True)
+        if self.columns_together is None:
+            return found
+        # What an output adds up are the products of the problem, without the zeros that are added to filters.
+        reduction = {"REDUCTION": self.problem.reduction}
+        found = tuple(one._replace(value=reduction.get(one.name, one.value)) for one in found)
+        return (*found, *self.columns_together.constants)
 
     @property
     def _config_constants(self) -> tuple[Constant, ...]:
@@ -237,7 +254,7 @@ class HaloPlan(PersistentPlan):
     @property
     def _constants_that_follow(self) -> tuple[Constant, ...]:
         return (
-            *self.role_constants(*registers(self.problem, self.config)),
+            *self.role_constants(*registers(self.seen, self.config)),
             Constant("TILE_N", self.pixels, "output pixels of a tile"),
             *_window_constants(self.windows),
             *self._gathering_constants,
@@ -252,7 +269,7 @@ class HaloPlan(PersistentPlan):
         if not self.gathers:
             return ()
         return (
-            Constant("TAP_BYTES", tap_bytes(self.problem), "of a tap's channels among the weights, with zeros behind"),
+            Constant("TAP_BYTES", tap_bytes(self.seen), "of a tap's channels among the weights, with zeros behind"),
             *self._bringing_constants,
         )
 
@@ -278,15 +295,6 @@ class HaloPlan(PersistentPlan):
 
     def cost(self) -> float:
         return halo_cost.cost(self)
-
-
-def as_seen(problem: Conv2d) -> Conv2d:
-    """Where each pixel's output depends on it alone, images are one column of rows that are as wide as a tile: nothing
-    of a tile lies beyond the edges of images."""
-    alone = problem.r * problem.s == 1 and problem.stride == (1, 1) and not any(problem.pad)
-    if not alone or problem.pixels % COLUMNS:
-        return problem
-    return replace(problem, n=1, h=problem.pixels // COLUMNS, w=COLUMNS)
 
 
 def _window_constants(windows: Windows) -> tuple[Constant, ...]:
@@ -330,14 +338,14 @@ def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     instruction = warpgroup_of(target, why_none(problem, target))
     seen = as_seen(problem)
     check_useful(seen, config)
-    windows = slots(problem, config, target)
+    windows = slots(seen, config, target)
     made = HaloPlan(
         problem=problem,
         config=config,
         target=target,
         instruction=instruction,
         slots=windows,
-        smem_bytes=smem_bytes(problem, config, windows),
+        smem_bytes=smem_bytes(seen, config, windows),
         **vars(ImageTiles.of(seen, config.rows, COLUMNS, config.channels, target)),
     )
     made.check_sizes(made.pixels)

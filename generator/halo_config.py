@@ -12,15 +12,14 @@ from qconv.errors import Infeasible
 from qconv.generator import wgmma
 from qconv.generator.family import Choices
 from qconv.generator.halo_memory import is_gathered
-from qconv.generator.halo_windows import COLUMNS, Windows
+from qconv.generator.halo_seen import as_seen
+from qconv.generator.halo_windows import COLUMNS, MOST_PRODUCTS, Windows
 from qconv.generator.persistent import why_not_multiplied
 from qconv.generator.plan import Config, at_most, ceil_div
 from qconv.problem import Conv2d
 from qconv.target import Target
 
 GROUP_THREADS = 128
-# Instructions of a tile, which are all written out.
-MOST_PRODUCTS = 160
 # An instruction has 64 rows: output channels, or pixels where fewer channels are multiplied for it.
 INSTRUCTION_ROWS = 64
 INSTRUCTION_EIGHTS = INSTRUCTION_ROWS // COLUMNS
@@ -70,8 +69,9 @@ def products(problem: Conv2d, config: Halo) -> int:
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
     """What stands against every config."""
-    if not is_gathered(problem) or target.warpgroup is None or not target.tensor_maps:
-        return wgmma.why_none(problem, target)
+    seen = as_seen(problem)
+    if not is_gathered(seen) or target.warpgroup is None or not target.tensor_maps:
+        return wgmma.why_none(seen, target)
     if (reason := why_not_multiplied(problem, target.warpgroup)) is not None:
         return reason
     if problem.r * problem.s == 1:

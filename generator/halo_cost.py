@@ -54,6 +54,8 @@ class Costed(Protocol):
     @property
     def problem(self) -> Conv2d: ...
     @property
+    def seen(self) -> Conv2d: ...
+    @property
     def target(self) -> Target: ...
     @property
     def config(self) -> Tiled: ...
@@ -100,7 +102,7 @@ def _first(plan: Costed) -> float:
 
 def _filled_rows(plan: Costed, slabs_bytes: int) -> float:
     """Those of the last slab, if it is wider than the channels that are left for it."""
-    return slabs_bytes / (plan.windows.row * plan.windows.slabs) if plan.problem.c % plan.windows.row else 0
+    return slabs_bytes / (plan.windows.row * plan.windows.slabs) if plan.seen.c % plan.windows.row else 0
 
 
 def _tile(plan: Costed) -> float:
@@ -121,9 +123,9 @@ def _copied(plan: Costed) -> float:
     windows = plan.windows
     if plan.gathers:
         return windows.count * _brought(plan)
-    if not windows.strided:
+    if not windows.skips:
         return _filled_rows(plan, windows.bytes) * FILLED_PIXEL
-    pixel = FILLED_PIXEL_OF_STRIDE if plan.problem.c % windows.row else PIXEL_OF_STRIDE
+    pixel = FILLED_PIXEL_OF_STRIDE if plan.seen.c % windows.row else PIXEL_OF_STRIDE
     return windows.count * windows.slabs * max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)
 
 

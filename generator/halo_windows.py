@@ -14,6 +14,8 @@ COLUMNS = 8
 ROWS = (32, 64, 128)
 # Bytes of the reduction that an instruction multiplies.
 STEP = 32
+# Instructions of a tile, which are all written out.
+MOST_PRODUCTS = 160
 # What a swizzle repeats after, and where windows begin.
 REPEATS = 1024
 
@@ -33,6 +35,7 @@ class Windows:
     row: int  # bytes of a pixel in a slab
     slabs: int  # of a pixel's channels
     strided: bool  # whether taps lie a stride from each other
+    skips: bool  # whether columns in between do not come
 
     @classmethod
     @lru_cache(maxsize=256)  # a plan asks several times
@@ -51,6 +54,7 @@ class Windows:
             row=next((row for row in ROWS if row >= problem.c), ROWS[-1]),
             slabs=ceil_div(problem.c, ROWS[-1]),
             strided=problem.stride != (1, 1) and problem.r * problem.s > 1,
+            skips=stride_w > 1 and problem.r * problem.s > 1,
         )
 
     @property

@@ -39,6 +39,7 @@ class Products(Roles):
     atoms: int
     filters_in_registers: bool = False  # else in shared memory, as pixels are
     gathers: bool = False  # whether the lanes of the producer bring pixels, not the copy engine
+    columns_together: bool = False  # whether neighbouring columns of x are the channels of one pixel
     repack_threads: int = REPACK_THREADS
 
 

@@ -17,6 +17,7 @@ from qconv.generator import Plan
 from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
 from qconv.generator.gemv import Gemv
+from qconv.generator.halo import HaloPlan
 from qconv.generator.mma import MmaPlan
 from qconv.generator.mma_space import CHOICES, Mma
 from qconv.generator.persistent import PersistentPlan
@@ -85,13 +86,15 @@ def check(plan: Plan, problem: Conv2d, target: Target) -> None:
     if not isinstance(plan, PersistentPlan):  # what it prepares, its own check counts
         assert len(plan.prepare) == problem.quantization.x_zero_point + spreads
     assert all(launch.grid == (problem.k, 1, 1) for launch in plan.prepare if launch.kernel == "conv2d_fold")
-    if isinstance(plan, PointwisePlan):
-        return  # whole units begin there, whatever the channels
+    if isinstance(plan, PointwisePlan) or (isinstance(plan, HaloPlan) and plan.gathers):
+        return  # whole units begin there, or whole words, whatever the channels
     # Every address that a load or a store of that width can begin at is a multiple of it.
     out_bytes = OUT_BYTES[problem.quantization.out_type]
     in_channels, out_channels = (problem.c, problem.k) if spreads else (problem.c_group, problem.k_group)
     if isinstance(plan.config, (Stem, StemWgmma)):
         in_channels *= problem.w  # rows are read, not pixels
+    if isinstance(plan, HaloPlan):
+        in_channels = plan.seen.c
     assert in_channels % plan.alignment["x"] == 0
     assert problem.reduction % plan.alignment["w"] == 0
     assert out_channels * out_bytes % plan.alignment["y"] == 0

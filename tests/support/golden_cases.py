@@ -57,6 +57,7 @@ FIRST = Stem(tile_h=16, tile_w=16, atoms=4, slabs=2, warps=4, batch=1, blocks_pe
 UNITS = Pointwise(batch=2, batches=1, atoms=2, pipeline_stages=3, warps=4, blocks_per_sm=2, weights_in_smem=0)
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
 WORDS = Halo(14, 3, 64)
+TOGETHER = Halo(8, 2, 48)
 LARGE_TILE = Wgmma(consumers=2, split_pixels=0, pixels=192, weight_slots=3, lag=2)
 SLICED = Choosing(threads=256, team=256, vector=4, unroll=2, slices=16)
 
@@ -145,9 +146,10 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "halo-residual-borders-sm_90a.cu": (conv(replace(BODY, c=64, k=80), ADDED), "sm_90a", Halo(14, 3, 64)),
     "halo-pixel-rows-sm_90a.cu": (conv(replace(BODY, c=80, k=80), BIASED), "sm_90a", Halo(16, 2, 80)),
     "halo-pixel-rows-direct-sm_90a.cu": (conv(replace(BODY, c=64, k=36), BIASED), "sm_90a", Halo(8, 3, 48)),
-    "halo-stride-sm_90a.cu": (conv(replace(BODY, c=64, k=64, stride=(2, 2)), BIASED), "sm_90a", Halo(14, 3, 64)),
+    "halo-stride-sm_90a.cu": (conv(replace(BODY, c=80, k=64, stride=(2, 2)), BIASED), "sm_90a", Halo(14, 3, 64)),
     "halo-gathered-copies-sm_90a.cu": (conv(replace(BODY, c=24, k=24), BIASED), "sm_90a", Halo(16, 2, 32)),
-    "halo-gathered-words-sm_90a.cu": (conv(replace(BODY, c=26, k=64, stride=(2, 2)), BIASED), "sm_90a", WORDS),
+    "halo-gathered-words-sm_90a.cu": (conv(replace(BODY, w=29, c=26, k=64, stride=(2, 2)), BIASED), "sm_90a", WORDS),
+    "halo-columns-together-sm_90a.cu": (conv(replace(BODY, c=24, k=48, stride=(2, 2)), ADDED), "sm_90a", TOGETHER),
     "halo-odd-cpu.sm_90a.cpp": (conv(replace(BODY, c=80, k=21, n=1), HALF), "cpu.sm_90a", Halo(2, 2, 64)),
     "stem-wgmma-body-sm_90a.cu": (conv(STEM, BIASED), "sm_90a", StemWgmma(16, 3, 1)),
     "stem-wgmma-odd-cpu.sm_90a.cpp": (conv(replace(STEM, c=4, k=21, n=1), HALF), "cpu.sm_90a", StemWgmma(8, 2, 4)),
