@@ -70,6 +70,7 @@ LAYERS: dict[str, Problem] = {
     "mma": _conv(8, 28, 28, 64, 64, 3, 3, pad=1),
     "wgmma": _conv(32, 28, 28, 128, 128, 3, 3, pad=1),
     "halo": _conv(32, 56, 56, 64, 64, 3, 3, pad=1),
+    "halo_split": _conv(1, 7, 7, 512, 512, 3, 3, pad=1),
     "tcgen05": _conv(32, 28, 28, 128, 128, 3, 3, pad=1),
     "pointwise": _conv(8, 28, 28, 64, 64, 1, 1),
     "depthwise": _conv(8, 28, 28, 64, 64, 3, 3, pad=1, groups=64),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd, prod
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from qconv.generator import halo_cost, tensor_map
 from qconv.generator.convolution import (
@@ -55,10 +55,12 @@ from qconv.generator.persistent import (
     warpgroup_of,
 )
 from qconv.generator.plan import Constant, Field, Launch, at_most, ceil_div, check_choices
-from qconv.generator.tensor_map import CHUNK
+from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.instruction import WarpgroupInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
+
+Made = TypeVar("Made", bound="HaloPlan")
 
 # Where they copy asynchronously: how many windows are under way while the next one is asked for.
 MOST_AHEAD = 3
@@ -69,6 +71,7 @@ class HaloRoles(Products):
     staged: bool  # whether outputs go through shared memory and the copy engine
     write_sums: str  # the file that makes outputs of a tile's sums
     residual_in_smem: bool  # whether residuals come with the window
+    split: bool = False  # whether the blocks of a cluster have a tile together
     strided: bool = False  # whether taps lie a stride from each other
     pixel_rows: bool = False  # whether pixels are the rows of an instruction, and channels its columns
     tile_rows: str = "TILE_M"  # how many of a tile are rows of instructions
@@ -99,9 +102,19 @@ class HaloPlan(PersistentPlan):
         """The problem as tiles are counted."""
         return as_seen(self.problem)
 
+    @property
+    def multiplied(self) -> Conv2d:
+        """What a block multiplies of it."""
+        return self.seen
+
+    @property
+    def made_rows(self) -> int:
+        """Rows of a tile whose outputs a block makes."""
+        return self.config.rows
+
     @cached_property
     def windows(self) -> Windows:
-        return Windows.of(self.seen, self.config.rows)
+        return Windows.of(self.multiplied, self.config.rows)
 
     @cached_property
     def columns_together(self) -> ColumnsTogether | None:
@@ -109,11 +122,11 @@ class HaloPlan(PersistentPlan):
 
     @property
     def weight_bytes(self) -> int:
-        return weight_bytes(self.seen, self.config)
+        return weight_bytes(self.multiplied, self.config)
 
     @property
     def products(self) -> int:
-        return products(self.seen, self.config)
+        return products(self.multiplied, self.config)
 
     @property
     def columns(self) -> int:
@@ -126,7 +139,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def residual_in_smem(self) -> bool:
-        return is_residual_staged(self.seen)
+        return is_residual_staged(self.seen, self.config.blocks)
 
     @property
     def threads(self) -> int:
@@ -174,13 +187,17 @@ class HaloPlan(PersistentPlan):
 
     @property
     def _map_fields(self) -> tuple[Field, ...]:
-        found = {} if self.gathers else {"pixel_map": ("of x", pixel_map(self.seen, self.config))}
-        found["weight_map"] = "of the weights", weight_map(self.seen, self.config, self.weight_rows)
+        found = {} if self.gathers else {"pixel_map": ("of x", pixel_map(self.seen, self.windows))}
+        found["weight_map"] = "of the weights", self._weight_map
         if self.staged:
-            found["output_map"] = "of y", tile_map(self.seen, self.config, "y")
+            found["output_map"] = "of y", tile_map(self.seen, self.config, "y", self.made_rows)
         if self.residual_in_smem:
-            found["residual_map"] = "of the residual", tile_map(self.seen, self.config, "residual")
+            found["residual_map"] = "of the residual", tile_map(self.seen, self.config, "residual", self.made_rows)
         return map_fields(found)
+
+    @property
+    def _weight_map(self) -> TensorMap:
+        return weight_map(self.seen, self.config.channels, self.windows.row, self.weight_rows)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
@@ -213,6 +230,7 @@ class HaloPlan(PersistentPlan):
         return HaloRoles(
             **vars(replace(products, gathers=self.gathers, columns_together=self.columns_together is not None)),
             staged=self.staged,
+            split=self.config.blocks > 1,
             write_sums=file_of_outputs(self.staged, pixel_rows),
             residual_in_smem=self.residual_in_smem,
             strided=strided,
@@ -229,7 +247,7 @@ class HaloPlan(PersistentPlan):
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         return {
             "The problem.": self._problem_constants,
-            "The config.": self._config_constants,
+            "The config.": self.config_constants,
             "What follows.": self._constants_that_follow,
         }
 
@@ -244,7 +262,7 @@ class HaloPlan(PersistentPlan):
         return (*found, *self.columns_together.constants)
 
     @property
-    def _config_constants(self) -> tuple[Constant, ...]:
+    def config_constants(self) -> tuple[Constant, ...]:
         return (
             Constant("TILE_H", self.config.rows, "output rows of a tile, which is eight pixels wide"),
             Constant("CONSUMERS", self.config.consumers, "warpgroups that multiply, in turn"),
@@ -256,13 +274,17 @@ class HaloPlan(PersistentPlan):
         return (
             *self.role_constants(*registers(self.seen, self.config)),
             Constant("TILE_N", self.pixels, "output pixels of a tile"),
-            *_window_constants(self.windows),
+            *self.window_constants,
             *self._gathering_constants,
             Constant("SLOTS", self.slots, "windows that are under way or multiplied"),
             *self.image_constants(tiles_down(self.seen, self.config), tiles_across(self.seen), self.weight_rows),
             *self._vector_constants,
             *self.last_constants,
         )
+
+    @property
+    def window_constants(self) -> tuple[Constant, ...]:
+        return constants_of_windows(self.windows)
 
     @property
     def _gathering_constants(self) -> tuple[Constant, ...]:
@@ -297,7 +319,7 @@ class HaloPlan(PersistentPlan):
         return halo_cost.cost(self)
 
 
-def _window_constants(windows: Windows) -> tuple[Constant, ...]:
+def constants_of_windows(windows: Windows) -> tuple[Constant, ...]:
     last_row = Constant("LAST_ROW", windows.last_row, "and of its last slab, up to the zeros behind its channels")
     in_slabs = (
         Constant("ROW", windows.row, "bytes of a pixel in a slab"),
@@ -335,18 +357,22 @@ def file_of_outputs(staged: bool, pixel_rows: bool = False) -> str:
 
 def plan(problem: Conv2d, config: Halo, target: Target) -> HaloPlan:
     check_choices(config, CHOICES)
+    return make(HaloPlan, problem, config, target, as_seen(problem), target.processors)
+
+
+def make(kind: type[Made], problem: Conv2d, config: Halo, target: Target, multiplied: Conv2d, resident: int) -> Made:
+    """With blocks each of which multiplies so much of the problem; so many of them, or of clusters, are resident."""
     instruction = warpgroup_of(target, why_none(problem, target))
-    seen = as_seen(problem)
-    check_useful(seen, config)
-    windows = slots(seen, config, target)
-    made = HaloPlan(
+    check_useful(multiplied, config)
+    windows = slots(multiplied, config, target)
+    made = kind(
         problem=problem,
         config=config,
         target=target,
         instruction=instruction,
         slots=windows,
-        smem_bytes=smem_bytes(seen, config, windows),
-        **vars(ImageTiles.of(seen, config.rows, COLUMNS, config.channels, target)),
+        smem_bytes=smem_bytes(multiplied, config, windows),
+        **vars(ImageTiles.of(as_seen(problem), config.rows, COLUMNS, config.channels, resident)),
     )
     made.check_sizes(made.pixels)
     at_most(made.weight_words, 2**29 - 1, "words of weights")

@@ -41,6 +41,11 @@ class Halo(Config):
     channels: int  # output channels of a tile: rows of the instruction where they are whole 64, else its columns
 
     @property
+    def blocks(self) -> int:
+        """That have a tile together."""
+        return 1
+
+    @property
     def has_pixel_rows(self) -> bool:
         """Whether pixels are the rows of the instruction: it has 64, and as many columns as there are channels."""
         return self.channels % INSTRUCTION_ROWS > 0

@@ -33,6 +33,8 @@ ISSUED, ISSUED_OF_ACTIVATION = 8, 1.6
 # Eight pixels of 64 channels that lanes store, two channels at a time: a consumer's, and what the stores of all
 # consumers take of a multiprocessor.
 DIRECT, STORES = 180, 97
+# Until the sums of all blocks of a cluster are there, and eight pixels of 64 channels that they send each other.
+EXCHANGE, OF_EXCHANGED = 1700, 40
 # Bytes of weights that come in a clock, before anything is multiplied.
 CACHE = 145
 # What the copy engine takes for a row that it fills with zeros behind the channels: of a window, and of the weights.
@@ -63,6 +65,8 @@ class Costed(Protocol):
     def products(self) -> int: ...  # instructions of a tile
     @property
     def columns(self) -> int: ...  # of an instruction
+    @property
+    def made_rows(self) -> int: ...  # of a tile, whose outputs a block makes
     @property
     def staged(self) -> bool: ...  # whether the copy engine stores outputs
     @property
@@ -138,17 +142,20 @@ def _brought(plan: Costed) -> float:
 
 def _issued(plan: Costed) -> float:
     """By a scheduler for a tile: a lane of each of its warps has a row's share of 64 channels, four outputs."""
-    of_lane = plan.config.rows * plan.config.channels / 64 * 4
+    of_lane = plan.made_rows * plan.config.channels / 64 * 4
     return of_lane * (ISSUED + ISSUED_OF_ACTIVATION * of_activation(plan.problem))
 
 
 def _outputs(plan: Costed) -> float:
     config, problem = plan.config, plan.problem
-    made, added = OF_EIGHT * config.rows * config.channels / 64, of_residual(problem) * OF_RESIDUAL
+    made, added = OF_EIGHT * plan.made_rows * config.channels / 64, of_residual(problem) * OF_RESIDUAL
     computed = 1 + (of_activation(problem) + Y_ZERO_POINT * problem.quantization.y_zero_point) / 8
+    exchanged = 0.0
+    if config.blocks > 1:
+        exchanged = EXCHANGE + OF_EXCHANGED * config.rows * config.channels / 64
     if plan.staged:
-        return WRITE + made * (computed + added)
-    return WRITE + made * computed + DIRECT * _stored(plan) * (1 + added)
+        return exchanged + WRITE + made * (computed + added)
+    return exchanged + WRITE + made * computed + DIRECT * _stored(plan) * (1 + added)
 
 
 def _stored(plan: Costed) -> float:
@@ -156,4 +163,4 @@ def _stored(plan: Costed) -> float:
     config = plan.config
     if plan.staged:
         return 0
-    return config.rows * min(config.channels, plan.problem.k) / 64 * 2 / plan.vector_k
+    return plan.made_rows * min(config.channels, plan.problem.k) / 64 * 2 / plan.vector_k

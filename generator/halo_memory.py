@@ -14,6 +14,7 @@ from qconv.target import Target
 
 # Slots for the windows of so many tiles: with more, nothing more is under way.
 MOST_SLOTS = 8
+SUM_BYTES = 4
 
 
 class Tiled(Protocol):
@@ -25,6 +26,8 @@ class Tiled(Protocol):
     def consumers(self) -> int: ...
     @property
     def channels(self) -> int: ...
+    @property
+    def blocks(self) -> int: ...  # that have a tile together
     @property
     def has_pixel_rows(self) -> bool: ...
 
@@ -49,33 +52,35 @@ def is_staged(problem: Conv2d) -> bool:
     return problem.quantization.types.y.bytes == 1 and problem.k % CHUNK == 0
 
 
-def is_residual_staged(problem: Conv2d) -> bool:
-    """Whether residuals come by the copy engine: bytes as well, and with the one window of a tile, which it brings."""
+def is_residual_staged(problem: Conv2d, blocks: int) -> bool:
+    """Whether residuals come by the copy engine: bytes as well, and with the one window of a tile, which it brings to
+    the one block that has the tile."""
+    if blocks > 1:
+        return False
     residual, alone = problem.quantization.types.residual, Windows.of(problem, 1).strided or is_gathered(problem)
     return is_staged(problem) and residual is not None and residual.bytes == 1 and not alone
 
 
-def pixel_map(problem: Conv2d, config: Tiled) -> TensorMap:
+def pixel_map(problem: Conv2d, windows: Windows) -> TensorMap:
     """A slab of a window. Channels past the last are zeros, whatever the weights have there."""
-    windows = Windows.of(problem, config.rows)
     row, steps = windows.row, (windows.row_step, problem.stride[1])
     span_h, span_w = (windows.rows - 1) * steps[0] + 1, (windows.columns - 1) * steps[1] + 1
     return tensor_map.window(problem, span_h, span_w, row, steps, swizzle=row)
 
 
-def weight_map(problem: Conv2d, config: Tiled, weight_rows: int) -> TensorMap:
-    """A slab of a tap's weights for a tile's channels."""
-    row, w_type = Windows.of(problem, config.rows).row, problem.quantization.types.w.name
-    columns = problem.r * problem.s * tap_bytes(problem)
-    return tensor_map.matrix("weights", w_type, weight_rows, columns, config.channels, row, swizzle=row)
+def weight_map(problem: Conv2d, channels: int, row: int, weight_rows: int) -> TensorMap:
+    """A slab of a tap's weights, so many bytes, for a tile's channels."""
+    w_type, columns = problem.quantization.types.w.name, problem.r * problem.s * tap_bytes(problem)
+    return tensor_map.matrix("weights", w_type, weight_rows, columns, channels, row, swizzle=row)
 
 
-def tile_map(problem: Conv2d, config: Tiled, array: str) -> TensorMap:
-    """A tile of the outputs, or of the residuals: what lies outside of the image is not written, and zeros."""
+def tile_map(problem: Conv2d, config: Tiled, array: str, rows: int) -> TensorMap:
+    """So many rows of a tile of the outputs, or of the residuals: what lies outside of the image is not written, and
+    zeros."""
     t = problem.quantization.types
     element = t.y if array == "y" else t.residual
     assert element is not None
-    box = config.channels, COLUMNS, config.rows, 1
+    box = config.channels, COLUMNS, rows, 1
     swizzle = 0 if config.has_pixel_rows else config.channels
     return tensor_map.of_outputs(problem, array, element.name, box, swizzle=swizzle)
 
@@ -94,11 +99,13 @@ def slots(problem: Conv2d, config: Tiled, target: Target) -> int:
 
 
 def smem_bytes(problem: Conv2d, config: Tiled, slots: int) -> int:
-    """The weights, windows with their residuals, the outputs of each consumer where they are staged, and mbarriers."""
+    """The weights, windows with their residuals, the outputs of each consumer where they are staged, the sums that it
+    gets of other blocks, and mbarriers."""
     tile = COLUMNS * config.rows * config.channels
-    window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem)
-    staged = config.consumers * tile * is_staged(problem)
-    mbarriers = 2 * slots + 1 + config.consumers
+    window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem, config.blocks)
+    staged = config.consumers * tile * is_staged(problem) // config.blocks
+    exchanged = config.consumers * tile * SUM_BYTES * (config.blocks > 1)
+    mbarriers = 2 * slots + 1 + config.consumers * (3 if config.blocks > 1 else 1)
     weights = ceil_div(weight_bytes(problem, config), REPEATS) * REPEATS
-    whole = weights + slots * window + staged + mbarriers * MBARRIER_BYTES
+    whole = weights + slots * window + staged + exchanged + mbarriers * MBARRIER_BYTES
     return ceil_div(whole, REPEATS) * REPEATS

@@ -164,14 +164,14 @@ class ImageTiles:
     blocks: int
 
     @classmethod
-    def of(cls, problem: Conv2d, rows: int, columns: int, channels: int, target: Target) -> ImageTiles:
-        """No more blocks than are resident."""
+    def of(cls, problem: Conv2d, rows: int, columns: int, channels: int, resident: int) -> ImageTiles:
+        """No more blocks, or clusters where these have a tile together, than are resident."""
         # A lane computes where the outputs of a tile begin, those past the image's last row as well.
         outputs = problem.n * (problem.oh + rows) * (problem.ow + columns) * problem.k
         at_most(outputs, 2**31 - 1, "outputs of whole tiles")
         channel_tiles = ceil_div(problem.k, channels)
         of_channels = problem.n * ceil_div(problem.oh, rows) * ceil_div(problem.ow, columns)
-        blocks = channel_tiles * min(of_channels, max(1, target.processors // channel_tiles))
+        blocks = channel_tiles * min(of_channels, max(1, resident // channel_tiles))
         return cls(channel_tiles, channel_tiles * of_channels, blocks)
 
 

@@ -339,7 +339,7 @@ def plan(problem: Conv2d, config: StemWgmma, target: Target) -> StemWgmmaPlan:
             outputs=config.consumers * COLUMNS * config.rows * CHANNELS,
             others=config.consumers * MBARRIER_BYTES,
         ),
-        **vars(ImageTiles.of(problem, config.rows, COLUMNS, CHANNELS, target)),
+        **vars(ImageTiles.of(problem, config.rows, COLUMNS, CHANNELS, target.processors)),
     )
     at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     made.check_sizes(made.pixels)

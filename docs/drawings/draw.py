@@ -242,6 +242,31 @@ def halo() -> Canvas:
     return c
 
 
+def halo_split() -> Canvas:
+    c = Canvas(860, 300, "halo_split")
+    c.text(40, 26, "the input channels of a window")
+    for at in range(4):
+        c.box(40, 44 + 40 * at, 150, 32, "one" if at == 0 else "none")
+    c.down(200, 44, 196, "split", left=False)
+    c.line(290, 118, 340, 118, arrow=True)
+    c.text(346, 26, "a tile in each block of a cluster")
+    for at in range(4):
+        c.box(346, 44 + 40 * at, 130, 32, "two" if at == 0 else "three")
+    c.down(486, 44, 196, "consumers", left=False)
+    c.across(346, 476, 214, "channels")
+    c.line(570, 118, 610, 118, arrow=True)
+    c.text(616, 26, "rows of the tile, summed up")
+    for at in range(4):
+        c.box(616, 44 + 40 * at, 150, 32, "one" if at == 0 else "none")
+    c.down(776, 44, 196, "rows", left=False)
+    c.text(
+        40,
+        262,
+        "each block multiplies its own channels, gets the sums of its own rows from all, and makes their outputs",
+    )
+    return c
+
+
 def stem_wgmma() -> Canvas:
     c = Canvas(860, 330, "stem_wgmma")
     c.text(40, 26, "pixels of an image, of three channels")
@@ -374,7 +399,7 @@ def unfused() -> Canvas:
 DRAWINGS: dict[str, Callable[[], Canvas]] = {
     draw.__name__: draw
     for draw in (
-        *(simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo),
+        *(simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo, halo_split),
         *(tcgen05, fused, block, unfused),
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle),
     )

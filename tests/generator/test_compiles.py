@@ -294,7 +294,8 @@ def test_random_configs_for_special_layers_compile(family: str, target: Target) 
         pytest.skip(reason)
     if family in ("direct", "stem", "pointwise") and not (target.async_copies and target.vendor == "nvidia"):
         pytest.skip(f"{target.name} has no mma.m16n8k32 with asynchronous copies")
-    if family in ("wgmma", "halo", "stem_wgmma") and not (target.warpgroup is not None and target.tensor_maps):
+    of_warpgroups = family in ("wgmma", "halo", "halo_split", "stem_wgmma")
+    if of_warpgroups and not (target.warpgroup is not None and target.tensor_maps):
         pytest.skip(f"{target.name} has no wgmma with tensor maps")
     if family == "tcgen05" and target.tensor_memory is None:
         pytest.skip(f"{target.name} has no products of bytes in tensor memory")

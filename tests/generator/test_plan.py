@@ -307,7 +307,7 @@ def test_matrix_instructions_can_be_left_unused() -> None:
     """A search, or a target, that is restricted to the family simt."""
     target = TARGETS["sm_90a"]
     assert generator.default(LARGE, target).config.family in ("wgmma", "halo")
-    assert {plan.config.family for plan in generator.space(LARGE, target)[0]} == {"simt", "mma", "wgmma", "halo"}
+    assert {plan.config.family for plan in generator.space(LARGE, target)[0]} >= {"simt", "mma", "wgmma", "halo"}
     of_warps = replace(target, generation=replace(target.generation, warpgroup=None))
     assert generator.default(LARGE, of_warps).config.family == "mma"
     of_threads = replace(of_warps, generation=replace(of_warps.generation, instructions=()))

@@ -15,6 +15,7 @@ from qconv.generator.depthwise import Depthwise
 from qconv.generator.direct import Direct
 from qconv.generator.gemv import Gemv
 from qconv.generator.halo_config import Halo
+from qconv.generator.halo_split import HaloSplit
 from qconv.generator.mma_space import Mma
 from qconv.generator.pointwise import Pointwise
 from qconv.generator.simt import Simt
@@ -58,6 +59,7 @@ UNITS = Pointwise(batch=2, batches=1, atoms=2, pipeline_stages=3, warps=4, block
 ROW = Gemv(pixels=1, channels=2, lanes=16, threads=128)
 WORDS = Halo(14, 3, 64)
 TOGETHER = Halo(8, 2, 48)
+SMALL_IMAGE = Conv2d(4, 7, 7, 512, 512, 3, 3, pad=(1, 1, 1, 1))
 LARGE_TILE = Wgmma(consumers=2, split_pixels=0, pixels=192, weight_slots=3, lag=2)
 SLICED = Choosing(threads=256, team=256, vector=4, unroll=2, slices=16)
 
@@ -150,6 +152,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "halo-gathered-copies-sm_90a.cu": (conv(replace(BODY, c=24, k=24), BIASED), "sm_90a", Halo(16, 2, 32)),
     "halo-gathered-words-sm_90a.cu": (conv(replace(BODY, w=29, c=26, k=64, stride=(2, 2)), BIASED), "sm_90a", WORDS),
     "halo-columns-together-sm_90a.cu": (conv(replace(BODY, c=24, k=48, stride=(2, 2)), ADDED), "sm_90a", TOGETHER),
+    "halo-split-sm_90a.cu": (conv(SMALL_IMAGE, ADDED), "sm_90a", HaloSplit(8, 2, 64, 4)),
     "halo-odd-cpu.sm_90a.cpp": (conv(replace(BODY, c=80, k=21, n=1), HALF), "cpu.sm_90a", Halo(2, 2, 64)),
     "stem-wgmma-body-sm_90a.cu": (conv(STEM, BIASED), "sm_90a", StemWgmma(16, 3, 1)),
     "stem-wgmma-odd-cpu.sm_90a.cpp": (conv(replace(STEM, c=4, k=21, n=1), HALF), "cpu.sm_90a", StemWgmma(8, 2, 4)),

@@ -32,7 +32,7 @@ def check_units_of_pointwise(plan: PointwisePlan) -> None:
 
 def check_tiles_of_persistent(plan: PersistentPlan) -> None:
     """Every output is in a tile, and no tile is without one."""
-    assert plan.main.grid == (plan.blocks, 1, 1)
+    assert plan.main.grid == (plan.blocks * plan.main.cluster, 1, 1)
     assert constants(plan)["BLOCKS"] == plan.blocks
     if isinstance(plan, WgmmaPlan):
         check_wgmma(plan)
@@ -69,6 +69,7 @@ def check_halo(plan: HaloPlan) -> None:
     check_tiles_of_images(plan, plan.seen, plan.config.channels)
     check_prepared(plan, repacks=1)
     assert constants(plan)["SLOTS"] >= 2
+    assert plan.main.cluster == plan.config.blocks
 
 
 def check_tiles_of_images(plan: HaloPlan | StemWgmmaPlan, problem: Conv2d, channels: int) -> None:

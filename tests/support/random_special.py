@@ -1,7 +1,7 @@
 """Random problems and configs for the families that serve some layers alone: `depthwise` and `direct` (groups of few
 channels), `stem` (images of few channels), `gemv` (few pixels), `pointwise` (1x1 filters at every pixel), `wgmma`,
-`tcgen05` and `halo` (one group of whole 16 bytes a pixel), and `stem_wgmma` (images of three or four channels, strides
-of two).
+`tcgen05`, `halo` and `halo_split` (one group of whole 16 bytes a pixel), and `stem_wgmma` (images of three or four
+channels, strides of two).
 
 Like `random_problems`, whose decks and quantizations these are.
 """
@@ -23,13 +23,15 @@ FILTERS = ((1, 1), (1, 3), (3, 1), (2, 2), (3, 3), (3, 3), (3, 3), (4, 5), (5, 5
 IMAGES = ((1, 1), (1, 7), (3, 4), (5, 5), (7, 6), (8, 8), (9, 13), (12, 12), (14, 11), (16, 17), (20, 20), (6, 40))
 # Tiles of `halo` have up to 28 rows.
 TALL = ((30, 11), (28, 8), (31, 9))
+# And those of a cluster's blocks four at least.
+OF_CLUSTERS = ((9, 13), (12, 12), (14, 11), (16, 17), (20, 20), (28, 8), (31, 9))
 _WHOLE_SIXTEENS = (
     *((1, 128, 128), (1, 256, 256), (1, 128, 384)),  # whole slabs and whole tiles
     *((1, 16, 8), (1, 48, 40), (1, 144, 136), (1, 64, 260), (1, 272, 132)),
     *((1, 32, 21), (1, 160, 130), (1, 80, 1), (1, 128, 257)),  # outputs that are written one by one
 )
 # Families that take these.
-SIXTEENS = ("wgmma", "tcgen05", "halo")
+SIXTEENS = ("wgmma", "tcgen05", "halo", "halo_split")
 # Those that do not compute what a zero point of the weights needs, the sums of the inputs' windows.
 WITHOUT_WINDOW_SUMS = (*SIXTEENS, "stem_wgmma")
 # (groups, input channels of a group, output channels of a group)
@@ -75,6 +77,8 @@ SHAPES = {
             (1, 24, 112),
         ),
     ),
+    # Parts of 32 to 128 channels, the last of which may have fewer.
+    "halo_split": ((1, 64, 64), (1, 128, 40), (1, 176, 128), (1, 256, 130), (1, 240, 21), (1, 144, 8), (1, 80, 136)),
     "stem_wgmma": ((1, 3, 64), (1, 3, 32), (1, 3, 21), (1, 3, 130), (1, 4, 16), (1, 4, 48), (1, 4, 96), (1, 4, 7)),
 }
 # Those whose weights a lane, or shared memory, can hold.
@@ -111,7 +115,7 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
         "same": (spans[0] // 2, spans[1] // 2) * 2,
         "any": tuple(rng.randint(0, 4) for _ in range(4)),
     }[decks.deal("pad", PADS)]
-    images = (*IMAGES, *TALL) if family == "halo" else IMAGES[:8] if sixteens else IMAGES
+    images = {"halo": (*IMAGES, *TALL), "halo_split": OF_CLUSTERS}.get(family, IMAGES[:8] if sixteens else IMAGES)
     h, w = decks.deal("image", images)
     drawn = Conv2d(
         n=decks.deal("n", (1, 1, 2, 3)) * (4 // gcd(c, 4) if family == "halo" else 1),  # whole words

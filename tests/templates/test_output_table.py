@@ -22,7 +22,13 @@ from qconv.target import TARGETS
 
 CPU = open_device("cpu")
 SM_80, SM_90A = TARGETS["cpu.sm_80"], TARGETS["cpu.sm_90a"]
-EMULATED = {"wgmma": SM_90A, "halo": SM_90A, "stem_wgmma": SM_90A, "tcgen05": TARGETS["cpu.sm_100a"]}
+EMULATED = {
+    "wgmma": SM_90A,
+    "halo": SM_90A,
+    "halo_split": SM_90A,
+    "stem_wgmma": SM_90A,
+    "tcgen05": TARGETS["cpu.sm_100a"],
+}
 OUT_TYPES = ("int8", "uint8")
 FEW = Conv2d(2, 5, 6, 16, 20, 3, 3, pad=1)
 MODES = (

@@ -31,6 +31,7 @@ TARGET = {
     "wgmma": TARGETS["cpu.sm_90a"],
     "tcgen05": TARGETS["cpu.sm_100a"],
     "halo": TARGETS["cpu.sm_90a"],
+    "halo_split": TARGETS["cpu.sm_90a"],
     "stem_wgmma": TARGETS["cpu.sm_90a"],
 }
 ROLES = {
@@ -41,6 +42,7 @@ ROLES = {
     "wgmma": "borders",
     "tcgen05": "borders",
     "halo": "borders",
+    "halo_split": "borders",
     "stem_wgmma": "pads",
 }
 
@@ -54,7 +56,7 @@ def plans(family: str, seed: int, count: int, first: int, target: Target | None 
 def check_on(gpu: Device, family: str, first: int, count: int) -> None:
     if family in ("direct", "stem", "pointwise") and not any(i.name == "mma_m16n8k32" for i in gpu.target.instructions):
         pytest.skip(f"{gpu.target.name} has no mma.m16n8k32")
-    if family in ("wgmma", "halo", "stem_wgmma") and gpu.target.warpgroup is None:
+    if family in ("wgmma", "halo", "halo_split", "stem_wgmma") and gpu.target.warpgroup is None:
         pytest.skip(f"{gpu.target.name} has no wgmma")
     if family == "tcgen05" and gpu.target.tensor_memory is None:
         pytest.skip(f"{gpu.target.name} has no tensor memory")

@@ -20,7 +20,7 @@ inline void Worker::arrive_at_cluster(int line) {
     if (self.has_arrived) fail("a second arrival at the barrier of the cluster before a wait", line);
     self.has_arrived = true;
     self.cluster_phase = of_cluster_.phase;
-    happens_before(arena_.meeting(2 * (kMaxBlocksOfCluster + kMaxTeams) + (self.cluster_phase & 1)));
+    happens_before(arena_.meeting(2 * (kMaxBlocksOfCluster + kMaxTeamsOfCluster) + (self.cluster_phase & 1)));
     if (++of_cluster_.waiting < launch_->all_threads()) return;
     of_cluster_.waiting = 0;
     ++of_cluster_.phase;
@@ -36,7 +36,7 @@ inline void Worker::wait_for_cluster(int line) {
         self.line = line;
         suspend();
     }
-    happens_after(arena_.meeting(2 * (kMaxBlocksOfCluster + kMaxTeams) + (self.cluster_phase & 1)));
+    happens_after(arena_.meeting(2 * (kMaxBlocksOfCluster + kMaxTeamsOfCluster) + (self.cluster_phase & 1)));
 }
 
 inline void* Worker::in_block(const void* address, unsigned block, int line) {

@@ -20,7 +20,7 @@
 
 namespace {
 
-constexpr unsigned kMaxTeams = 15;
+constexpr unsigned kMaxTeams = 15, kMaxTeamsOfCluster = 48;
 
 // One cluster in flight, mostly of one block. The ready threads form a stack: a finished exchange puts its
 // lanes on top, so that a warp runs as far as it can before the next one, and a block before the next, which
@@ -91,7 +91,7 @@ class Worker {
     char* deposits_ = nullptr;
     unsigned ready_count_ = 0, free_count_ = 0, returned_ = 0;
     unsigned returned_of_[kMaxBlocksOfCluster];
-    Meeting meetings_[kMaxBlocksOfCluster + kMaxTeams] = {};  // of the blocks, then of the teams
+    Meeting meetings_[kMaxBlocksOfCluster + kMaxTeamsOfCluster] = {};  // of the blocks, then of the teams
     Meeting of_cluster_{};
     uint16_t ready_[kMaxThreads], free_stacks_[kMaxThreads];
     Warp warps_[kMaxThreads / 32];
@@ -315,10 +315,13 @@ inline void Worker::meet(unsigned index, unsigned first, unsigned count, int lin
 }
 
 inline void Worker::barrier_of_team(unsigned team, unsigned threads, int line) {
-    if (threads == 0 || launch_->threads % threads != 0 || current / threads != team || team >= kMaxTeams ||
-        launch_->cluster != 1)
+    const unsigned first = rank() * launch_->threads;
+    if (threads == 0 || launch_->threads % threads != 0 || (current - first) / threads != team)
         fail("a barrier of a team that this thread is not of", line);
-    meet(kMaxBlocksOfCluster + team, team * threads, threads, line);
+    const unsigned of_cluster = first / threads + team;
+    if (team >= kMaxTeams || of_cluster >= kMaxTeamsOfCluster)
+        fail("a barrier of more teams than a block or a cluster may have", line);
+    meet(kMaxBlocksOfCluster + of_cluster, first + team * threads, threads, line);
 }
 
 inline const void* Worker::exchange(const void* value, size_t bytes, int line) {

@@ -72,7 +72,7 @@ OF_PAGE = (
     Mutant(
         "halo: blocks change their channels",
         PAGES + "halo_tiles.j2",
-        "tile::block_x() % CHANNEL_TILES * TILE_M",
+        "${ cluster } % CHANNEL_TILES * TILE_M",
         "0",
         "The weights of a block are those of one tile of channels.",
         (SUMS,),

@@ -1,0 +1,102 @@
+"""Mutants of the family halo_split: which channels, rows and sums are of which block of a cluster."""
+
+from mutants.mutant import Mutant
+
+PLAN = "generator/halo_split.py"
+EXCHANGE = "templates/conv2d/halo_exchange.j2"
+TESTS = "tests/templates/test_halo_split.py"
+HALVES, QUARTERS, SLABS = (f"{TESTS}::test_nothing_is_left_out[{name}]" for name in ("halves", "quarters", "slabs"))
+CLUSTERS = f"{TESTS}::test_clusters_of_four_do_not_fill_a_device"
+
+
+def serves(case: str) -> str:
+    return f"{TESTS}::test_what_it_does_not_serve[{case}]"
+
+
+OF_PLAN = (
+    Mutant(
+        "halo_split: a block may have no channels",
+        PLAN,
+        "if (config.split - 1) * part >= problem.c:",
+        "if False:",
+        "It would only wait for the others.",
+        (serves("change1-config1-split=2: parts of 32 channels are fewer for the problem's 32; split less"),),
+    ),
+    Mutant(
+        "halo_split: blocks make single rows",
+        PLAN,
+        "PAIR_OF_ROWS = 2",
+        "PAIR_OF_ROWS = 1",
+        "A warp stores two at least.",
+        (serves("change3-config3-rows=4: each of split=4 blocks makes .* whole pairs of rows; give a multiple of 8"),),
+    ),
+    Mutant(
+        "halo_split: clusters of four on all multiprocessors",
+        PLAN,
+        "if split > 2 else target.processors",
+        "if split > 8 else target.processors",
+        "They do not fit: some would wait until the others have ended.",
+        (CLUSTERS,),
+    ),
+    Mutant(
+        "halo_split: as many blocks as there are clusters",
+        PLAN,
+        "(self.blocks * split, 1, 1)",
+        "(self.blocks, 1, 1)",
+        "A cluster has several.",
+        (CLUSTERS,),
+    ),
+)
+
+OF_EXCHANGE = (
+    Mutant(
+        "halo_split: sums go to the block before",
+        EXCHANGE,
+        "tile::send(place, exchange.received, row / OWN_ROWS, sent)",
+        "tile::send(place, exchange.received, (row / OWN_ROWS + 1) % SPLIT, sent)",
+        "Rows are of the block that makes their outputs.",
+        (QUARTERS,),
+    ),
+    Mutant(
+        "halo_split: sums are added up before they are there",
+        EXCHANGE,
+        "    exchange.received.wait_for_sent(turn);\n",
+        "",
+        "Other blocks send them.",
+        (HALVES,),
+    ),
+    Mutant(
+        "halo_split: sums overwrite those that are read",
+        EXCHANGE,
+        "    if (turn > 0) exchange.emptied.wait_for_phase(turn - 1);\n",
+        "",
+        "A block waits until the others have read what it sent.",
+        (f"{TESTS}::test_what_is_left_out_is_found[that they have read the sums before]", HALVES),
+    ),
+    Mutant(
+        "halo_split: as many bytes are expected as all blocks have",
+        EXCHANGE,
+        "sizeof sums / SPLIT * (SPLIT - 1)",
+        "sizeof sums",
+        "A block does not send to itself.",
+        (HALVES,),
+    ),
+    Mutant(
+        "halo_split: the first 64 channels are those of the second",
+        EXCHANGE,
+        "const RowSums got = exchange.sums[block][m * OWN_ROWS + row][thread];",
+        "const RowSums got = exchange.sums[block][row][thread];",
+        "A tile of 128 channels has two sets of rows.",
+        (SLABS,),
+    ),
+    Mutant(
+        "halo_split: consumers without a tile wait for sums",
+        EXCHANGE,
+        "        if (has_tile) expect();\n",
+        "        expect();\n",
+        "Nobody sends them any.",
+        (f"{TESTS}::test_a_launch_waits_for_the_one_before",),
+    ),
+)
+
+MUTANTS = (*OF_PLAN, *OF_EXCHANGE)
