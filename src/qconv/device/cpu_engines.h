@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "cpu_arena.h"
@@ -92,7 +93,9 @@ class Engines {
     // and the thread (counted from 1) that wrote it without a fence since.
     std::vector<char> known_, seen_;
     std::vector<uint16_t> writer_;
-    std::vector<bool> wrote_;  // by threads
+    // Where each thread wrote without a fence since: where pieces of `kAtOnce` bytes begin.
+    static constexpr size_t kAtOnce = 128;
+    std::vector<std::set<size_t>> wrote_;
 };
 
 void Engines::begin(const Shared& shared, bool late) {
@@ -222,12 +225,11 @@ void Engines::watch() {
         memcpy(known_.data() + block * shared_.bytes, shared_.of(block), shared_.bytes);
     seen_ = known_;
     writer_.assign(known_.size(), 0);
-    wrote_.assign(kMaxThreads, false);
+    wrote_.assign(kMaxThreads, {});
 }
 
 // Between two of its turns nobody but this thread wrote there.
 void Engines::note(unsigned thread, unsigned block) {
-    constexpr size_t kAtOnce = 128;
     const Unobserved unobserved;
     const char* const now = shared_.of(block);
     char* const known = known_.data() + block * shared_.bytes;
@@ -240,20 +242,23 @@ void Engines::note(unsigned thread, unsigned block) {
             known[at] = now[at];
             writer_[block * shared_.bytes + at] = static_cast<uint16_t>(thread + 1);
         }
-        wrote_[thread] = true;
+        wrote_[thread].insert(first);
     }
 }
 
 void Engines::fence(unsigned thread, unsigned block) {
     note_writes(thread, block);
-    if (!watches_ || !wrote_[thread]) return;
+    if (!watches_) return;
     const Unobserved unobserved;
-    wrote_[thread] = false;
-    for (size_t at = block * shared_.bytes; at < (block + 1) * shared_.bytes; ++at) {
-        if (writer_[at] != thread + 1) continue;
-        seen_[at] = known_[at];
-        writer_[at] = 0;
+    for (const size_t first : wrote_[thread]) {
+        const size_t begin = block * shared_.bytes + first, end = begin + std::min(kAtOnce, shared_.bytes - first);
+        for (size_t at = begin; at < end; ++at) {
+            if (writer_[at] != thread + 1) continue;
+            seen_[at] = known_[at];
+            writer_[at] = 0;
+        }
     }
+    wrote_[thread].clear();
 }
 
 const char* Engines::view(const void* address) const {
