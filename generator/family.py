@@ -33,6 +33,9 @@ class Family:
     predicts_time: bool = True
     # What of a config makes a kernel of another kind, for a search that has few trials: it sees one of each early.
     structure: Callable[[Any], tuple[int, ...]] = lambda config: ()
+    # The likely combinations and all of them, once they were asked for: the same for every problem, and to make
+    # them takes longer than to refuse most of them.
+    _combined: dict[bool, tuple[Config, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -46,5 +49,7 @@ class Family:
             return
         if self.why_none is not None and self.why_none(problem, target) is not None:
             return
-        for values in itertools.product(*choices.values()):
-            yield self.config(**dict(zip(choices, values, strict=True)))
+        if likely not in self._combined:
+            every = itertools.product(*choices.values())
+            self._combined[likely] = tuple(self.config(**dict(zip(choices, values, strict=True))) for values in every)
+        yield from self._combined[likely]
