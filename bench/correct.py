@@ -17,6 +17,7 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ NEAR = 1.5  # times the fastest: what may be chosen
 LEAST_ROWS = 40  # of a family with trees
 CONFIGS = 6  # of a problem that a choice is judged by
 
+Seen = tuple[float, list[float]]  # what is corrected, and the features
+
 
 @dataclass(frozen=True)
 class Data:
@@ -58,6 +61,11 @@ class Data:
     us: Floats
     weights: Floats
     is_current: NDArray[np.bool_]  # whether each tells what today's kernel takes
+
+    @cached_property
+    def seen(self) -> list[Seen | None]:
+        """What a fit sees of each plan; none of chains of separate kernels, where it depends on the others' trees."""
+        return [None if plan.parts else _seen(plan, {}) for plan in self.plans]
 
 
 def data_of(path: Path) -> Data:
@@ -78,6 +86,11 @@ def data_of(path: Path) -> Data:
 Corrections = dict[str, Correction]
 
 
+def _seen(plan: Plan, found: Corrections) -> Seen:
+    us = Model(found.get).base_us(plan)
+    return us, features(plan, us * CLOCK_MHZ)
+
+
 def fitted(data: Data, train: NDArray[np.bool_], spreads: dict[str, float] | None = None) -> Corrections:
     """Chains of separate kernels come last: what is corrected of them is the sum of what their kernels are expected
     to take."""
@@ -87,12 +100,13 @@ def fitted(data: Data, train: NDArray[np.bool_], spreads: dict[str, float] | Non
     for family in order:
         own = np.flatnonzero(train & data.is_current & (families == family))
         if len(own) >= LEAST_ROWS:
-            plans = [data.plans[row] for row in own]
-            bases = np.array([Model(found.get).base_us(plan) for plan in plans])
-            rows = np.array([features(plan, us * CLOCK_MHZ) for plan, us in zip(plans, bases, strict=True)])
+            seen = [data.seen[row] or _seen(data.plans[row], found) for row in own]
+            bases, rows = (np.array(numbers) for numbers in zip(*seen, strict=True))
             wanted = np.log(data.us[own] / bases)
             forest = fit(rows, wanted, data.weights[own], data.of_row[own], HOW)
-            found[family] = Correction(GENERATION, (spreads or {}).get(family, UNKNOWN), names(plans[0]), forest)
+            found[family] = Correction(
+                GENERATION, (spreads or {}).get(family, UNKNOWN), names(data.plans[own[0]]), forest
+            )
     return found
 
 
