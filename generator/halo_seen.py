@@ -7,10 +7,12 @@ from functools import lru_cache
 
 from qconv.generator.halo_windows import COLUMNS, MOST_PRODUCTS, ROWS, STEP
 from qconv.generator.plan import Constant, ceil_div
+from qconv.generator.tensor_map import CHUNK
 from qconv.problem import Conv2d
 
 # How many times the products columns as channels may take, and for how many output channels: the copy engine (TMA) is
-# spared the columns between and rows that it fills with zeros, which counts where a window is multiplied once.
+# spared the columns between and rows that it fills with zeros, which counts where a window is multiplied once. Pixels
+# that lanes bring (`is_gathered`) take longer than products of any number of channels.
 WORTH, FEW_OUTPUTS = 4 / 3, 64
 
 
@@ -45,7 +47,8 @@ class ColumnsTogether:
         left = ceil_div(problem.pad[1], columns)
         taps = ceil_div(left * columns - problem.pad[1] + problem.s, columns)
         products = problem.r * taps * ceil_div(columns * problem.c, STEP)
-        worth = _products(problem) * (WORTH if problem.k <= FEW_OUTPUTS else 1)
+        is_worth_more = problem.k <= FEW_OUTPUTS or problem.c % CHUNK > 0
+        worth = _products(problem) * (WORTH if is_worth_more else 1)
         if columns * problem.c > ROWS[-1] or products > min(MOST_PRODUCTS, worth):
             return None
         width = problem.w // columns

@@ -93,6 +93,7 @@ def test_more_products_are_worth_it_for_few_outputs() -> None:
     for k, expected in ((64, 2), (65, 1)):
         assert as_seen(replace(more, k=k)).c == expected * 64
         assert as_seen(replace(as_many, k=k)).c == 96
+        assert as_seen(replace(STRIDED, c=24, k=k)).c == 48  # without lanes that bring pixels
 
 
 def test_nothing_is_passed_over_within_a_row() -> None:

@@ -92,9 +92,17 @@ OF_PROBLEM = (
     Mutant(
         "halo: more products for any number of outputs",
         SEEN,
-        "(WORTH if problem.k <= FEW_OUTPUTS else 1)",
-        "WORTH",
+        "is_worth_more = problem.k <= FEW_OUTPUTS or",
+        "is_worth_more = problem.k > 0 or",
         "Windows that are multiplied more than once are there long before.",
+        (f"{TESTS}::test_more_products_are_worth_it_for_few_outputs",),
+    ),
+    Mutant(
+        "halo: pixels that lanes bring are brought one by one for many outputs",
+        SEEN,
+        " or problem.c % CHUNK > 0",
+        "",
+        "Two columns of 24 channels are whole sixteens, which the copy engine moves.",
         (f"{TESTS}::test_more_products_are_worth_it_for_few_outputs",),
     ),
     Mutant(
