@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents: a drawing without a field",
-        "docs/drawings/draw.py",
+        "docs/drawings/warpgroups.py",
         '    c.across(480, 540, 290, "lag")\n',
         "",
         "Every field of a config stands in the drawing of its family.",
