@@ -8,25 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from qconv import Conv2d
+from qconv import Conv2d, sample
+from qconv.convolution import accumulate
 from qconv.generator.halo_seen import ColumnsTogether, as_seen
 from qconv.generator.halo_windows import Windows
 
 STRIDED = Conv2d(1, 20, 20, 16, 64, 3, 3, stride=2, pad=1)
-
-
-def sums(problem: Conv2d, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """What each output adds up, of images in NHWC and filters in KRSC."""
-    top, left, bottom, right = problem.pad
-    padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0))).astype(np.int64)
-    found = np.zeros(problem.y_shape, np.int64)
-    for r in range(problem.r):
-        for s in range(problem.s):
-            down, across = r * problem.dilation[0], s * problem.dilation[1]
-            rows = slice(down, down + (problem.oh - 1) * problem.stride[0] + 1, problem.stride[0])
-            columns = slice(across, across + (problem.ow - 1) * problem.stride[1] + 1, problem.stride[1])
-            found += np.einsum("nhwc,kc->nhwk", padded[:, rows, columns], w[:, r, s].astype(np.int64))
-    return found
 
 
 def filters_seen(together: ColumnsTogether, w: np.ndarray) -> np.ndarray:
@@ -53,19 +40,17 @@ def problems(count: int) -> list[Conv2d]:
 
 
 def test_sums_are_the_same() -> None:
-    rng = np.random.default_rng(1)
     for problem in problems(60):
-        together = ColumnsTogether.of(problem)
+        together, drawn = ColumnsTogether.of(problem), sample.draw(problem, 1)
         assert together is not None
-        x = rng.integers(-128, 128, problem.x_shape)
-        w = rng.integers(-128, 128, problem.w_shape)
+        (x, w), parameters = drawn.arrays, problem.checked(drawn.parameters)
         seen = as_seen(problem)
         assert seen == together.seen
         assert (seen.y_shape, seen.stride[1]) == (problem.y_shape, 1)
         assert min(seen.pad) >= 0
         assert 0 <= seen.pad[1] * together.columns - problem.pad[1] < together.columns
-        of_seen = sums(seen, x.reshape(seen.x_shape), filters_seen(together, w))
-        np.testing.assert_array_equal(of_seen, sums(problem, x, w), err_msg=str(problem))
+        of_seen = accumulate(seen, x.reshape(seen.x_shape), filters_seen(together, w), parameters)
+        np.testing.assert_array_equal(of_seen, accumulate(problem, x, w, parameters), err_msg=str(problem))
 
 
 @pytest.mark.parametrize(

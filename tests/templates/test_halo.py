@@ -298,14 +298,17 @@ def test_nothing_is_found(run: str) -> None:
     check(PLANS[name], sanitizer, seed)  # type: ignore[arg-type]
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", [name for name in PLANS if name.startswith(("pixel rows", "gathered"))])
-def test_plans_for_the_sanitizer(name: str, gpu: Device) -> None:
+def check_on(gpu: Device, plan: HaloPlan) -> None:
     """With images for all multiprocessors, so that rings come round."""
     if gpu.target.warpgroup is None:
         pytest.skip(f"{gpu.target.name} has no wgmma")
-    plan = PLANS[name]
     check_exact(generator.plan(replace(plan.problem, n=30 * plan.problem.n), plan.config, gpu.target), gpu, seed=1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [name for name in PLANS if name.startswith(("pixel rows", "gathered"))])
+def test_plans_for_the_sanitizer(name: str, gpu: Device) -> None:
+    check_on(gpu, PLANS[name])
 
 
 PLANTED = {
