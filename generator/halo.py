@@ -55,7 +55,7 @@ from qconv.generator.persistent import (
     warpgroup_of,
 )
 from qconv.generator.plan import Constant, Field, Launch, at_most, ceil_div, check_choices
-from qconv.generator.tensor_map import CHUNK, TensorMap
+from qconv.generator.tensor_map import CHUNK
 from qconv.instruction import WarpgroupInstruction
 from qconv.problem import Conv2d
 from qconv.target import Target
@@ -76,6 +76,8 @@ class HaloRoles(Products):
     pixel_rows: bool = False  # whether pixels are the rows of an instruction, and channels its columns
     tile_rows: str = "TILE_M"  # how many of a tile are rows of instructions
     tile_columns: str = "TILE_N"
+    made_rows: str = "ATOMS"  # rows of a tile whose outputs a block makes, where channels are the instruction's
+    first_row: str = "tiles.row()"  # of these
     zeros_behind: bool = False  # whether a pixel's last slab ends in steps of nothing but zeros
     produce_windows: str = "conv2d/halo_copies.j2"
     copies: bool = False  # whether lanes that bring pixels copy asynchronously
@@ -176,7 +178,8 @@ class HaloPlan(PersistentPlan):
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
-        main = Launch("conv2d_halo", (self.blocks, 1, 1), self.threads, self.smem_bytes)
+        cluster = self.config.blocks
+        main = Launch("conv2d_halo", (self.blocks * cluster, 1, 1), self.threads, self.smem_bytes, cluster=cluster)
         return (*self.fold_launches, repack_launch(self.weight_words), main)
 
     @cached_property
@@ -188,16 +191,13 @@ class HaloPlan(PersistentPlan):
     @property
     def _map_fields(self) -> tuple[Field, ...]:
         found = {} if self.gathers else {"pixel_map": ("of x", pixel_map(self.seen, self.windows))}
-        found["weight_map"] = "of the weights", self._weight_map
+        weights = weight_map(self.seen, self.config.channels, self.windows.row, self.weight_rows)
+        found["weight_map"] = "of the weights", weights
         if self.staged:
             found["output_map"] = "of y", tile_map(self.seen, self.config, "y", self.made_rows)
         if self.residual_in_smem:
             found["residual_map"] = "of the residual", tile_map(self.seen, self.config, "residual", self.made_rows)
         return map_fields(found)
-
-    @property
-    def _weight_map(self) -> TensorMap:
-        return weight_map(self.seen, self.config.channels, self.windows.row, self.weight_rows)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
@@ -225,18 +225,20 @@ class HaloPlan(PersistentPlan):
 
     @property
     def roles(self) -> HaloRoles:
-        pixel_rows, strided = self.config.has_pixel_rows, self.windows.strided
+        pixel_rows, strided, split = self.config.has_pixel_rows, self.windows.strided, self.config.blocks > 1
         products = self.warpgroup_products(self.instruction, self.columns, "wgmma_windows", pixel_rows)
         return HaloRoles(
             **vars(replace(products, gathers=self.gathers, columns_together=self.columns_together is not None)),
             staged=self.staged,
-            split=self.config.blocks > 1,
+            split=split,
             write_sums=file_of_outputs(self.staged, pixel_rows),
             residual_in_smem=self.residual_in_smem,
             strided=strided,
             pixel_rows=pixel_rows,
             tile_rows="TILE_N" if pixel_rows else "TILE_M",
             tile_columns="TILE_M" if pixel_rows else "TILE_N",
+            made_rows="OWN_ROWS" if split else "ATOMS",
+            first_row="tiles.own_row()" if split else "tiles.row()",
             zeros_behind=self.windows.last_row < self.windows.row,
             products_of_tile=f"conv2d/halo_products{'_strided' * strided}.j2",
             produce_windows=f"conv2d/halo_{'gather' if self.gathers else 'copies'}.j2",
@@ -284,7 +286,7 @@ class HaloPlan(PersistentPlan):
 
     @property
     def window_constants(self) -> tuple[Constant, ...]:
-        return constants_of_windows(self.windows)
+        return _window_constants(self.windows)
 
     @property
     def _gathering_constants(self) -> tuple[Constant, ...]:
@@ -319,7 +321,7 @@ class HaloPlan(PersistentPlan):
         return halo_cost.cost(self)
 
 
-def constants_of_windows(windows: Windows) -> tuple[Constant, ...]:
+def _window_constants(windows: Windows) -> tuple[Constant, ...]:
     last_row = Constant("LAST_ROW", windows.last_row, "and of its last slab, up to the zeros behind its channels")
     in_slabs = (
         Constant("ROW", windows.row, "bytes of a pixel in a slab"),

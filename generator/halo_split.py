@@ -11,14 +11,13 @@ from typing import ClassVar
 
 from qconv.errors import Infeasible
 from qconv.generator import halo_config
-from qconv.generator.convolution import repack_launch
 from qconv.generator.family import Family
 from qconv.generator.halo import HaloPlan, make
 from qconv.generator.halo_config import Halo
 from qconv.generator.halo_memory import is_gathered
 from qconv.generator.halo_seen import as_seen
 from qconv.generator.halo_windows import STEP
-from qconv.generator.plan import Constant, Launch, ceil_div, check_choices
+from qconv.generator.plan import Constant, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target
 
@@ -52,17 +51,11 @@ class HaloSplitPlan(HaloPlan):
 
     @cached_property
     def multiplied(self) -> Conv2d:
-        return replace(self.seen, c=part_channels(self.seen, self.config.split))
+        return part_of(self.seen, self.config.split)
 
     @property
     def made_rows(self) -> int:
         return self.config.rows // self.config.split
-
-    @cached_property
-    def launches(self) -> tuple[Launch, ...]:
-        split = self.config.split
-        main = Launch("conv2d_halo", (self.blocks * split, 1, 1), self.threads, self.smem_bytes, cluster=split)
-        return (*self.fold_launches, repack_launch(self.weight_words), main)
 
     @property
     def wants(self) -> tuple[str, ...]:
@@ -70,11 +63,7 @@ class HaloSplitPlan(HaloPlan):
 
     @property
     def tile_constants(self) -> tuple[Constant, ...]:
-        return (
-            Constant("CHANNEL_TILES", self.channel_tiles),
-            Constant("TILES", self.tiles),
-            Constant("BLOCKS", self.blocks, "clusters, which have tiles in turn"),
-        )
+        return (*super().tile_constants[:-1], Constant("BLOCKS", self.blocks, "clusters, which have tiles in turn"))
 
     @property
     def config_constants(self) -> tuple[Constant, ...]:
@@ -90,9 +79,9 @@ class HaloSplitPlan(HaloPlan):
         )
 
 
-def part_channels(problem: Conv2d, split: int) -> int:
-    """So many a block has, in whole steps. The last block may have fewer."""
-    return ceil_div(problem.c, split * STEP) * STEP
+def part_of(problem: Conv2d, split: int) -> Conv2d:
+    """What a block multiplies: channels in whole steps. The last block may have fewer."""
+    return replace(problem, c=ceil_div(problem.c, split * STEP) * STEP)
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
@@ -107,7 +96,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 def why_not_split(problem: Conv2d, config: HaloSplit) -> str | None:
     """What stands against so many parts of the problem that a kernel sees."""
-    part = part_channels(problem, config.split)
+    part = part_of(problem, config.split).c
     if (config.split - 1) * part >= problem.c:
         return f"split={config.split}: parts of {part} channels are fewer for the problem's {problem.c}; split less"
     if config.rows % (PAIR_OF_ROWS * config.split):
@@ -130,8 +119,8 @@ def plan(problem: Conv2d, config: HaloSplit, target: Target) -> HaloSplitPlan:
     reason = why_none(problem, target) or why_not_split(seen, config)
     if reason is not None:
         raise Infeasible(reason)
-    multiplied = replace(seen, c=part_channels(seen, config.split))
-    return make(HaloSplitPlan, problem, config, target, multiplied, resident_clusters(target, config.split))
+    split = config.split
+    return make(HaloSplitPlan, problem, config, target, part_of(seen, split), resident_clusters(target, split))
 
 
 def structure(config: HaloSplit) -> tuple[int, ...]:

@@ -258,7 +258,8 @@ struct Mbarrier {
             asm volatile(
                 "{\n"
                 ".reg .pred p;\n"
-                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
+                "p, [%1], %2;\n"
                 "selp.u32 %0, 1, 0, p;\n"
                 "}"
                 : "=r"(is_there)

@@ -40,8 +40,8 @@ OF_PLAN = (
     ),
     Mutant(
         "halo_split: as many blocks as there are clusters",
-        PLAN,
-        "(self.blocks * split, 1, 1)",
+        "generator/halo.py",
+        "(self.blocks * cluster, 1, 1)",
         "(self.blocks, 1, 1)",
         "A cluster has several.",
         (CLUSTERS,),
