@@ -30,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     # The threads of NumPy's matrix products wait for each other in a loop, and take the cores from the other workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # From 1.29 on, ONNX Runtime sends what it is used for from a thread of its own, which reads the environment (the
+    # proxies) while a test writes it: glibc's getenv ends the process there. It looks at this when it is imported.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     if kept := os.environ.get("QCONV_TESTS_CACHE"):  # of tests/repository/mutate.py, whose hundreds of runs share it
         os.environ["QCONV_CACHE"] = kept
     else:

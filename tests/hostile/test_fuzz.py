@@ -39,20 +39,31 @@ def test_what_failed_once(number: int) -> None:
     assert outcome == vector["outcome"], vector["was"]
 
 
+def said_by(*arguments: str) -> str:
+    """By a process of its own, that imports what the surfaces do."""
+    path = f"{ROOT}:{ROOT / 'tests' / 'support'}:{ROOT / 'tests' / 'repository'}"
+    environment = {**batch.ENVIRONMENT, "PYTHONPATH": path}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SURFACES)
 def test_many(name: str) -> None:
     """In a process of its own, that a crash or a hang ends."""
     surface = SURFACES[name]
-    path = f"{ROOT}:{ROOT / 'tests' / 'support'}:{ROOT / 'tests' / 'repository'}"
-    command = [sys.executable, "-m", "tests.hostile.batch", name, "1000000", str(surface.cases)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**batch.ENVIRONMENT, "PYTHONPATH": path}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
+    found = json.loads(said_by("-m", "tests.hostile.batch", name, "1000000", str(surface.cases)))
     assert found["failures"] == []
     assert found["refused"] + found["taken"] == surface.cases
+
+
+def test_nothing_reads_the_environment_beside_a_case() -> None:
+    """A case writes it, and glibc's getenv in another thread may then read what was freed."""
+    count = "len(os.listdir('/proc/self/task'))"
+    program = f"import os, numpy; before = {count}; import tests.hostile.surfaces; print({count} - before)"
+    assert said_by("-c", program) == "0\n"
 
 
 def test_there_are_enough() -> None:
