@@ -125,7 +125,7 @@ COMPARISONS = (
     ),
     *_fused("the same, N=128, 27 of the 32", "", "pairs_dense_pw_n128"),
     *_fused(
-        "1x1 and depthwise, 23 of the 34 different pairs, N=32, 24 trials",
+        "1x1 and depthwise, all different pairs of 16 networks, N=32, 24 trials",
         "1x1 + depthwise pairs, over cuDNN fp16",
         "pairs_pw_dw_n32",
     ),
