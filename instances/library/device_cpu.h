@@ -35,7 +35,8 @@ class Device {
     }
 
     void* allocate(size_t bytes) {
-        void* memory = aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+        const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+        void* memory = whole < bytes ? nullptr : aligned_alloc(kAlignment, whole);  // such sizes wrap
         if (memory == nullptr)
             throw Failure{QCONV_NO_MEMORY, "no memory for " + std::to_string(bytes) + " bytes: free some"};
         return memory;

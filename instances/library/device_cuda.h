@@ -99,10 +99,9 @@ class Device {
     }
     Device(const Device&) = delete;
     ~Device() {
-        {
-            const Current current(*this);
+        give_back([this] {
             for (CUmodule each : modules_) driver().cuModuleUnload_(each);
-        }
+        });
         if (is_retained_) driver().cuDevicePrimaryCtxRelease_(device_);
     }
 
@@ -144,9 +143,8 @@ class Device {
         check(driver().cuMemAlloc_(&address, bytes > 0 ? bytes : 1), QCONV_NO_MEMORY, "cuMemAlloc");
         return reinterpret_cast<void*>(address);
     }
-    void release(void* memory) {
-        const Current current(*this);
-        driver().cuMemFree_(reinterpret_cast<CUdeviceptr>(memory));
+    void release(void* memory) noexcept {
+        give_back([memory] { driver().cuMemFree_(reinterpret_cast<CUdeviceptr>(memory)); });
     }
     void upload(void* to, const void* from, size_t bytes) {
         const Current current(*this);
@@ -195,6 +193,16 @@ class Device {
     }
 
   private:
+    // In the device's context. One that is gone, as at the end of a process or after it was reset, has taken all with it.
+    template <typename Work>
+    void give_back(Work work) const noexcept {
+        try {
+            const Current current(*this);
+            work();
+        } catch (const Failure&) {
+        }
+    }
+
     // The device's context, where another one is current.
     class Current {
       public:

@@ -21,6 +21,10 @@
  * Threads: any number may use one device, and launch different qconv_bound objects at the same time. The launches of
  * one qconv_bound follow each other on one stream, for they share its scratch memory; bind again for another stream.
  *
+ * Several libraries in one program: all but one are configured with CMake's -DQCONV_PREFIX=NAME, so that nothing of two
+ * has the same name (NAME_qconv_open, NAME_qconv_kernels and so on). A file of the program calls one of them: before it
+ * includes this header for such a library, it defines QCONV_PREFIX as NAME, and then writes qconv_open as everywhere.
+ *
  * Versions: a program asks qconv_abi_version() and compares it with the QCONV_ABI_VERSION that it was compiled with.
  * Functions and enumerators are added without a new version; nothing is changed or taken away without one.
  */
@@ -29,6 +33,49 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef QCONV_PREFIX
+#define QCONV_JOINED(prefix, name) prefix##_##name
+#define QCONV_EXPANDED(prefix, name) QCONV_JOINED(prefix, name)
+#define QCONV_NAMED(name) QCONV_EXPANDED(QCONV_PREFIX, name)
+#define qconv_device QCONV_NAMED(qconv_device)
+#define qconv_kernel QCONV_NAMED(qconv_kernel)
+#define qconv_packed QCONV_NAMED(qconv_packed)
+#define qconv_bound QCONV_NAMED(qconv_bound)
+#define qconv_abi_version QCONV_NAMED(qconv_abi_version)
+#define qconv_last_error QCONV_NAMED(qconv_last_error)
+#define qconv_kernel_count QCONV_NAMED(qconv_kernel_count)
+#define qconv_kernel_at QCONV_NAMED(qconv_kernel_at)
+#define qconv_key_of QCONV_NAMED(qconv_key_of)
+#define qconv_target_of QCONV_NAMED(qconv_target_of)
+#define qconv_tuned_on QCONV_NAMED(qconv_tuned_on)
+#define qconv_time_us_of QCONV_NAMED(qconv_time_us_of)
+#define qconv_tensor_of QCONV_NAMED(qconv_tensor_of)
+#define qconv_parameter_of QCONV_NAMED(qconv_parameter_of)
+#define qconv_open QCONV_NAMED(qconv_open)
+#define qconv_close QCONV_NAMED(qconv_close)
+#define qconv_device_name QCONV_NAMED(qconv_device_name)
+#define qconv_lookup QCONV_NAMED(qconv_lookup)
+#define qconv_pack QCONV_NAMED(qconv_pack)
+#define qconv_refold QCONV_NAMED(qconv_refold)
+#define qconv_packed_free QCONV_NAMED(qconv_packed_free)
+#define qconv_bind QCONV_NAMED(qconv_bind)
+#define qconv_bound_free QCONV_NAMED(qconv_bound_free)
+#define qconv_launch QCONV_NAMED(qconv_launch)
+#define qconv_turn_weights QCONV_NAMED(qconv_turn_weights)
+#define qconv_allocate QCONV_NAMED(qconv_allocate)
+#define qconv_free QCONV_NAMED(qconv_free)
+#define qconv_upload QCONV_NAMED(qconv_upload)
+#define qconv_download QCONV_NAMED(qconv_download)
+#define qconv_synchronize QCONV_NAMED(qconv_synchronize)
+#endif
+
+/* Nothing else of a shared library is seen from outside. */
+#if defined(__GNUC__)
+#define QCONV_API __attribute__((visibility("default")))
+#else
+#define QCONV_API
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -78,63 +125,64 @@ typedef struct qconv_tensor {
     unsigned alignment; /* bytes that the array's address must be a multiple of */
 } qconv_tensor;
 
-int qconv_abi_version(void);
+QCONV_API int qconv_abi_version(void);
 
 /* What the calling thread's last failure was; "" where nothing has failed. */
-const char* qconv_last_error(void);
+QCONV_API const char* qconv_last_error(void);
 
 /* The kernels of the library, in the order of their keys. */
-size_t qconv_kernel_count(void);
-const qconv_kernel* qconv_kernel_at(size_t index); /* null beyond the last */
-const char* qconv_key_of(const qconv_kernel* kernel);
-const char* qconv_target_of(const qconv_kernel* kernel); /* "sm_90a", "gfx942", "cpu" */
-const char* qconv_tuned_on(const qconv_kernel* kernel);  /* the device's name; "" for an untuned default */
-double qconv_time_us_of(const qconv_kernel* kernel);     /* as it was measured there; 0 where it was not */
+QCONV_API size_t qconv_kernel_count(void);
+QCONV_API const qconv_kernel* qconv_kernel_at(size_t index); /* null beyond the last */
+QCONV_API const char* qconv_key_of(const qconv_kernel* kernel);
+QCONV_API const char* qconv_target_of(const qconv_kernel* kernel); /* "sm_90a", "gfx942", "cpu" */
+QCONV_API const char* qconv_tuned_on(const qconv_kernel* kernel);  /* the device's name; "" for an untuned default */
+QCONV_API double qconv_time_us_of(const qconv_kernel* kernel);     /* as it was measured there; 0 where it was not */
 
 /* The tensors of a problem, the inputs first, then the weights, then the outputs: the order in which the arrays of one
  * role are given. Both return QCONV_BAD_ARGUMENT beyond the last. */
-qconv_status qconv_tensor_of(const qconv_kernel* kernel, size_t index, qconv_tensor* tensor);
+QCONV_API qconv_status qconv_tensor_of(const qconv_kernel* kernel, size_t index, qconv_tensor* tensor);
 
 /* The names of a problem's parameters; null beyond the last. Each is optional where `required` becomes 0. */
-const char* qconv_parameter_of(const qconv_kernel* kernel, size_t index, int* required);
+QCONV_API const char* qconv_parameter_of(const qconv_kernel* kernel, size_t index, int* required);
 
 /* The device of this number. On CUDA, its primary context is used, or the one that is current and belongs to it. */
-qconv_status qconv_open(int index, qconv_device** device);
-void qconv_close(qconv_device* device); /* after all that was packed on it */
-const char* qconv_device_name(const qconv_device* device);
+QCONV_API qconv_status qconv_open(int index, qconv_device** device);
+QCONV_API void qconv_close(qconv_device* device); /* after all that was packed on it */
+QCONV_API const char* qconv_device_name(const qconv_device* device);
 
 /* The kernel for a problem, tuned on this very device if there is one, else the best of those that run here. It is
  * loaded by the first lookup. */
-qconv_status qconv_lookup(qconv_device* device, const char* key, const qconv_kernel** kernel);
+QCONV_API qconv_status qconv_lookup(qconv_device* device, const char* key, const qconv_kernel** kernel);
 
 /* Checks the parameters, uploads what the kernel reads of them, and launches on the stream what folds zero points and
  * repacks weights. The weights are read where they lie, now and by every launch: they must outlive what is made. */
-qconv_status qconv_pack(qconv_device* device, const qconv_kernel* kernel, const void* const* weights,
-                        const qconv_parameter* parameters, size_t parameter_count, qconv_stream stream,
-                        qconv_packed** packed);
+QCONV_API qconv_status qconv_pack(qconv_device* device, const qconv_kernel* kernel, const void* const* weights,
+                                  const qconv_parameter* parameters, size_t parameter_count, qconv_stream stream,
+                                  qconv_packed** packed);
 
 /* Folds and repacks once more, after new weights were written into the same arrays. */
-qconv_status qconv_refold(qconv_packed* packed, qconv_stream stream);
-void qconv_packed_free(qconv_packed* packed); /* after all that was bound to it */
+QCONV_API qconv_status qconv_refold(qconv_packed* packed, qconv_stream stream);
+QCONV_API void qconv_packed_free(qconv_packed* packed); /* after all that was bound to it */
 
 /* Asks for scratch memory, encodes tensor maps and packs the arguments. Waits for the device, so that launches on any
  * stream find everything there; do not bind while a stream is captured. */
-qconv_status qconv_bind(qconv_packed* packed, const void* const* inputs, void* const* outputs, qconv_bound** bound);
-void qconv_bound_free(qconv_bound* bound); /* after its last launch has ended */
+QCONV_API qconv_status qconv_bind(qconv_packed* packed, const void* const* inputs, void* const* outputs,
+                                  qconv_bound** bound);
+QCONV_API void qconv_bound_free(qconv_bound* bound); /* after its last launch has ended */
 
 /* On the GPU it returns when the kernels are queued, and can be captured in a graph; on the CPU when they have ended. */
-qconv_status qconv_launch(qconv_bound* bound, qconv_stream stream);
+QCONV_API qconv_status qconv_launch(qconv_bound* bound, qconv_stream stream);
 
 /* Weights in host memory from KCRS to KRSC (or, of a problem with layout=nchw, the other way round), which is the
  * layout that kernels read: `index` counts the weights of the problem. */
-qconv_status qconv_turn_weights(const qconv_kernel* kernel, size_t index, const void* given, void* turned);
+QCONV_API qconv_status qconv_turn_weights(const qconv_kernel* kernel, size_t index, const void* given, void* turned);
 
 /* Memory of the device, for programs that have no other means. Copies wait until they are done. */
-qconv_status qconv_allocate(qconv_device* device, size_t bytes, void** memory);
-void qconv_free(qconv_device* device, void* memory);
-qconv_status qconv_upload(qconv_device* device, void* to, const void* from_host, size_t bytes);
-qconv_status qconv_download(qconv_device* device, void* to_host, const void* from, size_t bytes);
-qconv_status qconv_synchronize(qconv_device* device);
+QCONV_API qconv_status qconv_allocate(qconv_device* device, size_t bytes, void** memory);
+QCONV_API void qconv_free(qconv_device* device, void* memory);
+QCONV_API qconv_status qconv_upload(qconv_device* device, void* to, const void* from_host, size_t bytes);
+QCONV_API qconv_status qconv_download(qconv_device* device, void* to_host, const void* from, size_t bytes);
+QCONV_API qconv_status qconv_synchronize(qconv_device* device);
 
 #ifdef __cplusplus
 }

@@ -132,6 +132,8 @@ class Given {
     }
 
     void check_each() const {
+        if (first_ == nullptr && count_ > 0)
+            refuse("parameters is null, and " + std::to_string(count_) + " were announced: give them, or a count of 0");
         for (size_t i = 0; i < count_; ++i) {
             const qconv_parameter& one = first_[i];
             if (one.name == nullptr) refuse("parameter " + std::to_string(i) + " has no name: give one");
@@ -290,8 +292,8 @@ inline double residual_scale_of(const Layer& layer, const Given& given, double y
 inline void read_scalars(const Layer& layer, const Given& given, Parameters& into) {
     for (const Scalar& scalar : layer.scalars) {
         const ZeroPoint zero = {true, scalar.low, scalar.high};
-        into.scalars.push_back(scalar.is_scale ? static_cast<float>(scales_of(given, scalar.name, 1, 1)[0])
-                                               : zero_points_of(given, scalar.name, zero, 1)[0]);
+        into.scalars.push_back(static_cast<float>(scalar.is_scale ? scales_of(given, scalar.name, 1, 1)[0]
+                                                                  : zero_points_of(given, scalar.name, zero, 1)[0]));
     }
 }
 

@@ -131,48 +131,64 @@ def _embedded(kernel: Exported, binary: Binary) -> str:
 
 
 def _binary_file(file: str, binary: Binary) -> str:
-    return f"binaries/{Path(file).stem}{binary.path.suffix}"
+    return _binary_place(file, binary.path.suffix)
+
+
+def _binary_place(file: str, suffix: str) -> str:
+    return f"binaries/{Path(file).stem}{suffix}"
 
 
 _VENDORS = {
     "cpu": """option(QCONV_PREBUILT "Link the objects in binaries/ instead of compiling the sources" OFF)
 if(QCONV_PREBUILT)
-  file(GLOB QCONV_KERNELS ${CMAKE_CURRENT_SOURCE_DIR}/binaries/*.o)
+  set(QCONV_KERNELS@OBJECTS@)
   set_source_files_properties(${QCONV_KERNELS} PROPERTIES EXTERNAL_OBJECT ON)
 else()
-  file(GLOB QCONV_KERNELS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cpp)
-  set_source_files_properties(${QCONV_KERNELS} PROPERTIES COMPILE_OPTIONS "@FLAGS@;-Wno-unknown-pragmas")
+  set(QCONV_KERNELS@KERNELS@)
+  # Each is whole by itself: across files there is nothing to optimise.
+  set_source_files_properties(${QCONV_KERNELS} PROPERTIES COMPILE_OPTIONS "@FLAGS@;-fno-lto;-Wno-unknown-pragmas")
 endif()
-target_sources(qconv_kernels PRIVATE ${QCONV_KERNELS} runtime/cpu_runtime.cpp)
+target_sources(${QCONV_LIBRARY} PRIVATE ${QCONV_KERNELS} runtime/cpu_runtime.cpp)
 find_package(Threads REQUIRED)
-target_link_libraries(qconv_kernels PUBLIC Threads::Threads)""",
+target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads)""",
     "nvidia": """# The driver is loaded when a device is opened: only its header is needed here.
 find_path(QCONV_CUDA_INCLUDE cuda.h HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES include)
 if(NOT QCONV_CUDA_INCLUDE)
   message(FATAL_ERROR "cuda.h was not found: install the CUDA toolkit, or give -DQCONV_CUDA_INCLUDE=FOLDER")
 endif()
-target_include_directories(qconv_kernels PRIVATE ${QCONV_CUDA_INCLUDE})
+target_include_directories(${QCONV_LIBRARY} PRIVATE ${QCONV_CUDA_INCLUDE})
 find_package(Threads REQUIRED)
-target_link_libraries(qconv_kernels PUBLIC Threads::Threads ${CMAKE_DL_LIBS})""",
+target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads ${CMAKE_DL_LIBS})""",
     "amd": """# The HIP runtime is loaded when a device is opened: only its header is needed here.
 find_path(QCONV_HIP_INCLUDE hip/hip_runtime_api.h HINTS ENV ROCM_PATH PATHS /opt/rocm PATH_SUFFIXES include)
 if(NOT QCONV_HIP_INCLUDE)
   message(FATAL_ERROR "hip/hip_runtime_api.h was not found: install ROCm's HIP, or give -DQCONV_HIP_INCLUDE=FOLDER")
 endif()
-target_include_directories(qconv_kernels PRIVATE ${QCONV_HIP_INCLUDE})
-target_compile_definitions(qconv_kernels PRIVATE __HIP_PLATFORM_AMD__)
+target_include_directories(${QCONV_LIBRARY} PRIVATE ${QCONV_HIP_INCLUDE})
+target_compile_definitions(${QCONV_LIBRARY} PRIVATE __HIP_PLATFORM_AMD__)
 find_package(Threads REQUIRED)
-target_link_libraries(qconv_kernels PUBLIC Threads::Threads ${CMAKE_DL_LIBS})""",
+target_link_libraries(${QCONV_LIBRARY} PUBLIC Threads::Threads ${CMAKE_DL_LIBS})""",
 }
 
 
 def _cmake(vendor: str, files: Iterable[str]) -> str:
     own = ("src/qconv_launcher.cpp", "src/qconv_table.cpp")
     sources = [name for name in files if name.startswith("src/") and name.endswith(".cpp") and name not in own]
+    # Named one by one: an older export may have left others in the folder.
+    kernels = [name for name in files if name.startswith("kernels/")]
+    objects = [_binary_place(Path(name).name, ".o") for name in kernels]
     lines = _VENDORS[vendor].replace("@FLAGS@", ";".join(cpu_runtime.KERNEL_FLAGS))
+    lines = lines.replace("@KERNELS@", _listed(kernels)).replace("@OBJECTS@", _listed(objects))
     return Page(_text("CMakeLists.txt.in")).substitute(
-        VERSION=f"{ABI_VERSION}.0", SOURCES="\n".join(f"  {name}" for name in sources), VENDOR=lines
+        VERSION=f"{ABI_VERSION}.0",
+        SOVERSION=str(ABI_VERSION),
+        SOURCES="\n".join(f"  {name}" for name in sources),
+        VENDOR=lines,
     )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "".join(f"\n    {name}" for name in names)
 
 
 def _manifest(entries: Sequence[Entry], kernels: dict[str, Exported], binaries: dict[str, Binary]) -> dict[str, Any]:

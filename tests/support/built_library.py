@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import platform
+import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from qconv.instances.library.vectors import given
 from qconv.op import Array, Problem, Sample
 
-OK, BAD_ARGUMENT, NO_KERNEL, NO_DEVICE = 0, 1, 2, 3
+OK, BAD_ARGUMENT, NO_KERNEL, NO_DEVICE, NO_MEMORY = 0, 1, 2, 3, 4
 TYPES = {np.dtype(np.int32): 1, np.dtype(np.float32): 2, np.dtype(np.float64): 3}
+
+LACKS = next((name for name in ("cmake", "g++") if shutil.which(name) is None), None)
+builds = pytest.mark.skipif(
+    LACKS is not None or platform.machine() != "x86_64", reason=f"no {LACKS}, or no CPU of x86_64"
+)
 
 
 def build(folder: Path, *options: str, into: Path | None = None) -> Path:

@@ -45,6 +45,10 @@ POOLED_STEM = PooledConv2d(
     1, 32, 32, 3, 64, 7, 7, (2, 2), pad=(3, 3, 3, 3), quantization=CLAMPED, window=3, window_stride=2, window_pad=1
 )
 
+# For libraries of one problem, which are built soon.
+SMALL = Conv2d(1, 5, 5, 8, 8, 3, 3, pad=1, quantization=CLAMPED)
+TURNED = Conv2d(1, 4, 4, 5, 6, 2, 3)
+
 # The family, the target, the problem.
 CASES: tuple[tuple[str, str, Problem], ...] = (
     ("simt", "cpu", Conv2d(1, 7, 7, 16, 24, 3, 3, pad=SAME, quantization=CLAMPED)),
@@ -109,6 +113,10 @@ def plan_of(family: str, name: str, problem: Problem) -> Plan:
 
 def winner_of(plan: Plan) -> Winner:
     return Winner(plan.problem, plan.config, plan.target.name, "default")
+
+
+def small(name: str = "cpu") -> Winner:
+    return winner_of(plan_of("simt", name, SMALL))
 
 
 def plan_with_scratch() -> Plan:

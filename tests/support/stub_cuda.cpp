@@ -8,6 +8,7 @@ namespace {
 
 int context;
 CUcontext current;
+bool is_gone;
 
 // A map is its address, and a digest of everything else.
 CUresult encoded(CUtensorMap* map, void* address, const std::string& rest) {
@@ -49,7 +50,12 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice) {
 CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
 CUresult cuCtxGetCurrent(CUcontext* found) { return *found = current, CUDA_SUCCESS; }
 CUresult cuCtxGetDevice(CUdevice* device) { return *device = 0, CUDA_SUCCESS; }
-CUresult cuCtxPushCurrent(CUcontext pushed) { return current = pushed, CUDA_SUCCESS; }
+CUresult cuCtxPushCurrent(CUcontext pushed) {
+    if (is_gone) return CUDA_ERROR_DEINITIALIZED;
+    return current = pushed, CUDA_SUCCESS;
+}
+// As of the end of the process, after which a driver does nothing more.
+void qconv_stub_end(void) { is_gone = true; }
 CUresult cuCtxPopCurrent(CUcontext* popped) {
     *popped = current;
     current = nullptr;

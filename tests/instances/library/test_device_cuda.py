@@ -108,6 +108,23 @@ def test_what_does_not_run_on_the_device_is_not_chosen(built: Path, stub: Path, 
         assert run.returncode == (1 if skipped else 3)
 
 
+def test_what_is_closed_after_the_driver_ends_nothing(built: Path, stub: Path, tmp_path: Path) -> None:
+    """Objects of a program may end after the driver has: to close them does not end the process."""
+    program = (
+        "import ctypes, sys; from built_library import Library, NO_DEVICE\n"
+        "library, memory = Library(sys.argv[1]), ctypes.c_void_p()\n"
+        "assert library.c.qconv_allocate(library.device, ctypes.c_size_t(64), ctypes.byref(memory)) == 0\n"
+        "ctypes.CDLL('libcuda.so.1').qconv_stub_end()\n"
+        "assert library.c.qconv_synchronize(library.device) == NO_DEVICE, library.error\n"
+        "library.c.qconv_free(library.device, memory)\n"
+        "library.c.qconv_close(library.device)\n"
+        "print(library.error)\n"
+    )
+    command = [sys.executable, "-c", program, str(built / "libqconv_kernels.so")]
+    run = subprocess.run(command, env=environment(stub, tmp_path / "log"), capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "cuCtxPushCurrent: CUDA error 4, a stub's error\n"), run.stderr
+
+
 def test_without_a_driver_a_sentence_says_so(built: Path) -> None:
     run = subprocess.run([built / "qconv_self_test"], capture_output=True, text=True, check=False)
     if run.returncode != 3:

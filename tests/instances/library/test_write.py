@@ -6,7 +6,6 @@ import ctypes
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -16,25 +15,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, OK, Library, aligned, build
-from library_cases import CASES, CLAMPED, FILTER, PROJECT, plan_of, winner_of, winners
+from built_library import BAD_ARGUMENT, NO_DEVICE, NO_KERNEL, NO_MEMORY, OK, Library, addresses, aligned, build, builds
+from library_cases import CASES, FILTER, PROJECT, SMALL, TURNED, plan_of, small, winner_of, winners
 
 from qconv import Conv2d, FusedConv2d, Quantization, sample
 from qconv.instances.library.vectors import vector_of
 from qconv.instances.library.write import write
 from qconv.ops import OPS, op_of
 from qconv.tensor_ops import Add
-
-LACKS = next((name for name in ("cmake", "g++") if shutil.which(name) is None), None)
-builds = pytest.mark.skipif(
-    LACKS is not None or platform.machine() != "x86_64", reason=f"no {LACKS}, or no CPU of x86_64"
-)
-SMALL = Conv2d(1, 5, 5, 8, 8, 3, 3, pad=1, quantization=CLAMPED)
-TURNED = Conv2d(1, 4, 4, 5, 6, 2, 3)
-
-
-def small(name: str = "cpu") -> Any:
-    return winner_of(plan_of("simt", name, SMALL))
 
 
 def test_a_library_of_one_problem_has_everything_that_its_build_names(tmp_path: Path) -> None:
@@ -174,6 +162,10 @@ def test_what_is_wrong_is_refused_with_a_sentence(library: Library) -> None:
     for name, count in (("synchronize", 1), ("upload", 4), ("pack", 7), ("bind", 4), ("launch", 2), ("lookup", 3)):
         assert getattr(library.c, f"qconv_{name}")(*[None] * count) == BAD_ARGUMENT
         assert "is null: give one" in library.error
+    for bytes_ in (2**64 - 1, 2**63):
+        memory = ctypes.c_void_p()
+        status = library.c.qconv_allocate(library.device, ctypes.c_size_t(bytes_), ctypes.byref(memory))
+        assert (status, memory.value) == (NO_MEMORY, None)
     problem = CASES[0][2]
     drawn = sample.draw(problem, 3)
     _, w = (aligned(array) for array in drawn.arrays)
@@ -193,6 +185,10 @@ def test_what_is_wrong_is_refused_with_a_sentence(library: Library) -> None:
     for said, values in wrong.items():
         status, _ = library.pack(str(problem), [w], right | values)
         assert (status, said in library.error) == (BAD_ARGUMENT, True), (said, library.error)
+    _, kernel = library.lookup(str(problem))
+    given = (library.device, kernel, addresses([w]), None, ctypes.c_size_t(3), None, ctypes.byref(ctypes.c_void_p()))
+    assert library.c.qconv_pack(*given) == BAD_ARGUMENT
+    assert "parameters is null, and 3 were announced" in library.error
     without = {name: value for name, value in right.items() if name != "bias"}
     assert library.pack(str(problem), [w], without)[0] == BAD_ARGUMENT
     assert "bias was not given, and this problem needs it" in library.error

@@ -2,6 +2,7 @@
 
 from mutants import (
     arranging,
+    beside,
     between,
     borders,
     buffers,
@@ -97,6 +98,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "runs": runs.MUTANTS,
     "between": between.MUTANTS,
     "arranging": arranging.MUTANTS,
+    "libraries": beside.MUTANTS,
     "models": models.MUTANTS,
     "pytorch": pytorch.MUTANTS,
     "samples": samples.MUTANTS,
