@@ -177,7 +177,14 @@ def _argument(plan: Plan, field: Field) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": _c_name(field), "type": _c_type(plan, field), "says": field.says}
     if field.tensor_map is not None:
         return entry | {"role": field.role, "tensor_map": _described(field.tensor_map)}
+    if field.is_pointer:
+        entry["alignment"] = _alignment(plan, field)
     return entry | ({"role": field.role, "bytes": 4 * field.elements} if field.role in _OWN else {})
+
+
+def _alignment(plan: Plan, field: Field) -> int:
+    """What the address of an argument that is a pointer has to be a multiple of."""
+    return _OWN_ALIGNMENT if field.role in (*_OWN, "value") else plan.alignment.get(field.role, 1)
 
 
 # What the caller allocates beside his arrays, and what he has to know of it.
@@ -187,12 +194,16 @@ _OWN = {
 }
 
 
+# Whatever kernels read of them at once, they read from such addresses: workspaces, and values by channel.
+_OWN_ALIGNMENT = 16
+
+
 def _says(plan: Plan, field: Field) -> str:
     if field.role in _OWN:
-        return f"{field.says}; {4 * field.elements} bytes, {_OWN[field.role]}"
+        return f"{field.says}; {4 * field.elements} bytes, {_OWN[field.role]}; aligned to {_OWN_ALIGNMENT} bytes"
     if field.tensor_map is not None:
         return f"{field.says}; of {field.tensor_map.array}, encoded as the manifest says: {_encoding(field.tensor_map)}"
-    alignment = plan.alignment.get(field.role, 1)
+    alignment = _alignment(plan, field)
     return f"{field.says}; aligned to {alignment} bytes" if field.is_pointer and alignment > 1 else field.says
 
 

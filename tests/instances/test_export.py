@@ -203,6 +203,9 @@ def test_the_header_says_alignment_and_what_shared_memory_needs(tmp_path: Path) 
     kernels = export([row_of(large), winner(PROBLEMS[0], "gfx90a")], tmp_path)
     header = (tmp_path / HEADER).read_text()
     assert re.search(r"int8_t\* x;  // .*; aligned to 16 bytes\n", header)
+    # Vectors of values by channel, and of workspaces, are read at once.
+    assert re.search(r"int32_t\* offset;  // .*; aligned to 16 bytes\n", header)
+    assert re.search(r"int32_t\* weights;  // .* bytes, .*; aligned to 16 bytes\n", header)
     symbols = {kernel.plan.target.vendor: kernel.symbol(kernel.plan.main.kernel) for kernel in kernels}
     assert f"// {symbols['nvidia']} takes more than 48 KB of shared memory: once, before" in header
     assert f"CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {large.main.smem_bytes})." in header
