@@ -99,6 +99,9 @@ def tiles_of(
     slab_tiles = ceil_div(slabs, config.slabs)
     count = problem.n * tiles_h * tiles_w * slab_tiles
     at_most(count, 2**30, "tiles")
+    # A lane computes where its outputs would be, those of a tile past the image's last row or column as well.
+    outputs = problem.n * (problem.oh + config.tile_h) * (problem.ow + config.tile_w) * problem.k
+    at_most(outputs, 2**31 - 1, "outputs of whole tiles")
     # A block keeps its slabs.
     grid_blocks = min(count, ceil_div(config.blocks_per_sm * target.processors, slab_tiles) * slab_tiles)
     return Tiles(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from qconv import Conv2d, generator
 from qconv.errors import Infeasible
 from qconv.generator.tiles import check_blocks_per_sm
 from qconv.target import TARGETS
@@ -18,6 +19,17 @@ def test_every_block_takes_a_kilobyte_beside_its_own() -> None:
     with pytest.raises(Infeasible, match="bytes of shared memory of all resident blocks") as refused:
         check_blocks_per_sm(2, 128, half, 32, H200)
     assert refused.value.excess == pytest.approx(2048 / H200.smem_bytes_per_sm)
+
+
+@pytest.mark.parametrize(("family", "channels", "groups"), [("stem", 4, 1), ("direct", 16, 4)])
+def test_where_an_output_would_be_is_a_number_of_31_bits(family: str, channels: int, groups: int) -> None:
+    """Of an image that has almost as many, those of tiles past its last row would not be."""
+    for rows, is_served in ((16000, True), (32756, False)):
+        problem = Conv2d(1, rows, 65532 // channels, channels, channels, 3, 3, pad=1, groups=groups)
+        plans, rejected = generator.space(problem, H200, likely=True)
+        assert (family in {plan.config.family for plan in plans}) == is_served
+        reasons = [one.reason for one in rejected if one.config.family == family]
+        assert any("outputs of whole tiles" in reason for reason in reasons) != is_served
 
 
 def test_what_fits_exactly_fits() -> None:
