@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,42 +14,13 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 import onnx
 import onnxruntime as ort
 import quantized_networks as networks
-from onnx import TensorProto, helper, numpy_helper
+from made_model import Made
+from onnx import TensorProto, helper
 
 from qconv.onnx import Session, Unsupported
 
 RNG = np.random.default_rng(27)
 X_SHAPE = (2, 4, 6, 5)
-
-
-@dataclass
-class Made:
-    """Nodes, arrays that are fed and arrays that are held. The inputs are declared with the shapes of what is fed, or
-    without any extents (`dynamic`)."""
-
-    nodes: Sequence[Any]
-    feeds: Mapping[str, Any]
-    held: Mapping[str, Any] = field(default_factory=dict)
-    outputs: Sequence[str] = ("y",)
-    opset: int = 17
-    ir: int = 9
-    dynamic: bool = False
-    listed: Sequence[str] = ()  # constants that are listed as inputs as well
-
-    @property
-    def proto(self) -> Any:
-        def shown(name: str, array: Any) -> Any:
-            kind = TensorProto.STRING if array.dtype == object else helper.np_dtype_to_tensor_dtype(array.dtype)
-            return helper.make_tensor_value_info(name, kind, [None] * array.ndim if self.dynamic else array.shape)
-
-        held = {name: np.asarray(array) for name, array in self.held.items()}
-        inputs = [shown(name, np.asarray(array)) for name, array in self.feeds.items() if name not in held]
-        inputs += [shown(name, held[name]) for name in self.listed]
-        outputs = [onnx.ValueInfoProto(name=name) for name in self.outputs]
-        constants = [numpy_helper.from_array(array, name) for name, array in held.items()]
-        graph = helper.make_graph(list(self.nodes), "unusual", inputs, outputs, constants)
-        domains = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
-        return helper.make_model(graph, opset_imports=domains, ir_version=self.ir)
 
 
 def bytes_of(dtype: str, *shape: int) -> Any:
@@ -159,6 +129,18 @@ def sequence() -> Made:
         node("ConcatFromSequence", ["t"], ["y"], axis=0),
     ]
     return Made(nodes, made.feeds, made.held)
+
+
+def rescaled_input() -> Made:
+    """What the caller brings gets another scale before the first layer that runs here."""
+    node = helper.make_node
+    nodes = [
+        node("DequantizeLinear", ["x", "x_s", "z"], ["r"]),
+        node("QuantizeLinear", ["r", "y_s", "z"], ["q"]),
+        node("MaxPool", ["q"], ["y"], kernel_shape=[2, 2]),
+    ]
+    held = {"x_s": np.float32(0.1), "y_s": np.float32(0.05), "z": np.int8(3)}
+    return Made(nodes, {"x": bytes_of("int8", *X_SHAPE)}, held)
 
 
 def matrices(op: str, held: dict[str, Any], x: Any, domain: str = "", **attributes: Any) -> Made:
@@ -289,6 +271,7 @@ RUN: dict[str, tuple[Callable[[], Made], int]] = {
     "QDQ": (qdq, 3),
     "QDQ with a bias of another scale": (lambda: qdq(b_scale=0.05), 0),
     "QDQ with weights by input channel": (lambda: qdq(axis=1, w_scale=np.linspace(0.01, 0.03, 4, dtype=np.float32)), 0),
+    "bytes that get another scale first": (rescaled_input, 2),
     "floats": (lambda: Made([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOATS}), 0),
     "halves": (lambda: Made([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOATS.astype(np.float16)}), 0),
     "strings": (lambda: Made([helper.make_node("Identity", ["x"], ["y"])], {"x": np.asarray(["a", "b"], object)}), 0),
