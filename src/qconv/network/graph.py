@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -100,6 +100,16 @@ class Network:
         """The one layer that reads the tensor, if nobody else sees it."""
         layers = self.consumers.get(name, ())
         return layers[0] if len(layers) == 1 and name not in self.outputs else None
+
+    def without_unread(self) -> Network:
+        """Without the layers that no output needs."""
+        read = set(self.outputs)
+        kept: list[Layer] = []
+        for layer in reversed(self.layers):
+            if not read.isdisjoint(layer.outputs):
+                kept.append(layer)
+                read |= set(layer.reads)
+        return replace(self, layers=tuple(reversed(kept)))
 
     def constant(self, name: str) -> NDArray[Any] | None:
         return self.constants.get(name)

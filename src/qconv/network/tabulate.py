@@ -122,11 +122,5 @@ def _without_parts(network: Network, folded: Mapping[str, Served]) -> Network:
     """The folded layers instead of those that they are made of. What others read as well stays."""
     islands = [one for one in folded.values() if isinstance(one, Tabulated) and one.layer.parts]
     instead = {one.layer.name: one.layer for one in islands}
-    parts = {part.name for one in islands for part in one.layer.parts} - set(instead)
-    read = set(network.outputs)
-    kept = []
-    for layer in reversed(network.layers):
-        if layer.name not in parts or not read.isdisjoint(layer.outputs):
-            kept.append(instead.get(layer.name, layer))
-            read |= set(kept[-1].reads)
-    return replace(network, layers=tuple(reversed(kept)))
+    layers = tuple(instead.get(layer.name, layer) for layer in network.layers)
+    return replace(network, layers=layers).without_unread()

@@ -43,7 +43,7 @@ class Lowered:
 
 
 def lower(network: Network, function: FunctionOf, choices: Choices) -> Lowered:
-    network = one_output_each(network)
+    network = one_output_each(network).without_unread()
     served, why_not = _sorted_out(network)
     network, served = fold_clamps(network, served)
     network, served = fold_tables(network, served, function)

@@ -71,7 +71,7 @@ def test_another_scale_is_a_table_as_well() -> None:
 
 def test_what_others_read_stays() -> None:
     pool = layer("GlobalAveragePool", "g", y="o")
-    network, served = folded(network_of(CONV, *GATED, pool))
+    network, served = folded(network_of(CONV, *GATED, pool, outputs=("q", "o")))
     assert [each.name for each in network.layers] == ["c", "r", "h", "g", "q", "o"]
     assert set(served) == {"c", "q"}
     network, _ = folded(network_of(CONV, *GATED, outputs=("q", "h")))

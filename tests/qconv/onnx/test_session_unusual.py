@@ -143,6 +143,20 @@ def rescaled_input() -> Made:
     return Made(nodes, {"x": bytes_of("int8", *X_SHAPE)}, held)
 
 
+def unread() -> Made:
+    """Nobody reads what the last two layers make, one of which runs here."""
+    node = helper.make_node
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        node("MaxPool", ["q"], ["p"], kernel_shape=[2, 2]),
+        node("DequantizeLinear", ["p", "s", "z"], ["y"]),
+        node("Sigmoid", ["y"], ["unread"]),
+        node("MaxPool", ["p"], ["unread_bytes"], kernel_shape=[2, 2]),
+    ]
+    held = {"s": np.float32(0.1), "z": np.int8(3)}
+    return Made(nodes, {"x": RNG.standard_normal(X_SHAPE).astype(np.float32)}, held)
+
+
 def matrices(op: str, held: dict[str, Any], x: Any, domain: str = "", **attributes: Any) -> Made:
     node = helper.make_node(op, ["x", *held], ["y"], domain=domain, **attributes)
     return Made([node], {"x": x}, {name: array for name, array in held.items() if name})
@@ -272,6 +286,7 @@ RUN: dict[str, tuple[Callable[[], Made], int]] = {
     "QDQ with a bias of another scale": (lambda: qdq(b_scale=0.05), 0),
     "QDQ with weights by input channel": (lambda: qdq(axis=1, w_scale=np.linspace(0.01, 0.03, 4, dtype=np.float32)), 0),
     "bytes that get another scale first": (rescaled_input, 2),
+    "layers that nobody reads": (unread, 3),
     "floats": (lambda: Made([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOATS}), 0),
     "halves": (lambda: Made([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOATS.astype(np.float16)}), 0),
     "strings": (lambda: Made([helper.make_node("Identity", ["x"], ["y"])], {"x": np.asarray(["a", "b"], object)}), 0),

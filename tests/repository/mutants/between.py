@@ -213,11 +213,19 @@ MUTANTS = (
     ),
     Mutant(
         "between: what is folded is gone for others",
-        HERE + "tabulate.py",
-        "            read |= set(kept[-1].reads)\n",
+        HERE + "graph.py",
+        "                read |= set(layer.reads)\n",
         "",
         "A layer that others read needs those in front of it.",
         (TABULATE,),
+    ),
+    Mutant(
+        "between: layers that nobody reads are run",
+        HERE + "graph.py",
+        "            if not read.isdisjoint(layer.outputs):\n",
+        "            if True:\n",
+        "ONNX Runtime is asked for a subgraph without outputs.",
+        ("tests/qconv/onnx/test_session_unusual.py",),
     ),
     Mutant(
         "between: a number turns the tensor beside it",
