@@ -27,6 +27,13 @@ class Tensor:
         known = tuple(extent for extent in self.shape or () if extent is not None)
         return known if self.shape is not None and len(known) == len(self.shape) else None
 
+    def may_be(self, shape: Sequence[int]) -> bool:
+        """Whether it can have this shape, by what is known of its own."""
+        if self.shape is None:
+            return True
+        extents = zip(self.shape, shape, strict=False)
+        return len(shape) == len(self.shape) and all(known in (None, extent) for known, extent in extents)
+
     @property
     def bytes(self) -> int | None:
         """Its size, where its shape is known."""

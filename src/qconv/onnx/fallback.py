@@ -11,7 +11,7 @@ import onnxruntime
 
 from qconv.network import Layer
 from qconv.network.runner import Subgraph
-from qconv.onnx.model import ORT_ERRORS, ReadModel, session_options
+from qconv.onnx.model import ORT_ERRORS, ReadModel, forget_shape, session_options
 from qconv.onnx.tensor import Unsupported
 
 # The whole model has been folded by then; a part of it alone might be folded otherwise, which would change bits.
@@ -28,14 +28,28 @@ class Fallback:
         self._initializers = {tensor.name: tensor for tensor in model.proto.graph.initializer}
 
     def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
-        return self._ready(layers, self._extracted(layers, outputs))
+        """What is declared of the shapes of its inputs helps ONNX Runtime, and is wrong at times: for a pool in ceil
+        mode, more is inferred than it makes. For such inputs nothing is declared."""
+        run = self._ready(layers, self._extracted(layers, outputs))
+        of_any_shape: list[Subgraph] = []
+
+        def run_whatever_the_shapes(given: Mapping[str, Any]) -> Mapping[str, Any]:
+            if self._are_as_declared(given):
+                return run(given)
+            if not of_any_shape:
+                of_any_shape.append(self._ready(layers, _without_shapes(self._extracted(layers, outputs))))
+            return of_any_shape[0](given)
+
+        return run_whatever_the_shapes
+
+    def _are_as_declared(self, given: Mapping[str, Any]) -> bool:
+        """A sequence of tensors has no shape, and none is known of it."""
+        tensors = ((self._model.network.tensor(name), value) for name, value in given.items())
+        return all(tensor.shape is None or tensor.may_be(np.shape(value)) for tensor, value in tensors)
 
     def function(self, layers: Sequence[Layer], x: str, y: str) -> Callable[[Any], Any]:
         """The layers as a function of arrays of any shape: what is known of the shapes of their tensors is left out."""
-        proto = self._extracted(layers, [y])
-        for value in (*proto.graph.input, *proto.graph.output):
-            value.type.tensor_type.ClearField("shape")
-        run = self._ready(layers, proto)
+        run = self._ready(layers, _without_shapes(self._extracted(layers, [y])))
         return lambda array: run({x: array})[y]
 
     def _ready(self, layers: Sequence[Layer], proto: onnx.ModelProto) -> Subgraph:
@@ -76,6 +90,12 @@ class Fallback:
         part.opset_import.extend(whole.opset_import)
         part.functions.extend(whole.functions)
         return part
+
+
+def _without_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
+    for value in (*proto.graph.input, *proto.graph.output):
+        forget_shape(value)
+    return proto
 
 
 def _array(value: Any) -> Any:

@@ -148,6 +148,11 @@ def _typed(output: Any) -> onnx.ValueInfoProto:
     return helper.make_value_info(output.name, helper.make_sequence_type_proto(typed) if element[1] else typed)
 
 
+def forget_shape(value: onnx.ValueInfoProto) -> None:
+    if value.type.HasField("tensor_type"):
+        value.type.tensor_type.ClearField("shape")
+
+
 def tensor_of(value: onnx.ValueInfoProto) -> Tensor:
     if not value.type.HasField("tensor_type"):
         return Tensor(value.name)

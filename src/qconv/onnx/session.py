@@ -151,11 +151,9 @@ class Session:
         held, address = self._device.adopt(name, array) if elsewhere else (np.asarray(array), 0)
         if str(held.dtype) != tensor.dtype and tensor.dtype != "object":
             raise ValueError(f"the input {name!r} is {held.dtype}; the model takes {tensor.dtype}")
-        if tensor.shape is not None:
-            fits = all(size in (None, extent) for size, extent in zip(tensor.shape, held.shape, strict=False))
-            if len(held.shape) != len(tensor.shape) or not fits:
-                shown = ", ".join("?" if size is None else str(size) for size in tensor.shape)
-                raise ValueError(f"the input {name!r} has shape {tuple(held.shape)}; the model takes ({shown})")
+        if not tensor.may_be(held.shape):
+            shown = ", ".join("?" if size is None else str(size) for size in tensor.shape or ())
+            raise ValueError(f"the input {name!r} has shape {tuple(held.shape)}; the model takes ({shown})")
         value = Value(self._device, there=held) if elsewhere else Value(self._device, host=held)
         # The first layer's kernel may read vectors.
         return value.copied() if address % WIDEST else value

@@ -157,6 +157,18 @@ def unread() -> Made:
     return Made(nodes, {"x": RNG.standard_normal(X_SHAPE).astype(np.float32)}, held)
 
 
+def behind_a_pool() -> Made:
+    """In ceil mode, the last window would be of padding alone: it is inferred, and there is none."""
+    node = helper.make_node
+    window = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1}
+    nodes = [
+        node("MaxPool", ["x"], ["p"], **window),
+        node("DequantizeLinear", ["p", "s", "z"], ["d"]),
+        node("Sigmoid", ["d"], ["y"]),
+    ]
+    return Made(nodes, {"x": bytes_of("int8", 1, 4, 7, 7)}, {"s": np.float32(0.1), "z": np.int8(3)})
+
+
 def matrices(op: str, held: dict[str, Any], x: Any, domain: str = "", **attributes: Any) -> Made:
     node = helper.make_node(op, ["x", *held], ["y"], domain=domain, **attributes)
     return Made([node], {"x": x}, {name: array for name, array in held.items() if name})
@@ -286,6 +298,7 @@ RUN: dict[str, tuple[Callable[[], Made], int]] = {
     "QDQ with a bias of another scale": (lambda: qdq(b_scale=0.05), 0),
     "QDQ with weights by input channel": (lambda: qdq(axis=1, w_scale=np.linspace(0.01, 0.03, 4, dtype=np.float32)), 0),
     "bytes that get another scale first": (rescaled_input, 2),
+    "behind a pool whose inferred shape is wrong": (behind_a_pool, 1),
     "layers that nobody reads": (unread, 3),
     "floats": (lambda: Made([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOATS}), 0),
     "halves": (lambda: Made([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOATS.astype(np.float16)}), 0),
