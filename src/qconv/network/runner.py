@@ -75,7 +75,7 @@ class Runner:
         self._prepared: dict[Key, dict[Shapes, Prepared | None]] = {}
         self._chosen: dict[Key, tuple[str, str]] = {}  # where a layer runs that could run here, and why
         self._seen: dict[str, Tensor] = {}
-        self._subgraphs: dict[tuple[str, ...], Subgraph] = {}
+        self._subgraphs: dict[tuple[tuple[str, ...], tuple[str, ...]], Subgraph] = {}  # by layers and outputs
         # For what has run once: where its inputs lay.
         self._recordings: dict[Recording, Recorded | dict[str, int]] = {}
         self._alone = Lock()  # a recording has one set of arrays
@@ -322,7 +322,8 @@ class Runner:
 
     def _subgraph(self, segment: Segment) -> Subgraph:
         layers = [part for layer in segment.layers for part in layer.unfolded]
-        key = tuple(layer.name for layer in layers)
+        # Each output of a Split that runs elsewhere by itself is another subgraph.
+        key = tuple(layer.name for layer in layers), segment.outputs
         if key not in self._subgraphs:
             self._subgraphs[key] = self._elsewhere.prepare(layers, segment.inputs, segment.outputs)
         return self._subgraphs[key]
