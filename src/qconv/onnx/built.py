@@ -22,7 +22,7 @@ from qconv.network.arrange import Arrangement, Arranging
 from qconv.network.value import Shape
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
-from qconv.onnx.model import CPU_ONLY, ReadModel, read, rewritten, source_of
+from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
 
 SCHEMA = "qconv-network-1"
@@ -110,7 +110,7 @@ def with_batch(proto: onnx.ModelProto, batch: int) -> onnx.ModelProto:
                     f"extent {at} of the input {value.name!r} is open, and --batch fixes the first: fix it"
                 )
     for value in fixed.graph.output:
-        value.type.tensor_type.ClearField("shape")
+        forget_shape(value)
     return fixed
 
 

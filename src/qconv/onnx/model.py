@@ -149,6 +149,7 @@ def _typed(output: Any) -> onnx.ValueInfoProto:
 
 
 def forget_shape(value: onnx.ValueInfoProto) -> None:
+    """Where nothing is declared it stays so: clearing a field would declare a tensor without a type of elements."""
     if value.type.HasField("tensor_type"):
         value.type.tensor_type.ClearField("shape")
 

@@ -13,6 +13,7 @@ import pytest
 import quantized_networks as networks
 from read_only import python_without_disk
 from session_comparison import RUNS, assert_equal
+from unusual_models import behind_a_pool
 
 from qconv.cli import main
 from qconv.device import array_kernels, open_device
@@ -145,6 +146,14 @@ def test_extents_that_are_no_batch_are_refused(model: Any) -> None:
     open_width.graph.input[0].type.tensor_type.shape.dim[3].dim_param = "W"
     with pytest.raises(Unsupported, match="extent 3 of the input 'x' is open, and --batch fixes the first: fix it"):
         with_batch(open_width, 1)
+
+
+def test_an_output_without_a_type(tmp_path: Path) -> None:
+    made = behind_a_pool()
+    assert not made.proto.graph.output[0].HasField("type")
+    assert build(made.proto, tmp_path / "model.qconv", HERE) > 0
+    wanted = Session(made.proto, "cpu").run(None, made.feeds)
+    assert_equal(Session(tmp_path / "model.qconv", "cpu").run(None, made.feeds)[0], wanted[0], "built")
 
 
 def test_what_a_folder_is_not_given(folder: Path, tmp_path: Path) -> None:
