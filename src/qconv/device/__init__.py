@@ -91,9 +91,16 @@ def open_device(spec: str | None = None) -> Device:
     """Raises DeviceError, with the remedy, where there is no such device."""
     if spec is None:
         spec = default_spec()
+    if not isinstance(spec, str):
+        raise _unknown(spec)
     if spec == "cuda" or spec == "hip":
         spec += ":0"
     return _open(spec)
+
+
+def _unknown(spec: object) -> DeviceError:
+    cpus = ", ".join(name for name, target in TARGETS.items() if target.vendor == "cpu")
+    return DeviceError(f"the device {quoted(spec)} is not known; use {cpus}, cuda, cuda:N, hip or hip:N")
 
 
 @lru_cache(maxsize=64)
@@ -105,7 +112,7 @@ def _open(spec: str) -> Device:
         return CpuDevice(cpus[spec])
     kind, _, index = spec.partition(":")
     if kind not in ("cuda", "hip") or not (index.isascii() and index.isdigit()):
-        raise DeviceError(f"the device {quoted(spec)} is not known; use {', '.join(cpus)}, cuda, cuda:N, hip or hip:N")
+        raise _unknown(spec)
     if (missing := why_no_cupy()) is not None:
         extra = "cuda" if kind == "cuda" else "rocm"
         raise DeviceError(

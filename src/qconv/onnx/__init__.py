@@ -93,7 +93,7 @@ class Backend(base.Backend):
 
 
 def _spec(device: str) -> str:
-    spec = device.lower()
+    spec = str(device).lower()  # what is no name is refused by the name that it would be
     return spec if spec == "cpu" or ":" in spec else f"{spec}:0"
 
 

@@ -20,6 +20,7 @@ from qconv.instances.serving import answered_by
 from qconv.network import Arranger, Choices, Region, Runner
 from qconv.network.arrange import Arrangement, Arranging
 from qconv.network.value import Shape
+from qconv.onnx.asked import settings
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of
@@ -42,7 +43,7 @@ def build(
     nothing runs."""
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty: give a new folder")
-    config = {} if config is None else dict(config)
+    config = settings(config)
     proto = rewritten(source_of(model), config)
     collected = Collected(place, database)
     arranged: dict[str, list[dict[str, Any]]] = {}

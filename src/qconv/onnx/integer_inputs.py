@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from qconv.integer_input import IntegerInput
 from qconv.onnx.graph import STANDARD
-from qconv.onnx.model import read_by, source_of
+from qconv.onnx.model import loaded, read_by, source_of
 from qconv.onnx.node import BYTES
 
 
@@ -22,8 +22,7 @@ def with_integer_inputs(
 ) -> tuple[onnx.ModelProto, dict[str, IntegerInput]]:
     """The model without the QuantizeLinear behind its inputs, and by name the inputs that take integers now. An input
     that something else reads as well, or that is quantized by channel, stays as it is."""
-    source = source_of(model)
-    changed = onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
+    changed = loaded(source_of(model))
     graph = changed.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
     reads = [(node, *read_by(node)) for node in graph.node]

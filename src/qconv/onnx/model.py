@@ -23,6 +23,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from qconv.network import Layer, Network, Tensor
 from qconv.onnx.graph import STANDARD
 from qconv.onnx.tensor import Unsupported
+from qconv.op import quoted
 
 # Everything that ONNX Runtime raises of its own; a RuntimeError is about a type that NumPy does not have.
 ORT_ERRORS: tuple[type[Exception], ...] = (
@@ -51,7 +52,10 @@ def session_options(config: Mapping[str, str]) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised as well
     for name, value in config.items():
-        options.add_session_config_entry(name, value)
+        try:
+            options.add_session_config_entry(name, value)
+        except ORT_ERRORS as error:
+            raise ValueError(f"ONNX Runtime does not take the setting {quoted(name)} of config: {error}") from None
     return options
 
 
@@ -68,6 +72,16 @@ def source_of(model: onnx.ModelProto | bytes | str | Path) -> Source:
     if not Path(model).is_file():
         raise ValueError(f"there is no file {str(model)!r}; give the path of an ONNX model")
     return str(model)
+
+
+def loaded(source: Source) -> onnx.ModelProto:
+    """As it is, with all that lies in other files."""
+    try:
+        return onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
+    except Exception as error:  # whatever protobuf's reader raises, or onnx where another file is missing
+        what = source if isinstance(source, str) else f"what was given ({len(source)} bytes)"
+        said = " ".join(str(error).split())[:200]
+        raise Unsupported(f"{what} cannot be read as an ONNX model: {said}") from None
 
 
 @contextmanager

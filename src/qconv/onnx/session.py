@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import numpy_helper
 
 from qconv.device import open_device
@@ -25,6 +24,7 @@ from qconv.network import (
     Value,
 )
 from qconv.network.runner import Elsewhere, Subgraph
+from qconv.onnx import asked
 from qconv.onnx.built import Opened, is_folder, open_folder
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
@@ -59,18 +59,21 @@ class Session:
         tables_in_convolutions: bool | None = None,
         pools_in_convolutions: bool | None = None,
     ) -> None:
-        self._device = open_device(None if device is None else device.lower())
-        choices = Choices(sums_in_convolutions, fused_convolutions, tables_in_convolutions, pools_in_convolutions)
+        asked.check_strict(strict)
+        self._device = open_device(device.lower() if isinstance(device, str) else device)
+        choices = asked.choices(sums_in_convolutions, fused_convolutions, tables_in_convolutions, pools_in_convolutions)
+        providers = asked.providers(providers, self._device.spec)
         if is_folder(model):
             if config is not None or choices != Choices():
                 raise ValueError(f"{model} has its config and its choices: give them to qconv-tune build")
             opened = open_folder(Path(model), self._device)
         else:
-            read_model = read(rewritten(source_of(model), dict(config or {})), dict(config or {}))
+            config = asked.settings(config)
+            read_model = read(rewritten(source_of(model), config), config)
             arranger = Arranger(Expectations(self._device), choices)
-            opened = Opened(read_model, dict(config or {}), arranger)
+            opened = Opened(read_model, config, arranger)
         self._model, self._answering = opened.model, opened.answering
-        fallback = Fallback(self._model, opened.config, providers or _providers(self._device.spec))
+        fallback = Fallback(self._model, opened.config, providers)
         lowered = lower(self._model.network, fallback.function, choices)
         network, self._why_not = lowered.network, lowered.why_not
         if strict and self._why_not:
@@ -171,10 +174,3 @@ def _refusal(network: Network, why_not: Mapping[str, str]) -> str:
     ops = {layer.name: layer.op for layer in network.layers}
     lines = [f"{ops[name]} ({name}): {why}" for name, why in why_not.items()]
     return "\n".join([f"strict=True, but {len(lines)} layers would run in ONNX Runtime:", *lines])
-
-
-def _providers(spec: str) -> list[str]:
-    """CUDA's where the kernels are and ONNX Runtime has it."""
-    wanted = ["CUDAExecutionProvider"] if spec.startswith("cuda") else []
-    there = onnxruntime.get_available_providers()
-    return [name for name in (*wanted, "CPUExecutionProvider") if name in there]

@@ -1,0 +1,63 @@
+"""What a session is asked for besides its model: refused here where it would fail later, or be taken for something else
+without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnxruntime
+
+from qconv.network import Choices
+from qconv.op import quoted
+
+
+def settings(config: Mapping[str, str] | None) -> dict[str, str]:
+    """ONNX Runtime's own."""
+    if config is not None and not isinstance(config, Mapping):
+        raise ValueError(f"config={quoted(config)} must be a mapping of ONNX Runtime's settings, of names to strings")
+    given = dict(config or {})
+    for name, value in given.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise ValueError(
+                f"config={{{quoted(name)}: {quoted(value)}}}: names and values of ONNX Runtime's settings are strings; "
+                f"write {{{str(name)!r}: {str(value)!r}}}"
+            )
+    return given
+
+
+def providers(given: Sequence[Any] | None, spec: str) -> list[Any]:
+    """Those that are given, each by its name or by its name and its options; else CUDA's where the kernels are and ONNX
+    Runtime has it."""
+    there = onnxruntime.get_available_providers()
+    if not given:
+        wanted = ["CUDAExecutionProvider"] if spec.startswith("cuda") else []
+        return [name for name in (*wanted, "CPUExecutionProvider") if name in there]
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ValueError(f"providers={quoted(given)} must be a list of names: write [{quoted(given)}]")
+    for one in given:
+        name = one[0] if isinstance(one, tuple) and one else one
+        if name not in there:
+            raise ValueError(
+                f"providers has {quoted(name)}, which onnxruntime {onnxruntime.__version__} does not have as it is "
+                f"installed: take one of {', '.join(there)}"
+            )
+    return list(given)
+
+
+def choices(sums: bool | None, fused: bool | None, tables: bool | None, pools: bool | None) -> Choices:
+    named = {
+        "sums_in_convolutions": sums,
+        "fused_convolutions": fused,
+        "tables_in_convolutions": tables,
+        "pools_in_convolutions": pools,
+    }
+    for name, value in named.items():
+        if value is not None and not isinstance(value, bool):
+            raise ValueError(f"{name}={quoted(value)} must be True, False, or None, which decides for each place")
+    return Choices(sums, fused, tables, pools)
+
+
+def check_strict(strict: object) -> None:
+    if not isinstance(strict, bool):
+        raise ValueError(f"strict={quoted(strict)} must be True or False")
