@@ -11,6 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# A shape, as far as it is known.
+Extents = Sequence[int | None]
+
+
+def may_be_equal(one: Extents, other: Extents) -> bool:
+    pairs = zip(one, other, strict=False)
+    return len(one) == len(other) and all(a == b or None in (a, b) for a, b in pairs)
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -29,10 +37,7 @@ class Tensor:
 
     def may_be(self, shape: Sequence[int]) -> bool:
         """Whether it can have this shape, by what is known of its own."""
-        if self.shape is None:
-            return True
-        extents = zip(self.shape, shape, strict=False)
-        return len(shape) == len(self.shape) and all(known in (None, extent) for known, extent in extents)
+        return self.shape is None or may_be_equal(self.shape, shape)
 
     @property
     def bytes(self) -> int | None:

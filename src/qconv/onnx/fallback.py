@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,9 @@ import onnxruntime
 
 from qconv.network import Layer
 from qconv.network.runner import Subgraph
-from qconv.onnx.model import ORT_ERRORS, ReadModel, forget_shape, session_options
+from qconv.onnx.model import CPU_ONLY, FOLDED_ALREADY, ORT_ERRORS, ReadModel, forget_shape, session_options
+from qconv.onnx.resizing import orders, turned
 from qconv.onnx.tensor import Unsupported
-
-# The whole model has been folded by then; a part of it alone might be folded otherwise, which would change bits.
-FOLDED_ALREADY = {"session.disable_quant_qdq": "1"}
 
 
 class Fallback:
@@ -26,8 +25,36 @@ class Fallback:
         self._config = dict(config) | FOLDED_ALREADY
         self._providers = list(providers)
         self._initializers = {tensor.name: tensor for tensor in model.proto.graph.initializer}
+        # Layers that run by themselves, and whether their channels are last. Other providers have their own bits.
+        of_cpu = [one if isinstance(one, str) else one[0] for one in providers] == list(CPU_ONLY)
+        self._alone = orders(model, config) if of_cpu else {}
+
+    @property
+    def turned(self) -> frozenset[str]:
+        """The names of the layers that run with the channels last, which makes other bits."""
+        return frozenset(name for name, is_turned in self._alone.items() if is_turned)
 
     def prepare(self, layers: Sequence[Layer], inputs: Sequence[str], outputs: Sequence[str]) -> Subgraph:
+        """One subgraph, but for layers that run by themselves."""
+        groups = groupby(layers, lambda layer: layer.name if layer.name in self._alone else "")
+        parts: list[Subgraph] = []
+        read = set(outputs)
+        for part in reversed([list(part) for _, part in groups]):
+            made = dict.fromkeys(name for layer in part for name in layer.outputs if name in read)
+            parts.insert(0, self._prepared(part, list(made)))
+            read |= {name for layer in part for name in layer.reads}
+        if len(parts) == 1:
+            return parts[0]
+
+        def run(given: Mapping[str, Any]) -> dict[str, Any]:
+            values = dict(given)
+            for part in parts:
+                values |= part(values)
+            return {name: values[name] for name in outputs}
+
+        return run
+
+    def _prepared(self, layers: Sequence[Layer], outputs: Sequence[str]) -> Subgraph:
         """What is declared of the shapes of its inputs helps ONNX Runtime, and is wrong at times: for a pool in ceil
         mode, more is inferred than it makes. For such inputs nothing is declared."""
         run = self._ready(layers, self._extracted(layers, outputs))
@@ -53,10 +80,11 @@ class Fallback:
         return lambda array: run({x: array})[y]
 
     def _ready(self, layers: Sequence[Layer], proto: onnx.ModelProto) -> Subgraph:
+        options = session_options(self._config)
+        if layers[0].name in self._alone:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
-            session = onnxruntime.InferenceSession(
-                proto.SerializeToString(), session_options(self._config), providers=self._providers
-            )
+            session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=self._providers)
         except ORT_ERRORS as error:
             named = ", ".join(dict.fromkeys(layer.op for layer in layers))
             raise Unsupported(f"ONNX Runtime does not take the part of the model with {named}: {error}") from None
@@ -80,7 +108,7 @@ class Fallback:
         constants = [name for name in read if name in self._model.network.constants]
         whole = self._model.proto
         graph = onnx.helper.make_graph(
-            [self._model.nodes[name] for name in dict.fromkeys(layer.name for layer in layers)],
+            [node for name in dict.fromkeys(layer.name for layer in layers) for node in self._nodes(name)],
             whole.graph.name or "part",
             [self._model.values[name] for name in read if name not in constants],
             [self._model.values[name] for name in outputs],
@@ -90,6 +118,12 @@ class Fallback:
         part.opset_import.extend(whole.opset_import)
         part.functions.extend(whole.functions)
         return part
+
+    def _nodes(self, name: str) -> list[onnx.NodeProto]:
+        node, network = self._model.nodes[name], self._model.network
+        if name not in self.turned:
+            return [node]
+        return turned(node, len(network.tensor(node.input[0]).shape or ()), network.constants)
 
 
 def _without_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:

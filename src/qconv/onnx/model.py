@@ -33,6 +33,11 @@ ORT_ERRORS: tuple[type[Exception], ...] = (
 )
 CPU_ONLY = ("CPUExecutionProvider",)
 Source = str | bytes
+# All optimizations but those for the layouts of ONNX Runtime's own kernels; and all that it has by default.
+NO_LAYOUTS = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+EVERY_OPTIMIZATION = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+# The whole model has been folded by then; a part of it alone might be folded otherwise, which would change bits.
+FOLDED_ALREADY = {"session.disable_quant_qdq": "1"}
 LARGEST = 2**31 - 1  # bytes of a protobuf message
 # Element types as ONNX Runtime writes them.
 _ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
@@ -94,11 +99,11 @@ def _in_memory() -> Iterator[str]:
         os.close(file)
 
 
-def rewritten(source: Source, config: Mapping[str, str]) -> onnx.ModelProto:
-    """By all of ONNX Runtime's optimizations that are not about layouts of its own kernels."""
+def rewritten(source: Source, config: Mapping[str, str], level: Any = NO_LAYOUTS) -> onnx.ModelProto:
+    """By ONNX Runtime's optimizations of that level."""
     with _in_memory() as path:
         options = session_options(config)
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        options.graph_optimization_level = level
         options.optimized_model_filepath = path
         try:
             onnxruntime.InferenceSession(source, options, providers=list(CPU_ONLY))
@@ -121,7 +126,7 @@ def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> ReadModel:
         for tensor in graph.initializer
         if tensor.name not in inputs or proto.ir_version < 4  # else the caller may give another
     }
-    values = {value.name: value for value in (*graph.input, *_typed_outputs(proto, config))}
+    values = {value.name: value for value in (*graph.input, *typed_outputs(proto, config))}
     tensors = {name: tensor_of(value) for name, value in values.items()}
     tensors |= {name: Tensor(name, str(array.dtype), array.shape) for name, array in constants.items()}
     network = Network(
@@ -134,7 +139,7 @@ def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> ReadModel:
     return ReadModel(network, nodes, proto, values)
 
 
-def _typed_outputs(proto: onnx.ModelProto, config: Mapping[str, str]) -> list[onnx.ValueInfoProto]:
+def typed_outputs(proto: onnx.ModelProto, config: Mapping[str, str]) -> list[onnx.ValueInfoProto]:
     """Every tensor that a node makes, as ONNX Runtime infers it: it knows its own ops as well, and onnx does not."""
     names = [name for node in proto.graph.node for name in node.output if name]
     asked = onnx.ModelProto()

@@ -75,7 +75,9 @@ class Session:
         self._model, self._answering = opened.model, opened.answering
         fallback = Fallback(self._model, opened.config, providers)
         lowered = lower(self._model.network, fallback.function, choices)
-        network, self._why_not = lowered.network, lowered.why_not
+        network, self._why_not = lowered.network, dict(lowered.why_not)
+        for name in fallback.turned & self._why_not.keys():
+            self._why_not[name] += "; its channels are last there, as in ONNX Runtime, which makes other bits"
         if strict and self._why_not:
             raise Unsupported(_refusal(network, self._why_not))
         elsewhere: Elsewhere = Nowhere() if strict else fallback

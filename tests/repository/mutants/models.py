@@ -2,6 +2,7 @@
 
 from mutants.mutant import Mutant
 
+RESIZING, RESIZED = "src/qconv/onnx/resizing.py", "tests/qconv/onnx/test_resizing.py"
 INPUTS, INTEGERS = "src/qconv/onnx/integer_inputs.py", "tests/qconv/onnx/test_integer_inputs.py"
 BUILT, DEPLOYED = "tests/qconv/onnx/test_built.py", "tests/instances/test_deployed.py"
 
@@ -93,5 +94,29 @@ MUTANTS = (
         "return 0",
         "The caller quantizes with another zero point than the network has.",
         (INTEGERS,),
+    ),
+    Mutant(
+        "models: a Resize has its channels first wherever it is",
+        RESIZING,
+        "return not stays and all(",
+        "return False and all(",
+        "Beside quantized layers, bytes are one off.",
+        (RESIZED + "::test_beside_a_convolution",),
+    ),
+    Mutant(
+        "models: what says nothing of an order of axes says that they are turned",
+        RESIZING,
+        "return not stays and all(",
+        "return all(",
+        "Beside layers in floats, bytes are one off.",
+        (RESIZED + "::test_where_nothing_is_quantized_beside_it",),
+    ),
+    Mutant(
+        "models: a Resize is optimized with its neighbours",
+        "src/qconv/onnx/fallback.py",
+        'lambda layer: layer.name if layer.name in self._alone else ""',
+        'lambda layer: ""',
+        "ONNX Runtime moves the channels of the part back.",
+        (RESIZED + "::test_behind_a_layer_that_runs_elsewhere_as_well",),
     ),
 )

@@ -1,0 +1,107 @@
+"""Linear and cubic Resize of bytes, whose bits depend on where the channels are.
+
+ONNX Runtime has the channels of quantized layers last, and where it optimizes for the layouts of its own kernels, it
+moves them there for what stands beside such layers as well. Its linear Resize computes in fixed point then, and in
+floats where channels come first; there, its cubic one takes no bytes at all. So it is asked where each one of the whole
+model has them, and each runs by itself in the same order, unoptimized: in a part of the model alone it might be given
+another one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from qconv.network import Layer, Network
+from qconv.network.graph import Extents, may_be_equal
+from qconv.network.value import last_of
+from qconv.onnx.model import EVERY_OPTIMIZATION, FOLDED_ALREADY, ReadModel, rewritten, tensor_of, typed_outputs
+from qconv.onnx.tensor import Unsupported
+from qconv.tensor_ops.problem import BYTES
+
+log = logging.getLogger("qconv")
+
+
+def orders(model: ReadModel, config: Mapping[str, str]) -> dict[str, bool]:
+    """For each such layer, by its name: whether an InferenceSession with the default optimizations has its channels
+    last."""
+    layers = [layer for layer in model.network.layers if _computes_bytes(layer, model.network)]
+    if not layers:
+        return {}
+    named = onnx.ModelProto()
+    named.CopyFrom(model.proto)
+    for name, node in zip(model.nodes, named.graph.node, strict=True):
+        node.name = name  # by which it is found again
+    config = {**config, **FOLDED_ALREADY}
+    try:
+        whole = rewritten(named.SerializeToString(), config, EVERY_OPTIMIZATION)
+        values = {value.name: tensor_of(value).shape for value in (*whole.graph.input, *typed_outputs(whole, config))}
+    except Unsupported as error:
+        log.info("channels first in %s: where they lie is not known: %s", ", ".join(one.name for one in layers), error)
+        return dict.fromkeys((layer.name for layer in layers), False)
+    numbers: dict[str, Extents] = {
+        tensor.name: numpy_helper.to_array(tensor).tolist()
+        for tensor in whole.graph.initializer
+        if len(tensor.dims) == 1 and tensor.dims[0] < 8
+    }
+    nodes = {node.name: node for node in whole.graph.node if node.op_type == "Resize"}
+    return {
+        layer.name: layer.name in nodes and _is_turned(layer, model.network, nodes[layer.name], values | numbers)
+        for layer in layers
+    }
+
+
+def _computes_bytes(layer: Layer, network: Network) -> bool:
+    """With `axes` that it names itself, ONNX Runtime 1.32 fails where it has moved it."""
+    computes = layer.op == "Resize" and layer.attributes.get("mode", b"nearest") != b"nearest"
+    return computes and "axes" not in layer.attributes and network.tensor(layer.inputs[0]).dtype in BYTES
+
+
+def _is_turned(layer: Layer, network: Network, node: onnx.NodeProto, known: Mapping[str, Extents | None]) -> bool:
+    """By the shapes of what it reads and makes, and by its scales or sizes where it has one for each axis. Where
+    nothing tells the two orders apart, channels come first: with all shapes known, it makes what it reads then."""
+    pairs = [
+        (network.tensor(before).shape, known.get(after))
+        for before, after in zip((layer.inputs[0], layer.outputs[0]), (node.input[0], node.output[0]), strict=True)
+    ]
+    for before, after in zip(layer.inputs[1:], node.input[1:], strict=False):
+        numbers = network.constant(before)
+        if numbers is not None and len(numbers) == len(pairs[0][0] or ()):
+            pairs.append((numbers.tolist(), known.get(after)))
+    both = [(before, after) for before, after in pairs if before is not None and after is not None]
+    stays = all(may_be_equal(before, after) for before, after in both)
+    return not stays and all(may_be_equal([before[at] for at in _axes(before)], after) for before, after in both)
+
+
+def _axes(numbers: Sequence[Any]) -> list[int]:
+    """The channels behind all others."""
+    return list(last_of(range(len(numbers))))
+
+
+def turned(node: onnx.NodeProto, rank: int, constants: Mapping[str, Any]) -> list[onnx.NodeProto]:
+    """The same Resize with the channels last, between what brings them there and back."""
+    axes = _axes(range(rank))
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    made.input[0], made.output[0] = f"{node.input[0]}, turned", f"{node.output[0]}, turned"
+    nodes = [helper.make_node("Transpose", [node.input[0]], [made.input[0]], perm=axes)]
+    for number, name in enumerate(node.input[1:], 1):
+        if name and (name not in constants or constants[name].size):
+            made.input[number] = f"{name}, turned"
+            is_region = number == 1 and len(node.input) > 2  # where each axis begins, then where each ends
+            order = [*axes, *(rank + axis for axis in axes)] if is_region else axes
+            nodes += _in_order(name, made.input[number], order)
+    back = [axes.index(axis) for axis in range(rank)]
+    return [*nodes, made, helper.make_node("Transpose", [made.output[0]], list(node.output), perm=back)]
+
+
+def _in_order(name: str, made: str, order: Sequence[int]) -> list[onnx.NodeProto]:
+    places = numpy_helper.from_array(np.asarray(order, np.int64))
+    return [
+        helper.make_node("Constant", [], [f"{made}, places"], value=places),
+        helper.make_node("Gather", [name, f"{made}, places"], [made]),
+    ]
