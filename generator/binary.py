@@ -78,6 +78,11 @@ class BinaryPlan(WaitingPlan):
     def in_place(self) -> tuple[str, ...]:
         return ("a",)
 
+    @property
+    def may_alias(self) -> tuple[str, ...]:
+        """An element of b that meets several of a is read after the first of those was written."""
+        return ("a", "b") if self.problem.repeat == 1 else self.in_place
+
     @cached_property
     def alignment(self) -> dict[str, int]:
         vector = self.config.vector

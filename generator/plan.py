@@ -210,8 +210,14 @@ class Plan(ABC):
 
     @property
     def in_place(self) -> tuple[str, ...]:
-        """The caller's arrays of which the output may be one: a thread reads what it needs of it before it writes."""
+        """The caller's arrays of which the output may be one: a thread reads what it needs of it before it writes. It
+        is as large as each of them whatever the shapes, so that a recording may give it the place of any."""
         return ()
+
+    @property
+    def may_alias(self) -> tuple[str, ...]:
+        """The same where the caller names the output: shapes of his may allow more."""
+        return self.in_place
 
     @property
     def layers(self) -> Mapping[str, Plan]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -53,6 +53,26 @@ def as_array(value: Any) -> Any:
 def check_contiguous(name: str, array: Any) -> None:
     if not array.flags.c_contiguous:
         raise ValueError(f"{name} is not contiguous in its shape {tuple(array.shape)}: copy it with ascontiguousarray")
+
+
+# An array of the device's kind, with its address.
+Adopted = tuple[Any, int]
+
+
+def check_aliasing(out: str, written: Adopted, read: Mapping[str, Adopted], may_alias: Collection[str] = ()) -> None:
+    """Refuses an output that shares bytes with what is read: a thread would write what another has yet to read. It may
+    be one of `may_alias` as a whole. Every call that names an output asks this, which takes it half a microsecond."""
+    array, begin = written
+    end = begin + array.nbytes
+    for name, (given, first) in read.items():
+        if first < end and begin < first + given.nbytes:
+            if name in may_alias and first == begin and given.nbytes == array.nbytes:
+                continue
+            itself = f", or {' or '.join(may_alias)} itself as a whole" if may_alias else ""
+            raise ValueError(
+                f"{out} shares memory with {name}: the kernel would write what it has yet to read; give an array of "
+                f"its own{itself}, or leave it out"
+            )
 
 
 def in_shape(device: Device, name: str, array: Any, wanted: tuple[int, ...], seen: tuple[int, ...]) -> Any:

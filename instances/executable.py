@@ -13,7 +13,7 @@ from qconv.device import Device, Kernel
 from qconv.device.cache import Binary
 from qconv.generator import Plan
 from qconv.generator.tensor_map import TENSOR_MAP_BYTES, TensorMap
-from qconv.instances.arguments import check_contiguous
+from qconv.instances.arguments import Adopted, check_aliasing, check_contiguous
 from qconv.op import Problem, Tensor
 
 Launcher = Callable[[Any], None]
@@ -37,16 +37,29 @@ class Bound:
     the same time, bind twice. Keep it for as long as a launch of it, or a graph with it, may run.
     """
 
-    __slots__ = ("_kept", "_packed", "between", "launch", "y")
+    __slots__ = ("_packed", "_steps", "arrays", "launch", "y")
 
     def __init__(
-        self, y: Any, launch: Launcher, packed: Refolds, kept: tuple[object, ...], between: tuple[Any, ...] = ()
+        self,
+        y: Any,
+        launch: Launcher,
+        packed: Refolds,
+        arrays: dict[str, Adopted],
+        steps: tuple[Bound, ...] = (),
     ) -> None:
+        """`arrays`: the caller's by the names that the problem has for them, and what one kernel alone writes to.
+        `steps`: the kernels in turn that it is made of, where it is made of several."""
         self.y = y
-        self.between = between  # arrays that one of its kernels writes for the next
         self.launch = launch
         self._packed = packed
-        self._kept = kept
+        self.arrays = arrays
+        self._steps = steps
+
+    @property
+    def between(self) -> tuple[Any, ...]:
+        """Arrays that one of its kernels writes for the next."""
+        made = [array for step in self._steps for array in (*step.between, step.y)]
+        return tuple(made[:-1])
 
     def __call__(self, stream: Any = None) -> Any:
         self.launch(stream)
@@ -63,7 +76,7 @@ class Packed:
     def __init__(
         self,
         executable: Executable,
-        weights: dict[str, Any],
+        weights: dict[str, Adopted],
         values: Any,
         turned: bool,
         stream: Any,
@@ -72,6 +85,7 @@ class Packed:
         """`like` was packed with the same parameters: what was uploaded of them is shared."""
         self.executable = executable
         self.weights = {name: array for name, (array, _) in weights.items()}
+        self.places = weights  # the same, with their addresses
         self.values = values
         self.folded: dict[str, Any] = {}  # what the kernel of the weights writes, by its name in the source
         self._kept: list[Any] = [] if like is None else like._kept
@@ -139,6 +153,7 @@ class Packed:
     def unpack(self, **layouts: str) -> dict[str, Any]:
         """The weights, in the layout asked for, and the parameters as they were checked: what pack was given."""
         relaid = self.executable.problem.relayout(layouts)
+        check_layouts(layouts, self.executable.problem)
         unpacked = {}
         for name, array in self.weights.items():
             axes = relaid.get(name)
@@ -165,12 +180,16 @@ class Packed:
                 instead_of = [arrays[name][1] for name in plan.in_place]
                 outs[i] = device.empty(tensor.shape, tensor.dtype, instead_of)
             shown = Tensor(f"out[{i}]" if several else "out", tensor.shape, tensor.dtype)
-            arrays[tensor.name] = executable.array(shown, outs[i], tensor.name)
+            written = executable.array(shown, outs[i], tensor.name)
+            if out is not None:
+                check_aliasing(shown.name, written, arrays, plan.may_alias)
+                check_aliasing(shown.name, written, self.places)
+            arrays[tensor.name] = written
         for name, shape in self._scratch:
             arrays[name] = device.adopt(name, device.zeros(shape, "int32"))
         arguments = self._arguments({name: address for name, (_, address) in arrays.items()})
         launches = [executable.kernel.bind(each, arguments, overlap and each is plan.main) for each in plan.call]
-        return Bound(tuple(outs) if several else outs[0], in_order(launches), self, tuple(arrays.values()))
+        return Bound(tuple(outs) if several else outs[0], in_order(launches), self, arrays)
 
     def _content(self, addresses: dict[str, int], like: Packed | None) -> list[Member]:
         """The members of the argument struct; a name stands for the address of what each call has of its own."""
@@ -248,6 +267,13 @@ def check_overlap(overlap: bool, plan: Plan) -> None:
             "was launched before it: leave it out. NVIDIA targets from sm_90a on have kernels that do; "
             "instance.plan.overlaps tells"
         )
+
+
+def check_layouts(left: dict[str, str], problem: Problem) -> None:
+    """Refuses what is left of the layouts that were asked for, when the problem has taken its own."""
+    if left:
+        has = "takes w_layout alone" if "w" in problem.packed or problem.parts else "has no weights in another layout"
+        raise ValueError(f"unpack was given {next(iter(left))}; {problem.op} {has}: leave it out")
 
 
 def in_order(launches: list[Launcher]) -> Launcher:

@@ -11,6 +11,7 @@ from qconv.device import Device
 from qconv.device.cache import Binary
 from qconv.generator import Plan
 from qconv.in_turn import InTurn
+from qconv.instances.arguments import check_aliasing
 from qconv.instances.executable import Bound, Executable, Packed, arrays_by_name, check_overlap, in_order
 
 
@@ -49,15 +50,22 @@ class PackedPair:
         x, *residual = inputs
         first = self.first.prepare([x], None, overlap and self.first.gains_by_overlap)
         second = self.second.prepare([first.y, *residual], out, overlap and self.second.gains_by_overlap)
+        if out is not None:
+            # The second asks this of what it reads. What the first reads is the same whether both are one kernel or
+            # not, and its weights are read again.
+            weights = dict(zip(problem.packed, self.first.places.values(), strict=False))
+            check_aliasing("out", second.arrays["y"], {"x": first.arrays["x"], **weights})
         launch = in_order([first.launch, second.launch])
-        return Bound(second.y, launch, self, (first, second), (*first.between, first.y, *second.between))
+        return Bound(second.y, launch, self, {**second.arrays, "x": first.arrays["x"]}, (first, second))
 
     def refold(self, stream: Any = None) -> None:
         self.first.refold(stream)
         self.second.refold(stream)
 
     def unpack(self, **layouts: str) -> dict[str, dict[str, Any]]:
-        return {"first": self.first.unpack(**layouts), "second": self.second.unpack(**layouts)}
+        rest = self.executable.problem.rest
+        second = self.second.unpack(**layouts if rest.packed else {})
+        return {"first": self.first.unpack(**layouts), "second": second}
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,10 @@ import pytest
 from exactness import expected
 
 import qconv
-from qconv import Conv2d, Quantization, sample
+from qconv import Conv2d, PooledConv2d, Quantization, generator, sample
+from qconv.device import open_device
+from qconv.instances.loading import load
+from qconv.tensor_ops import Add
 
 Q = Quantization(
     per_channel=True, x_zero_point=True, w_zero_point=True, y_zero_point=True, bias="int32", activation="relu"
@@ -105,3 +108,25 @@ def test_what_does_not_fit_is_refused() -> None:
     packed = instance.pack(drawn.arrays[1], **drawn.parameters)
     with pytest.raises(ValueError, match="2 arrays were given; this problem takes 1: x"):
         packed(*drawn.arrays)
+
+
+def test_unpacking_refuses_what_it_does_not_know() -> None:
+    problem, drawn = drawn_for("nhwc")
+    packed = qconv.lookup(problem, "cpu").pack(drawn.arrays[1], **drawn.parameters)
+    with pytest.raises(ValueError, match="unpack was given wlayout; conv2d takes w_layout alone: leave it out"):
+        packed.unpack(wlayout="kcrs")
+    assert packed.unpack(w_layout=None).keys() == packed.unpack().keys()  # type: ignore[arg-type]
+    of_sum = qconv.lookup(Add(1, 1, 64), "cpu").pack()
+    with pytest.raises(ValueError, match="unpack was given w_layout; add has no weights in another layout"):
+        of_sum.unpack(w_layout="kcrs")
+
+
+def test_a_pool_behind_has_no_weights_to_unpack() -> None:
+    device, problem = open_device("cpu"), PooledConv2d.over(Conv2d(1, 4, 4, 8, 8, 3, 3), window=2)
+    w = np.random.default_rng(1).integers(-128, 128, (8, 3, 3, 8), dtype=np.int8)
+    packed = load(generator.unfused_plan(problem, device.target), device).pack(w)
+    unpacked = packed.unpack(w_layout="kcrs")
+    assert np.array_equal(unpacked["first"]["w"], w.transpose(0, 3, 1, 2))
+    assert unpacked["second"] == {}
+    with pytest.raises(ValueError, match="unpack was given layout"):
+        packed.unpack(layout="kcrs")
