@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from qconv.instances.arguments import in_shape, place_of, shape_of, type_of
+from qconv.instances.arguments import in_shape, is_array, place_of, shape_of, type_of
 from qconv.instances.array_kinds import AnyArray, Numbers, gives_one, takes_several
 from qconv.instances.serving import lookup
-from qconv.op import Problem
+from qconv.op import Problem, checked_axis, quoted
 from qconv.tensor_ops import (
     Add,
     ArgMax,
@@ -29,7 +29,7 @@ from qconv.tensor_ops import (
 )
 from qconv.tensor_ops.binary import begins_with_first, turned
 from qconv.tensor_ops.functions import Function, named, rescaled, table_of
-from qconv.tensor_ops.pooling import window_of
+from qconv.tensor_ops.pooling import WholeImage
 
 
 @gives_one
@@ -52,7 +52,7 @@ def add(
 ) -> Any:
     """The sum of two quantized tensors, quantized anew, as QLinearAdd computes it. The smaller is broadcast to the
     other's shape, along axes that are neighbours: one number a channel of NHWC, say. `activation` is none or relu.
-    `out` may be the larger tensor itself."""
+    `out` may be the larger tensor itself, or either of two of one shape."""
     numbers = {"a_scale": a_scale, "b_scale": b_scale, "y_scale": y_scale}
     zeros = {"a_zero_point": a_zero_point, "b_zero_point": b_zero_point, "y_zero_point": y_zero_point}
     return _binary(Add, a, b, numbers | zeros, activation, out_type, out, stream, device)
@@ -101,6 +101,8 @@ def unary(
 ) -> Any:
     """A function of every element of a quantized tensor, quantized anew, by a table of 256: identity (another scale),
     relu, leaky_relu with `alpha`, sigmoid, hardswish, silu, tanh, gelu, or any function of a float32 array."""
+    if not isinstance(function, str) and alpha is not None:
+        raise ValueError(f"alpha={quoted(alpha)} was given beside a function of yours: let that have it")
     real = named(function, alpha) if isinstance(function, str) else function
     numbers = {"x_scale": x_scale, "y_scale": y_scale, "x_zero_point": x_zero_point, "y_zero_point": y_zero_point}
     table = table_of(real, type_of(x), out_type or type_of(x), **numbers)
@@ -133,17 +135,12 @@ def concat(
 ) -> Any:
     """Tensors one behind the other along an axis, as QLinearConcat: what has another scale or zero point than the
     output is quantized anew. Without `x_scales` and `x_zero_points` the bytes are copied."""
-    shapes, dtype = [shape_of(f"tensors[{i}]", x) for i, x in enumerate(tensors)], type_of(tensors[0])
-    at = axis % len(shapes[0])
+    shapes, dtype = _shapes_of(tensors), type_of(tensors[0])
+    at = checked_axis(axis, "tensors[0]", shapes[0])
     rows, inner = prod(shapes[0][:at]), prod(shapes[0][at + 1 :])
     if any((*shape[:at], *shape[at + 1 :]) != (*shapes[0][:at], *shapes[0][at + 1 :]) for shape in shapes):
         raise ValueError(f"shapes {', '.join(map(str, shapes))} must be the same but for axis {at}")
-    scales = [y_scale] * len(shapes) if x_scales is None else list(x_scales)
-    zeros = [y_zero_point] * len(shapes) if x_zero_points is None else list(x_zero_points)
-    tables = []
-    for scale, zero in zip(scales, zeros, strict=True):
-        numbers = {"x_scale": scale, "x_zero_point": zero, "y_scale": y_scale, "y_zero_point": y_zero_point}
-        tables.append(rescaled(dtype, **numbers))
+    tables = _tables(dtype, len(shapes), x_scales, x_zero_points, y_scale=y_scale, y_zero_point=y_zero_point)
     widths = [shape[at] * inner for shape in shapes]
     problem = Concat.of(rows, [(w, w, 0, t is not None) for w, t in zip(widths, tables, strict=True)], dtype)
     y_shape = (*shapes[0][:at], sum(shape[at] for shape in shapes), *shapes[0][at + 1 :])
@@ -154,6 +151,40 @@ def concat(
         into = None if out is None else in_shape(place, "out", out, y_shape, problem.outputs[0].shape)
         y = lookup(problem, place.spec)(*given, out=into, stream=stream)
     return y.reshape(y_shape) if out is None else out
+
+
+def _shapes_of(tensors: Any) -> list[tuple[int, ...]]:
+    if not hasattr(tensors, "__len__") or not len(tensors):
+        given = "none" if hasattr(tensors, "__len__") else type(tensors).__name__
+        raise ValueError(f"tensors must be a list of arrays, at least one; it is {given}")
+    shapes = [shape_of(f"tensors[{i}]", x) for i, x in enumerate(tensors)]
+    if any(len(shape) != len(shapes[0]) for shape in shapes):
+        raise ValueError(f"shapes {', '.join(map(str, shapes))} must have as many axes as each other: reshape some")
+    return shapes
+
+
+def _tables(dtype: str, count: int, x_scales: Any, x_zero_points: Any, **of_y: Any) -> list[Any]:
+    """For each tensor that of its scale and its zero point; None where bytes are copied."""
+    rescaled(dtype, **of_y)  # what is wrong with these is said of these, and not of an x that has the same
+    if x_scales is None and x_zero_points is None:
+        return [None] * count
+    scales = _one_each("x_scales", x_scales, count, of_y["y_scale"])
+    zeros = _one_each("x_zero_points", x_zero_points, count, of_y["y_zero_point"])
+    tables = []
+    for i, (scale, zero) in enumerate(zip(scales, zeros, strict=True)):
+        try:
+            tables.append(rescaled(dtype, x_scale=scale, x_zero_point=zero, **of_y))
+        except ValueError as error:
+            raise ValueError(f"of tensors[{i}]: {error}") from None
+    return tables
+
+
+def _one_each(name: str, given: Any, count: int, usual: Any) -> list[Any]:
+    if given is None:
+        return [usual] * count
+    if not is_array(given) or len(given) != count:
+        raise ValueError(f"{name}={quoted(given)} must be a list of {count} numbers, one for each tensor")
+    return list(given)
 
 
 @gives_one
@@ -196,13 +227,13 @@ def average_pool(
 
     `stride`, `pad` and `ceil_mode` are as of `max_pool`. Padding is a real zero, which counts with `count_include_pad`
     only."""
-    shape = shape_of("x", x, "nhwc")
     numbers: dict[str, Any] = {"x_scale": x_scale, "y_scale": y_scale}
     numbers |= {"x_zero_point": x_zero_point, "y_zero_point": y_zero_point}
     types = {"x_type": type_of(x), "out_type": out_type or type_of(x)}
-    if window_of(kernel) == shape[1:3] and not np.any(geometry.get("pad", 0)):
+    try:
+        problem = AveragePool.of(shape_of("x", x, "nhwc"), kernel, **types, **geometry)
+    except WholeImage:  # with nothing else to refuse in what was given
         return global_average_pool(x, out_type=out_type, out=out, stream=stream, device=device, **numbers)
-    problem = AveragePool.of(shape, kernel, **types, **geometry)
     return lookup(problem, place_of(x, device).spec)(x, out=out, stream=stream, **numbers)
 
 
@@ -244,7 +275,8 @@ def argmax(
     """Where along an axis the largest element of a tensor of 8 bits is, as int64: of equal ones the first, with `last`
     the last. What a positive scale makes of the bytes has its largest elements at the same places."""
     shape = shape_of("x", x)
-    problem, at = ArgMax.of(shape, axis, last=last, x_type=type_of(x)), axis % len(shape)
+    at = checked_axis(axis, "x", shape)
+    problem = ArgMax.of(shape, at, last=last, x_type=type_of(x))
     y_shape = (*shape[:at], *((1,) if keepdims else ()), *shape[at + 1 :])
     return _of_one(problem, x, y_shape, out, stream, device)
 
@@ -256,7 +288,8 @@ def channel_shuffle(
     """The channels, which are the last axis of `x`, dealt out in turn: the first of each group, the second of each, and
     so on, as a ShuffleNet mixes them."""
     shape = shape_of("x", x)
-    problem = ChannelShuffle.of(prod(shape[:-1]), shape[-1], groups, type_of(x))
+    at = checked_axis(-1, "x", shape)
+    problem = ChannelShuffle.of(prod(shape[:at]), shape[at], groups, type_of(x))
     return _of_one(problem, x, shape, out, stream, device)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, SupportsIndex, cast
 
@@ -144,6 +144,13 @@ def checked_size(name: str, value: object, least: int, most: int = LARGEST) -> i
     if not least <= number <= most:
         raise ValueError(f"{name}={quoted(number)} must be between {least} and {most}")
     return number
+
+
+def checked_axis(axis: object, name: str, shape: Sequence[int]) -> int:
+    """The axis of the array that has this name and this shape, counted from the front."""
+    if not shape:
+        raise ValueError(f"{name} has shape () and so no axis: give an array that has one")
+    return checked_size("axis", axis, -len(shape), len(shape) - 1) % len(shape)
 
 
 def several(name: str, values: object, length: int, least: int) -> tuple[int, ...]:

@@ -106,6 +106,10 @@ def test_a_table_is_read_by_bytes_and_may_write_over_its_input() -> None:
         (lambda x: qconv.unary(x, "leaky_relu"), "needs alpha"),
         (lambda x: qconv.unary(x, "relu", alpha=1.0), "has no alpha"),
         (lambda x: qconv.unary(x, np.sum), "it must work by element"),
+        (lambda x: qconv.unary(x, 3), "function=3 must be one of identity, .*leaky_relu, or a function of"),
+        (lambda x: qconv.unary(x, "leaky_relu", alpha=[1, 2]), r"alpha=\[1, 2\] must be one number"),
+        (lambda x: qconv.unary(x, "leaky_relu", alpha="0.1"), r"alpha='0.1' must be one number"),
+        (lambda x: qconv.unary(x, np.square, alpha=0.1), r"alpha=0.1 was given beside a function of yours"),
         (lambda x: qconv.unary(x.astype(np.float32), "relu"), "x_type='float32' is not one of"),
         (lambda x: qconv.unary(x, "relu", y_zero_point=200), "y_zero_point=200 must be integers"),
         (lambda x: qconv.apply_table(x, np.zeros(255, np.int8)), "table has shape"),
@@ -135,6 +139,9 @@ def test_a_window_that_is_the_image_is_a_global_pool() -> None:
     want = qconv.global_average_pool(x, **numbers)
     assert want.shape == (2, 1, 1, 16)
     assert np.array_equal(qconv.average_pool(x, (4, 3), **numbers), want)
+    assert np.array_equal(qconv.average_pool(x, (4, 3), stride=2, pad=0, **numbers), want)
+    square = whole((2, 4, 4, 16), 7)
+    assert np.array_equal(qconv.average_pool(square, np.int64(4)), qconv.global_average_pool(square))
     out = np.empty((2, 1, 1, 16), np.int8)
     assert qconv.global_average_pool(x, out=out, **numbers) is out
     assert np.array_equal(out, want)
@@ -147,6 +154,9 @@ def test_a_window_that_is_the_image_is_a_global_pool() -> None:
         (lambda x: qconv.max_pool(x, (2, 2, 2)), "kernel=.* must be one integer or two"),
         (lambda x: qconv.max_pool(x, 2, out=np.empty((2, 3, 3, 9), np.int8)), "out has shape"),
         (lambda x: qconv.average_pool(x, 2, x_scale=-1.0), "a scale must be finite and positive"),
+        (lambda x: qconv.average_pool(x, 4, strde=2), "average_pool has no 'strde'; it has stride"),
+        (lambda x: qconv.average_pool(x, 4, stride=0), "stride=0 must be between 1 and"),
+        (lambda x: qconv.max_pool(x, None), "r=None must be an integer"),
         (lambda x: qconv.global_average_pool(x, out_type="int32"), "out_type='int32' is not one of"),
     ],
 )
@@ -173,6 +183,7 @@ def test_where_the_largest_elements_are() -> None:
     ("call", "says"),
     [
         (lambda x: qconv.argmax(x, 3), "axis=3 must be between -3 and 2"),
+        (lambda x: qconv.argmax(x[0, 0, 0]), r"x has shape \(\) and so no axis"),
         (lambda x: qconv.argmax(x.astype(np.int16)), "x_type='int16' is not one of"),
         (lambda x: qconv.argmax(x, out=np.empty((4, 3), np.int32)), "out has type int32"),
     ],
@@ -192,12 +203,16 @@ def test_shuffled_channels() -> None:
     assert np.array_equal(out, want)
     with pytest.raises(ValueError, match="groups=5 does not divide 12 channels"):
         qconv.channel_shuffle(x, 5)
+    with pytest.raises(ValueError, match=r"x has shape \(\) and so no axis"):
+        qconv.channel_shuffle(np.int8(3), 1)  # type: ignore[call-overload]
 
 
 def test_tensors_one_behind_the_other() -> None:
     a, b = whole((2, 3, 5, 16), 1), whole((2, 3, 5, 8), 2)
     assert np.array_equal(qconv.concat([a, b]), np.concatenate([a, b], axis=-1))
     assert np.array_equal(qconv.concat([a, a], axis=1), np.concatenate([a, a], axis=1))
+    # Bytes are copied, whatever they stand for.
+    assert np.array_equal(qconv.concat([a, b], y_scale=3e38), np.concatenate([a, b], axis=-1))
     out = np.empty((2, 3, 5, 24), np.int8)
     zeros = {"x_zero_points": [3, -4], "y_zero_point": -4}
     assert qconv.concat([a, b], x_scales=[0.02, 0.03], y_scale=0.03, out=out, **zeros) is out
@@ -205,12 +220,28 @@ def test_tensors_one_behind_the_other() -> None:
     assert np.array_equal(out, np.concatenate([rescaled, b], axis=-1))
 
 
+def test_what_is_no_list_cannot_be_joined() -> None:
+    with pytest.raises(ValueError, match="tensors must be a list of arrays, at least one; it is generator"):
+        qconv.concat(x for x in [whole((2, 3), 1)])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("says", "tensors", "given"),
     [
         ("must be the same but for axis 0", [whole((2, 3), 1), whole((2, 4), 1)], {"axis": 0}),
         (r"x1 has type uint8", [whole((2, 3), 1), whole((2, 4), 1).view(np.uint8)], {}),
-        ("must be finite and positive", [whole((2, 3), 1)] * 2, {"x_scales": [1, 0]}),
+        (r"of tensors\[1\]: .* must be finite and positive", [whole((2, 3), 1)] * 2, {"x_scales": [1, 0]}),
+        ("axis=4 must be between -2 and 1", [whole((2, 3), 1)] * 2, {"axis": 4}),
+        ("axis=None must be an integer", [whole((2, 3), 1)] * 2, {"axis": None}),
+        ("axis=1.0 must be an integer", [whole((2, 3), 1)] * 2, {"axis": 1.0}),
+        ("tensors must be a list of arrays, at least one; it is none", [], {}),
+        ("as many axes as each other", [whole((2, 3), 1), whole((2,), 1)], {"axis": 1}),
+        (r"tensors\[0\] has shape \(\) and so no axis", [np.int8(3), np.int8(4)], {}),
+        ("x_scales=0.1 must be a list of 2 numbers", [whole((2, 3), 1)] * 2, {"x_scales": 0.1}),
+        (r"x_scales=\[0.1\] must be a list of 2 numbers", [whole((2, 3), 1)] * 2, {"x_scales": [0.1]}),
+        ("x_zero_points=3 must be a list of 2 numbers", [whole((2, 3), 1)] * 2, {"x_zero_points": 3}),
+        ("^y_zero_point=300 must be integers", [whole((2, 3), 1)] * 2, {"y_zero_point": 300}),
+        ("^y_scale=-1.0 is -1.0 as float32", [whole((2, 3), 1)] * 2, {"y_scale": -1.0}),
     ],
 )
 def test_what_cannot_be_joined_is_refused(says: str, tensors: list[Any], given: dict[str, Any]) -> None:

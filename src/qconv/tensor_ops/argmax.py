@@ -10,7 +10,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from qconv import operands
-from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Sample, Tensor, alignment, checked_size, read_integer
+from qconv.op import (
+    FULL,
+    LARGEST,
+    WIDEST,
+    Array,
+    Op,
+    Sample,
+    Tensor,
+    alignment,
+    checked_axis,
+    checked_size,
+    read_integer,
+)
 from qconv.option import Option
 from qconv.tensor_ops.problem import TensorOp
 
@@ -51,7 +63,7 @@ class ArgMax(TensorOp):
     @classmethod
     def of(cls, shape: Sequence[int], axis: int, **spec: Any) -> Self:
         """The problem of an array and one of its axes."""
-        at = checked_size("axis", axis, -len(shape), len(shape) - 1) % len(shape)
+        at = checked_axis(axis, "x", shape)
         return cls(prod(shape[:at]), shape[at], prod(shape[at + 1 :]), **spec)
 
     @property

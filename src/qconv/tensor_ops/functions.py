@@ -16,7 +16,7 @@ import numpy as np
 from qconv.activation import BY_NAME
 from qconv.dtypes import RANGES
 from qconv.fma import fma
-from qconv.op import Array, check_choice
+from qconv.op import Array, check_choice, quoted
 from qconv.parameter import ENTRIES
 from qconv.tensor_ops.problem import BYTES, Parameters
 
@@ -84,6 +84,9 @@ def named(function: str, alpha: Any = None) -> Function:
         raise ValueError(f"function={function!r} {says}")
     if function in FUNCTIONS:
         return FUNCTIONS[function]
+    if np.asarray(alpha).dtype.kind not in "iuf" or np.size(alpha) != 1:
+        raise ValueError(f"alpha={quoted(alpha)} must be one number: every element is multiplied by the same")
+    alpha = np.asarray(alpha).item()
     return lambda x: WITH_ALPHA[function](x, np.float32(alpha))
 
 
@@ -92,6 +95,9 @@ def table_of(function: Function, x_type: str, out_type: str, **numbers: Any) -> 
     half to even, then the zero point is added."""
     check_choice("x_type", x_type, BYTES)
     check_choice("out_type", out_type, BYTES)
+    if not callable(function):
+        known = ", ".join((*FUNCTIONS, *WITH_ALPHA))
+        raise ValueError(f"function={quoted(function)} must be one of {known}, or a function of a float32 array")
     p = UnaryParameters.of(numbers, {"x_zero_point": x_type, "y_zero_point": out_type})
     codes = np.arange(ENTRIES, dtype=np.uint8).view(x_type).astype(np.int32)
     low, high = (np.float32(end - p.y_zero_point) for end in RANGES[out_type])

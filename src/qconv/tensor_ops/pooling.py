@@ -3,7 +3,7 @@ Runtime's MaxPool, QLinearAveragePool and QLinearGlobalAveragePool."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -144,7 +144,8 @@ class Pool(TensorOp):
 
 
 def window_of(kernel: int | Sequence[int]) -> tuple[int, int]:
-    values = (kernel, kernel) if isinstance(kernel, int) else tuple(kernel)
+    # What is neither a number nor several is refused by the problem, which sees it twice then.
+    values = tuple(kernel) if isinstance(kernel, Iterable) else (kernel, kernel)
     if len(values) != 2:
         raise ValueError(f"kernel={kernel!r} must be one integer or two of them, height and width")
     return (values[0], values[1])
@@ -163,6 +164,10 @@ class MaxPool(Pool):
         return (self.dilation[0], self.dilation[1])
 
 
+class WholeImage(ValueError):
+    """All that is wrong with an average pool is that its window is the image: another op computes it."""
+
+
 @dataclass(frozen=True, eq=False)
 class AveragePool(Pool):
     """The padding is a real zero, which is counted with `count_include_pad` only; what ceil_mode adds is counted as
@@ -177,7 +182,7 @@ class AveragePool(Pool):
 
     def _check(self) -> None:
         if (self.r, self.s) == (self.h, self.w) and not any(self.pad):
-            raise ValueError(
+            raise WholeImage(
                 f"a window of {self.r}x{self.s} that is the whole image: ONNX Runtime computes it in integers, as "
                 "global_average_pool: use that"
             )
