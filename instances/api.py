@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from qconv.device import Device
 from qconv.instances.arguments import as_array, in_mode, is_array, is_nonzero, place_of, shape_of, type_of
 from qconv.instances.array_kinds import AnyArray, Extents, Numbers, gives_one
@@ -193,4 +195,7 @@ def _numbers(name: str, value: int | Sequence[int], count: int) -> tuple[int, ..
 def _bias(bias: Any) -> str:
     if bias is None:
         return "none"
-    return "int32" if "int" in type_of(as_array(bias)) else "float32"
+    bias = as_array(bias)
+    # In whichever order NumPy has the bytes: it does not name such a type int.
+    is_integer = bias.dtype.kind in "iu" if isinstance(bias, np.ndarray) else "int" in type_of(bias)
+    return "int32" if is_integer else "float32"

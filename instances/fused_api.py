@@ -8,7 +8,9 @@ from typing import Any
 from qconv.fused import MIDS, OF_EACH, WORDS, Chain, chain_of
 from qconv.instances.api import conv2d_problem, run
 from qconv.instances.array_kinds import AnyArray, Numbers, gives_one
+from qconv.op import quoted
 from qconv.problem import Conv2d
+from qconv.quantization import X_TYPES
 
 # Arguments of a convolution that say which kernel it is, and are no value of a call.
 _SHAPE = ("stride", "dilation", "pad", "groups", "activation", "out_type", "mode")
@@ -71,12 +73,17 @@ def chain_call(
     `of` says what each convolution has of its own, `values` the rest."""
     problems: list[Conv2d] = []
     taken, zero_point = x, values["x_zero_point"]
-    for own, w, gives in zip(of.values(), weights, (*MIDS[: len(of) - 1], "y"), strict=True):
+    for (name, own), w, gives in zip(of.items(), weights, (*MIDS[: len(of) - 1], "y"), strict=True):
         added = {"residual": residual, "residual_zero_point": values["residual_zero_point"]} if gives == "y" else {}
         given_zero_point = values[f"{gives}_zero_point"]
-        made = conv2d_problem(
-            taken, w, x_zero_point=zero_point, y_zero_point=given_zero_point, **added, **_of_problem(own)
-        )
+        try:
+            made = conv2d_problem(
+                taken, w, x_zero_point=zero_point, y_zero_point=given_zero_point, **added, **_of_problem(own)
+            )
+            if gives != "y" and (out_type := made.quantization.out_type) not in X_TYPES:
+                raise ValueError(f"out_type={out_type!r}, which the next would multiply; it has {' or '.join(X_TYPES)}")
+        except ValueError as error:
+            raise ValueError(f"of the {name} convolution: {error}") from None
         problems.append(made)
         taken, zero_point = Shaped(made.y_shape, made.quantization.out_type), given_zero_point
     problem = chain_of(problems)
@@ -86,8 +93,10 @@ def chain_call(
 
 def _checked(given: Mapping[str, Mapping[str, Any] | None], count: int) -> dict[str, Mapping[str, Any]]:
     """What was given of each convolution, of so many."""
-    of = {name: own or {} for name, own in list(given.items())[:count]}
+    of = {name: {} if own is None else own for name, own in list(given.items())[:count]}
     for name, own in of.items():
+        if not isinstance(own, Mapping):
+            raise ValueError(f"{name}={quoted(own)} must be a dict of what conv2d takes, as in {{'stride': 2}}")
         if unknown := [key for key in own if key not in (*_SHAPE, *OF_EACH)]:
             raise ValueError(
                 f"{name}={{{unknown[0]!r}: ...}} is not known; each of the {WORDS[count]} takes "

@@ -15,6 +15,7 @@ from qconv.errors import CacheError
 from qconv.instances.instance import Instance
 from qconv.instances.loading import load
 from qconv.instances.lookup import Place, choose
+from qconv.keys import problem_of
 from qconv.op import Problem
 
 if TYPE_CHECKING:
@@ -54,9 +55,11 @@ def noted() -> Iterator[list[Problem]]:
         _noted.reset(token)
 
 
-def lookup(problem: Problem, device: str | None = None, database: str | None = None) -> Instance:
-    """The instance to use, which says where it comes from. The first call opens the database and loads the binary;
-    later ones are one dictionary hit, until `forget()`."""
+def lookup(problem: Problem | str, device: str | None = None, database: str | None = None) -> Instance:
+    """The instance to use for a problem or its key, which says where it comes from. The first call opens the database
+    and loads the binary; later ones are one dictionary hit, until `forget()`."""
+    if not isinstance(problem, Problem):
+        problem = problem_of(problem)
     if (problems := _noted.get()) is not None:
         problems.append(problem)
     if (answer := _instead.get()) is not None:

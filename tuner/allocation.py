@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from numbers import Integral, Real
+
+from qconv.op import quoted
 
 # The default, what lookup would give, and the cost model's next: after these a problem's time is no longer a guess.
 FIRST_TRIALS = 8
@@ -29,7 +32,13 @@ class Budget:
     def __post_init__(self) -> None:
         if self.trials is None and self.seconds is None and self.target is None:
             raise ValueError("a budget of nothing: give trials, seconds, a target, or several of them")
-        if self.trials is not None and (isinstance(self.trials, bool) or self.trials < 1):
+        for name in ("seconds", "target"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
+                raise ValueError(f"{name}={quoted(value)} must be a number")
+        if self.trials is not None and (isinstance(self.trials, bool) or not isinstance(self.trials, Integral)):
+            raise ValueError(f"trials={quoted(self.trials)} must be an integer, or a qconv.Budget with seconds")
+        if self.trials is not None and self.trials < 1:
             raise ValueError(f"trials={self.trials} must be at least 1: a problem without a trial is not tuned")
         if self.seconds is not None and not 0 < self.seconds <= DAY_S:
             raise ValueError(f"seconds={self.seconds:g} must be above 0, and at most {DAY_S:g} (a day)")

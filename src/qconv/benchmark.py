@@ -12,7 +12,7 @@ from qconv import sample
 from qconv.errors import WrongOutput
 from qconv.instances.instance import Instance
 from qconv.instances.serving import lookup
-from qconv.keys import parse
+from qconv.keys import problem_of
 from qconv.op import Problem
 from qconv.tuner.protocol import TimingProtocol, protocol_for
 from qconv.tuner.protocol import time_us as measure
@@ -60,7 +60,7 @@ def bench(
     tuner's protocol. Raises WrongOutput where a bit differs from the oracle.
 
     `zero_points` fixes some, as in {"x_zero_point": -3}; `seed` fixes the data, which are fresh otherwise."""
-    wanted = parse(problem) if isinstance(problem, str) else problem
+    wanted = problem_of(problem)
     instance = lookup(wanted, device, database)
     seed = secrets.randbits(32) if seed is None else seed
     drawn = sample.draw(wanted, seed, dict(zero_points or {}))

@@ -8,6 +8,8 @@ from qconv.ops import OPS
 
 def parse(key: str) -> Problem:
     """The problem that a key names. Order and omitted defaults are free; anything unknown or given twice is refused."""
+    if not isinstance(key, str):
+        raise ValueError(f"{quoted(key)} is no key of a problem: give a text such as str(problem)")
     name = key.strip().partition(":")[0]
     joined = {part.strip().partition(":")[0] for part in key.split(BETWEEN)} if BETWEEN in key else set()
     alone = [op for op in OPS if not op.joins]
@@ -16,3 +18,12 @@ def parse(key: str) -> Problem:
         return takers[0].read(key)
     known = ", ".join(op.name for op in alone)
     raise ValueError(f"the key {quoted(key)} names the op {quoted(name)}; known: {known}")
+
+
+def problem_of(given: Problem | str) -> Problem:
+    """The problem itself, or that of its key."""
+    if isinstance(given, Problem):
+        return given
+    if not isinstance(given, str):
+        raise ValueError(f"{quoted(given)} is no problem: give one, such as a qconv.Conv2d, or the key of one")
+    return parse(given)

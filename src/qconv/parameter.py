@@ -26,8 +26,10 @@ def _broadcast(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name}={value!r} must be a number{' or one per output channel' if shape else ''}")
     if array.shape not in ((), (1,), shape):
-        remedy = f"a scalar or {shape[0]} values" if shape else "a scalar (ask for per_channel to give one per channel)"
-        raise ValueError(f"{name} has shape {array.shape}; it must be {remedy}")
+        of_weights = name.startswith("w_")  # which alone may have one for each channel
+        single = "a scalar (ask for per_channel to give one per channel)" if of_weights else "one number for all"
+        rule = f"a scalar or {shape[0]} values" if shape else single
+        raise ValueError(f"{name} has shape {array.shape}; it must be {rule}")
     return np.array(np.broadcast_to(array.reshape(()) if array.size == 1 else array, shape))
 
 
@@ -37,14 +39,18 @@ def check_scale(name: str, value: Any, shape: tuple[int, ...], used: bool) -> ND
         if array != 1:
             raise ValueError(f"{name}={value!r} was given, but this out_type has no use for it: leave it out")
         return array.astype(np.float64)
+    check_positive(name, array)
+    # As given: most modes round it to float32 first, but not all.
+    return array.astype(np.float64)
+
+
+def check_positive(name: str, scales: NDArray[Any]) -> None:
     with np.errstate(over="ignore"):
-        single = array.astype(np.float32)
+        single = scales.astype(np.float32)
     if not (np.isfinite(single) & (single > 0)).all():
         raise ValueError(
             f"{name} holds {single.min()}..{single.max()} as float32; every scale must be finite and positive"
         )
-    # As given: most modes round it to float32 first, but not all.
-    return array.astype(np.float64)
 
 
 def check_residual_scale(value: Any, residual: str, y_scale: NDArray[Any]) -> NDArray[Any] | None:
@@ -104,10 +110,12 @@ def check_bias(value: Any, kind: str, k: int) -> NDArray[Any] | None:
         raise ValueError(f"bias has shape {array.shape}; it must be ({k},), one per output channel")
     low, high = RANGES["int32"]
     if kind == "int32":
-        if array.dtype.kind not in "iu" or not ((array >= low) & (array <= high)).all():
+        if array.dtype.kind not in "iu":
             raise ValueError(
                 f"bias must hold int32 integers, not {array.dtype} (or make the problem with bias='float32')"
             )
+        if not ((array >= low) & (array <= high)).all():
+            raise ValueError(f"bias holds {array.min()}..{array.max()}; it must hold int32 integers, {low} to {high}")
         return np.ascontiguousarray(array, dtype=np.int32)
     if array.dtype.kind != "f":
         raise ValueError(f"bias must hold floats, not {array.dtype} (or make the problem with bias='int32')")

@@ -104,13 +104,15 @@ class Conv2d(Problem):
 
     def _check_sums(self) -> None:
         """Whether all elements can be counted, and sums of integers do not overflow."""
-        for name, count in (
-            ("the input", self.n * self.h * self.w * self.c),
-            ("the output", self.n * self.oh * self.ow * self.k),
-            ("the weights", self.k * self.reduction),
+        images = "split n" if self.n > 1 else "split the image into strips of rows"
+        outputs = images if self.k == 1 else "split n or k" if self.n > 1 else "split k"
+        for has, count, remedy in (
+            ("the input has", self.n * self.h * self.w * self.c, images),
+            ("the output has", self.n * self.oh * self.ow * self.k, outputs),
+            ("the weights have", self.k * self.reduction, "split k"),
         ):
             if count > LARGEST:
-                raise ValueError(f"{name} has {count} elements; at most {LARGEST} are supported: split n or k")
+                raise ValueError(f"{has} {count} elements; at most {LARGEST} are supported: {remedy}")
         q = self.quantization
         if not q.types.sum.is_integer:
             return

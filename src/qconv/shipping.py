@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from qconv.instances import export as sources
 from qconv.instances.library import write as library
@@ -14,6 +14,7 @@ from qconv.instances.winners import Origin, Wanted, find
 from qconv.op import Problem, check_choice
 
 Form = Literal["sources", "library"]
+Text = TypeVar("Text", bound=str)
 FORMS: tuple[Form, ...] = ("sources", "library")
 
 
@@ -32,8 +33,8 @@ def export(
     folder: str | PathLike[str],
     *,
     form: Form = "sources",
-    targets: Iterable[str] = (),
-    origins: Iterable[Origin] = ("user",),
+    targets: str | Iterable[str] = (),
+    origins: Origin | Iterable[Origin] = ("user",),
     device: str | None = None,
     database: str | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
@@ -46,7 +47,7 @@ def export(
     or the cost model's `default`, for which targets must be named. `watch` hears how many kernels are compiled."""
     check_choice("form", form, FORMS)
     given = [problems] if isinstance(problems, (Problem, str)) else list(problems)
-    wanted = Wanted(tuple(origins), tuple(targets), tuple(map(str, given)), device)
+    wanted = Wanted(_several(origins), _several(targets), tuple(map(str, given)), device)
     winners = find(wanted, database)
     where = Path(folder)
     if form == "library":
@@ -54,6 +55,11 @@ def export(
         return Export(where, form, written.files, _each(entry.problem for entry in written.entries))
     kernels = sources.export(winners, where)
     return Export(where, form, tuple(sources.files_of(kernels)), _each(winner.problem for winner in winners))
+
+
+def _several(given: Text | Iterable[Text]) -> tuple[Text, ...]:
+    """One text is not several letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _each(problems: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -82,7 +82,14 @@ X, W = np.zeros((1, 4, 4, 8), "int8"), np.zeros((4, 3, 3, 8), "int8")
         (X, W, {"x_zero_point": None}, ["x_zero_point=None"]),
         (X, W, {"y_zero_point": 3, "out_type": "float32"}, ["y_zero_point=True with out_type='float32'"]),
         (X, W, {"w_scale": [0.5, 0.5]}, ["w_scale has shape (2,)", "4 values"]),
+        (X, W, {"x_scale": [0.1, 0.2]}, ["x_scale has shape (2,); it must be one number for all"]),
         (X, W, {"bias": np.zeros(3, "int32")}, ["bias has shape (3,)"]),
+        (
+            X,
+            W,
+            {"bias": np.full(4, 2**40)},
+            [f"bias holds {2**40}..{2**40}; it must hold int32 integers, -2147483648 to"],
+        ),
         (X, W, {"out_type": "int32", "x_scale": 0.5}, ["x_scale=0.5", "no use"]),
         (X, W, {"activation": "swish"}, ["activation='swish'"]),
         (X, W, {"activation": "leaky_relu"}, ["needs slope"]),
@@ -103,3 +110,9 @@ def test_flags_of_the_arithmetic_in_the_place_of_a_name() -> None:
     drawn = sample.draw(problem, 1)
     y = qconv.conv2d(*drawn.arrays, mode=mode, device="cpu", **drawn.parameters)
     assert np.array_equal(y, expected(problem, drawn))
+
+
+def test_a_bias_of_either_order_of_bytes() -> None:
+    for value in (np.arange(4, dtype="int32"), np.arange(4, dtype="float32")):
+        want = qconv.conv2d(X, W, bias=value, device="cpu")
+        assert np.array_equal(qconv.conv2d(X, W, bias=value.astype(value.dtype.newbyteorder()), device="cpu"), want)

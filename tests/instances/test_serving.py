@@ -47,6 +47,29 @@ def test_an_answer_is_remembered_until_it_is_forgotten(found: list[Any]) -> None
     assert len(found) == 2
 
 
+def test_a_key_is_as_good_as_its_problem(found: list[Any]) -> None:
+    first = serving.lookup(PROBLEM, "cpu")
+    assert serving.lookup(str(PROBLEM), "cpu") is first
+    assert serving.lookup(f"{PROBLEM}:groups=1", "cpu") is first
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (None, "None is no problem: give one, such as a qconv.Conv2d, or the key of one"),
+        ([PROBLEM], "is no problem"),
+        ("key", "the key 'key' names the op 'key'; known: conv2d"),
+    ],
+)
+def test_what_is_no_problem_is_refused(given: Any, says: str) -> None:
+    for function in (qconv.lookup, qconv.bench):
+        with pytest.raises(ValueError, match=says):
+            function(given, "cpu")
+    with pytest.raises(ValueError, match=r"is no key of a problem|names the op"):
+        qconv.parse(given)
+
+
 def test_what_one_database_answered_is_not_another_ones_answer(found: list[Any]) -> None:
     assert serving.lookup(PROBLEM, "cpu", "one") is not serving.lookup(PROBLEM, "cpu", "other")
     assert found == ["one", "other"]

@@ -178,6 +178,12 @@ def test_the_one_liner_is_conv2d_of_conv2d() -> None:
     assert_same(y, qconv.conv2d(mid, w2, x_scale=0.05, y_scale=0.1, x_zero_point=-5, **second), "one after the other")
     with pytest.raises(ValueError, match=r"'padding'.*stride, dilation, pad"):
         qconv.conv2d_conv2d(x, w1, w2, first={"padding": 1})
+    with pytest.raises(ValueError, match="first=1 must be a dict of what conv2d takes"):
+        qconv.conv2d_conv2d(x, w1, w2, first=1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="of the first convolution: out_type='int32', which the next would multiply"):
+        qconv.conv2d_conv2d(x, w1, w2, first={"pad": 1, "groups": 16, "out_type": "int32"})
+    with pytest.raises(ValueError, match="of the second convolution: stride=0 must be"):
+        qconv.conv2d_conv2d(x, w1, w2, first=first, second={"stride": 0})
 
 
 EXPAND = Conv2d(1, 8, 8, 16, 32, 1, 1, quantization=GIVES)

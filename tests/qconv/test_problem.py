@@ -140,7 +140,11 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"quantization": None}, ["quantization=None", "Quantization"]),
     ({"n": 2**15, "h": 2**8, "w": 2**8}, ["the input has 8589934592 elements", "at most"]),
     ({"n": 2**15, "h": 2**6, "w": 2**6, "k": 64, "c": 1}, ["the output has", "at most", "split n or k"]),
-    ({"c": 2**15, "k": 2**15}, ["the weights has 9663676416 elements", "at most"]),
+    ({"n": 1, "h": 2**13, "w": 2**12, "k": 128, "c": 1}, ["the output has", ": split k"]),
+    ({"n": 1, "h": 2**13, "w": 2**13, "k": 1, "c": 64}, ["the input has", "split the image into strips of rows"]),
+    ({"n": 2, "h": 2**13, "w": 2**13, "k": 1, "c": 64}, ["the input has", ": split n"]),
+    ({"n": 1, "h": 8, "w": 8, "k": 2**16, "c": 2**16, "r": 1, "s": 1}, ["the weights have", ": split k"]),
+    ({"c": 2**15, "k": 2**15}, ["the weights have 9663676416 elements", "at most"]),
     ({"c": 2**20, "h": 3, "w": 3, "r": 3, "s": 3}, ["products can reach 154618822656", "int32", "at most 131071"]),
 ]
 

@@ -20,6 +20,13 @@ def test_sources_of_several_problems(tmp_path: Path) -> None:
     assert {name.rpartition(".")[2] for name in made.files} == {"cu", "hip", "h", "json"}
 
 
+def test_one_origin_and_one_target_need_no_list(tmp_path: Path) -> None:
+    made = qconv.export(PROBLEM, tmp_path, origins="default", targets="sm_80")
+    assert made.problems == (PROBLEM,)
+    with pytest.raises(ValueError, match="origin='defaults' is not one of user, shipped, default"):
+        qconv.export(PROBLEM, tmp_path, origins="defaults", targets="sm_80")  # type: ignore[arg-type]
+
+
 def test_a_library_of_one_problem(tmp_path: Path) -> None:
     heard: list[tuple[int, int]] = []
     made = qconv.export(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from qconv.tuner.allocation import FIRST_TRIALS, Budget, Standing, first_totals, seconds_for, totals
@@ -51,11 +53,15 @@ def test_seconds_go_where_the_time_is() -> None:
         ({}, "a budget of nothing"),
         ({"trials": 0}, "trials=0 must be at least 1"),
         ({"trials": True}, "trials=True must be"),
+        ({"trials": "12"}, "trials='12' must be an integer"),
+        ({"trials": 2.5}, "trials=2.5 must be an integer"),
+        ({"seconds": "60"}, "seconds='60' must be a number"),
+        ({"target": None, "seconds": True}, "seconds=True must be a number"),
         ({"seconds": 0.0}, "seconds=0 must be above 0"),
         ({"seconds": float("nan")}, "seconds=nan must be"),
         ({"seconds": 1e6}, "at most 86400"),
     ],
 )
-def test_a_budget_that_is_none(given: dict[str, float], says: str) -> None:
+def test_a_budget_that_is_none(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        Budget(**given)  # type: ignore[arg-type]
+        Budget(**given)
