@@ -21,6 +21,10 @@ from qconv.dtypes import ELEMENT_TYPES, RANGES
 from qconv.instances.arguments import as_array, in_mode, in_shape, place_of, shape_of, type_of
 from qconv.instances.array_kinds import AnyArray, Numbers, gives_one, gives_three, gives_two
 from qconv.instances.serving import lookup
+from qconv.op import quoted
+
+# The types that scales and zero points may come in.
+NUMBERS = ("int64", "uint32", "uint64", *ELEMENT_TYPES)
 
 
 @gives_one
@@ -159,6 +163,11 @@ def _problem(kind: type[Conversion], mode: str | None, spec: dict[str, Any], x: 
             near = difflib.get_close_matches(name, known, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else f"; it has {', '.join(known)}"
             raise ValueError(f"{kind.op} has no {name!r}{hint}")
+    if mode is not None and not isinstance(mode, str):
+        raise ValueError(
+            f"mode={quoted(mode)} must be the name of a system: {kind.op} takes flags by themselves, as in "
+            "rounding='rtz', and a qconv.Mode is a convolution's"
+        )
     chosen = {name: value for name, value in spec.items() if value is not None}
     chosen |= {"x_type": type_of(x), **view.sizes}
     return in_mode(kind, mode, chosen)
@@ -224,9 +233,8 @@ def _given(device: Device, name: str, value: Any, zero_of: str | None) -> Any:
     value = as_array(value)
     if not isinstance(value, np.ndarray):
         value, _ = device.adopt(name, value)
-    known = ("int64", "uint32", "uint64", *ELEMENT_TYPES)
     integer = str(value.dtype).startswith(("int", "uint"))
-    if str(value.dtype) not in known or (zero_of is not None and not integer):
+    if str(value.dtype) not in NUMBERS or (zero_of is not None and not integer):
         raise ValueError(f"{name} has type {value.dtype}; it must hold {'numbers' if zero_of is None else 'integers'}")
     # What lies on a GPU is not looked at: that would wait for it.
     if zero_of in RANGES and isinstance(value, np.ndarray) and value.size:

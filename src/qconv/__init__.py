@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     )
     from qconv.fused import FusedBlock, FusedConv2d
     from qconv.instances.api import conv1d, conv2d
-    from qconv.instances.conversion_api import choose_qparams, dequantize, quantize, quantize_dynamic, requantize
+    from qconv.instances.checked_conversion import dequantize, quantize, requantize
+    from qconv.instances.conversion_api import choose_qparams, quantize_dynamic
     from qconv.instances.executable import Bound, Packed
     from qconv.instances.fused_api import conv2d_conv2d
     from qconv.instances.instance import Instance
@@ -61,9 +62,8 @@ _HOMES = {
     ),
     "qconv.fused": ("FusedBlock", "FusedConv2d"),
     "qconv.instances.api": ("conv1d", "conv2d"),
-    "qconv.instances.conversion_api": (
-        *("choose_qparams", "dequantize", "quantize", "quantize_dynamic", "requantize"),
-    ),
+    "qconv.instances.checked_conversion": ("dequantize", "quantize", "requantize"),
+    "qconv.instances.conversion_api": ("choose_qparams", "quantize_dynamic"),
     "qconv.instances.executable": ("Bound", "Packed"),
     "qconv.instances.fused_api": ("conv2d_conv2d",),
     "qconv.instances.instance": ("Instance",),

@@ -199,6 +199,7 @@ X = np.zeros((2, 6, 4), "float32")
         (lambda: qconv.requantize(X.astype("int8"), 1, 1, mode="torch-fbgemm"), r"requantize in mode 'torch-fbgemm'"),
         (lambda: qconv.quantize(X, 0.5, qoutient="divide"), r"quantize has no 'qoutient' \(did you mean 'quotient'"),
         (lambda: qconv.quantize(X, 0.5, outer=3), r"quantize has no 'outer'"),
+        (lambda: qconv.quantize(X, 0.5, mode=qconv.Mode()), r"mode=Mode.* must be the name of a system: quantize"),  # type: ignore[arg-type]
         (lambda: qconv.choose_qparams(X, mapping="affine"), r"mapping='affine' is not one of"),
         (lambda: qconv.quantize(X, 0.5, device="cuda:77"), r"(?i)cuda"),
     ],

@@ -15,6 +15,8 @@ CONVERSION, FUSED, SHIPPED = (
     "tests/instances/test_shipped.py",
 )
 
+CHECKED, ALIASING = "tests/instances/test_checked_conversion.py", "tests/instances/test_arguments.py"
+
 MUTANTS = (
     Mutant(
         "lookup: nothing is forgotten",
@@ -175,6 +177,22 @@ MUTANTS = (
         "if not low <= value.min():",
         "A zero point is a value of its type.",
         (CONVERSION,),
+    ),
+    Mutant(
+        "conversion api: the first of two scales is not looked at",
+        HERE + "checked_conversion.py",
+        "enumerate(scales, 1)",
+        "enumerate(scales, 2)",
+        "A scale that is not positive gives outputs that mean nothing.",
+        (CHECKED,),
+    ),
+    Mutant(
+        "arguments: an output beside the beginning of an input",
+        HERE + "arguments.py",
+        "if first < end and begin < first + given.nbytes:",
+        "if first == begin and begin < first + given.nbytes:",
+        "A shifted output is read by other threads after it was written.",
+        (ALIASING,),
     ),
     Mutant(
         "arguments: out of another shape",
