@@ -155,7 +155,9 @@ def _make_folder(folder: Path, where: str) -> None:
     try:
         if folder == folders.cache_root():
             folders.make()  # which others must not write into, for it holds binaries
-        folder.mkdir(parents=True, exist_ok=True)
+        folders.make_last(folder)
+    except FileNotFoundError as error:
+        raise DatabaseError(f"{where}: {error}") from None
     except OSError as error:
         raise DatabaseError(f"{where}: its folder cannot be made ({error}); give another path") from error
 

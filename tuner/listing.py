@@ -24,7 +24,10 @@ from qconv.tuner.workload import Place, Refused, Workload
 Row = Mapping[str, str]
 
 EXTENTS = ("N", "H", "W", "C", "K", "R", "S", "groups")
-PAIR = ("N", "H", "W", "C", "K1", "R1", "S1", "stride1", "pad1", "dil1", "groups1", "K2", "R2", "S2")
+# In one column, or down and across in two.
+TWOFOLD = ("stride", "pad")
+OF_EACH = ("K", "R", "S", "stride", "pad", "dil", "groups")
+PAIR = ("N", "H", "W", "C", *(f"{name}{which}" for which in (1, 2) for name in OF_EACH))
 # How networks call what stands between two convolutions.
 ACTIVATIONS = {"none": "none", "ReLU": "relu", "ReLU6": "relu6", "SiLU": "silu", "Hardswish": "hardswish"}
 _SWITCHES = {"": False, "0": False, "1": True}
@@ -81,12 +84,27 @@ def _rows(path: Path) -> Iterator[tuple[str, Maker]]:
     except csv.Error as error:
         raise ValueError(f"{path}:{reader.line_num}: no row of a csv ({error}); mend or remove it") from None
     columns = tuple(reader.fieldnames or ())
-    for needed, made in ((PAIR, _pair), (EXTENTS, _layer)):
-        if set(needed) <= set(columns):
-            yield from ((name_of(row), partial(made, row)) for row in rows)
-            return
-    missing = ", ".join(name for name in EXTENTS if name not in columns)
-    raise ValueError(f"{path}: its first line names no column {missing}; a layer needs {', '.join(EXTENTS)}")
+    # A file of pairs is known by the columns that only such have.
+    is_pairs = not {"K1", "K2"}.isdisjoint(columns)
+    if missing := missing_of(columns, PAIR if is_pairs else EXTENTS, () if is_pairs else TWOFOLD):
+        needed = ", ".join(PAIR if is_pairs else (*EXTENTS, *map(_spelled, TWOFOLD)))
+        what = "a pair" if is_pairs else "a layer"
+        raise ValueError(f"{path}: its first line names no column {', '.join(missing)}; {what} needs {needed}")
+    yield from ((name_of(row), partial(_pair if is_pairs else _layer, row)) for row in rows)
+
+
+def missing_of(columns: Sequence[str], needed: Sequence[str], twofold: Sequence[str]) -> list[str]:
+    """Those that the first line lacks, as a message names them."""
+    lacks = [name for name in needed if name not in columns]
+    return lacks + [_spelled(name) for name in twofold if name not in columns and not set(_both(name)) <= set(columns)]
+
+
+def _both(name: str) -> tuple[str, str]:
+    return f"{name}_h", f"{name}_w"
+
+
+def _spelled(name: str) -> str:
+    return f"{name} (or {' and '.join(_both(name))})"
 
 
 def _text(path: Path) -> str:
@@ -141,8 +159,7 @@ def chain(rows: Sequence[Row], batch: int | None) -> Chain:
 
 
 def _of_pair(row: Row, which: str, x: tuple[int, int, int, int], activation: str) -> Conv2d:
-    names = ("K", "R", "S", "stride", "pad", "dil", "groups")
-    k, r, s, step, pad, dilation, groups = (_integer(row, f"{name}{which}") for name in names)
+    k, r, s, step, pad, dilation, groups = (_integer(row, f"{name}{which}") for name in OF_EACH)
     q = Quantization(per_channel=True, bias="int32", activation=_activation(activation))
     return Conv2d(*x, k, r, s, (step, step), (dilation, dilation), (pad, pad, pad, pad), groups, quantization=q)
 

@@ -100,6 +100,7 @@ def compute(problem: Chain, drawn: Sample) -> tuple[Array, ...]:
 
 OP = Op(
     name="fused",
+    says="Two or three convolutions in a row, each of what the one before gives.",
     problems=(FusedConv2d, FusedBlock),
     read=read,
     ask=ask,

@@ -221,6 +221,7 @@ def _of_images(problem: Conv2d, x: Array, w: Array, parameters: Parameters, resi
 
 OP = Op(
     name="conv2d",
+    says="Images with filters: a quantized convolution.",
     problems=(Conv2d,),
     read=read,
     ask=ask,

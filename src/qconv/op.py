@@ -181,6 +181,7 @@ class Op:
     them; which kernels serve its problems the families of the generator say."""
 
     name: str  # what the command line calls it, and what its keys begin with
+    says: str  # what it computes, in the help
     problems: tuple[type[Problem], ...]
     read: Callable[[str], Problem]  # from a key
     # From the command line's options, by name. ValueError where they are no problem.

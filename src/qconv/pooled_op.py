@@ -63,6 +63,7 @@ def compute(problem: PooledConv2d, drawn: Sample) -> tuple[Array, ...]:
 
 OP = Op(
     name="conv2d_pool",
+    says="A convolution with a max pool behind it.",
     problems=(PooledConv2d,),
     read=read,
     ask=ask,

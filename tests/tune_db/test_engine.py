@@ -82,9 +82,15 @@ def test_a_missing_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_are_made_for_a_new_file(tmp_path: Path) -> None:
-    with Database.open(tmp_path / "a" / "b" / "tune.sqlite") as database:
+def test_a_folder_is_made_for_a_new_file(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "a" / "tune.sqlite") as database:
         assert database.measurements() == []
+
+
+def test_no_folders_are_made_of_a_path_that_is_misspelled(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match=r"tune.sqlite: there is no folder .*/a, and only b in it would be made"):
+        Database.open(tmp_path / "a" / "b" / "tune.sqlite")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:

@@ -78,6 +78,12 @@ def test_a_list_of_keys(tmp_path: Path) -> None:
         ("keys.txt", f"{KEY}\nconv9d:n=1\n", r"keys.txt:2: .*names the op 'conv9d'"),
         ("keys.txt", "# nothing\n", "has no convolution to tune: give it at least one"),
         ("a.csv", "N,H,W\n1,2,3\n", "names no column C, K, R, S, groups"),
+        (
+            "a.csv",
+            "N,H,W,C,K,R,S,groups,stride_h,pad_h,pad_w\n1,6,6,8,8,3,3,1,1,0,0\n",
+            r"names no column stride \(or stride_h and stride_w\); a layer needs N, .*groups, stride \(or",
+        ),
+        ("a.csv", "N,H,W,C,K1,R1,S1,K2,R2,S2\n", "names no column stride1, .*; a pair needs N, H, W, C, K1"),
         ("a.csv", "", "names no column N, H"),
         (
             "a.csv",

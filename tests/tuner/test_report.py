@@ -93,6 +93,17 @@ def test_the_page_needs_nothing_outside_it(database: Path, tmp_path: Path) -> No
     assert sorted(path.stem for path in figures.iterdir()) == sorted(report.FIGURES)
 
 
+def test_one_folder_is_made_and_no_misspelled_ones(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for out, kind in ((tmp_path / "no/such/report.html", "html"), (tmp_path / "no/such", "svg")):
+        with pytest.raises(SystemExit) as done:
+            main(["report", "--db", str(database), "--out", str(out), "--format", kind])
+        assert done.value.code == 2
+        assert f"there is no folder {tmp_path / 'no'}, and only such in it" in " ".join(capsys.readouterr().err.split())
+        assert not (tmp_path / "no").exists()
+
+
 def test_figures_as_pictures(database: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     main(["report", "--db", str(database), "--out", str(tmp_path / "figures"), "--format", "png"])

@@ -93,7 +93,7 @@ def space(problem: Problem, fixed: dict[str, int], device: str | None, target_na
 def source(
     problem: Problem, fixed: dict[str, int], device: str | None, target_name: str | None, config_json: str | None
 ) -> None:
-    """Print the generated kernel."""
+    """Print the generated kernel, or the kernels in turn of what no kernel computes alone."""
     from qconv import generator
 
     target = _target(target_name, device)
@@ -101,7 +101,17 @@ def source(
         plan = generator.default(problem, target)
     else:
         plan = generator.plan(problem, generator.config_from_json(config_json), target)
-    click.echo(generator.render(plan).text, nl=False)
+    if len(plan.kernels) == 1:
+        click.echo(generator.render(plan).text, nl=False)
+        return
+    for number, kernel in enumerate(plan.kernels, 1):
+        click.echo(f"// Kernel {number} of {len(plan.kernels)}, which is a file of its own: {kernel.problem}")
+        click.echo(generator.render(kernel).text)
+    click.echo(
+        f"these are {len(plan.kernels)} kernels, launched in turn, and do not compile as one file: qconv-tune export "
+        "writes each to its own",
+        err=True,
+    )
 
 
 @click.command()

@@ -255,7 +255,9 @@ device_option = click.option(
     "Default: the first GPU, else cpu.",
 )
 database_option = click.option(
-    "--db", "database", help="A SQLite file or SQLAlchemy URL. Default: QCONV_DB, or the cache."
+    "--db",
+    "database",
+    help="A SQLite file (one folder is made for it) or SQLAlchemy URL. Default: QCONV_DB, or the cache.",
 )
 
 

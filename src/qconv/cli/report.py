@@ -21,7 +21,9 @@ from qconv.cli.options import database_option
     show_default=True,
     help="One page with nothing outside it, or a folder of figures; PNG needs matplotlib.",
 )
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The page, or the folder.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="The page, or the folder. One folder is made."
+)
 def report(database: str | None, device: str | None, peers: Path | None, kind: str, out: Path) -> None:
     """Roofline, convergence, winners, the fields that matter and what failed: of everything that was measured."""
     from qconv.instances.serving import default_database
@@ -33,14 +35,23 @@ def report(database: str | None, device: str | None, peers: Path | None, kind: s
     with Database.open(database or default_database(), create=False, read_only=True) as rows:
         made = reports.read(rows, device, known)
     if kind == "html":
-        out.parent.mkdir(parents=True, exist_ok=True)
+        _make(out.parent, out)
         out.write_text(made.html())
         click.echo(f"wrote {out}")
         return
-    out.mkdir(parents=True, exist_ok=True)
+    _make(out, out)
     for name, svg in made.figures().items():
         if kind == "png":
             png.write(svg, out / f"{name}.png")
         else:
             (out / f"{name}.svg").write_text(charts.alone(svg))
     click.echo(f"wrote {', '.join(reports.FIGURES)} as {kind.upper()} to {out}")
+
+
+def _make(folder: Path, out: Path) -> None:
+    from qconv.device import folders
+
+    try:
+        folders.make_last(folder)
+    except FileNotFoundError as error:
+        raise ValueError(f"--out {out}: {error}") from None

@@ -34,13 +34,14 @@ GENERAL = {
     "completion": ("Names of commands and options, completed by the shell.", COMPLETION),
     "exit-codes": ("What the exit code says. With --json, an error is a document with the same code.", EXIT_CODES),
 }
+OPS_TOPIC = "ops"
 
 
 @click.command("help")
 @click.argument("topic", required=False)
 @click.pass_context
 def topics(ctx: click.Context, topic: str | None) -> None:
-    """Help by TOPIC: an op with all of its options, a command, environment, completion or exit-codes."""
+    """Help by TOPIC: ops, an op with all of its options, a command, environment, completion or exit-codes."""
     formatter = ctx.make_formatter()
     if topic is None:
         _all(formatter)
@@ -49,6 +50,10 @@ def topics(ctx: click.Context, topic: str | None) -> None:
         formatter.write_text(says)
         formatter.write_paragraph()
         formatter.write_dl(rows)
+    elif topic == OPS_TOPIC:
+        formatter.write_text("qconv-tune help OP lists all options of one.")
+        formatter.write_paragraph()
+        formatter.write_dl([(op.name, op.says) for op in OPS])
     elif (op := op_named(topic)) is not None:
         _of_op(op, formatter)
     else:
@@ -56,7 +61,7 @@ def topics(ctx: click.Context, topic: str | None) -> None:
         assert isinstance(ctx.parent.command, click.Group)
         command = ctx.parent.command.get_command(ctx.parent, topic)
         if command is None:
-            known = ", ".join((*GENERAL, *(op.name for op in OPS), *ctx.parent.command.commands))
+            known = ", ".join((*GENERAL, OPS_TOPIC, *(op.name for op in OPS), *ctx.parent.command.commands))
             raise click.UsageError(f"{topic!r} is no topic; there are {known}")
         with command.make_context(topic, [], parent=ctx.parent, resilient_parsing=True) as of_command:
             click.echo(command.get_help(of_command))
@@ -66,6 +71,7 @@ def topics(ctx: click.Context, topic: str | None) -> None:
 
 def _all(formatter: click.HelpFormatter) -> None:
     rows = [(name, says) for name, (says, _) in GENERAL.items()]
+    rows.append((OPS_TOPIC, "What each op computes."))
     rows.append(("OP", f"All options of an op: {', '.join(op.name for op in OPS)}."))
     rows.append(("COMMAND", "The same as qconv-tune COMMAND --help."))
     formatter.write_text("qconv-tune help TOPIC")

@@ -58,7 +58,9 @@ TRIALS, TRIALS_EACH = 100, 24
     help="Begin no trial that is expected to shorten the best time by less; without --trials, they end at that alone.",
 )
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="s a config, its compiler included.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the search; the data is always fresh.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the search; the data is always fresh."
+)
 @click.option(
     "--strategy",
     type=click.Choice(strategies.names()),

@@ -27,11 +27,13 @@ OPTIONS = (
 
 def _op(
     kind: type[Conversion],
+    says: str,
     draw: Callable[[Any, int, dict[str, int]], Sample],
     compute: Callable[[Any, Sample], tuple[Array, ...]],
 ) -> Op:
     return Op(
         name=kind.op,
+        says=says,
         problems=(kind,),
         read=lambda key: kind.read(read_key(key, FLAGS)[1]),
         ask=lambda given: _asked(kind, given),
@@ -61,9 +63,9 @@ def _axis(text: str | None) -> Axis:
 
 
 OPS = (
-    _op(Quantize, sample.quantize, reference.elementwise),
-    _op(Dequantize, sample.dequantize, reference.elementwise),
-    _op(Requantize, sample.requantize, reference.elementwise),
-    _op(Choose, sample.choose, reference.choose),
-    _op(Dynamic, sample.choose, reference.dynamic),
+    _op(Quantize, "Real numbers to integers: round(x / scale) + zero_point.", sample.quantize, reference.elementwise),
+    _op(Dequantize, "Integers to real numbers: (x - zero_point) * scale.", sample.dequantize, reference.elementwise),
+    _op(Requantize, "Integers of one scale to those of another.", sample.requantize, reference.elementwise),
+    _op(Choose, "The scale and the zero point for the range of an array.", sample.choose, reference.choose),
+    _op(Dynamic, "Both in one: a scale is chosen, then the array quantized.", sample.choose, reference.dynamic),
 )

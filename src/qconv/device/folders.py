@@ -119,6 +119,15 @@ def make(*parts: str) -> Path:
     return folder.joinpath(*parts)
 
 
+def make_last(folder: Path) -> None:
+    """A folder that a caller named, but none of those above it, of which a path that is misspelled has several.
+    FileNotFoundError says which is not there."""
+    above = folder.parent
+    if not folder.exists() and not above.exists():
+        raise FileNotFoundError(f"there is no folder {above}, and only {folder.name} in it would be made: make {above}")
+    folder.mkdir(exist_ok=True)
+
+
 def check(path: Path, trusted: int | None = None) -> int:
     """Its mode. Raises CacheError where others than its owner may write it, or where the owner is neither this user nor
     root, who can do anything anyway, nor the one who is trusted; OSError where it is not there."""

@@ -112,6 +112,7 @@ def _asked(given: dict[str, Any]) -> ArgMax:
 
 OP = Op(
     name="argmax",
+    says="Where along an axis the largest elements are.",
     problems=(ArgMax,),
     read=ArgMax.read,
     ask=_asked,

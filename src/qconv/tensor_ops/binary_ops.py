@@ -31,9 +31,10 @@ OPTIONS = (
 )
 
 
-def _op(kind: type[Binary]) -> Op:
+def _op(kind: type[Binary], made: str) -> Op:
     return Op(
         name=kind.op,
+        says=f"The {made} of two quantized tensors, the second of which may be smaller.",
         problems=(kind,),
         read=kind.read,
         ask=lambda given: _asked(kind, given),
@@ -98,4 +99,4 @@ def _far_from(b: Array, zero: int, above: bool) -> Array:
     return np.where(near | (above & (b < zero)), end, b).astype(b.dtype)
 
 
-OPS = tuple(_op(kind) for kind in (Add, Mul))
+OPS = (_op(Add, "sum"), _op(Mul, "product"))

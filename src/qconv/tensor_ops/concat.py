@@ -161,6 +161,7 @@ def _slices(problem: Concat, drawn: Sample) -> Iterator[Array]:
 
 OP = Op(
     name="concat",
+    says="Tensors one behind the other along an axis, and slices of them.",
     problems=(Concat,),
     read=Concat.read,
     ask=lambda given: Concat(**given),

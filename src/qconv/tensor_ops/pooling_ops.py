@@ -129,6 +129,7 @@ def _asked_global(given: dict[str, Any]) -> GlobalAveragePool:
 OPS = (
     Op(
         name="max_pool",
+        says="The largest element of each window, by channel.",
         problems=(MaxPool,),
         read=MaxPool.read,
         ask=lambda given: MaxPool(**given),
@@ -141,6 +142,7 @@ OPS = (
     ),
     Op(
         name="average_pool",
+        says="The average of each window, by channel.",
         problems=(AveragePool,),
         read=AveragePool.read,
         ask=lambda given: AveragePool(**given),
@@ -153,6 +155,7 @@ OPS = (
     ),
     Op(
         name="global_average_pool",
+        says="The average of each image, by channel.",
         problems=(GlobalAveragePool,),
         read=GlobalAveragePool.read,
         ask=_asked_global,

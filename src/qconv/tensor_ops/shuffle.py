@@ -87,6 +87,7 @@ def _asked(given: dict[str, Any]) -> ChannelShuffle:
 
 OP = Op(
     name="channel_shuffle",
+    says="Channels dealt out in turn, group by group.",
     problems=(ChannelShuffle,),
     read=ChannelShuffle.read,
     ask=_asked,

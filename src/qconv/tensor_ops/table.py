@@ -79,6 +79,7 @@ def compute(problem: Table, drawn: Sample) -> tuple[Array, ...]:
 
 OP = Op(
     name="table",
+    says="Any function of one tensor of 8 bits, by a table of 256.",
     problems=(Table,),
     read=Table.read,
     ask=_asked,

@@ -6,6 +6,7 @@ In this process, which takes a hundredth of the time that a new one does: `test_
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -141,6 +142,12 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         f"a timeout of {text}": (["tune", *CONV, "--timeout", text], 2, "must be seconds above 0, at most 86400")
         for text in ("0", "-1", "nan", "inf", "1e300")
     },
+    "no seed": (["tune", *CONV, "--seed", "-1"], 2, "--seed -1 is not an integer of at least 0: give one"),
+    "a database in folders that are misspelled": (
+        ["tune", *CONV, "--device", "cpu", "--db", "no/such/tune.sqlite"],
+        4,
+        "no/such/tune.sqlite: there is no folder no, and only such in it would be made: make no",
+    ),
     "prune what": (["db", "prune"], 2, "say what to delete"),
     "no such database": (["db", "list", "--db", "no/such/file.sqlite"], 4, "no/such/file.sqlite"),
     "lookup in no database": (["lookup", *CONV, "--device", "cpu", "--db", "nowhere.sqlite"], 4, "nowhere.sqlite"),
@@ -172,6 +179,18 @@ def test_bad_input_is_refused_with_a_message_and_nothing_is_done(
     assert (code, out) == (expected, ""), err
     assert says in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_kernels_in_turn_are_told_apart(command: Callable[..., Answer]) -> None:
+    """Together they are no file that compiles."""
+    pointwise = "conv2d:n=1:h=8:w=8:c=8:k=8:r=1:s=1"
+    code, text, told = command("source", f"{pointwise}+{pointwise}", "--target", "cpu")
+    assert code == 0
+    parts = re.split(r"^// Kernel \d of 2, which is a file of its own: (conv2d:.*)\n", text, flags=re.MULTILINE)
+    assert [parts[0], *parts[1::2]] == ["", *[str(parse(pointwise))] * 2]
+    plan = generator.default(parse(f"{pointwise}+{pointwise}"), target("cpu"))
+    assert [part.rstrip() for part in parts[2::2]] == [generator.render(one).text.rstrip() for one in plan.kernels]
+    assert "these are 2 kernels, launched in turn, and do not compile as one file: qconv-tune export writes" in told
 
 
 @pytest.mark.parametrize("action", ["lookup", "tune", "run", "bench", "space", "source"])

@@ -28,7 +28,7 @@ def test_an_op_lists_its_options_and_no_other(op: object) -> None:
     assert listed == {option.spelled for option in op.options}
 
 
-@pytest.mark.parametrize("topic", ["", *GENERAL, *(op.name for op in OPS), "tune", "db", "lookup"])
+@pytest.mark.parametrize("topic", ["", "ops", *GENERAL, *(op.name for op in OPS), "tune", "db", "lookup"])
 def test_no_line_is_wider_than_the_terminal(topic: str) -> None:
     shown = said("help", *filter(None, [topic]))
     assert max(map(len, shown.splitlines())) <= 80
@@ -48,6 +48,11 @@ def test_every_topic_is_listed() -> None:
     assert all(topic in shown for topic in GENERAL)
     assert all(op.name in shown for op in OPS)
     assert said("help", "doctor") == said("doctor", "--help")
+
+
+def test_every_op_has_a_line_that_says_what_it_computes() -> None:
+    shown = " ".join(said("help", "ops").split())
+    assert all(f"{op.name} {op.says}" in shown for op in OPS)
 
 
 def test_the_list_of_commands_is_not_cut() -> None:

@@ -67,6 +67,7 @@ def compute(problem: Subtract, drawn: Sample) -> tuple[Array, ...]:
 
 OP = Op(
     name="subtract",
+    says="One tensor less another.",
     problems=(Subtract,),
     read=read,
     ask=ask,
