@@ -23,7 +23,7 @@ def test_every_block_takes_a_kilobyte_beside_its_own() -> None:
 
 @pytest.mark.parametrize(("family", "channels", "groups"), [("stem", 4, 1), ("direct", 16, 4)])
 def test_where_an_output_would_be_is_a_number_of_31_bits(family: str, channels: int, groups: int) -> None:
-    """Of an image that has almost as many, those of tiles past its last row would not be."""
+    """In an image that has almost as many, those of tiles past its last row would not be."""
     for rows, is_served in ((16000, True), (32756, False)):
         problem = Conv2d(1, rows, 65532 // channels, channels, channels, 3, 3, pad=1, groups=groups)
         plans, rejected = generator.space(problem, H200, likely=True)

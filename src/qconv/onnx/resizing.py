@@ -39,18 +39,17 @@ def orders(model: ReadModel, config: Mapping[str, str]) -> dict[str, bool]:
     config = {**config, **FOLDED_ALREADY}
     try:
         whole = rewritten(named.SerializeToString(), config, EVERY_OPTIMIZATION)
-        values = {value.name: tensor_of(value).shape for value in (*whole.graph.input, *typed_outputs(whole, config))}
+        values = (*whole.graph.input, *typed_outputs(whole, config))
+        known: dict[str, Extents | None] = {value.name: tensor_of(value).shape for value in values}
     except Unsupported as error:
         log.info("channels first in %s: where they lie is not known: %s", ", ".join(one.name for one in layers), error)
         return dict.fromkeys((layer.name for layer in layers), False)
-    numbers: dict[str, Extents] = {
-        tensor.name: numpy_helper.to_array(tensor).tolist()
-        for tensor in whole.graph.initializer
-        if len(tensor.dims) == 1 and tensor.dims[0] < 8
-    }
+    for tensor in whole.graph.initializer:
+        if len(tensor.dims) == 1 and tensor.dims[0] < 8:
+            known[tensor.name] = numpy_helper.to_array(tensor).tolist()
     nodes = {node.name: node for node in whole.graph.node if node.op_type == "Resize"}
     return {
-        layer.name: layer.name in nodes and _is_turned(layer, model.network, nodes[layer.name], values | numbers)
+        layer.name: layer.name in nodes and _is_turned(layer, model.network, nodes[layer.name], known)
         for layer in layers
     }
 
