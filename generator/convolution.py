@@ -49,6 +49,11 @@ class ConvolutionPlan(Plan):
         return {"X": t.x.name, "W": t.w.name, "Sum": t.sum.name, "Output": t.y.name, **residual}
 
     @property
+    def may_alias(self) -> tuple[str, ...]:
+        """The thread that writes an output reads the residual's element there first."""
+        return () if self.problem.quantization.residual == "none" else ("residual",)
+
+    @property
     def dot(self) -> str:
         found = dot_of(self.problem, self.target)
         return "" if found is None else found.template
@@ -68,6 +73,11 @@ class ChainPlan(Plan):
     """The plan of several convolutions, by one kernel or by several. The types are those of its convolutions."""
 
     problem: Chain
+
+    @property
+    def may_alias(self) -> tuple[str, ...]:
+        """The residual is the last one's."""
+        return () if self.problem.last.quantization.residual == "none" else ("residual",)
 
     @property
     def aliases(self) -> dict[str, str]:

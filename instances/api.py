@@ -60,9 +60,9 @@ def conv2d(
     where they are, and the result is of the same library as `x`. Weights in the other layout (`w_layout` krsc or kcrs)
     are copied at every call; `pack` them once instead. Scales given per output channel, and zero points other than 0,
     choose the kernel. leaky_relu needs `slope`, clamp `low` and `high`, in real units. A `residual` of the output's
-    shape is added before the activation. A `table` has an output for each byte that is requantized, entry `i` for the
-    byte `i`: of int8, -1 has entry 255. `mode` names the system whose arithmetic it shall have, by default ONNX
-    Runtime's, or is a `qconv.Mode`.
+    shape is added before the activation; it may be `out` itself. A `table` has an output for each byte that is
+    requantized, entry `i` for the byte `i`: of int8, -1 has entry 255. `mode` names the system whose arithmetic it
+    shall have, by default ONNX Runtime's, or is a `qconv.Mode`.
     """
     check_choice("layout", layout, LAYOUTS)
     w_layout = w_layout or W_LAYOUTS[LAYOUTS.index(layout)]

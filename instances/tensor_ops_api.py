@@ -100,7 +100,8 @@ def unary(
     device: str | None = None,
 ) -> Any:
     """A function of every element of a quantized tensor, quantized anew, by a table of 256: identity (another scale),
-    relu, leaky_relu with `alpha`, sigmoid, hardswish, silu, tanh, gelu, or any function of a float32 array."""
+    relu, leaky_relu with `alpha`, sigmoid, hardswish, silu, tanh, gelu, or any function of a float32 array. `out` may
+    be `x` itself."""
     if not isinstance(function, str) and alpha is not None:
         raise ValueError(f"alpha={quoted(alpha)} was given beside a function of yours: let that have it")
     real = named(function, alpha) if isinstance(function, str) else function

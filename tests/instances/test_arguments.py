@@ -20,15 +20,20 @@ def whole(shape: tuple[int, ...], seed: int) -> Any:
     return np.random.default_rng(seed).integers(-128, 128, shape, dtype=np.int8)
 
 
+def shifted(x: Any, y: Any) -> Any:
+    """A residual that begins half of itself behind the output."""
+    return qconv.conv2d(x[:, :2], W, residual=y[1:], residual_scale=1.0, out=y.reshape(-1)[64:192].reshape(1, 2, 4, 16))
+
+
 SHAPE = (1, 4, 4, 16)
 W = whole((16, 1, 1, 16), 2)
 # Each is called with an array and another of the same shape, and the output lies in one of them, or beside it.
 REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "conv2d": (lambda x, y: qconv.conv2d(x, W, out=x), "out shares memory with x"),
     "conv1d": (lambda x, y: qconv.conv1d(x[0], W[:, 0], out=x[0]), "out shares memory with x"),
-    "a residual": (
-        lambda x, y: qconv.conv2d(x, W, residual=y, residual_scale=1.0, out=y),
-        "out shares memory with residual",
+    "a shifted residual": (
+        lambda x, y: shifted(x, y.reshape(2, 2, 4, 16)),
+        "out shares memory with residual.*or residual itself as a whole",
     ),
     "weights": (lambda x, y: qconv.conv2d(x, x.reshape(16, 1, 1, 16), out=x), "out shares memory with"),
     "two convolutions": (lambda x, y: qconv.conv2d_conv2d(x, W, W, out=x), "out shares memory with x"),
@@ -72,6 +77,17 @@ def test_elementwise_kernels_write_over_either_of_their_inputs() -> None:
     assert np.array_equal(qconv.add(twice, twice, y_scale=2.0, out=twice), want)
     negated = qconv.unary(a, np.negative)
     assert np.array_equal(qconv.unary(twice := a.copy(), np.negative, out=twice), negated)
+
+
+def test_a_residual_is_written_over() -> None:
+    x, residual = whole(SHAPE, 1), whole(SHAPE, 3)
+    given: dict[str, Any] = {"y_scale": 64.0, "residual_scale": 32.0}
+    want = qconv.conv2d(x, W, residual=residual, **given)
+    assert qconv.conv2d(x, W, residual=(out := residual.copy()), out=out, **given) is out
+    assert np.array_equal(out, want)
+    want = qconv.conv2d_conv2d(x, W, W, residual=residual, mid_scale=64.0, **given)
+    qconv.conv2d_conv2d(x, W, W, residual=(out := residual.copy()), out=out, mid_scale=64.0, **given)
+    assert np.array_equal(out, want)
 
 
 def test_what_lies_beside_is_not_shared() -> None:
