@@ -42,7 +42,6 @@ EXCUSED = {
     "tuner/strategies/__init__.py": _NAMES,
     "instances/__init__.py": _NAMES,
     "instances/library/__init__.py": _NAMES,
-    "instances/library/qconv_kernels.h": "declarations: a wrong one does not link, or no program can call it",
     "instances/library/qconv_table.h": "declarations of what table.py writes, which has its own",
     "instances/library/self_test_vectors.h": "declarations of what vectors.py writes, which has its own",
     "src/qconv/network/choices.py": "a declaration of fields, without a line that computes",
