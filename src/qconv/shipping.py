@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from qconv.instances import export as sources
 from qconv.instances.library import write as library
 from qconv.instances.winners import Origin, Wanted, find
-from qconv.op import Problem, check_choice
+from qconv.op import Problem, check_choice, quoted
 
 Form = Literal["sources", "library"]
 Text = TypeVar("Text", bound=str)
@@ -46,8 +46,8 @@ def export(
     `origins` say whose winners, the first that has one giving it: of the user's database, of this package (`shipped`),
     or the cost model's `default`, for which targets must be named. `watch` hears how many kernels are compiled."""
     check_choice("form", form, FORMS)
-    given = [problems] if isinstance(problems, (Problem, str)) else list(problems)
-    wanted = Wanted(_several(origins), _several(targets), tuple(map(str, given)), device)
+    given = tuple(map(str, _listed(problems)))
+    wanted = Wanted(_several(origins), _several(targets), given, device)
     winners = find(wanted, database)
     where = Path(folder)
     if form == "library":
@@ -55,6 +55,15 @@ def export(
         return Export(where, form, written.files, _each(entry.problem for entry in written.entries))
     kernels = sources.export(winners, where)
     return Export(where, form, tuple(sources.files_of(kernels)), _each(winner.problem for winner in winners))
+
+
+def _listed(problems: Problem | str | Iterable[Problem | str]) -> list[Problem | str]:
+    given = [problems] if isinstance(problems, (Problem, str)) else problems
+    listed = list(given) if isinstance(given, Iterable) else [given]
+    for one in listed:
+        if not isinstance(one, (Problem, str)):
+            raise ValueError(f"{quoted(one)} is no problem and no key of one; give [] to export the winners of all")
+    return listed
 
 
 def _several(given: Text | Iterable[Text]) -> tuple[Text, ...]:

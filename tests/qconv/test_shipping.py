@@ -45,4 +45,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         qconv.export(PROBLEM, tmp_path, origins=["default"])
     with pytest.raises(ValueError, match="has no winner of origin shipped"):
         qconv.export(PROBLEM, tmp_path, origins=["shipped"])
+    for given in (None, 3, [PROBLEM, None]):
+        with pytest.raises(ValueError, match=r"(None|'3'|3) is no problem and no key of one; give \[\] to export"):
+            qconv.export(given, tmp_path)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
