@@ -84,6 +84,7 @@ def problems_are_typed() -> None:
 def the_rest_is_functions(problem: qconv.Conv2d, watch: Callable[[int, int], None]) -> None:
     instance = qconv.lookup(problem, "cpu")
     assert_type(instance, qconv.Instance)
+    assert_type(qconv.lookup("conv2d:n=1", "cpu"), qconv.Instance)
     assert_type(instance.reason, str)
     assert_type(qconv.tune([problem, "conv2d:n=1"], 24, device="cuda:0"), list[qconv.Result])
     assert_type(qconv.tune(Path("model.onnx"), qconv.Budget(seconds=60.0))[0].tuned_us, float | None)
@@ -91,7 +92,7 @@ def the_rest_is_functions(problem: qconv.Conv2d, watch: Callable[[int, int], Non
     assert_type(qconv.export([problem], "kernels", form="library", targets=["sm_80"], watch=watch), qconv.Export)
     assert_type(qconv.__version__, str)
     assert_type(generator.render(instance.plan).text, str)  # of a folder that a link leads to
-    qconv.lookup("cpu")  # refused
+    qconv.lookup(14)  # refused
     qconv.tune(problem, budget="long")  # refused
     _ = qconv.bench(problem).time_ms  # refused
     qconv.export([problem], "kernels", form="wheel")  # refused
