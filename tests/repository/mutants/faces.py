@@ -49,8 +49,8 @@ MUTANTS = (
     Mutant(
         "faces: an export of the first problem",
         "src/qconv/shipping.py",
-        "tuple(map(str, given))",
-        "tuple(map(str, given[:1]))",
+        "tuple(map(str, _listed(problems)))",
+        "tuple(map(str, _listed(problems)[:1]))",
         "All problems that are given are exported.",
         ("tests/qconv/test_shipping.py",),
     ),
