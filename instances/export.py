@@ -182,11 +182,6 @@ def _argument(plan: Plan, field: Field) -> dict[str, Any]:
     return entry | ({"role": field.role, "bytes": 4 * field.elements} if field.role in _OWN else {})
 
 
-def _alignment(plan: Plan, field: Field) -> int:
-    """What the address of an argument that is a pointer has to be a multiple of."""
-    return _OWN_ALIGNMENT if field.role in (*_OWN, "value") else plan.alignment.get(field.role, 1)
-
-
 # What the caller allocates beside his arrays, and what he has to know of it.
 _OWN = {
     "workspace": "written by the launch before",
@@ -198,13 +193,17 @@ _OWN = {
 _OWN_ALIGNMENT = 16
 
 
+def _alignment(plan: Plan, field: Field) -> int:
+    """What the address of an argument that is a pointer has to be a multiple of."""
+    return _OWN_ALIGNMENT if field.role in (*_OWN, "value") else plan.alignment.get(field.role, 1)
+
+
 def _says(plan: Plan, field: Field) -> str:
-    if field.role in _OWN:
-        return f"{field.says}; {4 * field.elements} bytes, {_OWN[field.role]}; aligned to {_OWN_ALIGNMENT} bytes"
     if field.tensor_map is not None:
         return f"{field.says}; of {field.tensor_map.array}, encoded as the manifest says: {_encoding(field.tensor_map)}"
-    alignment = _alignment(plan, field)
-    return f"{field.says}; aligned to {alignment} bytes" if field.is_pointer and alignment > 1 else field.says
+    own = f"; {4 * field.elements} bytes, {_OWN[field.role]}" if field.role in _OWN else ""
+    alignment = _alignment(plan, field) if field.is_pointer else 1
+    return f"{field.says}{own}" + f"; aligned to {alignment} bytes" * (alignment > 1)
 
 
 def _how_to_launch(plan: Plan, symbol: str, smem_bytes: int) -> list[str]:
