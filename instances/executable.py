@@ -84,8 +84,7 @@ class Packed:
     ) -> None:
         """`like` was packed with the same parameters: what was uploaded of them is shared."""
         self.executable = executable
-        self.weights = {name: array for name, (array, _) in weights.items()}
-        self.places = weights  # the same, with their addresses
+        self.places = weights
         self.values = values
         self.folded: dict[str, Any] = {}  # what the kernel of the weights writes, by its name in the source
         self._kept: list[Any] = [] if like is None else like._kept
@@ -149,6 +148,10 @@ class Packed:
         if self._fence is not None:
             with self.executable.device.on(stream):
                 self.executable.device.fill(self._fence, 0)
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        return {name: array for name, (array, _) in self.places.items()}
 
     def unpack(self, **layouts: str) -> dict[str, Any]:
         """The weights, in the layout asked for, and the parameters as they were checked: what pack was given."""
