@@ -79,7 +79,7 @@ def conv(
 def qdq(b_scale: float = 0.03 * 0.02, axis: int | None = None, w_scale: Any = 0.02, **given: Any) -> Made:
     """QuantizeLinear, DequantizeLinear, Conv, QuantizeLinear, DequantizeLinear, all of it constant but x."""
     k = 6
-    per_axis = {} if axis is None else {"axis": axis}
+    per_axis: dict[str, Any] = {} if axis is None else {"axis": axis}
     w_scale = np.asarray(w_scale, np.float32)
     w_zero = np.zeros(w_scale.shape, np.int8)
     held = {
@@ -181,9 +181,8 @@ def unread() -> Made:
 def behind_a_pool() -> Made:
     """In ceil mode, the last window would be of padding alone: it is inferred, and there is none."""
     node = helper.make_node
-    window = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1}
     nodes = [
-        node("MaxPool", ["x"], ["p"], **window),
+        node("MaxPool", ["x"], ["p"], kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1),
         node("DequantizeLinear", ["p", "s", "z"], ["d"]),
         node("Sigmoid", ["d"], ["y"]),
     ]
@@ -198,7 +197,7 @@ def split_images(count: int) -> Made:
         node("Split", ["p", "sizes"], ["a", "b"], axis=1),
         node("Concat", ["b", "a"], ["y"], axis=1),
     ]
-    return Made(nodes, {"x": bytes_of("int8", count, 4, 6, 5)}, {"sizes": np.int64([3, 1])}, dynamic=True)
+    return Made(nodes, {"x": bytes_of("int8", count, 4, 6, 5)}, {"sizes": np.array([3, 1], np.int64)}, dynamic=True)
 
 
 def matrices(op: str, held: dict[str, Any], x: Any, domain: str = "", **attributes: Any) -> Made:
