@@ -3,7 +3,7 @@ come from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -17,11 +17,13 @@ from qconv.tensor_ops.host_values import Scaled
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor with its role, as `qconv_table.h` calls it, and the alignment that every kernel which takes it needs."""
+    """A tensor with its role, as `qconv_table.h` calls it, the alignment that every kernel which takes it needs, and
+    whether the caller may name it as the output."""
 
     tensor: Tensor
     role: str
     alignment: int = 1
+    may_be_output: bool = False
 
     @property
     def bytes(self) -> int:
@@ -85,7 +87,12 @@ class Entry:
         for i, kernel in enumerate(self.kernels[:-1]):
             (made,) = kernel.plan.problem.outputs
             placed.append(Placed(Tensor(_between(i), made.shape, made.dtype), "between"))
-        return tuple(Placed(one.tensor, one.role, self._alignment(one.tensor.name)) for one in placed)
+        # The last kernel alone reads these: the first of several takes no more than x of the caller's.
+        may_be_output = {self.names_in[-1][own] for own in self.kernels[-1].plan.may_alias}
+        return tuple(
+            replace(one, alignment=self._alignment(one.tensor.name), may_be_output=one.tensor.name in may_be_output)
+            for one in placed
+        )
 
     def _alignment(self, name: str) -> int:
         return max(

@@ -165,7 +165,8 @@ QCONV_API qconv_status qconv_refold(qconv_packed* packed, qconv_stream stream);
 QCONV_API void qconv_packed_free(qconv_packed* packed); /* after all that was bound to it */
 
 /* Asks for scratch memory, encodes tensor maps and packs the arguments. Waits for the device, so that launches on any
- * stream find everything there; do not bind while a stream is captured. */
+ * stream find everything there; do not bind while a stream is captured. An output may not overlap any other array,
+ * but it may be an input of which each of its elements needs one alone: a residual, or a term of a sum. */
 QCONV_API qconv_status qconv_bind(qconv_packed* packed, const void* const* inputs, void* const* outputs,
                                   qconv_bound** bound);
 QCONV_API void qconv_bound_free(qconv_bound* bound); /* after its last launch has ended */

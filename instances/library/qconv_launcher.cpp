@@ -57,6 +57,27 @@ void place(const qconv_kernel& entry, Role role, const void* const* given, Addre
     }
 }
 
+// An output that shares bytes with anything else: a thread would write what another has yet to read.
+void check_aliasing(const qconv_kernel& entry, const Addresses& addresses) {
+    std::string itself;
+    for (const Tensor& tensor : entry.tensors)
+        if (tensor.may_be_output) itself += ", or " + std::string(tensor.name) + " itself as a whole";
+    for (size_t i = 0; i < entry.tensors.count; ++i) {
+        const Tensor& out = entry.tensors[i];
+        if (out.role != Role::output) continue;
+        for (size_t j = 0; j < entry.tensors.count; ++j) {
+            const Tensor& other = entry.tensors[j];
+            if (j == i || other.role == Role::between) continue;
+            const auto begin = reinterpret_cast<uintptr_t>(addresses[i]);
+            const auto first = reinterpret_cast<uintptr_t>(addresses[j]);
+            if (begin >= first + other.bytes || first >= begin + out.bytes) continue;
+            if (other.may_be_output && first == begin && other.bytes == out.bytes) continue;
+            refuse(std::string(out.name) + " shares memory with " + other.name +
+                   ": the kernel would write what it has yet to read; give an array of its own" + itself);
+        }
+    }
+}
+
 std::vector<Parameters> checked(const qconv_kernel& entry, const Given& given) {
     given.check_each();
     std::string known;
@@ -282,6 +303,7 @@ qconv_status qconv_bind(qconv_packed* packed, const void* const* inputs, void* c
         Addresses addresses = packed->weights;
         place(*packed->entry, Role::input, inputs, addresses);
         place(*packed->entry, Role::output, outputs, addresses);
+        check_aliasing(*packed->entry, addresses);
         auto made = std::make_unique<qconv_bound>(qconv_bound{packed, {}, {}});
         for (size_t i = 0; i < addresses.size(); ++i) {
             if (packed->entry->tensors[i].role != Role::between) continue;

@@ -29,6 +29,7 @@ struct Tensor {
     unsigned element_bytes, rank;
     uint64_t shape[8];
     unsigned alignment;
+    bool may_be_output;  // as a whole: a thread reads what it needs of it before it writes there
 };
 
 // The bits of an argument's value for an output channel.

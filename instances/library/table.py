@@ -113,7 +113,8 @@ def _tensor(placed: Placed) -> str:
     extents = ", ".join(map(str, shape))
     return (
         f"{{{_text(tensor.name)}, {_text(tensor.dtype)}, Role::{placed.role}, {placed.bytes}, "
-        f"{ELEMENT_TYPES[tensor.dtype].bytes}, {len(shape)}, {{{extents}}}, {placed.alignment}}}"
+        f"{ELEMENT_TYPES[tensor.dtype].bytes}, {len(shape)}, {{{extents}}}, {placed.alignment}, "
+        f"{str(placed.may_be_output).lower()}}}"
     )
 
 

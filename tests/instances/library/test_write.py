@@ -21,6 +21,7 @@ from library_cases import CASES, FILTER, PROJECT, SMALL, TURNED, plan_of, small,
 from qconv import Conv2d, FusedConv2d, Quantization, sample
 from qconv.instances.library.vectors import vector_of
 from qconv.instances.library.write import write
+from qconv.op import Array
 from qconv.ops import OPS, op_of
 from qconv.tensor_ops import Add
 
@@ -211,6 +212,50 @@ def test_scales_that_a_sum_cannot_have_are_refused(library: Library) -> None:
         status, _ = library.pack(str(problem), [], values)
         assert (status, said in library.error) == (BAD_ARGUMENT, True), (said, library.error)
     assert library.pack(str(problem), [], {})[0] == OK, "scales are 1 and zero points 0 where none are given"
+
+
+@builds
+@pytest.mark.slow
+def test_an_output_over_what_is_read_is_refused(library: Library) -> None:
+    """But for a residual as a whole, which the thread that writes an output has read there."""
+    problem = next(p for _, _, p in CASES if isinstance(p, Conv2d) and p.quantization.residual == "int8")
+    drawn = sample.draw(problem, 6)
+    x, w, residual = (aligned(array) for array in drawn.arrays)
+    status, packed = library.pack(str(problem), [w], library.values(problem, drawn))
+    assert status == OK, library.error
+    for name, over in {"x": x, "w": w, "residual": residual}.items():
+        for at in (over.ctypes.data - 64, over.ctypes.data + (64 if over is residual else 0)):
+            assert bind_status(library, packed, [x, residual], [at]) == BAD_ARGUMENT
+            assert f"y shares memory with {name}: " in library.error
+            assert library.error.endswith("give an array of its own, or residual itself as a whole")
+    library.launch(library.bind(packed, [x, residual], [residual]))
+    assert np.array_equal(residual, op_of(problem).compute(problem, drawn)[0])
+
+
+@builds
+@pytest.mark.slow
+def test_an_output_over_what_another_kernel_reads_is_refused(library: Library) -> None:
+    """Where a problem has two outputs, or two kernels."""
+    for problem in (next(p for f, _, p in CASES if f == "unfused"), CASES[-1][2]):
+        drawn = sample.draw(problem, 6)
+        named = dict(zip((tensor.name for tensor in problem.inputs), map(aligned, drawn.arrays), strict=True))
+        weights = [named.pop(name) for name in problem.packed]
+        status, packed = library.pack(str(problem), weights, library.values(problem, drawn))
+        assert status == OK, library.error
+        own = [aligned(np.zeros(tensor.shape, tensor.dtype)) for tensor in problem.outputs]
+        outputs = [array.ctypes.data for array in own]
+        for over in (*(array for name, array in named.items() if name != "residual"), *weights):
+            status = bind_status(library, packed, [*named.values()], [*outputs[:-1], over.ctypes.data])
+            assert (status, "shares memory with" in library.error) == (BAD_ARGUMENT, True)
+        if len(outputs) > 1:
+            status = bind_status(library, packed, [*named.values()], [outputs[0]] * len(outputs))
+            assert (status, "shares memory with" in library.error) == (BAD_ARGUMENT, True)
+
+
+def bind_status(library: Library, packed: ctypes.c_void_p, inputs: list[Array], outputs: list[int]) -> int:
+    given = (ctypes.c_void_p * len(outputs))(*outputs)
+    status: int = library.c.qconv_bind(packed, addresses(inputs), given, ctypes.byref(ctypes.c_void_p()))
+    return status
 
 
 @builds
