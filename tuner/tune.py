@@ -201,13 +201,16 @@ class Run:
         return self._candidates[plan.config]
 
     def recall(self, plans: Sequence[Plan]) -> None:
-        """Rows of an earlier run that still hold: same toolchain, same source. A time-out is tried again."""
+        """Rows of an earlier run that still hold: same toolchain, same source. A time-out is tried again. A config may
+        have rows of several sources, where other versions of this package measured it as well."""
         where = {"device": self._device.name, "target": self._device.target.name}
         rows = self._database.measurements(problem=self._problem, **where)
-        current = {row.config: row for row in rows if row.toolchain == self._toolchain and row.outcome != "timeout"}
+        known: dict[Config, dict[str, Measurement]] = {}
+        for row in rows:
+            if row.toolchain == self._toolchain and row.outcome != "timeout":
+                known.setdefault(row.config, {})[row.digest] = row
         for plan in plans:
-            row = current.get(plan.config)
-            if row is not None and self.candidate(plan).digest == row.digest:
+            if plan.config in known and (row := known[plan.config].get(self.candidate(plan).digest)) is not None:
                 self.rows[plan.config] = row
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Measurement:

@@ -219,6 +219,21 @@ def test_rows_of_another_toolchain_source_or_device_are_not_known(
     assert set(child.measured) == set(configs) - {configs[5]}
 
 
+def test_rows_of_other_versions_of_the_package_hide_none_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two colleagues share a database, one of them with older templates: each goes on with his own rows."""
+    monkeypatch.setattr(Recorded, "toolchain", compiler_for(CPU.target).toolchain)
+    child = Recorded()
+    with Database.open(tmp_path / "t.sqlite") as database:
+        tune.tune(PROBLEM, CPU, database, trials=6, child=child)  # type: ignore[arg-type]
+        for row in database.measurements():
+            database.add(replace(row, digest="another"))
+        child.measured.clear()
+        again = tune.tune(PROBLEM, CPU, database, trials=6, child=child)  # type: ignore[arg-type]
+    assert (again.known, again.measured, child.measured) == (6, 0, [])
+
+
 @pytest.mark.usefixtures("recorded")
 def test_the_strategy_that_is_named_proposes(tmp_path: Path) -> None:
     """Behind the default, which every one of them measures first."""
