@@ -83,14 +83,17 @@ def results(workload: Workload, station: Station, database: Database) -> list[Re
 
 
 def holding(problem: Problem, station: Station, database: Database) -> list[Measurement]:
-    """The rows of this device and compiler whose sources are today's. Where the best one's is, so are all of that run:
-    the others are not rendered. Time-outs are none, for they are tried again."""
+    """The rows of this device and compiler whose sources are today's. Where those of the best and of the oldest are, so
+    are all between: they are not rendered, unless a config was measured with several. Time-outs are none, for they are
+    tried again."""
     where = {"device": station.name, "target": station.target_name}
     every = database.measurements(problem=problem, **where)
     rows = [row for row in every if row.toolchain == station.toolchain and row.outcome != "timeout"]
-    best = best_of(rows)
-    if best is None or is_todays(best):
-        return rows
+    best, configs = best_of(rows), {row.config for row in rows}
+    if best is not None and len(configs) == len(rows) and is_todays(best):
+        oldest = min(rows, key=lambda row: row.created_at)
+        if is_todays(oldest):
+            return rows
     return [row for row in rows if is_todays(row)]
 
 

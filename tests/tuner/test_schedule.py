@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -286,3 +286,22 @@ def test_rows_of_older_templates_count_for_nothing(rows: Database, scaled: type[
         assert scaled.asked["trials"] == 20
         best = best_of(row for row in older.measurements(problem=SLOW) if row.digest != "0" * 16)
         assert results(NET, STATION, older)[0].tuned_us == (best.median_us if best else None)
+
+
+def test_rows_of_older_templates_count_for_nothing_beside_those_of_today(rows: Database) -> None:
+    """Also where the tuning that follows an update was interrupted, and its first rows are the fastest already."""
+    tuned(rows, Budget(trials=10))
+    default = generator.default(SLOW, CPU.target).config
+    with Database.open("sqlite://") as older:
+        for row in rows.measurements():
+            older.add(
+                replace(
+                    row, digest="0" * 16, created_at=row.created_at - timedelta(days=1), times_us=(1e6,), median_us=1e6
+                )
+            )
+        for row in [row for row in rows.measurements(problem=SLOW) if row.config == default]:
+            older.add(row)
+        slow, fast = results(NET, STATION, older)
+        assert (slow.trials, slow.default_us, slow.is_raced) == (1, us_of(SLOW, default), True)
+        assert fast.trials == 0
+        assert [one.trials for one in tuned(older, Budget(trials=10))] == [12, 8]
