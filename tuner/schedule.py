@@ -178,8 +178,9 @@ class _Run:
         depths = sorted({_depth(entry.problem) for entry in self.workload.entries})
         for depth in depths:
             entries = [entry for entry in self.workload.entries if _depth(entry.problem) == depth]
+            deeper = [entry for entry in self.workload.entries if _depth(entry.problem) > depth]
             ordered = sorted(entries, key=self._stake, reverse=True)
-            for outcome in self.engine.pay(self._visits(ordered, totals, seconds, again), self._tell):
+            for outcome in self.engine.pay(self._visits(ordered, deeper, totals, seconds, again), self._tell):
                 self._learn(outcome)
                 yield outcome
 
@@ -192,13 +193,20 @@ class _Run:
         others = entries[at + 1 :] if self.engine.width == 1 else (*entries[:at], *entries[at + 1 :])
         return allocation.seconds_for([self._stake(one) for one in (entries[at], *others)], left_s)
 
-    def _visits(self, entries: Sequence[Entry], totals: Totals, seconds: Seconds, again: bool) -> Iterator[Visit]:
+    def _visits(
+        self, entries: Sequence[Entry], deeper: Sequence[Entry], totals: Totals, seconds: Seconds, again: bool
+    ) -> Iterator[Visit]:
+        """Of `entries`; those that are `deeper` come behind them, and their share of the time is left to them."""
         reached = dict(zip(self.known, totals(self._standings(), self.budget.trials), strict=True))
-        left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]
+        left, behind = (
+            [entry for entry in every if self.known[entry.problem] < reached[entry.problem]]
+            for every in (entries, deeper)
+        )
         for at, entry in enumerate(left):
             if not self._is_over():
                 following = left[at + 1].problem if at + 1 < len(left) else None
-                yield Visit(entry.problem, reached[entry.problem], seconds(left, at), self.deadline, following, again)
+                share = seconds([*left, *behind], at)
+                yield Visit(entry.problem, reached[entry.problem], share, self.deadline, following, again)
 
     def _is_over(self) -> bool:
         return self.deadline is not None and time.monotonic() >= self.deadline

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qconv import generator
 from qconv.device import Device
@@ -100,7 +100,7 @@ def tune(
 ) -> Outcome:
     """Bring the number of configs measured for this problem up to `trials`; what an earlier run measured counts, but
     what is chosen without tuning is measured in any case. Behind `seconds` no trial begins, nor when the next is
-    expected to shorten the best time by less than `target` per cent.
+    expected to shorten the best time by less than `target` per cent. A chain and each of its parts gets an equal share.
 
     The default and the config that lookup would use now are measured first, so that a tuned answer never loses to not
     tuning. A row is written the moment it is known: interrupting loses nothing. `shipped` is what lies below the
@@ -113,9 +113,19 @@ def tune(
     own = Child(device, protocol_for(device), timeout_s) if child is None else contextlib.nullcontext(child)
     with own as child:
         child.start()
-        for one in dict.fromkeys([*parts_of(problem), problem]):
-            outcome = tune_alone(one, device, database, child, search, shipped, watch)
+        problems = list(dict.fromkeys([*parts_of(problem), problem]))
+        for at, one in enumerate(problems):
+            own_search = replace(search, until=_share(until, len(problems) - at))
+            outcome = tune_alone(one, device, database, child, own_search, shipped, watch)
     return outcome
+
+
+def _share(until: float | None, problems: int) -> float | None:
+    """When the first of so many problems is to end, that as much time is left to each of the others."""
+    if until is None:
+        return None
+    now = time.monotonic()
+    return now + max(0.0, until - now) / problems
 
 
 def tune_alone(

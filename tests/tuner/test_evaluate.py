@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from qconv import generator, sample
+from qconv import FusedConv2d, generator, sample
 from qconv.cli import tuning
 from qconv.device import open_device
 from qconv.device.cache import Binary
@@ -356,3 +356,22 @@ def test_no_trial_begins_when_the_time_is_over(tmp_path: Path) -> None:
     with Database.open(tmp_path / "t.sqlite") as database:
         outcome = tune.tune_alone(PROBLEM, CPU, database, child, tune.Search(1000, until=time.monotonic() - 1))
     assert (outcome.measured, outcome.best) == (0, None)
+
+
+def test_a_chain_and_its_parts_have_equal_shares_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first part alone would take all of it; one that is done early leaves more to the others."""
+    clock = [1000.0]
+    ends: list[float | None] = []
+
+    def alone(problem: Problem, device: Any, database: Any, child: Any, search: tune.Search, *_: Any) -> None:
+        ends.append(search.until)
+        clock[0] += 4.0 if len(ends) == 1 else 13.0
+
+    monkeypatch.setattr(tune.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(tune, "tune_alone", alone)
+    pair = FusedConv2d(Conv2d(1, 4, 4, 8, 8, 3, 3, pad=1), Conv2d(1, 4, 4, 8, 8, 1, 1))
+    child: Any = Recorded()
+    with Database.open(tmp_path / "t.sqlite") as database:
+        tune.tune(pair, CPU, database, trials=1000, seconds=30.0, child=child)
+        tune.tune(pair, CPU, database, trials=1000, child=child)
+    assert ends == [1010.0, 1017.0, 1030.0, None, None, None]

@@ -33,6 +33,7 @@ from tests.tuner.test_evaluate import CPU, Recorded
 SLOW, FAST, TINY = Conv2d(1, 8, 8, 8, 16, 3, 3, pad=1), Conv2d(1, 8, 8, 8, 16, 3, 3), Conv2d(1, 3, 3, 4, 4, 2, 2)
 NET = Workload.of("net", [Place("a", SLOW), Place("b", FAST), Place("c", SLOW), Place("d", SLOW)])
 STATION = Station.of(CPU)
+SPACE = [plan.config for plan in generator.space(FAST, CPU.target)[0]]
 
 
 class Scaled(Recorded):
@@ -262,6 +263,31 @@ def test_parts_are_known_before_the_chain_and_not_tuned_by_it(rows: Database) ->
     assert raced.trials >= 1
     families = {row.config.family for row in rows.measurements(problem=pair)}
     assert "unfused" in families
+
+
+def test_a_chain_has_its_share_of_the_time(rows: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts come before it, and do not take all that there is. Each has 100 configs, and takes 10 us."""
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: 1000.0)
+    first, second = Conv2d(1, 4, 4, 8, 8, 3, 3, pad=1), Conv2d(1, 4, 4, 8, 8, 1, 1)
+    pair = FusedConv2d(first, second)
+    visited: list[Visit] = []
+
+    class MadeUp:
+        station, width = STATION, 1
+
+        def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
+            for visit in visits:
+                visited.append(visit)
+                counts = {"space": 100, "measured": visit.trials, "known": 0, "failures": {}}
+                best = replace(Scaled()._row(FAST, SPACE[0], 10.0, "raced"), problem=visit.problem)
+                more: dict[str, Any] = {"default": None, "best": best, "of_families": {}, "strategy": "none"}
+                yield Outcome(visit.problem, CPU.name, "cpu", **counts, **more)
+
+    net = Workload.of("net", [Place("f", pair, "fusion"), Place("a", first), Place("b", second)])
+    tune_workload(net, MadeUp(), rows, Budget(seconds=60.0))
+    assert [visit.problem == pair for visit in visited] == [False, False, True] * 2
+    # The clock stands still: a third of what is left, a half, and all.
+    assert [visit.seconds for visit in visited[3:]] == pytest.approx([20.0, 30.0, 60.0])
 
 
 def test_a_summary_adds_what_was_raced_as_often_as_it_is_computed() -> None:
