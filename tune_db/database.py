@@ -102,7 +102,7 @@ class Database:
         dry_run: bool = False,
     ) -> int:
         """Removes the rows that meet any of: failed; of a source other than these digests; slower than this many times
-        the best of their problem, device and target. `device` restricts all of them. Returns how many rows."""
+        the best of their problem, device and target, which stays. `device` restricts all of them. Returns how many."""
         conditions: list[ColumnElement[bool]] = []
         if failed:
             conditions.append(MeasurementRow.outcome != "correct")
@@ -111,7 +111,7 @@ class Database:
         if slower_than is not None:
             if not math.isfinite(slower_than) or slower_than < 1:
                 raise ValueError(
-                    f"slower_than={slower_than} must be a finite factor of at least 1: 1 keeps the fastest only"
+                    f"slower_than={slower_than} must be a finite factor of at least 1: 1 keeps the best and its ties"
                 )
             conditions.append(statements.slower_than(slower_than))
         if not conditions:

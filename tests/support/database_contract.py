@@ -216,6 +216,22 @@ class DatabaseContract:
         check({"elsewhere"}, device="other", digests_except=set())
         assert database.measurements() == [rows["best"], rows["close"], rows["alone"]]
 
+    def test_prune_keeps_the_best(self, database: Database, make: Make, problem: Conv2d) -> None:
+        """Not what was lucky in a few repeats; and of a tie the simplest, which need not be the fastest."""
+        rows = [
+            make(0, median_us=9.0, protocol={"phase": "screened"}),
+            make(1, median_us=10.0),
+            make(2, median_us=10.05),
+            make(3, median_us=10.2),
+            make(4, median_us=16.0, protocol={"phase": "screened"}),
+        ]
+        for row in rows:
+            database.add(row)
+        best = database.best(problem, *WHERE)
+        assert database.prune(slower_than=1.0) == 2
+        assert database.measurements() == rows[:3]
+        assert database.best(problem, *WHERE) == best
+
     def test_prune_of_nothing_is_refused(self, database: Database) -> None:
         refused: tuple[dict[str, Any], ...] = ({}, {"slower_than": 0.5}, {"slower_than": float("nan")})
         for what in refused:
