@@ -51,10 +51,10 @@ Maker = Callable[[int | None], Place]
 
 
 def _keys(path: Path) -> Iterator[tuple[str, Maker]]:
-    """A line that names no problem is an error: somebody wrote it. Empty lines and those that begin with # are none."""
+    """A line that names no problem is an error: somebody wrote it. Empty lines are none, nor is what # begins."""
     for number, line in enumerate(_text(path).splitlines(), 1):
-        key = line.strip()
-        if not key or key.startswith("#"):
+        key = line.partition("#")[0].strip()
+        if not key:
             continue
         try:
             problem = parse(key)
@@ -108,8 +108,9 @@ def _spelled(name: str) -> str:
 
 
 def _text(path: Path) -> str:
+    """Without the mark that spreadsheets write before the first letter, where it would be a part of a name."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is no text in UTF-8 (at byte {error.start}): give a csv of layers, a file with a key in each "

@@ -63,13 +63,20 @@ def test_a_row_that_is_no_problem_is_named(tmp_path: Path) -> None:
 
 
 def test_a_list_of_keys(tmp_path: Path) -> None:
-    text = f"# a network\n{KEY}\n\n{KEY}\n{KEY}:pad=1,1,1,1\n"
+    text = f"# a network\n{KEY}\n\n{KEY}  # once more\n{KEY}:pad=1,1,1,1\n"
     workload = read(written(tmp_path, text, "keys.txt"), batch=3)
     assert [(entry.count, entry.problem) for entry in workload.entries] == [
         (2, Conv2d(3, 6, 6, 8, 8, 3, 3)),
         (1, Conv2d(3, 6, 6, 8, 8, 3, 3, pad=1)),
     ]
     assert workload.entries[0].places == ("line 2", "line 4")
+
+
+def test_what_a_spreadsheet_writes_before_the_first_name_is_none_of_it(tmp_path: Path) -> None:
+    (entry,) = read(written(tmp_path, f"\N{ZERO WIDTH NO-BREAK SPACE}{COLUMNS}\na,1,6,6,8,8,3,3,1,0,1\n")).entries
+    assert entry.places == ("a",)
+    (entry,) = read(written(tmp_path, f"\N{ZERO WIDTH NO-BREAK SPACE}{KEY}\n", "keys.txt")).entries
+    assert entry.problem == Conv2d(1, 6, 6, 8, 8, 3, 3)
 
 
 @pytest.mark.parametrize(
