@@ -16,7 +16,7 @@ from qconv.instances import shipped
 from qconv.instances.choice import Choice
 from qconv.instances.lookup import choose
 from qconv.instances.serving import open_layers
-from qconv.keys import parse
+from qconv.keys import is_key, parse
 from qconv.op import Problem
 from qconv.target import Target
 
@@ -66,7 +66,7 @@ def compiled(problem: Problem, choice: Choice, to: Target) -> Built:
 
 
 def _problems(words: Sequence[str], place: Place, layers: Layered) -> list[Problem]:
-    keys = [word for word in words if ":" in word and "=" not in word.partition(":")[0]]
+    keys = [word for word in words if is_key(word)]
     parts = [word for word in words if word not in keys]
     known = layers.problems(place.name, place.target.name) if parts or not keys else []
     found = [problem for problem in known if not parts or any(part in str(problem) for part in parts)]

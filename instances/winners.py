@@ -11,7 +11,7 @@ from qconv.errors import Infeasible
 from qconv.generator import Config
 from qconv.instances import shipped
 from qconv.instances.serving import default_database, has_database
-from qconv.keys import parse
+from qconv.keys import is_key, parse
 from qconv.op import Problem, check_choice
 from qconv.target import target
 
@@ -65,11 +65,11 @@ class Wanted:
 
     @property
     def keys(self) -> tuple[Problem, ...]:
-        return tuple(parse(word) for word in self.words if _is_key(word))
+        return tuple(parse(word) for word in self.words if is_key(word))
 
     @property
     def parts(self) -> tuple[str, ...]:
-        return tuple(word for word in self.words if not _is_key(word))
+        return tuple(word for word in self.words if not is_key(word))
 
     def takes(self, problem: Problem) -> bool:
         if not self.words:
@@ -82,7 +82,7 @@ class Wanted:
 
 
 def find(wanted: Wanted, database: str | None = None) -> list[Winner]:
-    """Raises ValueError where a key that is named has no winner, or where there is none at all."""
+    """Raises ValueError where a key or a part that is named has no winner, or where there is none at all."""
     found: dict[tuple[Problem, str, str], Winner] = {}
     for origin in wanted.origins:
         if origin == "default":
@@ -97,12 +97,10 @@ def find(wanted: Wanted, database: str | None = None) -> list[Winner]:
             raise ValueError(f"{problem} has no winner {_among(wanted)}: tune it, or add default to --origin")
     if not found:
         raise ValueError(_nothing(wanted, database))
+    for part in wanted.parts:
+        if not any(part in str(winner.problem) for winner in found.values()):
+            raise ValueError(f"no winner {_among(wanted)} has {part!r} in its key: correct it, or leave it out")
     return list(found.values())
-
-
-def _is_key(word: str) -> bool:
-    """A key begins with the name of an op; a part of one may begin anywhere."""
-    return ":" in word and "=" not in word.partition(":")[0]
 
 
 def _rows(origin: Origin, database: str | None) -> list[Measurement]:

@@ -27,3 +27,8 @@ def problem_of(given: Problem | str) -> Problem:
     if not isinstance(given, str):
         raise ValueError(f"{quoted(given)} is no problem: give one, such as a qconv.Conv2d, or the key of one")
     return parse(given)
+
+
+def is_key(word: str) -> bool:
+    """A key begins with the name of an op; a part of one may begin anywhere."""
+    return ":" in word and "=" not in word.partition(":")[0]

@@ -97,6 +97,7 @@ def test_defaults_of_what_is_known_where_no_key_is_named(database: str) -> None:
     [
         ({"words": (str(UNKNOWN),)}, "has no winner of origin user: tune it, or add default to --origin"),
         ({"words": ("k=4",), "targets": ("cpu",)}, "give another filter, or add default to --origin"),
+        ({"words": ("k=24", "k=4444")}, "no winner of origin user has 'k=4444' in its key: correct it"),
         ({"device": "H100"}, "it has rows of a cpu, an A100: give one of those"),
     ],
 )

@@ -17,6 +17,7 @@ from qconv.cli.options import (
     problem_or_words_options,
     quiet_option,
 )
+from qconv.keys import is_key
 from qconv.op import quoted
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class Asked:
     @property
     def is_model(self) -> bool:
         return any(word.lower().endswith(".onnx") for word in self.words)
+
+    @property
+    def parts(self) -> list[str]:
+        """Those of the words that are no keys."""
+        return [word for word in self.words if not is_key(word)]
 
     @property
     def batches(self) -> list[int]:
@@ -89,10 +95,12 @@ def _build_problems(asked: Asked) -> None:
             for built in building.build(asked.words, place, asked.database):
                 done.append(built)
                 _watch(built, place.name)
-    if not done and (asked.words or not runtimes):
-        matching = f" has {', '.join(map(quoted, asked.words))} in its key" if asked.words else " is known"
+    missed = [part for part in asked.parts if not any(part in str(built.problem) for built in done)]
+    if missed or not (done or (runtimes and asked.device is None)):
+        matching = f" has {', '.join(map(quoted, missed))} in its key" if missed else " is known"
+        on = "" if asked.device is None else f" on {quoted(asked.device)}"
         raise ValueError(
-            f"no tuned problem of {', '.join(asked.targets)}{matching}: "
+            f"no tuned problem of {', '.join(asked.targets)}{on}{matching}: "
             "name a problem by its key or by its op with all flags, or the device by --device"
         )
     of_arrays = [one for name in asked.targets for one in building.array_kernels_for(target(name))]

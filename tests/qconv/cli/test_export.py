@@ -78,3 +78,6 @@ def test_a_build_that_matches_nothing_is_refused(command: Callable[..., Answer])
     code, out, err = command("build", "--target", "gfx90a", "k=77777")
     assert (code, out) == (2, "")
     assert "no tuned problem of gfx90a has 'k=77777' in its key: name a problem by its key or by its op" in err
+    code, out, err = command("build", "--target", "cpu", "--device", "cpu of nobody", "--out", "layer")
+    assert (code, out) == (2, "")
+    assert "no tuned problem of cpu on 'cpu of nobody' is known" in err

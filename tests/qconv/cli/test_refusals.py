@@ -163,6 +163,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
             ("no such op", "gemm --n 1", "--n was given beside 'gemm', which is no op: give one of conv2d,"),
             ("a key and a flag", f"{KEY} --n 1", "a key says everything"),
             ("the batch of a model", f"{KEY} --batch 2", "--batch 2 belongs to a MODEL.onnx"),
+            ("a key and a part that none has", f"{KEY} k=77777", "no tuned problem of cpu has 'k=77777' in its key"),
             ("a part that no key has", "k=77777", "no tuned problem of cpu has 'k=77777' in its key: name a problem"),
         )
     },
