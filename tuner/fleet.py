@@ -122,7 +122,7 @@ class Fleet:
             said = "; ".join(sorted(f"{one.name} ({one.target_name}, {one.toolchain})" for one in stations))
             raise ValueError(f"the workers measure different things: {said}; give each kind a scheduler of its own")
         hosts = {one["host"] for one in found.values()}
-        is_file = "://" not in self._where or self._where.startswith("sqlite:")
+        is_file = "://" not in self._where or self._where.startswith("sqlite")
         if is_file and (others := sorted(hosts - {socket.gethostname()})):
             raise ValueError(
                 f"the database {self._where} is a file of this host, and there are workers on {', '.join(others)}: "
@@ -139,9 +139,15 @@ class Fleet:
 
 
 def _shareable(where: str) -> str:
-    if where.startswith("sqlite:") and (where in ("sqlite://", "sqlite:///") or ":memory:" in where):
+    """As the workers, whose folders are others, are told it."""
+    if "://" not in where:
+        return str(Path(where).absolute())
+    dialect, _, file = where.partition(":///")
+    if not where.startswith("sqlite"):
+        return where
+    if not file or ":memory:" in where:
         raise ValueError(f"the database {where} is in the memory of one process: a fleet needs a file, or PostgreSQL")
-    return where if "://" in where else str(Path(where).absolute())
+    return where if file.startswith("file:") else f"{dialect}:///{Path(file).absolute()}"
 
 
 def _dask() -> Any:

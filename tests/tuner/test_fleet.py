@@ -107,6 +107,15 @@ def test_what_is_in_one_process_is_no_database_of_many(where: str) -> None:
         Fleet(Crew(workers=2), "cpu", where, Search(0))
 
 
+def test_workers_elsewhere_are_told_the_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each opens a database of its own in its folder, and the one that was named stays empty."""
+    monkeypatch.chdir(tmp_path)
+    told = {where: Fleet(Crew(1), "cpu", where, Search(0))._where for where in ("a.sqlite", "sqlite:///a.sqlite")}
+    assert told == {"a.sqlite": f"{tmp_path}/a.sqlite", "sqlite:///a.sqlite": f"sqlite:///{tmp_path}/a.sqlite"}
+    for whole in ("sqlite:////data/a.sqlite", "postgresql+psycopg://me@host/tune"):
+        assert Fleet(Crew(1), "cpu", whole, Search(0))._where == whole
+
+
 def test_each_worker_sees_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of those that this process sees, which need not be all."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
