@@ -26,7 +26,8 @@ FIGURES = ("roofline", "convergence", "importance", "failures")
 
 @dataclass(frozen=True)
 class Layer:
-    """One problem: its rows in the order of their times of creation, and a peer's time where one is known."""
+    """One problem: its rows in the order in which they were first stored, and a peer's time where one is known. A race
+    stores its rows anew, so that their times of creation say nothing of when a search came to them."""
 
     problem: Problem
     rows: tuple[Measurement, ...]
@@ -103,7 +104,7 @@ def read(database: Database, device: str | None, peers: Mapping[str, tuple[str, 
     if device is None or not places[device]:
         there = ", ".join(sorted(places)) or "none"
         raise DatabaseError(f"{database.where} has no row of {device or 'any device'}; it has of: {there}")
-    rows = sorted(database.measurements(device=device), key=lambda row: row.created_at)
+    rows = database.measurements(device=device)
     groups: dict[Problem, list[Measurement]] = {}
     for row in rows:
         groups.setdefault(row.problem, []).append(row)

@@ -65,6 +65,19 @@ def test_what_it_says_of_a_layer(database: Path) -> None:
     assert made.of_floor == pytest.approx(max(LAYER.operations / 1979, LAYER.io_bytes / 4.27) / 1e6 / 27.0)
 
 
+def test_a_winner_that_was_raced_later_was_found_when_it_was_measured_first(database: Path) -> None:
+    with Database.open(database) as rows:
+        before = report.read(rows, None, {}).layers[0].convergence()
+        winner = rows.best(LAYER, DEVICE, "sm_90a")
+        assert winner is not None
+        second = rows.measurements()[1]
+        rows.add(replace(winner, median_us=30.0, times_us=(30.0,), created_at=BEGIN + timedelta(hours=1)))
+        rows.add(replace(second, median_us=27.0, times_us=(27.0,), created_at=BEGIN + timedelta(hours=1)))
+        after = report.read(rows, None, {}).layers[0].convergence()
+    assert before[1] < 1.0
+    assert after == pytest.approx([27 / 50, *[1.0] * 23])
+
+
 def test_the_roofline_is_within_its_axes_where_every_layer_is_right_of_its_ridge(database: Path) -> None:
     with Database.open(database) as rows:
         svg = report.read(rows, None, {}).figures()["roofline"]
