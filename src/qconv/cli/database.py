@@ -92,7 +92,8 @@ def merge(database: str | None, others: tuple[str, ...], as_json: bool) -> None:
         }
         rows = opened.enter_context(_open(database, create=True))
         for other, source in sources.items():
-            answers[other] = rows.merge(source)._asdict()
+            # A database says where it is without the password that its URL may have.
+            answers[source.where if isinstance(source, Database) else other] = rows.merge(source)._asdict()
     if as_json:
         print_json(answers)
         return

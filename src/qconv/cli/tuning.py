@@ -146,10 +146,11 @@ def _tune_one(problem: Problem, asked: Asked) -> None:
         watch = progress.OfOne(show, budget.seconds)
         trials = UNBOUNDED if budget.trials is None else budget.trials
         outcome = run_tuning(problem, opened, rows, trials=trials, seconds=budget.seconds, watch=watch, **asked.how)
+    # Without the password that a URL may have.
     if asked.as_json:
-        print_json(_outcome_document(outcome, asked.where))
+        print_json(_outcome_document(outcome, rows.where))
     else:
-        _print_outcome(outcome, asked.where)
+        _print_outcome(outcome, rows.where)
     if outcome.best is None:
         sys.exit(1)
 

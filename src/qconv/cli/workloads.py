@@ -56,15 +56,16 @@ def tune_all(workload: Workload, given: Given) -> None:
             with progress.on_stderr() as show:
                 tune_workload(workload, engine, rows, given.budget, show)
         except KeyboardInterrupt:
-            said = table(workload, engine.station, results(workload, engine.station, rows), where)
+            said = table(workload, engine.station, results(workload, engine.station, rows), rows.where)
             click.echo("\n".join(said), err=True)
             click.echo("every finished trial is in the database: the same command goes on", err=True)
             raise
         found = results(workload, engine.station, rows)
+    # Without the password that a URL may have.
     if given.as_json:
-        print_json(document(workload, engine.station, found, where))
+        print_json(document(workload, engine.station, found, rows.where))
     else:
-        click.echo("\n".join(table(workload, engine.station, found, where)))
+        click.echo("\n".join(table(workload, engine.station, found, rows.where)))
 
 
 def document(workload: Workload, station: Station, found: list[Result], where: str) -> dict[str, Any]:

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
 from qconv.cli import main
 from qconv.cli.workloads import table
 from qconv.tune_db.database import Database
-from qconv.tuner import ahead, schedule
+from qconv.tune_db.engine import where_of
+from qconv.tuner import ahead, schedule, tune
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.result import Result, Station, is_todays
 from qconv.tuner.workload import Entry, Place, Workload
-from tests.tuner.test_schedule import SLOW, Scaled
+from tests.tuner.test_schedule import FAST, SLOW, Scaled
 
 CSV = """model,layer,N,C,H,W,K,R,S,stride_h,stride_w,pad_h,pad_w,groups
 net,a_layer_whose_name_is_much_longer_than_a_column,1,8,8,8,16,3,3,1,1,1,1,1
@@ -45,6 +47,33 @@ def run(*arguments: str) -> int:
     except SystemExit as done:
         return int(str(done.code))
     return 0
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Of a server, in whose place there is a file."""
+    honest = Database.open
+
+    def opened(given: str, **how: Any) -> Database:
+        database = honest(tmp_path / "server.sqlite", **how)
+        database.where = where_of(make_url(given))
+        return database
+
+    monkeypatch.setattr(Database, "open", opened)
+    return "postgresql+psycopg://me:secret@host/tune"
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_no_password_is_printed(
+    form: list[str], command: list[str], url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune, "Child", Scaled)
+    one = ["tune", str(FAST), "--device", "cpu", "--trials", "2", "--db", url]
+    for asked in ([*command, "--db", url], one, ["db", "merge", "--db", url, url]):
+        assert run(*asked, *form) == 0
+        said = "".join(capsys.readouterr())
+        assert "me:***@host" in said
+        assert "secret" not in said
 
 
 def test_a_table_of_the_layers_that_fits_the_terminal(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
