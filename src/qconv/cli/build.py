@@ -46,9 +46,11 @@ class Asked:
         return [word for word in self.words if not is_key(word)]
 
     @property
-    def batches(self) -> list[int]:
-        """Those that a model is built for."""
-        batches = (self.batch or "1").split(",")
+    def batches(self) -> list[int] | None:
+        """Those that a model is built for, where they are named."""
+        if self.batch is None:
+            return None
+        batches = self.batch.split(",")
         if not all(one.isascii() and one.isdigit() and int(one) for one in batches):
             raise ValueError(f"--batch {self.batch!r} must be numbers of at least 1, with commas between them")
         return list(map(int, batches))
@@ -67,7 +69,7 @@ class Asked:
     type=click.Path(file_okay=False, path_type=Path),
     help="A folder that QCONV_PATH can name, or for a model one that a session loads. Default: the cache alone.",
 )
-@click.option("--batch", metavar="1,32", help="For a model: the batches it is built for. Default: 1.")
+@click.option("--batch", metavar="1,32", help="For a model: the batches it is built for. Default: its own, or 1.")
 @json_option
 @quiet_option
 def build(**options: Any) -> None:

@@ -34,17 +34,18 @@ def build(
     model: onnx.ModelProto | bytes | str | Path,
     out: Path,
     place: Place,
-    batches: Sequence[int] = (1,),
+    batches: Sequence[int] | None = None,
     config: Mapping[str, str] | None = None,
     database: str | None = None,
     watch: Callable[[Built], None] = lambda built: None,
 ) -> int:
-    """Writes the folder, for inputs of these batches; how many problems it has kernels for. The place need not be here:
-    nothing runs."""
+    """Writes the folder, for inputs of these batches, without them of 1, or of the one that the model has; how many
+    problems it has kernels for. The place need not be here: nothing runs."""
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty: give a new folder")
     config = settings(config)
     proto = rewritten(source_of(model), config)
+    batches = _batches_of(proto, batches)
     collected = Collected(place, database)
     arranged: dict[str, list[dict[str, Any]]] = {}
     for batch in batches:
@@ -93,16 +94,34 @@ def _prepared(
     }
 
 
+def _batches_of(proto: onnx.ModelProto, asked: Sequence[int] | None) -> Sequence[int]:
+    """Those that are asked for; a model whose inputs are all fixed is built for its own, and for no other."""
+    inputs = _inputs(proto)
+    if not inputs or any(not value.type.tensor_type.shape.dim[0].HasField("dim_value") for value in inputs):
+        return (1,) if asked is None else asked
+    own = inputs[0].type.tensor_type.shape.dim[0].dim_value
+    for batch in () if asked is None else asked:
+        if batch != own:
+            raise ValueError(
+                f"batch={batch}, but the model's input {inputs[0].name!r} has {own} images: leave --batch out, or "
+                "export the model with an open batch"
+            )
+    return (own,)
+
+
+def _inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Those that a caller gives, and that have an extent."""
+    held = {tensor.name for tensor in proto.graph.initializer}
+    return [value for value in proto.graph.input if value.name not in held and value.type.tensor_type.shape.dim]
+
+
 def with_batch(proto: onnx.ModelProto, batch: int) -> onnx.ModelProto:
     """With the first extent of its inputs fixed, where it is open."""
     fixed = onnx.ModelProto()
     fixed.CopyFrom(proto)
     del fixed.graph.value_info[:]
-    held = {tensor.name for tensor in fixed.graph.initializer}
-    for value in fixed.graph.input:
+    for value in _inputs(fixed):
         dims = value.type.tensor_type.shape.dim
-        if value.name in held or not dims:
-            continue
         if not dims[0].HasField("dim_value"):
             dims[0].dim_value = batch
         for at, dim in enumerate(dims):

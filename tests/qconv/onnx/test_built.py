@@ -148,6 +148,15 @@ def test_extents_that_are_no_batch_are_refused(model: Any) -> None:
         with_batch(open_width, 1)
 
 
+def test_a_model_of_one_batch_is_built_for_no_other(model: Any, tmp_path: Path) -> None:
+    of_two = with_batch(model, 2)
+    with pytest.raises(ValueError, match="batch=1, but the model's input 'x' has 2 images: leave --batch out"):
+        build(of_two, tmp_path / "model.qconv", HERE, (2, 1))
+    assert not (tmp_path / "model.qconv").exists()
+    assert build(of_two, tmp_path / "model.qconv", HERE) > 10
+    assert json.loads((tmp_path / "model.qconv/manifest.json").read_text())["batches"] == [2]
+
+
 def test_an_output_without_a_type(tmp_path: Path) -> None:
     made = behind_a_pool()
     assert not made.proto.graph.output[0].HasField("type")
