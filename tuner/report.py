@@ -131,7 +131,8 @@ def peers_of(path: Path) -> dict[str, tuple[str, float]]:
 
 
 def roofline(report: Report) -> str:
-    points = [(one.problem.operations / one.problem.io_bytes, one.tops, one) for one in report.layers]
+    # What only moves bytes has no operations, and no place on logarithms.
+    points = [(one.problem.operations / one.problem.io_bytes, one.tops, one) for one in report.layers if one.tops]
     known = ROOFLINES.get(report.device)
     highest = max([tops for _, tops, _ in points] + ([known.tops] if known else []), default=1.0)
     lowest = min([tops for _, tops, _ in points], default=0.1)

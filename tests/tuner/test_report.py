@@ -16,6 +16,7 @@ import pytest
 from qconv import Conv2d, generator
 from qconv.cli import main
 from qconv.errors import DatabaseError
+from qconv.keys import parse
 from qconv.target import target
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
@@ -63,6 +64,21 @@ def test_what_it_says_of_a_layer(database: Path) -> None:
     assert layer.convergence()[:5] == pytest.approx([27 / 50, 27 / 49, 27 / 48, 27 / 48, 27 / 46])
     assert layer.tops == pytest.approx(LAYER.operations / 27e6)
     assert made.of_floor == pytest.approx(max(LAYER.operations / 1979, LAYER.io_bytes / 4.27) / 1e6 / 27.0)
+
+
+def test_what_only_moves_bytes_has_no_place_under_the_roofline(database: Path, tmp_path: Path) -> None:
+    moved = parse("channel_shuffle:rows=64:groups=3:width=8:x_type=int8")
+    config = generator.default(moved, target("sm_90a")).config
+    row = replace(rows_by(lambda i, row: 5.0)[0], problem=moved, config=config)
+    with Database.open(database) as rows, Database.open(tmp_path / "moved.sqlite") as alone:
+        drawn = report.read(rows, None, {}).figures()["roofline"]
+        for each in (rows, alone):
+            each.add(row)
+        both = report.read(rows, None, {})
+        assert len(both.layers) == 2
+        assert both.figures()["roofline"] == drawn
+        assert "channel_shuffle" in both.html()
+        assert "channel_shuffle" in report.read(alone, None, {}).html()
 
 
 def test_a_winner_that_was_raced_later_was_found_when_it_was_measured_first(database: Path) -> None:
