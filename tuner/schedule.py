@@ -196,7 +196,7 @@ class _Run:
     def _visits(
         self, entries: Sequence[Entry], deeper: Sequence[Entry], totals: Totals, seconds: Seconds, again: bool
     ) -> Iterator[Visit]:
-        """Of `entries`; those that are `deeper` come behind them, and their share of the time is left to them."""
+        """Visits of `entries`. Those that are `deeper` come behind them, and their share of the time is left to them."""
         reached = dict(zip(self.known, totals(self._standings(), self.budget.trials), strict=True))
         left, behind = (
             [entry for entry in every if self.known[entry.problem] < reached[entry.problem]]

@@ -220,8 +220,9 @@ class Run:
             if row.toolchain == self._toolchain and row.outcome != "timeout":
                 known.setdefault(row.config, {})[row.digest] = row
         for plan in plans:
-            if plan.config in known and (row := known[plan.config].get(self.candidate(plan).digest)) is not None:
-                self.rows[plan.config] = row
+            of_sources = known.get(plan.config, {})
+            if of_sources and (digest := self.candidate(plan).digest) in of_sources:
+                self.rows[plan.config] = of_sources[digest]
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Measurement:
         return self._store(self._child.measure(candidate, best_us))
