@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,9 +175,10 @@ def refresh(
     if dry_run:
         _show_stale(found, len(stale), as_json)
         return
+    all_won = True
     if found:
         given = workloads.Given(device, where, Budget(trials), as_json)
-        workloads.tune_all(winners.workload_of(found), given)
+        all_won = workloads.tune_all(winners.workload_of(found), given)
     else:
         click.echo(
             f"nothing to do: every winner of {name} has today's kernel, and none is expected to beat it", err=True
@@ -187,6 +189,8 @@ def refresh(
         kept = winners.kept(_rows_of(where, shipped, name))
         write_whole(out, text.dump(kept))
         click.echo(f"{len(kept)} rows to {out}", err=True)
+    if not all_won:
+        sys.exit(1)
 
 
 def _rows_of(where: str, shipped: bool, device: str | None) -> list[Measurement]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ from qconv.cli import progress
 from qconv.cli.options import print_json
 
 if TYPE_CHECKING:
+    from qconv.tune_db.database import Database
     from qconv.tuner.allocation import Budget
     from qconv.tuner.result import Result, Station
     from qconv.tuner.workload import Workload
@@ -34,11 +37,12 @@ class Given:
 def tune(path: Path, batch: int | None, given: Given) -> None:
     from qconv import tuning
 
-    tune_all(tuning.read(path, batch), given)
+    if not tune_all(tuning.read(path, batch), given):
+        sys.exit(1)
 
 
-def tune_all(workload: Workload, given: Given) -> None:
-    """Ctrl-C says what was found; the same command goes on."""
+def tune_all(workload: Workload, given: Given) -> bool:
+    """Whether every problem that was tried has a winner. Ctrl-C says what was found; the same command goes on."""
     from qconv import tuning
     from qconv.tune_db.database import Database
     from qconv.tuner.result import results
@@ -61,11 +65,28 @@ def tune_all(workload: Workload, given: Given) -> None:
             click.echo("every finished trial is in the database: the same command goes on", err=True)
             raise
         found = results(workload, engine.station, rows)
+        failed = without_winner(found, engine.station, rows)
     # Without the password that a URL may have.
     if given.as_json:
         print_json(document(workload, engine.station, found, rows.where))
     else:
         click.echo("\n".join(table(workload, engine.station, found, rows.where)))
+    for sentence in failed:
+        click.echo(sentence, err=True)
+    return not failed
+
+
+def without_winner(found: list[Result], station: Station, rows: Database) -> list[str]:
+    """A sentence for each problem that was tried, and of which no config worked; time-outs are among the failures."""
+    said = []
+    for one in found:
+        if one.tuned_us is not None:
+            continue
+        tried = rows.measurements(problem=one.entry.problem, device=station.name, target=station.target_name)
+        if counts := Counter(row.outcome for row in tried if not row.correct):
+            why = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+            said.append(f"no winner: {one.entry}: no config gave a correct result ({why}); see qconv-tune db list")
+    return said
 
 
 def document(workload: Workload, station: Station, found: list[Result], where: str) -> dict[str, Any]:

@@ -14,10 +14,12 @@ from qconv.cli import main
 from qconv.cli.workloads import table
 from qconv.tune_db.database import Database
 from qconv.tune_db.engine import where_of
+from qconv.tune_db.measurement import Measurement
 from qconv.tuner import ahead, schedule, tune
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.result import Result, Station, is_todays
 from qconv.tuner.workload import Entry, Place, Workload
+from tests.tuner.test_evaluate import CPU
 from tests.tuner.test_schedule import FAST, SLOW, Scaled
 
 CSV = """model,layer,N,C,H,W,K,R,S,stride_h,stride_w,pad_h,pad_w,groups
@@ -51,7 +53,7 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """Of a server, in whose place there is a file."""
+    """One of a server, in whose place there is a file."""
     honest = Database.open
 
     def opened(given: str, **how: Any) -> Database:
@@ -167,6 +169,27 @@ def test_an_interruption_says_what_was_found_and_how_to_go_on(
 def test_what_is_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_problem_of_which_no_config_worked_is_named(
+    form: list[str], command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its failures may be time-outs, which the table does not count; the others are tuned as ever."""
+    honest = Scaled.measure
+
+    def measure(self: Scaled, candidate: Candidate, best_us: float | None = None) -> Measurement:
+        if candidate.problem == SLOW:
+            return candidate.failed(CPU, self.toolchain, "timeout", "no answer")
+        return honest(self, candidate, best_us)
+
+    monkeypatch.setattr(Scaled, "measure", measure)
+    assert run(*command, *form) == 1
+    out, err = capsys.readouterr()
+    assert "no winner: net/a_layer_whose_name_is_much_longer_than_a_column and 1 more: no config gave" in err
+    assert err.count("no winner") == 1
+    assert " timeout); see qconv-tune db list" in err
+    assert "net/small" in out
 
 
 def test_stale_winners_are_listed_and_tuned_again(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
