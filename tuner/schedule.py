@@ -196,12 +196,10 @@ class _Run:
     def _visits(
         self, entries: Sequence[Entry], deeper: Sequence[Entry], totals: Totals, seconds: Seconds, again: bool
     ) -> Iterator[Visit]:
-        """Visits of `entries`. Those that are `deeper` come behind them, and their share of the time is left to them."""
+        """Those of `entries`. What is `deeper` comes behind them, and its share of the time is left to it."""
         reached = dict(zip(self.known, totals(self._standings(), self.budget.trials), strict=True))
-        left, behind = (
-            [entry for entry in every if self.known[entry.problem] < reached[entry.problem]]
-            for every in (entries, deeper)
-        )
+        left = [entry for entry in entries if self.known[entry.problem] < reached[entry.problem]]
+        behind = [entry for entry in deeper if self.known[entry.problem] < reached[entry.problem]]
         for at, entry in enumerate(left):
             if not self._is_over():
                 following = left[at + 1].problem if at + 1 < len(left) else None

@@ -331,3 +331,11 @@ def test_rows_of_older_templates_count_for_nothing_beside_those_of_today(rows: D
         assert (slow.trials, slow.default_us, slow.is_raced) == (1, us_of(SLOW, default), True)
         assert fast.trials == 0
         assert [one.trials for one in tuned(older, Budget(trials=10))] == [12, 8]
+
+
+def test_rows_of_two_versions_do_not_add_up(rows: Database) -> None:
+    """Neither is the older: each measured the same configs."""
+    (slow, fast) = tuned(rows, Budget(trials=10))
+    for row in rows.measurements():
+        rows.add(replace(row, digest="0" * 16, created_at=row.created_at + timedelta(seconds=1)))
+    assert results(NET, STATION, rows) == [slow, fast]

@@ -154,6 +154,14 @@ MUTANTS = (
         (CONTRACT,),
     ),
     Mutant(
+        "database: prune by the least time, be it of a screened row",
+        HERE + "statements.py",
+        "        .order_by(other.screened, other.median_us)\n",
+        "        .order_by(other.median_us)\n",
+        "The winner is deleted, and what was lucky in a few repeats stays.",
+        (CONTRACT,),
+    ),
+    Mutant(
         "database: prune of every device",
         HERE + "database.py",
         "*statements.among(device=device)]",

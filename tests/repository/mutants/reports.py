@@ -46,6 +46,22 @@ MUTANTS = (
         ("tests/tuner/test_report.py::test_what_it_says_of_a_layer",),
     ),
     Mutant(
+        "report: rows in the order of their races",
+        HERE + "report.py",
+        "    rows = database.measurements(device=device)\n",
+        "    rows = sorted(database.measurements(device=device), key=lambda row: row.created_at)\n",
+        "Every winner would seem to be found by the last trials.",
+        ("tests/tuner/test_report.py::test_a_winner_that_was_raced_later_was_found_when_it_was_measured_first",),
+    ),
+    Mutant(
+        "report: what only moves bytes is under the roofline",
+        HERE + "report.py",
+        "for one in report.layers if one.tops]",
+        "for one in report.layers]",
+        "No operations have no logarithm, and there is no report.",
+        ("tests/tuner/test_report.py::test_what_only_moves_bytes_has_no_place_under_the_roofline",),
+    ),
+    Mutant(
         "roofline: the smaller of the two bounds",
         HERE + "roofline.py",
         "return max(problem.operations",
