@@ -263,22 +263,6 @@ MUTANTS = (
         (KNOWN,),
     ),
     Mutant(
-        "tune: one row of a config is known, of whatever source",
-        HERE + "tune.py",
-        "known.setdefault(row.config, {})[row.digest] = row",
-        "known[row.config] = {row.digest: row}",
-        "Where two versions share a database, one of them measures everything again and again.",
-        ("tests/tuner/test_evaluate.py::test_rows_of_other_versions_of_the_package_hide_none_of_this_one",),
-    ),
-    Mutant(
-        "tune: the first part of a chain has all the time",
-        HERE + "tune.py",
-        "    return now + max(0.0, until - now) / problems\n",
-        "    return until\n",
-        "The chain itself is what was asked for.",
-        ("tests/tuner/test_evaluate.py::test_a_chain_and_its_parts_have_equal_shares_of_the_time",),
-    ),
-    Mutant(
         "tune: rows of a time-out count as known",
         HERE + "tune.py",
         'and row.outcome != "timeout":',

@@ -1,0 +1,57 @@
+"""Mutants of a tuning that goes on: whose rows count, and what is left to whom."""
+
+from mutants.mutant import Mutant
+
+HERE = "tuner/"
+SCHEDULE = "tests/tuner/test_schedule.py"
+
+MUTANTS = (
+    Mutant(
+        "tune: one row of a config is known, of whatever source",
+        HERE + "tune.py",
+        "known.setdefault(row.config, {})[row.digest] = row",
+        "known[row.config] = {row.digest: row}",
+        "Where two versions share a database, one of them measures everything again and again.",
+        ("tests/tuner/test_evaluate.py::test_rows_of_other_versions_of_the_package_hide_none_of_this_one",),
+    ),
+    Mutant(
+        "tune: the first part of a chain has all the time",
+        HERE + "tune.py",
+        "    return now + max(0.0, until - now) / problems\n",
+        "    return until\n",
+        "The chain itself is what was asked for.",
+        ("tests/tuner/test_evaluate.py::test_a_chain_and_its_parts_have_equal_shares_of_the_time",),
+    ),
+    Mutant(
+        "schedule: nothing is left to what comes behind the parts",
+        HERE + "schedule.py",
+        "share = seconds([*left, *behind], at)",
+        "share = seconds(left, at)",
+        "Chains get no time but for their first trials.",
+        (SCHEDULE + "::test_a_chain_has_its_share_of_the_time",),
+    ),
+    Mutant(
+        "result: all rows are today's where the best one is",
+        HERE + "result.py",
+        "        if is_todays(oldest):\n",
+        "        if is_todays(best):\n",
+        "An interrupted tuning counts the trials from before an update, and does not go on.",
+        (SCHEDULE + "::test_rows_of_older_templates_count_for_nothing_beside_those_of_today",),
+    ),
+    Mutant(
+        "result: a config may have two rows that count",
+        HERE + "result.py",
+        "if best is not None and len(configs) == len(rows) and is_todays(best):",
+        "if best is not None and is_todays(best):",
+        "Of the default, the older row is shown, which was in no race.",
+        (SCHEDULE + "::test_rows_of_two_versions_do_not_add_up",),
+    ),
+    Mutant(
+        "listing: the mark of a spreadsheet is a part of the first name",
+        HERE + "listing.py",
+        'encoding="utf-8-sig"',
+        'encoding="utf-8"',
+        "Layers lose their names.",
+        ("tests/tuner/test_listing.py::test_what_a_spreadsheet_writes_before_the_first_name_is_none_of_it",),
+    ),
+)
