@@ -169,6 +169,8 @@ def _connect(crew: Crew, spec: str | None, opened: ExitStack) -> Any:
     if address is None:
         address = opened.enter_context(_local(crew.workers or 1, spec or "cpu")).scheduler_address
     try:
+        # A client that is made for what is no address closes itself for a minute, and then shows a traceback.
+        dask.comm.resolve_address(address)
         return dask.Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise DeviceError(f"no Dask scheduler answers at {address}: {error}; start one with `dask scheduler`") from None

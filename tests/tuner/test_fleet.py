@@ -215,6 +215,19 @@ def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
         Fleet(Crew(scheduler="tcp://127.0.0.1:1"), None, "t.sqlite", Search(0)).__enter__()
 
 
+@pytest.mark.parametrize(
+    ("address", "says"), [("host", "missing port number"), ("http://host:8786", "unknown address scheme 'http'")]
+)
+def test_what_is_no_address_is_refused_at_once(address: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No client is made for it, which would close itself for a minute."""
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
+    made: list[object] = []
+    monkeypatch.setattr(distributed, "Client", lambda *given, **named: made.append(given))
+    with pytest.raises(DeviceError, match=f"no Dask scheduler answers at {address}: {says}"):
+        Fleet(Crew(scheduler=address), None, "t.sqlite", Search(0)).__enter__()
+    assert made == []
+
+
 class Killer(threading.Thread):
     """Kills a worker that is at work, as soon as the database has so many rows."""
 
