@@ -254,9 +254,19 @@ device_option = click.option(
     help="cpu, cuda:N, hip:N, or cpu.ARCH, which executes ARCH's matrix instructions on the CPU. "
     "Default: the first GPU, else cpu.",
 )
+
+
+def _database(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """What a shell makes of a variable that is not set must not become the default."""
+    if value is not None and not value.strip():
+        raise click.UsageError(f"--db {value!r} names no database: give a path or a URL, or leave it out", ctx)
+    return value
+
+
 database_option = click.option(
     "--db",
     "database",
+    callback=_database,
     help="A SQLite file (one folder is made for it) or SQLAlchemy URL. Default: QCONV_DB, or the cache.",
 )
 

@@ -149,6 +149,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         "no/such/tune.sqlite: there is no folder no, and only such in it would be made: make no",
     ),
     "prune what": (["db", "prune"], 2, "say what to delete"),
+    "an empty database": (["tune", KEY, "--device", "cpu", "--db", ""], 2, "--db '' names no database: give a path"),
     "no such database": (["db", "list", "--db", "no/such/file.sqlite"], 4, "no/such/file.sqlite"),
     "lookup in no database": (["lookup", *CONV, "--device", "cpu", "--db", "nowhere.sqlite"], 4, "nowhere.sqlite"),
     "database URL of no dialect": (["db", "list", "--db", "oracle9://x"], 4, "oracle9"),
