@@ -37,6 +37,8 @@ _REMEDIES = {
     errno.EROFS: "give a place that can be written; QCONV_CACHE moves the cache, --db the database",
     errno.ENOSPC: "make room on the disk, or give another place",
     errno.ENOENT: "check the path",
+    errno.ENOTDIR: "a part of this path is a file: check it",
+    errno.EISDIR: "this is a folder: give the name of a file",
     errno.ENAMETOOLONG: "give a shorter one",
 }
 

@@ -45,6 +45,12 @@ FAILURES: dict[str, tuple[Exception, int, str]] = {
     "permission": (PermissionError(errno.EACCES, "Permission denied", "/o"), 3, "'/o': give a place that you may use"),
     "read-only": (OSError(errno.EROFS, "Read-only file system", "/o"), 3, "QCONV_CACHE moves the cache"),
     "full": (OSError(errno.ENOSPC, "No space left"), 3, "make room on the disk"),
+    "a folder": (
+        IsADirectoryError(errno.EISDIR, "Is a directory", "/o"),
+        3,
+        "'/o': this is a folder: give the name of",
+    ),
+    "a file": (NotADirectoryError(errno.ENOTDIR, "Not a directory", "/o/p"), 3, "a part of this path is a file"),
     "any other of the system": (OSError(errno.EIO, "Input/output error"), 3, "qconv-tune doctor"),
     "the GPU": (Gpu("cudaErrorNoDevice: no CUDA-capable device"), 3, "the GPU failed: cudaErrorNoDevice"),
     "memory": (MemoryError("8 GiB"), 3, "make n smaller"),
