@@ -256,7 +256,7 @@ def _copy_in_memory(engine: Engine, where: str) -> Engine:
     engine.dispose()
     with copy.connect() as connection:
         connection.exec_driver_sql("PRAGMA query_only=1")
-    log.warning("%s: of an older schema version, and only read: a copy in memory serves", where)
+    log.warning("%s: of an older schema version, and only to be read: read into memory", where)
     return copy
 
 
