@@ -1,7 +1,8 @@
 """A graph without ops that write into their input or give it back: what they computed is then dead once it is lowered.
 
 An exported `nn.ReLU(inplace=True)` writes into what the convolution in front of it made. Such nodes are never dead to
-PyTorch, so that all of the real network would still run beside the lowered one."""
+PyTorch, so that all of the real network would still run beside the lowered one. And without views that ask how their
+input lies in memory, which is otherwise once it is lowered: images are channels_last."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import torch
 from qconv.torch.pattern import arguments, only_user, target_of
 
 DROPOUTS = ("aten.dropout.default", "aten.dropout_.default")
+VIEW = "aten.view.default"
 
 
 def without_writes(module: Any) -> None:
@@ -21,6 +23,27 @@ def without_writes(module: Any) -> None:
             _without_dropout(node)
         elif (other := _functional(node)) is not None:
             node.target = other
+
+
+def without_views(module: Any) -> None:
+    """In place: `reshape`, which copies where it has to. Where somebody writes into that memory a view stays, as the
+    copy would not be written."""
+    written = {_origin(read) for node in module.graph.nodes if _writes(node) for read in node.all_input_nodes}
+    for node in module.graph.nodes:
+        if target_of(node) == VIEW and _origin(node) not in written:
+            node.target = torch.ops.aten.reshape.default
+
+
+def _origin(node: Any) -> Any:
+    """Whose memory it may be: that of the first input of a view, and of its first input."""
+    while target_of(node) and not _makes(node) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _writes(node: Any) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
 
 
 def _without_dropout(node: Any) -> None:
@@ -34,7 +57,7 @@ def _functional(node: Any) -> Any:
     """The op that computes the same into a tensor of its own; None where the node writes nothing, or others see it."""
     namespace, _, rest = target_of(node).partition(".")
     name, _, overload = rest.partition(".")
-    if namespace != "aten" or not node.target._schema.is_mutable or not name.endswith("_"):
+    if namespace != "aten" or not _writes(node) or not name.endswith("_"):
         return None
     written = node.args[0]
     if not _makes(written) or only_user(written) is not node:

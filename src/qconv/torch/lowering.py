@@ -19,7 +19,7 @@ from qconv.torch import convolution
 from qconv.torch.activations import CLAMPS, activation_of
 from qconv.torch.between import lower_between
 from qconv.torch.ends import lower_end
-from qconv.torch.functional import without_writes
+from qconv.torch.functional import without_views, without_writes
 from qconv.torch.library import given_of
 from qconv.torch.pattern import (
     Quantized,
@@ -77,6 +77,7 @@ def lower(program: Any) -> Any:
     exported = isinstance(program, torch.export.ExportedProgram)
     module = program.module() if exported else torch.fx.GraphModule(program, copy.deepcopy(program.graph))
     without_writes(module)
+    without_views(module)
     _propagate(module)
     rows = []
     for node in list(module.graph.nodes):

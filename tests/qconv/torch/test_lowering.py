@@ -252,6 +252,33 @@ def test_nothing_is_left_of_ops_that_write_into_their_input(name: str) -> None:
     assert found.largest <= 1
 
 
+VIEWS = {
+    "integers": lambda m, x: q(dq(q(m.conv(x))).view(x.size(0), -1)),
+    "real numbers": lambda m, x: m.conv(x).view(x.size(0), 4, -1).exp(),
+    "moved by a pool": lambda m, x: q(dq(q(functional.max_pool2d(dq(q(m.conv(x))), 2))).view(-1, 72)),
+}
+
+
+@pytest.mark.parametrize("of", VIEWS)
+def test_a_view_may_be_of_images_that_are_channels_last(of: str) -> None:
+    module, found = lowered(VIEWS[of])
+    assert "aten.view.default" not in targets(module)
+    assert found[-1].largest <= 1
+
+
+def test_a_view_that_is_written_stays() -> None:
+    def body(m: Any, x: Any) -> Any:
+        real = dq(x)
+        real.view(2, -1)[:, :5].zero_()
+        return real
+
+    x = integers(2, 8, 6, 6)
+    program = torch.export.export(Graph(body), (x,)).module()
+    module = qconv.torch.lower(program)
+    assert "aten.view.default" in targets(module)
+    assert torch.equal(module(x), program(x))
+
+
 def test_what_others_see_is_written() -> None:
     def body(m: Any, x: Any) -> Any:
         y = m.conv(x)
