@@ -98,10 +98,16 @@ def _max_pool(node: Any, out: Quantized, relu: bool) -> Made:
 
 
 def _average_pool(node: Any, out: Quantized, relu: bool) -> Made:
-    x = _image(node)
-    if x is None or arguments(node)["divisor_override"] is not None:
+    x, values = _image(node), arguments(node)
+    if x is None or values["divisor_override"] is not None:
         return None
-    return _pool("avg_pool2d", x, node, _numbers(x, out), "count_include_pad")
+    counts = values["count_include_pad"]
+    if values["ceil_mode"] and counts:
+        # PyTorch divides a window that is not whole by the part of it that lies within the padded input.
+        if any(values["padding"]):
+            return None
+        counts = False
+    return _pool("avg_pool2d", x, node, {**_numbers(x, out), "count_include_pad": counts})
 
 
 def _global(node: Any, out: Quantized, relu: bool) -> Made:

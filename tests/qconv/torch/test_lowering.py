@@ -187,6 +187,8 @@ BETWEEN = {
     "qconv.mul": lambda m, x: q(dq(x) * dq(x[:, :, :1, :1].clone(), Y)),
     "qconv.max_pool2d": lambda m, x: q(functional.max_pool2d(dq(x), 3, 2, 1), X),
     "qconv.avg_pool2d": lambda m, x: q(functional.avg_pool2d(dq(x), 3, 2, 1)),
+    "qconv.avg_pool2d, not whole": lambda m, x: q(functional.avg_pool2d(dq(x), 3, 2, ceil_mode=True)),
+    "qconv.avg_pool2d, padded": lambda m, x: q(functional.avg_pool2d(dq(x), 3, 2, 1, True, False)),
     "qconv.global_avg_pool2d": lambda m, x: q(functional.adaptive_avg_pool2d(dq(x), 1)),
     "qconv.global_avg_pool2d, mean": lambda m, x: q(dq(x).mean((2, 3), keepdim=True)),
     "aten.flatten.using_ints": lambda m, x: q(dq(x).flatten(1), X),
@@ -217,6 +219,7 @@ def test_between_integers(name: str) -> None:
         lambda m, x: q(dq(x) + dq(x[:, :, :1].clone())),
         lambda m, x: q(torch.relu(functional.max_pool2d(dq(x), 2)), X),
         lambda m, x: q(torch.sub(dq(x), dq(x))),
+        lambda m, x: q(functional.avg_pool2d(dq(x), 3, 2, 1, ceil_mode=True)),
     ],
 )
 def test_other_numbers_and_shapes_stay(body: Any) -> None:
