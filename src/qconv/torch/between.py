@@ -86,8 +86,23 @@ def _image(node: Any) -> Quantized | None:
     return _operand(node) if len(shape_of(node) or ()) == 4 else None
 
 
+def window_fits(pool: Any) -> bool:
+    """Whether a whole window fits into the padded image, as far as that is known: kernels have no other, which
+    `ceil_mode` allows."""
+    values = arguments(pool)
+    for axis, size in enumerate((shape_of(pool.args[0]) or ())[-2:]):
+        extent, pad, step = (
+            (*given, *given)[axis] for given in (values["kernel_size"], values["padding"], values.get("dilation", (1,)))
+        )
+        if isinstance(size, int) and size + 2 * pad < (extent - 1) * step + 1:
+            return False
+    return True
+
+
 def _pool(op: str, x: Quantized, node: Any, numbers: Mapping[str, Any], *names: str) -> Made:
     values = arguments(node)
+    if not window_fits(node):
+        return None
     window = {name: values[name] for name in ("stride", "padding", "ceil_mode", *names)}
     return op, (x.node, values["kernel_size"]), {**window, **numbers}
 

@@ -17,7 +17,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from qconv.torch import convolution
 from qconv.torch.activations import CLAMPS, activation_of
-from qconv.torch.between import lower_between
+from qconv.torch.between import lower_between, window_fits
 from qconv.torch.ends import lower_end
 from qconv.torch.functional import without_views, without_writes
 from qconv.torch.library import given_of
@@ -39,6 +39,7 @@ MODE = "order=multiply_reciprocal:bias_scaling=real"
 LAYERS = {"aten.conv2d.default": "conv2d", "aten.conv2d.padding": "conv2d", "aten.linear.default": "linear"}
 # Layers that no op here computes, by how their names begin.
 OTHERS = ("aten.conv", "aten.addmm.", "aten.mm.", "aten.bmm.", "aten.matmul.")
+MAX_POOL = "aten.max_pool2d.default"
 REPORT = "qconv"
 
 
@@ -205,7 +206,7 @@ def _tail(node: Any, kind: str) -> Tail:
             tail.last, tail.residual = user, residual
         elif activation is not None:
             tail.last, tail.activation = user, activation
-        elif kind == "conv2d" and pool is None and target_of(user) == "aten.max_pool2d.default":
+        elif kind == "conv2d" and pool is None and target_of(user) == MAX_POOL and window_fits(user):
             pool = user
         else:
             break

@@ -119,6 +119,7 @@ REAL = {
     "a narrow range": lambda m, x: q(m.conv(x), (0.3, 0, -127, 127, torch.int8)),
     "no quantization": lambda m, x: torch.exp(m.conv(x)),
     "a pool of real numbers": lambda m, x: functional.max_pool2d(m.conv(x), 2),
+    "a window larger than the image": lambda m, x: q(functional.max_pool2d(m.conv(x), 7, 3, ceil_mode=True)),
     "another sum": lambda m, x: q(torch.add(m.conv(x), dq(x), alpha=2)),
     "a smaller residual": lambda m, x: q(m.conv(x) + dq(x[:1])),
 }
@@ -220,6 +221,7 @@ def test_between_integers(name: str) -> None:
         lambda m, x: q(torch.relu(functional.max_pool2d(dq(x), 2)), X),
         lambda m, x: q(torch.sub(dq(x), dq(x))),
         lambda m, x: q(functional.avg_pool2d(dq(x), 3, 2, 1, ceil_mode=True)),
+        lambda m, x: q(functional.max_pool2d(dq(x), 7, 3, ceil_mode=True), X),
     ],
 )
 def test_other_numbers_and_shapes_stay(body: Any) -> None:
