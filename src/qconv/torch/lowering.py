@@ -125,6 +125,8 @@ def _propagate(module: Any) -> None:
 def _lower_layer(node: Any, kind: str) -> str:
     values = arguments(node)
     x, w = _operand("x", values["input"]), dequantized(values["weight"])
+    if kind == "conv2d" and len(shape_of(values["input"]) or ()) == 3:
+        raise Unmatched("its input has three axes, one image without a batch: give it a batch of one")
     if w is None or w.axis not in (None, 0) or w.dtype not in (torch.int8, torch.uint8):
         raise Unmatched("its weights are not dequantized from 8 bits, per tensor or per output channel")
     window: dict[str, Any] = {

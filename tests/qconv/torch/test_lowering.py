@@ -144,6 +144,7 @@ STAYS = {
     ),
     "its weights are not dequantized from 8 bits": lambda m, x: q(functional.conv2d(dq(x), m.filters() * 2)),
     "the graph computes its weights": lambda m, x: q(functional.conv2d(dq(x), dq(x[:, :, :3, :3]))),
+    "its input has three axes": lambda m, x: q(functional.conv2d(dq(x[0]), m.filters())),
     "the graph computes its bias": lambda m, x: q(functional.conv2d(dq(x), m.filters(), dq(x)[0, :, 0, 0])),
 }
 
