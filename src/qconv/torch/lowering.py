@@ -145,7 +145,9 @@ def _lower_layer(node: Any, kind: str) -> str:
         named: dict[str, Any] = {"w_zero_point": of_w or None, **x.numbers("x"), **window, **tail.activation}
         if tail.residual:
             named |= tail.residual.numbers("residual")
-        named |= {**tail.out.numbers("y"), "out_dtype": tail.out.dtype} if tail.out else {"out_dtype": torch.float32}
+        named |= (
+            {**tail.out.numbers("y"), "out_dtype": tail.out.dtype} if tail.out else {"out_dtype": _real_type(tail.last)}
+        )
         overload = getattr(getattr(torch.ops.qconv, kind), "scalar" if w.axis is None else "default")
         _check(overload, (x, tail.residual), inputs, {**named, "mode": MODE})
         made = node.graph.call_function(overload, inputs, {**named, "mode": MODE})
@@ -154,6 +156,12 @@ def _lower_layer(node: Any, kind: str) -> str:
             made = _pooled(tail.pool, made)
     replace(tail.last, made)
     return tail.says
+
+
+def _real_type(node: Any) -> Any:
+    """What the graph computes it in, of the types that kernels give: a network may be in 16 bits."""
+    value = node.meta.get("val")
+    return value.dtype if getattr(value, "dtype", None) in (torch.float16, torch.bfloat16) else torch.float32
 
 
 def _operand(name: str, node: Any) -> Quantized:

@@ -138,6 +138,18 @@ def test_real_output_may_have_an_activation() -> None:
     assert found.largest < 1e-4
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_network_of_16_bits_stays_one(dtype: Any) -> None:
+    def body(m: Any, x: Any) -> Any:
+        real = of.dequantize_per_tensor(x, *X, out_dtype=dtype)
+        filters = of.dequantize_per_tensor(m.w, 0.002, 0, -128, 127, torch.int8, out_dtype=dtype)
+        return torch.relu(functional.conv2d(real, filters, m.bias.to(dtype)))
+
+    module, found = lowered(body)
+    assert "conv2d: qconv.conv2d, with relu, real output" in qconv.torch.explain(module)
+    assert found[0].largest <= 0.1, "the dtype of the whole is compared by `lowered`"
+
+
 STAYS = {
     "x is not dequantized from 8 bits with one constant scale": lambda m, x: q(
         functional.conv2d(dq(x, (0.02, 3, -(2**15), 2**15 - 1, torch.int16)), m.filters()), Y
