@@ -9,6 +9,7 @@ has no version, so that it is packed at every call.
 from __future__ import annotations
 
 import atexit
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,11 +37,14 @@ class Packing:
 
 
 _kept: dict[Hashable, Packing] = {}
+# Whoever changes that dictionary or goes through it has this. Those who look one key up need not.
+_changing = threading.RLock()
 
 
 def forget() -> None:
     """Drop all packed weights. Graphs that were captured with them must not run any more."""
-    _kept.clear()
+    with _changing:
+        _kept.clear()
 
 
 # What is on a GPU goes back to PyTorch's allocator while that is there.
@@ -68,9 +72,15 @@ def packing_of(key: Hashable, tensors: Sequence[Any], place: Any, pack: Callable
             "the weights are not packed yet, or were written since, and a CUDA graph is being captured, which cannot "
             "wait for that: call once with inputs of this shape before the capture, as for any warm-up"
         )
-    for stale in [name for name, packing in _kept.items() if packing.is_gone]:
-        del _kept[stale]
+    _drop_what_is_gone()
     storages = tuple(StorageWeakRef(tensor.untyped_storage()) for tensor in tensors)
     made = Packing(pack(), versions, storages, [] if found is None else found.captured)
-    _kept[key] = made
+    with _changing:
+        _kept[key] = made
     return made
+
+
+def _drop_what_is_gone() -> None:
+    with _changing:
+        for stale in [name for name, packing in _kept.items() if packing.is_gone]:
+            del _kept[stale]

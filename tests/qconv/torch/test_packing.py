@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -126,6 +127,28 @@ def test_weights_that_are_gone_are_let_go(packed: list[int]) -> None:
     kept()
     assert len(packed) == 5
     assert len(packing._kept) == 1
+
+
+def test_threads_pack_at_the_same_time(packed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One packs while another looks for what is gone."""
+    tensor = torch.zeros(1)
+
+    def pack(key: str) -> None:
+        packing.packing_of(key, [tensor], tensor.device, lambda: key)
+
+    pack("kept")
+    other = threading.Thread(target=pack, args=("other",))
+
+    def looked_at(_: packing.Packing) -> bool:
+        if other.ident is None:
+            other.start()
+            other.join(0.2)
+        return False
+
+    monkeypatch.setattr(packing.Packing, "is_gone", property(looked_at))
+    pack("new")
+    other.join()
+    assert set(packing._kept) == {"kept", "new", "other"}
 
 
 def test_memory_that_is_used_again_is_other_weights(packed: list[int]) -> None:
