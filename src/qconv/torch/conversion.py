@@ -18,8 +18,10 @@ from qconv.parameter import check_zero_point
 from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, device_of, is_capturing, name_of, stream_of
 from qconv.torch.schema import Given
 
-# Numbers that kernels read on a device, by their types. There are two for each node that converts.
+# Numbers that kernels read on a device, by their types. There are two for each node that converts. They stay, as
+# graphs that were captured read them; so of numbers that are new at every call only so many are kept.
 _numbers: dict[Any, Any] = {}
+REMEMBERED = 4096
 
 
 def fake_quantized(given: Given) -> Any:
@@ -92,8 +94,9 @@ def _filled(value: Any, dtype: Any, x: Any) -> Any:
     """On the device of x."""
     if isinstance(value, torch.Tensor):
         return array_of(value.to(device=x.device, dtype=dtype))
-    if is_capturing(x.device) and (value, dtype, x.device) not in _numbers:
-        # By a kernel of the graph, so that nothing waits.
+    is_known = (value, dtype, x.device) in _numbers
+    if not is_known and (is_capturing(x.device) or len(_numbers) >= REMEMBERED):
+        # By a kernel on the stream, and of the graph where one is captured, so that nothing waits.
         return array_of(torch.full((1,), value, dtype=dtype, device=x.device))
     return _number_on(value, dtype, x.device)
 

@@ -143,7 +143,7 @@ def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
     names = [name for name, value in given.items() if isinstance(value, torch.Tensor) and name not in _INPUTS]
     tensors = [given[name] for name in names]
     shapes = tuple((tuple(image.shape), image.dtype) for image in inputs)
-    packing = packing_of((_key(given), shapes, place), tensors, place, lambda: _packed(given, inputs, device, stream))
+    packing = packing_of((_key(given), (shapes, place)), tensors, place, lambda: _packed(given, inputs, device, stream))
     packed, alignment = packing.packed
     with allocating_on(place), device.on(stream):
         taken = [aligned(image, alignment[name]) for image, name in zip(inputs, _INPUTS, strict=False)]

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[torch]'")
 
 import qconv.torch  # noqa: E402
+from qconv.torch import conversion  # noqa: E402
 
 ops = torch.ops.qconv
 X = (np.random.default_rng(2).standard_normal((2, 6, 5, 4)) * 3).astype(np.float32)
@@ -59,6 +60,16 @@ def test_decomposed_is_pytorchs_own() -> None:
     x = torch.from_numpy(X)
     want = torch.ops.quantized_decomposed.quantize_per_tensor(x, 0.0371, 3, -128, 127, torch.int8)
     assert torch.equal(ops.quantize(x, 0.0371, 3, mode="decomposed"), want)
+
+
+def test_only_so_many_numbers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scale may be another one at every call."""
+    x = torch.from_numpy(X)
+    monkeypatch.setattr(conversion, "_numbers", {})
+    monkeypatch.setattr(conversion, "REMEMBERED", 3)
+    for scale in (0.1, 0.2, 0.3, 0.4, 0.5, 0.1):
+        assert np.array_equal(ops.quantize(x, scale, 5).numpy(), qconv.quantize(X, scale, 5))
+    assert len(conversion._numbers) == 3
 
 
 def test_nothing_gives_nothing() -> None:

@@ -129,12 +129,36 @@ def test_weights_that_are_gone_are_let_go(packed: list[int]) -> None:
     assert len(packing._kept) == 1
 
 
+def test_of_numbers_the_last_few_are_kept(packed: list[int]) -> None:
+    """A scale that is measured for every input packs at every call, which must not fill the memory."""
+    layer, named = Layer(), {**NAMED, "y_scale": 0.2}
+    scales = [0.02 + 0.001 * i for i in range(2 * packing.REMEMBERED)]
+    for scale in scales:
+        torch.ops.qconv.conv2d(layer.x, layer.w, layer.w_scale, **{**named, "x_scale": scale})
+    assert len(packing._kept) == packing.REMEMBERED
+    for scale in reversed(scales[-packing.REMEMBERED :]):
+        torch.ops.qconv.conv2d(layer.x, layer.w, layer.w_scale, **{**named, "x_scale": scale})
+    assert len(packed) == len(scales)
+
+
+def test_what_a_captured_graph_reads_is_kept(packed: list[int]) -> None:
+    tensor = torch.zeros(1)
+
+    def pack(number: int) -> packing.Packing:
+        return packing.packing_of((number, "shapes"), [tensor], tensor.device, lambda: number)
+
+    pack(-1).captured.append("read by a graph")
+    for number in range(2 * packing.REMEMBERED):
+        pack(number)
+    assert [kept.packed for kept in packing._kept.values()][:2] == [-1, packing.REMEMBERED]
+
+
 def test_threads_pack_at_the_same_time(packed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """One packs while another looks for what is gone."""
     tensor = torch.zeros(1)
 
     def pack(key: str) -> None:
-        packing.packing_of(key, [tensor], tensor.device, lambda: key)
+        packing.packing_of((key, "shapes"), [tensor], tensor.device, lambda: key)
 
     pack("kept")
     other = threading.Thread(target=pack, args=("other",))
@@ -148,7 +172,7 @@ def test_threads_pack_at_the_same_time(packed: list[int], monkeypatch: pytest.Mo
     monkeypatch.setattr(packing.Packing, "is_gone", property(looked_at))
     pack("new")
     other.join()
-    assert set(packing._kept) == {"kept", "new", "other"}
+    assert {key for key, _ in packing._kept} == {"kept", "new", "other"}
 
 
 def test_memory_that_is_used_again_is_other_weights(packed: list[int]) -> None:
