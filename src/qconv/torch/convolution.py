@@ -13,7 +13,7 @@ from qconv.instances.api import conv2d_problem
 from qconv.instances.fused_api import Shaped, chain_call
 from qconv.instances.serving import lookup
 from qconv.mode import Mode
-from qconv.op import Problem
+from qconv.op import Problem, several
 from qconv.pooled import PooledConv2d
 from qconv.torch.arrays import (
     NHWC,
@@ -56,6 +56,24 @@ def pads(padding: Sequence[int]) -> tuple[int, int, int, int]:
     return top, left, bottom, right
 
 
+def pair(name: str, values: Sequence[int]) -> tuple[int, int]:
+    """Down and across. One number is both."""
+    down, across = several(name, values[0] if len(values) == 1 else tuple(values), 2, 1)
+    return down, across
+
+
+def rooms(padded: Sequence[Any], extents: Sequence[Any], dilation: Sequence[int]) -> list[Any]:
+    """How far a window can move, down and across."""
+    spans = [(extent - 1) * step + 1 for extent, step in zip(extents, dilation, strict=True)]
+    for axis, size, span in zip("hw", padded, spans, strict=True):
+        if size < span:
+            raise ValueError(
+                f"the window spans {span} along {axis}, but the padded input has only {size}: pad more, or use a "
+                "smaller window or dilation"
+            )
+    return [size - span for size, span in zip(padded, spans, strict=True)]
+
+
 def types_of(given: Given, count: int) -> list[Any]:
     """What each convolution gives: the type of x, unless given."""
     asked = [given[name] for name in TYPES[: count - 1]] + [given["out_dtype"]]
@@ -77,17 +95,9 @@ def images_shape(given: Given) -> tuple[tuple[Any, ...], Any]:
                 f"channels: KCRS weights have c/groups of them"
             )
         top, left, bottom, right = pads(given[f"{layer}padding"])
-        h, w = (
-            (size + padded - (extent - 1) * dilation - 1) // stride + 1
-            for size, padded, extent, dilation, stride in zip(
-                (h, w),
-                (top + bottom, left + right),
-                weight.shape[2:],
-                _pair(given[f"{layer}dilation"]),
-                _pair(given[f"{layer}stride"]),
-                strict=True,
-            )
-        )
+        strides, dilations = (pair(f"{layer}{what}", given[f"{layer}{what}"]) for what in ("stride", "dilation"))
+        moves = rooms((h + top + bottom, w + left + right), weight.shape[2:], dilations)
+        h, w = (room // stride + 1 for room, stride in zip(moves, strides, strict=True))
         c = weight.shape[0]
     if given["residual"] is not None:
         _check_operand("residual", given["residual"], 4)
@@ -183,7 +193,7 @@ def check_smallest(given: Given) -> None:
     """ValueError where no kernel computes it, by an image of the smallest size; `x` is of no size here."""
     (w,) = weights_of(given)
     filters = tuple(w.shape[2:]) or (1, 1)
-    spans = [(size - 1) * step + 1 for size, step in zip(filters, _pair(given.get("dilation", (1,))), strict=True)]
+    spans = [(size - 1) * step + 1 for size, step in zip(filters, pair("dilation", given.get("dilation", (1,))), strict=True)]
     channels = w.shape[1] * given.get("groups", 1)
     x = torch.empty((1, *spans, channels), dtype=given["x"].dtype, device="meta")
     krsc = torch.empty((w.shape[0], *filters, w.shape[1]), dtype=w.dtype, device="meta")
@@ -225,8 +235,8 @@ def _problem(given: Given, inputs: Sequence[Any], weights: Sequence[Any]) -> tup
 
 def _pool(given: Given) -> dict[str, Any]:
     """What of a call says the pool behind its convolution. By default its windows do not overlap, as of max_pool2d."""
-    window = _pair(given["window"])
-    stride, pad = _pair(given["window_stride"] or window), pads(given["window_padding"])
+    window = pair("window", given["window"])
+    stride, pad = pair("window_stride", given["window_stride"] or window), pads(given["window_padding"])
     return {"window": window, "window_stride": stride, "window_pad": pad, "ceil_mode": given["ceil_mode"]}
 
 
@@ -235,7 +245,7 @@ def _own(given: Given, layer: str) -> dict[str, Any]:
     # What is one number for all channels serves any number of them.
     single = [name for name in ("w_scale", "w_zero_point") if np.size(named.get(name, ())) == 1]
     numbers = {name: np.asarray(named[name]).item() for name in single}
-    window = {name: _pair(named[name]) for name in ("stride", "dilation")} | {"pad": pads(given[f"{layer}padding"])}
+    window = {name: pair(name, named[name]) for name in ("stride", "dilation")} | {"pad": pads(given[f"{layer}padding"])}
     return {**named, **numbers, **window}
 
 
@@ -261,11 +271,6 @@ def mode_of(text: str | None) -> str | Mode | None:
         return Mode(**dict(flag.split("=", 1) for flag in text.split(":")))
     except TypeError as error:
         raise ValueError(f"mode={text!r}: {error}; flags are {', '.join(Mode.__dataclass_fields__)}") from None
-
-
-def _pair(values: Sequence[int]) -> tuple[int, int]:
-    first, second = (*values, *values)[:2]
-    return first, second
 
 
 def _check_operand(name: str, tensor: Any, axes: int | None) -> None:

@@ -20,7 +20,7 @@ from qconv.torch.arrays import (
     name_of,
     stream_of,
 )
-from qconv.torch.convolution import pads
+from qconv.torch.convolution import pads, pair, rooms
 from qconv.torch.schema import Given
 
 
@@ -61,9 +61,9 @@ def _run(function: Callable[..., Any], tensors: Sequence[Any], y: Any, *others: 
 def fake_pool(given: Given) -> Any:
     x, kernel, stride, pad, dilation = _window(given)
     sizes = []
-    for axis in (0, 1):
-        size, span = x.shape[2 + axis], (kernel[axis] - 1) * dilation[axis] + 1
-        room = size + pad[axis] + pad[axis + 2] - span
+    moves = rooms([x.shape[2 + axis] + pad[axis] + pad[axis + 2] for axis in (0, 1)], kernel, dilation)
+    for axis, room in enumerate(moves):
+        size = x.shape[2 + axis]
         count = room // stride[axis] + 1
         # A window that is not whole counts where it begins before the padding behind the input.
         further = given["ceil_mode"] and room % stride[axis] > 0 and count * stride[axis] < size + pad[axis]
@@ -73,12 +73,9 @@ def fake_pool(given: Given) -> Any:
 
 def _window(given: Given) -> tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     x = _image("x", given["x"])
-    kernel = _pair(given["kernel_size"])
-    return x, kernel, _pair(given["stride"] or kernel), pads(given["padding"]), _pair(given.get("dilation") or (1,))
-
-
-def _pair(values: Sequence[int]) -> tuple[int, ...]:
-    return (*values, *values)[:2]
+    kernel = pair("kernel_size", given["kernel_size"])
+    stride, dilation = pair("stride", given["stride"] or kernel), pair("dilation", given.get("dilation") or (1,))
+    return x, kernel, stride, pads(given["padding"]), dilation
 
 
 def _image(name: str, tensor: Any) -> Any:

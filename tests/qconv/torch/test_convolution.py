@@ -65,6 +65,8 @@ def test_random_convolutions_with_a_pool_equal_the_oracle(seed: int) -> None:
 def test_a_pool_takes_bytes_and_one_tensor() -> None:
     with pytest.raises(ValueError, match="out_type=float32: a pool behind a convolution takes int8 or uint8"):
         ops.conv2d_pool(*ARGS[:3], x_scale=0.5, window=[2], out_dtype=torch.float32)
+    with pytest.raises(ValueError, match="the window spans 9 along h, but the padded input has only 7"):
+        ops.conv2d_pool(*ARGS[:3], x_scale=0.5, window=[9])
     with pytest.raises(ValueError, match="of the pool: pad=2,2,2,2 with r=2"):
         ops.conv2d_pool(*ARGS[:3], x_scale=0.5, window=[2], window_padding=[2])
     with pytest.raises(RuntimeError, match="missing value for argument 'window'"):
@@ -169,6 +171,10 @@ def test_wrong_tensors_are_refused(spoil: Any, says: str) -> None:
     ("values", "says"),
     [
         ({"padding": (1, 2, 3)}, "padding=.1, 2, 3. must be one integer, two"),
+        ({"stride": 0}, "stride=0 must be between 1 and"),
+        ({"stride": []}, r"stride=\(\) must be one integer or 2 of them"),
+        ({"dilation": (1, 2, 3)}, r"dilation=\(1, 2, 3\) must be one integer or 2 of them"),
+        ({"dilation": 9}, "the window spans 19 along h, but the padded input has only 12: pad more"),
         ({"activation": "rleu"}, "activation='rleu'"),
         ({"mode": "torch"}, "mode='torch'"),
         ({"mode": "ordre=multiply"}, "mode='ordre=multiply': .*; flags are rounding"),
