@@ -36,11 +36,10 @@ def combine(function: Callable[..., Any]) -> Callable[[Given], Any]:
     def compute(given: Given) -> Any:
         y = fake_sum(given)
         images = y.dim() == 4
-        if y.numel():
-            taken = [_as_image(given[name], y.dim()) if images else given[name].contiguous() for name in ("a", "b")]
-            numbers = {name: value for name, value in given.items() if name not in ("a", "b", "out_dtype")}
-            out = y.permute(NHWC) if images else y
-            _run(function, taken, out, out_type=name_of(y.dtype), **numbers)
+        taken = [_as_image(given[name], y.dim()) if images else given[name].contiguous() for name in ("a", "b")]
+        numbers = {name: value for name, value in given.items() if name not in ("a", "b", "out_dtype")}
+        out = y.permute(NHWC) if images else y
+        _run(function, taken, out, out_type=name_of(y.dtype), **numbers)
         return y
 
     return compute
@@ -52,7 +51,9 @@ def _as_image(tensor: Any, axes: int) -> Any:
 
 
 def _run(function: Callable[..., Any], tensors: Sequence[Any], y: Any, *others: Any, **named: Any) -> None:
-    """On the caller's stream, into `y`."""
+    """On the caller's stream, into `y`. Of no images there is nothing to compute."""
+    if not y.numel():
+        return
     taken = [aligned(tensor, WIDEST) for tensor in tensors]
     with allocating_on(y.device):
         function(*map(array_of, taken), *others, out=array_of(y), stream=stream_of(y.device), **named)

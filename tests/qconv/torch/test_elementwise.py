@@ -103,6 +103,31 @@ def test_windows_count_as_pytorch_counts_them() -> None:
                 assert y.shape == want
 
 
+def test_no_image_gives_no_image() -> None:
+    x = torch.zeros(0, 8, 6, 6, dtype=torch.int8)
+    assert ops.max_pool2d(x, 2).shape == (0, 8, 3, 3)
+    assert ops.avg_pool2d(x, 3, 2).shape == (0, 8, 2, 2)
+    assert ops.global_avg_pool2d(x).shape == (0, 8, 1, 1)
+    assert ops.add(x, x).shape == x.shape
+    with pytest.raises(ValueError, match="pixels=0"):
+        ops.global_avg_pool2d(torch.zeros(2, 8, 0, 6, dtype=torch.int8))
+
+
+@pytest.mark.parametrize(
+    ("window", "says"),
+    [
+        ({"kernel_size": 0}, "kernel_size=0 must be between 1 and"),
+        ({"kernel_size": 2, "stride": 0}, "stride=0 must be between 1 and"),
+        ({"kernel_size": 7}, "the window spans 7 along h, but the padded input has only 6"),
+    ],
+)
+def test_no_windows_are_refused(window: dict[str, Any], says: str) -> None:
+    x = torch.zeros(1, 8, 6, 6, dtype=torch.int8)
+    for op in (ops.max_pool2d, ops.avg_pool2d):
+        with pytest.raises(ValueError, match=says):
+            op(x, **window)
+
+
 def test_what_is_no_image_is_refused() -> None:
     with pytest.raises(ValueError, match=r"x has shape \(4, 4\); it must have four axes, NCHW"):
         ops.global_avg_pool2d(torch.zeros(4, 4, dtype=torch.int8))
