@@ -107,6 +107,8 @@ def images_shape(given: Given) -> tuple[tuple[Any, ...], Any]:
 def rows_shape(given: Given) -> tuple[tuple[Any, ...], Any]:
     x, w = given["x"], given["w"]
     _check_operand("x", x, None)
+    if not x.dim():
+        raise ValueError("x has shape (); it must have an axis, the last of which is what w is multiplied with")
     _check_operand("w", w, 2)
     if x.shape[-1] != w.shape[1]:
         raise ValueError(
@@ -130,7 +132,7 @@ def convolve(given: Given) -> Any:
 
 def convolve_into(y: Any, given: Given) -> Any:
     """Images, which are NHWC in memory from here on."""
-    inputs = [given[name] for name in _INPUTS if given[name] is not None]
+    inputs = _inputs(given, y)
     _launch(given, [channels_last(image).permute(NHWC) for image in inputs], y.permute(NHWC))
     return y
 
@@ -138,10 +140,20 @@ def convolve_into(y: Any, given: Given) -> Any:
 def multiply(given: Given) -> Any:
     """Rows, each of which is an image of one pixel."""
     y = fake_rows(given)
-    inputs = [given[name] for name in _INPUTS if given[name] is not None]
+    inputs = _inputs(given, y)
     pixels = [rows.reshape(-1, 1, 1, rows.shape[-1]).contiguous() for rows in inputs]
     _launch({**given, **ONE_PIXEL}, pixels, y.view(-1, 1, 1, y.shape[-1]))
     return y
+
+
+def _inputs(given: Given, y: Any) -> list[Any]:
+    """x, and the residual if there is one, which is not broadcast."""
+    residual = given["residual"]
+    if residual is not None and residual.shape != y.shape:
+        raise ValueError(
+            f"residual has shape {tuple(residual.shape)}; it must have that of the output, {tuple(y.shape)}"
+        )
+    return [given[name] for name in _INPUTS if given[name] is not None]
 
 
 def _launch(given: Given, inputs: Sequence[Any], y: Any) -> None:
@@ -268,7 +280,7 @@ def mode_of(text: str | None) -> str | Mode | None:
     if text is None or "=" not in text:
         return text
     try:
-        return Mode(**dict(flag.split("=", 1) for flag in text.split(":")))
+        return Mode(**{name: value for name, _, value in (flag.partition("=") for flag in text.split(":"))})
     except TypeError as error:
         raise ValueError(f"mode={text!r}: {error}; flags are {', '.join(Mode.__dataclass_fields__)}") from None
 

@@ -178,6 +178,7 @@ def test_wrong_tensors_are_refused(spoil: Any, says: str) -> None:
         ({"activation": "rleu"}, "activation='rleu'"),
         ({"mode": "torch"}, "mode='torch'"),
         ({"mode": "ordre=multiply"}, "mode='ordre=multiply': .*; flags are rounding"),
+        ({"mode": "order=multiply_reciprocal:"}, "mode='order=multiply_reciprocal:': .*; flags are rounding"),
         ({"x_scale": -1.0}, "every scale must be finite and positive"),
         ({"residual_scale": 1.0}, "residual_scale was given"),
         ({"x_scale": torch.ones(3), "y_scale": torch.ones(1)}, r"x_scale has shape \(3,\); it must be one number"),
@@ -194,3 +195,18 @@ def test_wrong_values_are_refused(values: dict[str, Any], says: str) -> None:
 def test_a_matrix_of_other_rows_is_refused() -> None:
     with pytest.raises(ValueError, match=r"w has shape \(2, 5\), but the last axis of x has 4 elements"):
         ops.linear(torch.zeros(3, 4, dtype=torch.int8), torch.zeros(2, 5, dtype=torch.int8), 1.0)
+
+
+def test_a_residual_has_the_shape_of_the_output() -> None:
+    x, w = torch.zeros(3, 4, 8, dtype=torch.int8), torch.zeros(16, 8, dtype=torch.int8)
+    for shape in ((4, 3, 16), (12, 16), (3, 4, 8)):
+        with pytest.raises(ValueError, match=r"residual has shape .*; it must have that of the output, \(3, 4, 16\)"):
+            ops.linear(x, w, 1.0, None, torch.zeros(shape, dtype=torch.int8), residual_scale=1.0)
+    n, k, p, q = images(WANT).shape
+    with pytest.raises(ValueError, match=rf"residual has shape \(1, .*; it must have .*, \({n}, {k}, {p}, {q}\)"):
+        ops.conv2d(*ARGS, torch.zeros(1, k, p, q, dtype=torch.int8), **NAMED, residual_scale=1.0)
+
+
+def test_a_row_has_an_axis() -> None:
+    with pytest.raises(ValueError, match=r"x has shape \(\); it must have an axis"):
+        ops.linear(torch.zeros((), dtype=torch.int8), torch.zeros(2, 5, dtype=torch.int8), 1.0)
