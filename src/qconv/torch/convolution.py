@@ -205,7 +205,9 @@ def check_smallest(given: Given) -> None:
     """ValueError where no kernel computes it, by an image of the smallest size; `x` is of no size here."""
     (w,) = weights_of(given)
     filters = tuple(w.shape[2:]) or (1, 1)
-    spans = [(size - 1) * step + 1 for size, step in zip(filters, pair("dilation", given.get("dilation", (1,))), strict=True)]
+    spans = [
+        (size - 1) * step + 1 for size, step in zip(filters, pair("dilation", given.get("dilation", (1,))), strict=True)
+    ]
     channels = w.shape[1] * given.get("groups", 1)
     x = torch.empty((1, *spans, channels), dtype=given["x"].dtype, device="meta")
     krsc = torch.empty((w.shape[0], *filters, w.shape[1]), dtype=w.dtype, device="meta")
@@ -257,7 +259,9 @@ def _own(given: Given, layer: str) -> dict[str, Any]:
     # What is one number for all channels serves any number of them.
     single = [name for name in ("w_scale", "w_zero_point") if np.size(named.get(name, ())) == 1]
     numbers = {name: np.asarray(named[name]).item() for name in single}
-    window = {name: pair(name, named[name]) for name in ("stride", "dilation")} | {"pad": pads(given[f"{layer}padding"])}
+    window = {name: pair(name, named[name]) for name in ("stride", "dilation")} | {
+        "pad": pads(given[f"{layer}padding"])
+    }
     return {**named, **numbers, **window}
 
 

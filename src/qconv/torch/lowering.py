@@ -76,11 +76,12 @@ def lower(program: Any) -> Any:
     """A module that computes what `program` computes, an ExportedProgram or the GraphModule of `convert_pt2e`. It can
     be called, compiled and exported again; `explain` says what became of each layer. The weights are shared."""
     exported = isinstance(program, torch.export.ExportedProgram)
-    module = program.module() if exported else torch.fx.GraphModule(program, copy.deepcopy(program.graph))
+    module = program.module() if exported else copy_of(program)
     without_writes(module)
     without_views(module)
     _propagate(module)
-    rows = []
+    # What was lowered before stays so.
+    rows = [row for row in module.meta.get(REPORT, ()) if row.op is not None]
     for node in list(module.graph.nodes):
         if (kind := LAYERS.get(target_of(node))) is not None:
             try:
@@ -104,6 +105,11 @@ def lower(program: Any) -> Any:
 
 def copy_of(lowered: Any) -> Any:
     """A module of its own graph, with the same weights and the same report."""
+    if not isinstance(lowered, torch.fx.GraphModule):
+        raise ValueError(
+            f"a {type(lowered).__name__} has no graph: give torch.export.export(module, inputs), or what convert_pt2e "
+            "or qconv.torch.lower gave"
+        )
     module = torch.fx.GraphModule(lowered, copy.deepcopy(lowered.graph))
     module.meta[REPORT] = lowered.meta.get(REPORT, ())
     return module
@@ -111,7 +117,12 @@ def copy_of(lowered: Any) -> Any:
 
 def explain(module: Any) -> str:
     """Layer by layer: which op computes it, or why it is PyTorch's."""
-    return "\n".join(map(str, module.meta[REPORT]))
+    rows = getattr(module, "meta", {}).get(REPORT)
+    if rows is None:
+        raise ValueError(
+            f"this {type(module).__name__} has no report: give what lower or fuse gave, not a copy by export"
+        )
+    return "\n".join(map(str, rows))
 
 
 def _propagate(module: Any) -> None:

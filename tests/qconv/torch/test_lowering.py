@@ -169,6 +169,18 @@ def test_what_stays_says_why(why: str) -> None:
     assert not found
 
 
+def test_what_has_no_graph_or_no_report_is_refused() -> None:
+    program = torch.export.export(Graph(WITH["relu"]), (integers(2, 8, 6, 6),))
+    for function in (qconv.torch.lower, qconv.torch.fuse):
+        with pytest.raises(ValueError, match=r"a Graph has no graph: give torch\.export\.export"):
+            function(Graph(WITH["relu"]))
+    for module in (torch.nn.ReLU(), program.module()):
+        with pytest.raises(ValueError, match="has no report: give what lower or fuse gave"):
+            qconv.torch.explain(module)
+    once = qconv.torch.lower(program)
+    assert qconv.torch.explain(qconv.torch.lower(once)) == qconv.torch.explain(once)
+
+
 def test_other_layers_are_named() -> None:
     module, _ = lowered(lambda m, x: functional.conv_transpose2d(dq(x), m.filters()))
     assert qconv.torch.explain(module) == "conv_transpose2d: PyTorch, no op here computes aten.conv_transpose2d.input"
