@@ -12,6 +12,8 @@ from qconv.torch.pattern import target_of
 QUANTIZE = "qconv.quantize.scalar"
 # What torch.export calls to check what it has assumed of the inputs, which were real numbers.
 GUARDS = "_guards_fn"
+# What reads no element: a batch that is dynamic is asked for its size.
+SIZES = ("aten.sym_size.int",)
 
 
 def with_integer_inputs(lowered: Any) -> tuple[Any, dict[str, IntegerInput]]:
@@ -23,7 +25,7 @@ def with_integer_inputs(lowered: Any) -> tuple[Any, dict[str, IntegerInput]]:
     for guard in [node for node in module.graph.nodes if node.target == GUARDS]:
         module.graph.erase_node(guard)
     for node in [node for node in module.graph.nodes if node.op == "placeholder"]:
-        readers = list(node.users)
+        readers = [reader for reader in node.users if target_of(reader) not in SIZES]
         if len(readers) != 1 or target_of(readers[0]) != QUANTIZE:
             read = ", ".join(target_of(reader) or str(reader) for reader in readers) or "nobody"
             reasons.append(f"{node.name!r} is read by {read}, where one {QUANTIZE} alone should read it")

@@ -57,3 +57,18 @@ def test_an_input_that_has_to_stay_is_named() -> None:
     network, _ = lowered(is_read_twice=True)
     with pytest.raises(ValueError, match=r"no input can take integers: 'x' is read by .*aten\.add"):
         qconv.torch.with_integer_inputs(network)
+
+
+def test_an_input_may_be_asked_for_its_size() -> None:
+    class Rows(Convolution):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x).reshape(x.size(0), -1)
+
+    x = torch.randn(2, 8, 6, 6, generator=torch.Generator().manual_seed(3))
+    batch = torch.export.Dim("n", min=1, max=9)
+    network = qconv.torch.lower(torch.export.export(Rows(False), (x,), dynamic_shapes=({0: batch},)))
+    assert "aten.sym_size.int" in targets(network)
+    module, found = qconv.torch.with_integer_inputs(network)
+    assert list(found) == ["x"]
+    for images in (x, x[:1], x.repeat(3, 1, 1, 1)):
+        assert torch.equal(module(integers(images)), network(images))
