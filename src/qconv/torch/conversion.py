@@ -13,7 +13,7 @@ from qconv.conversion import CONVERSIONS, Conversion, Dequantize, Quantize
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.instances import conversion_api
 from qconv.instances.arguments import in_mode
-from qconv.op import WIDEST
+from qconv.op import WIDEST, checked_axis
 from qconv.parameter import check_zero_point
 from qconv.torch.arrays import NHWC, aligned, allocating_on, array_of, device_of, is_capturing, name_of, stream_of
 from qconv.torch.schema import Given
@@ -61,7 +61,7 @@ def _convert(
     out, taken = y, aligned(x if _is_image(x) else x.contiguous(), WIDEST)
     if _is_image(x):
         out, taken = y.permute(NHWC), taken.permute(NHWC)
-        axis = None if axis is None else NHWC.index(axis % 4)
+        axis = None if axis is None else NHWC.index(checked_axis(axis, "x", x.shape))
     scale, zero_point = given["scale"], given["zero_point"]
     of_channels = isinstance(scale, torch.Tensor) and scale.numel() > 1
     wanted = _scale_type(kind.op, mode, of_channels, name_of(x.dtype), name_of(y.dtype))

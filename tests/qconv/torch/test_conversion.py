@@ -87,3 +87,10 @@ def test_nothing_gives_nothing() -> None:
 def test_wrong_values_are_refused(named: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         ops.quantize(torch.from_numpy(X), **{"scale": 1.0, **named})
+
+
+@pytest.mark.parametrize("axis", [4, -5])
+def test_an_axis_that_x_has_not_is_refused(axis: int) -> None:
+    for x in layouts(X):
+        with pytest.raises(ValueError, match=f"axis={axis} must be between -4 and 3"):
+            ops.quantize(x, torch.ones(2), axis=axis)
