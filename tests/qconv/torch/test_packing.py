@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import which
 from typing import Any
 
 import numpy as np
@@ -233,3 +235,31 @@ def test_a_launch_overlaps_where_that_gains(gains: bool, monkeypatch: pytest.Mon
     asked = asked_to_overlap(gains, monkeypatch)
     Layer()()
     assert asked == [gains]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("g++") is None, reason="AOTInductor compiles with a C++ compiler, and there is no g++")
+def test_few_scales_are_kept_in_a_package(packed: list[int], tmp_path: Path) -> None:
+    """By the option that docs/tasks/pytorch.md names: without it Inductor makes constants of 8 numbers anew."""
+
+    class Few(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self, layer: Layer) -> None:
+            super().__init__()
+            for name, tensor in {"w": layer.w[:8].clone(), "scales": layer.w_scale[:8].clone()}.items():
+                self.register_buffer(name, tensor)
+
+        def forward(self, x: Any) -> Any:
+            return torch.ops.qconv.conv2d(x, self.w, self.scales, **NAMED)
+
+    layer = Layer()
+    network = Few(layer)
+    path = torch._inductor.aoti_compile_and_package(
+        torch.export.export(network, (layer.x,)),
+        package_path=str(tmp_path / "few.pt2"),
+        inductor_configs={"always_keep_tensor_constants": True},
+    )
+    loaded = torch._inductor.aoti_load_package(path)
+    packed.clear()
+    for _ in range(3):
+        assert torch.equal(loaded(layer.x), network(layer.x))
+    assert len(packed) == 2  # those of the package, and the module's own
