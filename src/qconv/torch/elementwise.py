@@ -64,11 +64,12 @@ def fake_pool(given: Given) -> Any:
     sizes = []
     moves = rooms([x.shape[2 + axis] + pad[axis] + pad[axis + 2] for axis in (0, 1)], kernel, dilation)
     for axis, room in enumerate(moves):
-        size = x.shape[2 + axis]
-        count = room // stride[axis] + 1
-        # A window that is not whole counts where it begins before the padding behind the input.
-        further = given["ceil_mode"] and room % stride[axis] > 0 and count * stride[axis] < size + pad[axis]
-        sizes.append(count + int(further))
+        size, step = x.shape[2 + axis], stride[axis]
+        count = (room + step - 1 if given["ceil_mode"] else room) // step + 1
+        # A window that is not whole counts where it begins before the padding behind the input. Sizes that are not
+        # known yet are not asked for remainders: a graph would be held to them.
+        begins_behind = given["ceil_mode"] and (count - 1) * step >= size + pad[axis]
+        sizes.append(count - 1 if begins_behind else count)
     return empty((*x.shape[:2], *sizes), given.get("out_dtype") or x.dtype, x)
 
 

@@ -103,6 +103,21 @@ def test_windows_count_as_pytorch_counts_them() -> None:
                 assert y.shape == want
 
 
+def test_a_graph_of_pools_is_not_held_to_remainders() -> None:
+    """Sizes that are dynamic may be odd or even."""
+
+    class Pool(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return ops.max_pool2d(x, 3, 2, 1, ceil_mode=True)
+
+    x = images(drawn(2, 16, 16, 8))
+    dynamic = {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
+    program = torch.export.export(Pool(), (x,), dynamic_shapes={"x": dynamic}).module()
+    for height, width in ((16, 16), (13, 16), (8, 9)):
+        taken = x[:, :, :height, :width]
+        assert torch.equal(program(taken), Pool()(taken))
+
+
 def test_no_image_gives_no_image() -> None:
     x = torch.zeros(0, 8, 6, 6, dtype=torch.int8)
     assert ops.max_pool2d(x, 2).shape == (0, 8, 3, 3)

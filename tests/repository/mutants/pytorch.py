@@ -147,8 +147,8 @@ MUTANTS = (
     planted(
         "torch: a window may begin behind the input",
         HERE + "elementwise.py",
-        "count * stride[axis] < size + pad[axis]",
-        "count * stride[axis] <= size + pad[axis]",
+        "(count - 1) * step >= size + pad[axis]",
+        "(count - 1) * step > size + pad[axis]",
         "The output has a window that PyTorch leaves out.",
         (f"{ELEMENTWISE}::test_windows_count_as_pytorch_counts_them",),
     ),
