@@ -45,6 +45,8 @@ def define() -> None:
         arguments = _arguments(overload)
         for key in ("CPU", "CUDA"):
             LIBRARY.impl(overload.qualified, partial(_compute, compute, arguments), key)
+        # There are no gradients: what an op gives requires none, as what argmax gives.
+        LIBRARY.impl(overload.qualified, torch.library.fallthrough_kernel, "Autograd")
         torch.library.register_fake(f"qconv::{overload.qualified}", partial(_fake, fake, arguments), lib=LIBRARY)
 
 

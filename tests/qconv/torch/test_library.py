@@ -204,6 +204,19 @@ def test_a_package_of_aot_inductor(tmp_path: Path) -> None:
         assert torch.equal(loaded(REAL), expected(REAL))
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_an_op_gives_requires_no_gradient() -> None:
+    scales = torch.nn.Parameter(SCALES.clone())
+    y = ops.conv2d(X, W, scales, x_scale=0.02, out_dtype=torch.float32)
+    assert not y.requires_grad
+    head = torch.nn.Linear(3, 2)
+    head(y).sum().backward()
+    assert head.weight.grad is not None
+    assert scales.grad is None
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        y.sum().backward()
+
+
 def test_fakes_say_what_is_wrong() -> None:
     def wrong(x: Any) -> Any:
         return ops.conv2d(x, W[:, :3], 1.0)
