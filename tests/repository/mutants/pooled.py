@@ -303,8 +303,8 @@ MUTANTS = (
     Mutant(
         "torch: windows overlap by default",
         HERE + "torch/convolution.py",
-        'stride, pad = _pair(given["window_stride"] or window)',
-        'stride, pad = _pair(given["window_stride"] or (1,))',
+        'pair("window_stride", given["window_stride"] or window)',
+        'pair("window_stride", given["window_stride"] or (1,))',
         "max_pool2d moves by its window where nothing else is said.",
         (f"{TORCH}::test_random_convolutions_with_a_pool_equal_the_oracle",),
         needs="torch",
