@@ -9,6 +9,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
+from one_in import is_taken
 
 if TYPE_CHECKING:
     from qconv.device import Device
@@ -19,6 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--regenerate-golden",
         action="store_true",
         help="write tests/golden anew instead of comparing with it; then read the diff",
+    )
+    parser.addoption(
+        "--one-in", type=int, default=1, metavar="N", help="of the tests marked many, one in N: others with each commit"
     )
 
 
@@ -40,6 +44,17 @@ def pytest_configure(config: pytest.Config) -> None:
         # Half of the time of a process that a test starts would be compiling the package. Mutants do without it: two of
         # one second and one length would share their bytecode.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (one_in := config.getoption("--one-in")) == 1:
+        return
+    from mutate import commit
+
+    head = commit()
+    left = [item for item in items if item.get_closest_marker("many") and not is_taken(item.nodeid, head, one_in)]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in set(left)]
 
 
 def pytest_collection_finish() -> None:

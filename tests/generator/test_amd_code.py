@@ -151,6 +151,7 @@ def _read(job: Job) -> tuple[str, amd.Reading, list[str]]:
     return f"{plan.problem} {plan.config}", *refusals(plan, generator.render(plan))
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_many_random_plans(name: str) -> None:

@@ -286,6 +286,7 @@ def test_configs_of_matrix_instructions_compile(target: Target) -> None:
     assert not wrong, f"{len(wrong)} of {len(answers)} sources; the first:\n" + "\n".join(map(str, wrong[:5]))
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("target", GPUS.values(), ids=GPUS)
 @pytest.mark.parametrize("family", SHAPES)
@@ -305,6 +306,7 @@ def test_random_configs_for_special_layers_compile(family: str, target: Target) 
     assert not wrong, "\n".join(map(str, wrong))
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [t for t in GPUS.values() if t.instructions], ids=lambda target: target.name)
 def test_random_chains_in_one_kernel_compile(target: Target) -> None:

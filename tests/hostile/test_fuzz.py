@@ -49,6 +49,7 @@ def said_by(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SURFACES)
 def test_many(name: str) -> None:

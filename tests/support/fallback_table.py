@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from qconv.onnx import Session
 
 # Images that are as small as the networks take them, so that the CPU device is done in seconds.
 TRAINED = {"ch_PP-OCRv4_det": (1, 3, 64, 96), "ch_PP-OCRv4_rec": (1, 3, 48, 96), "ch_ppocr_mobile": (1, 3, 48, 96)}
+
+PARTS = tuple(product((*networks.NETWORKS, *TRAINED), networks.FORMATS))
+HEAD = ("| network | format | types, weights per | on kernels | elsewhere |", "|---|---|---|---|---|")
 
 
 def load(name: str) -> Any:
@@ -84,19 +88,18 @@ def cell(session: Session | None) -> str:
     return f"{here} of {len(explanation.rows)} layers | {ops or 'nothing'}"
 
 
-def table() -> Iterator[str]:
-    yield "| network | format | types, weights per | on kernels | elsewhere |"
-    yield "|---|---|---|---|---|"
-    for name in (*networks.NETWORKS, *TRAINED):
-        for form in networks.FORMATS:
-            alike: dict[str, list[str]] = {}
-            for says, session in sessions(name, form):
-                alike.setdefault(cell(session), []).append(says)
-            for shown, variants in alike.items():
-                which = "all six" if len(variants) == 6 else ", ".join(variants)
-                yield f"| {name} | {form} | {which} | {shown if '|' in shown else f'{shown} |'} |"
+def rows(name: str, form: str) -> Iterator[str]:
+    alike: dict[str, list[str]] = {}
+    for says, session in sessions(name, form):
+        alike.setdefault(cell(session), []).append(says)
+    for shown, variants in alike.items():
+        which = "all six" if len(variants) == 6 else ", ".join(variants)
+        yield f"| {name} | {form} | {which} | {shown if '|' in shown else f'{shown} |'} |"
 
 
 if __name__ == "__main__":
-    for line in table():
-        print(line, flush=True)
+    for line in HEAD:
+        print(line)
+    for name, form in PARTS:
+        for line in rows(name, form):
+            print(line, flush=True)

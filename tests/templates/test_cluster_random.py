@@ -74,6 +74,7 @@ def test_a_random_cluster() -> None:
     check_all([plan_of(1, index) for index in range(FAST)], 0)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, LONG, CHUNK))
 def test_nothing_is_found_in_random_clusters(first: int) -> None:

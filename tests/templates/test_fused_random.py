@@ -61,6 +61,7 @@ def test_a_random_config_of_three(name: str) -> None:
     check_all(plans(name, FAST_SEED, FAST, 0, layers=3), 0)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "first"), [(n, first) for n, count in LONG.items() for first in range(0, count, CHUNK)]
@@ -69,6 +70,7 @@ def test_many_random_configs(name: str, first: int) -> None:
     check_all(plans(name, LONG_SEED, LONG[name], first), first)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "first"), [(n, first) for n, count in LONG_OF_THREE.items() for first in range(0, count, CHUNK)]

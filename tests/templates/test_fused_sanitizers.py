@@ -113,6 +113,7 @@ def test_nothing_is_found_by_thread(name: str) -> None:
     check(PLANS[name], "thread", EARLY)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [SM_80, "cpu.sm_75", "cpu.gfx942", "cpu.gfx1201"])
 def test_nothing_is_found_in_random_problems(name: str) -> None:

@@ -50,6 +50,7 @@ def test_a_random_config(name: str, first: int) -> None:
     check_all(plans(name, FAST_SEED, FAST, first, CHUNK), first)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "first"), [(n, first) for n in EMULATIONS for first in range(0, LONG[n], CHUNK)])
 def test_many_random_configs(name: str, first: int) -> None:

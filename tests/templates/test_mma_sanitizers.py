@@ -116,6 +116,7 @@ def test_the_plans_have_every_role() -> None:
     assert all(plan.shape.steps > 1 for plan in PLANS.values())
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EMULATIONS)
 def test_nothing_is_found_in_random_problems(name: str) -> None:

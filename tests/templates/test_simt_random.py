@@ -47,6 +47,7 @@ def test_a_device_that_nobody_knows_is_refused(spec: str) -> None:
         open_device(spec)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("first", range(0, len(LONG), 10))
 @pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)
 def test_the_default_and_a_random_config(first: int, device: Device) -> None:

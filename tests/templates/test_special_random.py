@@ -76,6 +76,7 @@ def test_stem_rows_of_a_single_tap(c: int) -> None:
     check_all([special_plan("stem", problem, MATRICES, seed) for seed in range(1)], 0)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("first", range(0, LONG, CHUNK))
 @pytest.mark.parametrize("family", SHAPES)
 @pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)

@@ -98,6 +98,7 @@ def test_nothing_is_found_by_thread(name: str) -> None:
     check(PLANS[name], "thread", EARLY)
 
 
+@pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize("family", TARGET)
 def test_nothing_is_found_in_random_problems(family: str) -> None:

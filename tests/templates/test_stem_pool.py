@@ -136,6 +136,7 @@ def check_on(device: Device, first: int, count: int) -> None:
             check_exact(plan, device, seed=index)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("first", range(0, LONG, CHUNK))
 @pytest.mark.parametrize("device", EVERY_DEVICE, indirect=True)
 def test_many_random_configs(device: Device, first: int) -> None:

@@ -1,0 +1,35 @@
+"""Which of the many tests a run takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from one_in import is_taken
+
+NAMES = [f"test_many[{i}]" for i in range(3000)]
+
+
+def test_commits_take_different_tests_about_as_many_as_are_asked_for() -> None:
+    a, b = ({name for name in NAMES if is_taken(name, commit, 3)} for commit in ("3f2a", "9c01"))
+    assert all(900 < len(taken) < 1100 for taken in (a, b))
+    assert 250 < len(a & b) < 420
+    assert all(is_taken(name, "3f2a", 1) for name in NAMES)
+    with pytest.raises(ValueError, match="at least 1"):
+        is_taken(NAMES[0], "3f2a", 0)
+
+
+def test_a_run_leaves_out_none_that_is_not_one_of_many() -> None:
+    file = "tests/templates/test_mma_random.py"
+    every, some = (collected(file, *options) for options in ((), ("--one-in", "4")))
+    assert some < every
+    assert {name.partition("[")[0] for name in every - some} == {f"{file}::test_many_random_configs"}
+    assert 0 < len([name for name in some if "::test_many" in name]) < len([n for n in every if "::test_many" in n]) / 2
+
+
+def collected(*arguments: str) -> set[str]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
+    run = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    return {line for line in run.stdout.splitlines() if "::" in line}
