@@ -100,6 +100,19 @@ def qdq(b_scale: float = 0.03 * 0.02, axis: int | None = None, w_scale: Any = 0.
     return Made(nodes, {"x": FLOATS}, held, **given)
 
 
+def between_reals() -> Made:
+    """Bytes and weights that become real numbers, and a convolution of these whose output nobody quantizes. Of constant
+    weights, ONNX Runtime would give one of so many channels another layout, and other bits."""
+    node = helper.make_node
+    nodes = [
+        node("DequantizeLinear", ["x", "x_s", "x_z"], ["xr"]),
+        node("DequantizeLinear", ["w", "w_s", "w_z"], ["wr"]),
+        node("Conv", ["xr", "wr"], ["y"]),
+    ]
+    held = {"x_s": np.float32(0.03), "x_z": np.uint8(100), "w": weights_of(32, 32, 3, 3), "w_s": np.float32(0.02)}
+    return Made(nodes, {"x": bytes_of("uint8", 1, 32, 9, 9)}, {**held, "w_z": np.int8(0)})
+
+
 def between(op: str, attributes: Mapping[str, Any] | None = None, more: Sequence[str] = (), **held: Any) -> Made:
     """Another op in front of a convolution and behind it."""
     made = conv({"pads": [1, 1, 1, 1]}, w_shape=(4, 4, 3, 3), x_z=np.uint8(0))

@@ -22,7 +22,7 @@ class Fallback:
 
     def __init__(self, model: ReadModel, config: Mapping[str, str], providers: Sequence[str]) -> None:
         self._model = model
-        self._config = dict(config) | FOLDED_ALREADY
+        self._config = dict(config)
         self._providers = list(providers)
         self._initializers = {tensor.name: tensor for tensor in model.proto.graph.initializer}
         # Layers that run by themselves, and whether their channels are last. Other providers have their own bits.
@@ -84,7 +84,9 @@ class Fallback:
         if layers[0].name in self._alone:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
-            session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=self._providers)
+            session = onnxruntime.InferenceSession(
+                proto.SerializeToString(), options, providers=self._providers, disabled_optimizers=set(FOLDED_ALREADY)
+            )
         except ORT_ERRORS as error:
             named = ", ".join(dict.fromkeys(layer.op for layer in layers))
             raise Unsupported(f"ONNX Runtime does not take the part of the model with {named}: {error}") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +36,16 @@ Source = str | bytes
 # All optimizations but those for the layouts of ONNX Runtime's own kernels; and all that it has by default.
 NO_LAYOUTS = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
 EVERY_OPTIMIZATION = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-# The whole model has been folded by then; a part of it alone might be folded otherwise, which would change bits.
-FOLDED_ALREADY = {"session.disable_quant_qdq": "1"}
+# The optimizers that move, remove and fold DequantizeLinear and QuantizeLinear, which the whole model has
+# been through: a part of it alone might be folded otherwise, which would change bits. The setting
+# session.disable_quant_qdq does more. With it weights that are dequantized become constants, and their convolutions get
+# another layout, which the whole model does not have, and other bits.
+FOLDED_ALREADY = frozenset(
+    {
+        *("DoubleQDQPairsRemover", "DQMatMulNBitsFusion", "EnsureUniqueDQForNodeUnit", "QDQPropagationTransformer"),
+        *("QDQS8ToU8Transformer", "QDQSelectorActionTransformer", "WeightBiasQuantization", "WhereDummyDq"),
+    }
+)
 LARGEST = 2**31 - 1  # bytes of a protobuf message
 # Element types as ONNX Runtime writes them.
 _ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
@@ -99,14 +107,16 @@ def _in_memory() -> Iterator[str]:
         os.close(file)
 
 
-def rewritten(source: Source, config: Mapping[str, str], level: Any = NO_LAYOUTS) -> onnx.ModelProto:
-    """By ONNX Runtime's optimizations of that level."""
+def rewritten(
+    source: Source, config: Mapping[str, str], level: Any = NO_LAYOUTS, without: Collection[str] = ()
+) -> onnx.ModelProto:
+    """By ONNX Runtime's optimizations of that level, without those of these names."""
     with _in_memory() as path:
         options = session_options(config)
         options.graph_optimization_level = level
         options.optimized_model_filepath = path
         try:
-            onnxruntime.InferenceSession(source, options, providers=list(CPU_ONLY))
+            onnxruntime.InferenceSession(source, options, providers=list(CPU_ONLY), disabled_optimizers=set(without))
         except ORT_ERRORS as error:
             raise Unsupported(f"onnxruntime {onnxruntime.__version__} does not take the model: {error}") from None
         proto = onnx.load(path, load_external_data=False)

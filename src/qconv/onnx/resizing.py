@@ -36,9 +36,8 @@ def orders(model: ReadModel, config: Mapping[str, str]) -> dict[str, bool]:
     named.CopyFrom(model.proto)
     for name, node in zip(model.nodes, named.graph.node, strict=True):
         node.name = name  # by which it is found again
-    config = {**config, **FOLDED_ALREADY}
     try:
-        whole = rewritten(named.SerializeToString(), config, EVERY_OPTIMIZATION)
+        whole = rewritten(named.SerializeToString(), config, EVERY_OPTIMIZATION, FOLDED_ALREADY)
         values = (*whole.graph.input, *typed_outputs(whole, config))
         known: dict[str, Extents | None] = {value.name: tensor_of(value).shape for value in values}
     except Unsupported as error:

@@ -119,4 +119,12 @@ MUTANTS = (
         "ONNX Runtime moves the channels of the part back.",
         (RESIZED + "::test_behind_a_layer_that_runs_elsewhere_as_well",),
     ),
+    Mutant(
+        "models: dequantized weights of a part of a model become constants",
+        "src/qconv/onnx/fallback.py",
+        "self._config = dict(config)",
+        'self._config = dict(config) | {"session.disable_quant_qdq": "1"}',
+        "Their convolutions get the layout for constant weights, and other bits.",
+        ("tests/qconv/onnx/test_session_unusual.py",),
+    ),
 )
