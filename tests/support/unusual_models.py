@@ -100,6 +100,15 @@ def qdq(b_scale: float = 0.03 * 0.02, axis: int | None = None, w_scale: Any = 0.
     return Made(nodes, {"x": FLOATS}, held, **given)
 
 
+def equal_constants() -> Made:
+    """ONNX Runtime keeps one of the two, and the inputs that list them both."""
+    made = qdq()
+    *before, last = made.nodes
+    held = {**made.held, "y_s_again": made.held["y_s"]}
+    nodes = [*before, helper.make_node(last.op_type, ["yq", "y_s_again", "y_z"], ["y"])]
+    return Made(nodes, made.feeds, held, ir=3, listed=list(held))
+
+
 def between_reals() -> Made:
     """Bytes and weights that become real numbers, and a convolution of these whose output nobody quantizes. Of constant
     weights, ONNX Runtime would give one of so many channels another layout, and other bits."""

@@ -116,10 +116,16 @@ def rewritten(
         options.graph_optimization_level = level
         options.optimized_model_filepath = path
         try:
-            onnxruntime.InferenceSession(source, options, providers=list(CPU_ONLY), disabled_optimizers=set(without))
+            session = onnxruntime.InferenceSession(
+                source, options, providers=list(CPU_ONLY), disabled_optimizers=set(without)
+            )
         except ORT_ERRORS as error:
             raise Unsupported(f"onnxruntime {onnxruntime.__version__} does not take the model: {error}") from None
         proto = onnx.load(path, load_external_data=False)
+    # Until version 3 of the format every constant is listed as an input, and one that was folded away is none any more.
+    asked = {value.name for value in (*session.get_inputs(), *session.get_overridable_initializers())}
+    for value in [value for value in proto.graph.input if value.name not in asked]:
+        proto.graph.input.remove(value)
     if isinstance(source, str):  # what lies in other files is named from where the model was
         onnx.load_external_data_for_model(proto, str(Path(source).parent))
     if proto.ByteSize() > LARGEST:

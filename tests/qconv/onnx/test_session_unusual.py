@@ -29,6 +29,7 @@ from unusual_models import (
     conv_inputs,
     cycle,
     dynamic_quantization,
+    equal_constants,
     identities,
     linear,
     matrices,
@@ -66,6 +67,7 @@ RUN: dict[str, tuple[Callable[[], Made], int]] = {
     "opset 10": (lambda: conv(given={"opset": 10, "ir": 5}), 1),
     "the newest opset": (lambda: conv(given={"opset": 23, "ir": 10}), 1),
     "constants listed as inputs, of an old format": (lambda: conv(given={"ir": 3, "listed": list(conv_inputs())}), 1),
+    "constants listed as inputs, of an old format, two of which become one": (equal_constants, 3),
     "weights that may be given": (lambda: conv(given={"listed": ["w"]}), 0),
     "weights that are an input": (
         lambda: Made(conv().nodes, {"x": bytes_of("uint8", *X_SHAPE), "w": bytes_of("uint8", 6, 4, 3, 3)},
