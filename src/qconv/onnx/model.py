@@ -46,6 +46,8 @@ FOLDED_ALREADY = frozenset(
         *("QDQS8ToU8Transformer", "QDQSelectorActionTransformer", "WeightBiasQuantization", "WhereDummyDq"),
     }
 )
+# Settings of how an optimized model is written, which nobody but `rewritten` reads again.
+SAVING = ("session.save_model_format", "session.optimized_model_external_initializers")
 LARGEST = 2**31 - 1  # bytes of a protobuf message
 # Element types as ONNX Runtime writes them.
 _ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
@@ -65,6 +67,8 @@ def session_options(config: Mapping[str, str]) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised as well
     for name, value in config.items():
+        if name.startswith(SAVING):
+            continue
         try:
             options.add_session_config_entry(name, value)
         except ORT_ERRORS as error:

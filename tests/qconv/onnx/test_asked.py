@@ -44,6 +44,19 @@ def test_what_is_asked_for_wrongly_is_refused(says: str, given: dict[str, Any]) 
         Session(conv().proto, "cpu", **given)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"session.save_model_format": "ORT"},
+        {"session.optimized_model_external_initializers_file_name": "weights.bin"},
+    ],
+)  # fmt: skip
+def test_how_a_model_would_be_written_changes_nothing(config: dict[str, str]) -> None:
+    made = conv()
+    wanted = Session(made.proto, "cpu").run(None, made.feeds)
+    assert Session(made.proto, "cpu", config=config).run(None, made.feeds)[0].tolist() == wanted[0].tolist()
+
+
 def test_a_folder_is_built_with_settings_that_are_strings(tmp_path: Path) -> None:
     cpu = open_device("cpu")
     with pytest.raises(ValueError, match=r"settings are strings; write \{'a': '1'\}"):
