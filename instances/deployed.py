@@ -80,6 +80,7 @@ def read_manifest(folder: Path, schema: str, device: Device) -> dict[str, Any]:
     """Refused where it is for another target, or where a file is not as it was built."""
     manifest: Any = None
     try:
+        (folder / MANIFEST).stat()  # any other folder is none of ours, whoever may write there
         folders.Layer(folder).check_all(folder / MANIFEST)
         manifest = json.loads((folder / MANIFEST).read_text())
     except FileNotFoundError:
