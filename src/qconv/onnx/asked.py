@@ -3,7 +3,7 @@ without a word."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import onnxruntime
@@ -56,6 +56,14 @@ def choices(sums: bool | None, fused: bool | None, tables: bool | None, pools: b
         if value is not None and not isinstance(value, bool):
             raise ValueError(f"{name}={quoted(value)} must be True, False, or None, which decides for each place")
     return Choices(sums, fused, tables, pools)
+
+
+def outputs(given: Sequence[str] | None) -> list[str]:
+    if given is not None and (isinstance(given, str | bytes) or not isinstance(given, Iterable)):
+        raise ValueError(
+            f"output_names={quoted(given)} must be a list of names, or None for all: write [{quoted(given)}]"
+        )
+    return list(given or ())
 
 
 def check_strict(strict: object) -> None:

@@ -162,7 +162,8 @@ class Decided:
 
 
 def is_folder(model: object) -> TypeGuard[str | Path]:
-    return isinstance(model, str | Path) and Path(model).is_dir()
+    # The path "" is the current folder's to pathlib, and nobody's who writes it.
+    return isinstance(model, str | Path) and model != "" and Path(model).is_dir()
 
 
 def open_folder(folder: Path, device: Device) -> Opened:

@@ -99,9 +99,9 @@ class Session:
         return self._model.network.outputs
 
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
-        """The outputs that are named, all of them for None, as NumPy arrays. What is fed may lie on the device. Images
-        whose channels are last in memory, behind a `transpose` or as PyTorch's `channels_last`, are taken as they lie,
-        which spares a launch; those that the network quantizes itself are better NCHW."""
+        """The outputs that are named, all of them for None or an empty list, as NumPy arrays. What is fed may lie on
+        the device. Images whose channels are last in memory, behind a `transpose` or as PyTorch's `channels_last`, are
+        taken as they lie, which spares a launch; those that the network quantizes itself are better NCHW."""
         with self._answering():
             return [value.on_host for value in self._values(output_names, feeds)]
 
@@ -132,7 +132,7 @@ class Session:
             return self._runner.profile(self._checked(feeds))
 
     def _values(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Value]:
-        names = list(self.output_names if output_names is None else output_names)
+        names = asked.outputs(output_names) or list(self.output_names)
         for name in names:
             if name not in self.output_names:
                 raise ValueError(f"the output {name!r} is not known; the model gives {', '.join(self.output_names)}")

@@ -290,6 +290,12 @@ def test_a_path_and_bytes_are_taken_as_a_model_is(model: Any, tmp_path: Path) ->
         assert_equal(Session(given, "CPU").run(None, feeds)[0], wanted, type(given).__name__)
 
 
+def test_no_name_at_all_is_every_output(session: Session) -> None:
+    """As in ONNX Runtime."""
+    feeds = {"x": networks.images(1, 2)}
+    assert [y.tolist() for y in session.run([], feeds)] == [y.tolist() for y in session.run(None, feeds)]
+
+
 def test_arrays_of_other_libraries_are_taken(model: Any, session: Session) -> None:
     x = networks.images(1, 2)
     (got,) = session.run_on_device(None, {"x": Foreign(x)})
@@ -304,6 +310,8 @@ def test_arrays_of_other_libraries_are_taken(model: Any, session: Session) -> No
         ("the input 'x' is float64; the model takes float32", None, {"x": networks.images(1, 0).astype(float)}),
         (r"'x' has shape \(1, 3, 16\); the model takes \(\?, 3, 16, 16\)", None, {"x": networks.images(1, 0)[:, :, 0]}),
         ("the output 'z' is not known; the model gives gemm17", ["z"], {"x": networks.images(1, 0)}),
+        ("output_names='gemm17' must be a list of names, or None for all: write \\['gemm17'\\]", "gemm17", {}),
+        ("output_names=3 must be a list of names", 3, {}),
         ("feeds are arrays by the names of inputs; list was given", None, [1]),
     ],
 )  # fmt: skip
@@ -316,6 +324,7 @@ def test_a_wrong_call_is_refused(session: Session, says: str, names: Any, feeds:
     ("says", "given"),
     [
         ("there is no file '/nowhere/model.onnx'", "/nowhere/model.onnx"),
+        ("there is no file ''; give the path of an ONNX model", ""),
         ("a model is a path, bytes or an onnx.ModelProto; int was given", 3),
         ("does not take the model", b"no protobuf at all"),
     ],
