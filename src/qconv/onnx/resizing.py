@@ -2,9 +2,9 @@
 
 ONNX Runtime has the channels of quantized layers last, and where it optimizes for the layouts of its own kernels, it
 moves them there for what stands beside such layers as well. Its linear Resize computes in fixed point then, and in
-floats where channels come first; there, its cubic one takes no bytes at all. So it is asked where each one of the whole
-model has them, and each runs by itself in the same order, unoptimized: in a part of the model alone it might be given
-another one."""
+floats where channels come first; there, its cubic one takes no bytes at all; and its sums begin with other numbers. So
+it is asked where each one of the whole model has them, and each runs by itself in the same order, unoptimized: in a
+part of the model alone it might be given another one."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from qconv.network import Layer, Network
 from qconv.network.graph import Extents, may_be_equal
 from qconv.network.value import last_of
 from qconv.onnx.model import EVERY_OPTIMIZATION, FOLDED_ALREADY, ReadModel, rewritten, tensor_of, typed_outputs
+from qconv.onnx.summing import SUMS, adds_reals, sum_is_turned, turned_sum
 from qconv.onnx.tensor import Unsupported
 from qconv.tensor_ops.problem import BYTES
 
@@ -27,10 +28,12 @@ log = logging.getLogger("qconv")
 
 
 def orders(model: ReadModel, config: Mapping[str, str]) -> dict[str, bool]:
-    """For each such layer, by its name: whether an InferenceSession with the default optimizations has its channels
-    last."""
-    layers = [layer for layer in model.network.layers if _computes_bytes(layer, model.network)]
-    if not layers:
+    """For each Resize, by its name, whether an InferenceSession with the default optimizations has its channels last;
+    and the sums of which it has."""
+    network = model.network
+    resizes = [layer for layer in network.layers if _computes_bytes(layer, network)]
+    sums = [layer for layer in network.layers if adds_reals(layer, network)]
+    if not resizes and not sums:
         return {}
     named = onnx.ModelProto()
     named.CopyFrom(model.proto)
@@ -41,16 +44,21 @@ def orders(model: ReadModel, config: Mapping[str, str]) -> dict[str, bool]:
         values = (*whole.graph.input, *typed_outputs(whole, config))
         known: dict[str, Extents | None] = {value.name: tensor_of(value).shape for value in values}
     except Unsupported as error:
-        log.info("channels first in %s: where they lie is not known: %s", ", ".join(one.name for one in layers), error)
-        return dict.fromkeys((layer.name for layer in layers), False)
+        first = ", ".join(one.name for one in (*resizes, *sums))
+        log.info("channels first in %s: where they lie is not known: %s", first, error)
+        return dict.fromkeys((layer.name for layer in resizes), False)
     for tensor in whole.graph.initializer:
         if len(tensor.dims) == 1 and tensor.dims[0] < 8:
             known[tensor.name] = numpy_helper.to_array(tensor).tolist()
-    nodes = {node.name: node for node in whole.graph.node if node.op_type == "Resize"}
-    return {
-        layer.name: layer.name in nodes and _is_turned(layer, model.network, nodes[layer.name], known)
-        for layer in layers
+    nodes = {node.name: node for node in whole.graph.node if node.op_type in ("Resize", *SUMS)}
+    found = {
+        layer.name: layer.name in nodes and _is_turned(layer, network, nodes[layer.name], known) for layer in resizes
     }
+    for layer in sums:
+        turns = layer.name in nodes and sum_is_turned(layer, network, nodes[layer.name], known)
+        if turns or (turns is None and _is_turned(layer, network, nodes[layer.name], known)):
+            found[layer.name] = True
+    return found
 
 
 def _computes_bytes(layer: Layer, network: Network) -> bool:
@@ -66,7 +74,10 @@ def _is_turned(layer: Layer, network: Network, node: onnx.NodeProto, known: Mapp
         (network.tensor(before).shape, known.get(after))
         for before, after in zip((layer.inputs[0], layer.outputs[0]), (node.input[0], node.output[0]), strict=True)
     ]
-    for before, after in zip(layer.inputs[1:], node.input[1:], strict=False):
+    more = zip(layer.inputs[1:], node.input[1:], strict=False)
+    if layer.op in SUMS:  # it makes fewer axes, and they are all that it is given beside x
+        pairs, more = pairs[:1], zip((), (), strict=True)
+    for before, after in more:
         numbers = network.constant(before)
         if numbers is not None and len(numbers) == len(pairs[0][0] or ()):
             pairs.append((numbers.tolist(), known.get(after)))
@@ -81,7 +92,9 @@ def _axes(numbers: Sequence[Any]) -> list[int]:
 
 
 def turned(node: onnx.NodeProto, rank: int, constants: Mapping[str, Any]) -> list[onnx.NodeProto]:
-    """The same Resize with the channels last, between what brings them there and back."""
+    """The same Resize, or the same sum, with the channels last, between what brings them there and back."""
+    if node.op_type in SUMS:
+        return turned_sum(node, rank, constants)
     axes = _axes(range(rank))
     made = onnx.NodeProto()
     made.CopyFrom(node)

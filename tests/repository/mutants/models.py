@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 RESIZING, RESIZED = "src/qconv/onnx/resizing.py", "tests/qconv/onnx/test_resizing.py"
+SUMMED = "tests/qconv/onnx/test_summing.py"
 INPUTS, INTEGERS = "src/qconv/onnx/integer_inputs.py", "tests/qconv/onnx/test_integer_inputs.py"
 BUILT, DEPLOYED = "tests/qconv/onnx/test_built.py", "tests/instances/test_deployed.py"
 
@@ -126,5 +127,21 @@ MUTANTS = (
         'self._config = dict(config) | {"session.disable_quant_qdq": "1"}',
         "Their convolutions get the layout for constant weights, and other bits.",
         ("tests/qconv/onnx/test_session_unusual.py",),
+    ),
+    Mutant(
+        "models: sums have their channels first wherever they are",
+        RESIZING,
+        "        if turns or (",
+        "        if False and (",
+        "Beside quantized layers, they begin with other numbers.",
+        (SUMMED,),
+    ),
+    Mutant(
+        "models: the shapes of what a sum reads say nothing",
+        RESIZING,
+        "(turns is None and _is_turned(layer, network, nodes[layer.name], known))",
+        "turns is None",
+        "A sum along the same axes in both orders is turned where nothing else is.",
+        (SUMMED,),
     ),
 )
