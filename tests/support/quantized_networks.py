@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -221,17 +221,25 @@ def quantized(
         return onnx.load(path)
 
 
-def by_ort(model: Any, feeds: Mapping[str, Any], config: Mapping[str, str] | None = None) -> list[Any]:
-    """The outputs of ONNX Runtime with the optimizations that it has by default."""
+def by_ort(
+    model: Any, feeds: Mapping[str, Any], config: Mapping[str, str] | None = None, without: Collection[str] = ()
+) -> list[Any]:
+    """The outputs of ONNX Runtime with the optimizations that it has by default, but for those that are named."""
     options = onnxruntime.SessionOptions()
     for name, value in (config or {}).items():
         options.add_session_config_entry(name, value)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=set(without)
+    )
     return list(session.run(None, dict(feeds)))
 
 
 def tensors_by_ort(
-    model: Any, feeds: Mapping[str, Any], names: list[str], config: Mapping[str, str] | None = None
+    model: Any,
+    feeds: Mapping[str, Any],
+    names: list[str],
+    config: Mapping[str, str] | None = None,
+    without: Collection[str] = (),
 ) -> dict[str, Any]:
     """Tensors within the model, which become outputs of it. Where they are what QuantizeLinear gives, ONNX Runtime
     folds as it does without."""
@@ -239,5 +247,5 @@ def tensors_by_ort(
     asked.CopyFrom(model)
     own = {value.name for value in asked.graph.output}
     asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
-    given = by_ort(asked, feeds, config)
+    given = by_ort(asked, feeds, config, without)
     return dict(zip([value.name for value in asked.graph.output], given, strict=True))

@@ -9,6 +9,7 @@ import quantized_networks as networks
 
 from qconv.network import Value
 from qconv.onnx import Session
+from qconv.onnx.model import FOLDED_ALREADY
 
 INTEGERS = ("int8", "uint8", "int32")
 
@@ -48,7 +49,7 @@ def compare(
     expected = networks.tensors_by_ort(model, feeds, before, config) if before else {}
     if not before:
         rewritten = session._model.proto
-        expected = networks.tensors_by_ort(rewritten, feeds, names, {"session.disable_quant_qdq": "1"})
+        expected = networks.tensors_by_ort(rewritten, feeds, names, without=FOLDED_ALREADY)
     for name in names:
         assert_equal(values[name].on_host, expected[name], name)
     for turn in range(RUNS):
