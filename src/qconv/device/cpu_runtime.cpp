@@ -12,6 +12,7 @@
 #include "cpu_runtime.h"
 
 #include <algorithm>
+#include <cfenv>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -52,7 +53,23 @@ class Pool {
 // Never freed: a thread may still launch while the process destroys its static objects.
 Pool& pool = *new Pool;
 
+// Halves go to even and denormal numbers are kept, as on a GPU, whatever the caller asked of its thread, which a helper
+// would inherit. Afterwards the thread is as it was.
+class DefaultFloats {
+  public:
+    DefaultFloats() {
+        fegetenv(&before_);
+        fesetenv(FE_DFL_ENV);
+    }
+    DefaultFloats(const DefaultFloats&) = delete;
+    ~DefaultFloats() { fesetenv(&before_); }
+
+  private:
+    fenv_t before_;
+};
+
 void work(Launch& launch) {
+    const DefaultFloats floats;
     try {
         Worker* const mine = pool.take();
         mine->run(launch);

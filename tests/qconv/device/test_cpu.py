@@ -1,12 +1,16 @@
-"""A CPU device that is made with a seed runs its kernels in that order."""
+"""A CPU device that is made with a seed runs its kernels in that order, and every one by its own rules of rounding."""
 
 from __future__ import annotations
 
+import platform
+import struct
+
 import pytest
+from cpu_kernels import Runner
 
 from qconv import generator, sample
 from qconv.device import cpu_runtime
-from qconv.device.cpu import CpuDevice
+from qconv.device.cpu import CpuDevice, runtime_cache
 from qconv.instances.loading import load
 from qconv.problem import Conv2d
 from qconv.target import TARGETS
@@ -26,3 +30,38 @@ def test_the_seed_reaches_the_runtime(seed: int, monkeypatch: pytest.MonkeyPatch
     drawn = sample.draw(problem, 1)
     load(generator.default(problem, device.target), device)(*drawn.arrays, **drawn.parameters)
     assert seen == [seed]
+
+
+FLOATS = """
+#include <cstring>
+extern "C" __attribute__((visibility("default"))) unsigned control(unsigned set) {
+    const unsigned before = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(set);
+    return before;
+}
+KERNEL(floats) {
+    const int at = 2 * (qconv_cpu_block(0) * width + t);
+    float value;
+    memcpy(&value, input + t, sizeof value);
+    output[at] = (int)__builtin_rintf(value);
+    value *= 0.5f;
+    memcpy(output + at + 1, &value, sizeof value);
+}
+"""
+FLUSHES, ROUNDS_UP, EXCEPTIONS = 0x8040, 0x4000, 0x3F  # of MXCSR
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="MXCSR is x86's")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_kernels_round_as_ever_whatever_their_caller_does(workers: int) -> None:
+    """A program that flushes denormal numbers, or rounds upwards, gets the same bits, and goes on as before."""
+    run = Runner(runtime_cache(), FLOATS)
+    halves, denormal = struct.unpack("2i", struct.pack("2f", 2.5, 1e-39))
+    own = run.library.control(0x1F80 | FLUSHES | ROUNDS_UP)
+    try:
+        got = run("floats", [halves, denormal], 16, 2, grid=(4, 1, 1), threads=2, workers=workers)
+    finally:
+        left = run.library.control(own)
+    (quotient,) = struct.unpack("i", struct.pack("f", 1.25))
+    assert got == [2, quotient, 0, denormal // 2] * 4
+    assert left & ~EXCEPTIONS == 0x1F80 | FLUSHES | ROUNDS_UP
