@@ -5,6 +5,7 @@
 #include "qconv_kernels.h"
 
 #include <algorithm>
+#include <cfenv>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -36,6 +37,18 @@ qconv_status guarded(Work work) noexcept {
         last_error = error.what();
         return QCONV_INTERNAL;
     }
+}
+
+// Parameters are computed with as Python does, whatever the caller asked of its thread about rounding and denormal
+// numbers.
+template <typename Work>
+qconv_status guarded_with_default_floats(Work work) noexcept {
+    fenv_t before;
+    fegetenv(&before);
+    fesetenv(FE_DFL_ENV);
+    const qconv_status status = guarded(work);
+    fesetenv(&before);
+    return status;
 }
 
 template <typename Pointer>
@@ -270,7 +283,7 @@ qconv_status qconv_lookup(qconv_device* device, const char* key, const qconv_ker
 qconv_status qconv_pack(qconv_device* device, const qconv_kernel* kernel, const void* const* weights,
                         const qconv_parameter* parameters, size_t parameter_count, qconv_stream stream,
                         qconv_packed** packed) {
-    return guarded([&] {
+    return guarded_with_default_floats([&] {
         require(device, "device");
         require(kernel, "kernel");
         require(packed, "packed");
@@ -360,6 +373,9 @@ void qconv_free(qconv_device* device, void* memory) {
 qconv_status qconv_upload(qconv_device* device, void* to, const void* from_host, size_t bytes) {
     return guarded([&] {
         require(device, "device");
+        if (bytes == 0) return;
+        require(to, "to");
+        require(from_host, "from_host");
         device->device.upload(to, from_host, bytes);
     });
 }
@@ -367,6 +383,9 @@ qconv_status qconv_upload(qconv_device* device, void* to, const void* from_host,
 qconv_status qconv_download(qconv_device* device, void* to_host, const void* from, size_t bytes) {
     return guarded([&] {
         require(device, "device");
+        if (bytes == 0) return;
+        require(to_host, "to_host");
+        require(from, "from");
         device->device.download(to_host, from, bytes);
     });
 }
