@@ -145,8 +145,8 @@ if(QCONV_PREBUILT)
   set_source_files_properties(${QCONV_KERNELS} PROPERTIES EXTERNAL_OBJECT ON)
 else()
   set(QCONV_KERNELS@KERNELS@)
-  # Each is whole by itself: across files there is nothing to optimise.
-  set_source_files_properties(${QCONV_KERNELS} PROPERTIES COMPILE_OPTIONS "@FLAGS@;-fno-lto;-Wno-unknown-pragmas")
+  # Each is whole by itself: across files there is nothing to optimise. It is generated: nobody is to mend its warnings.
+  set_source_files_properties(${QCONV_KERNELS} PROPERTIES COMPILE_OPTIONS "@FLAGS@;-fno-lto;-w")
 endif()
 target_sources(${QCONV_LIBRARY} PRIVATE ${QCONV_KERNELS} runtime/cpu_runtime.cpp)
 find_package(Threads REQUIRED)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from built_library import Library, build, builds
 from library_cases import SMALL, TURNED, plan_of, small, winner_of
 
+from qconv import Conv2d, Quantization, sample
 from qconv.conversion import Dynamic
 from qconv.instances.library.write import write
+from qconv.ops import op_of
 
 OTHER = "other"
+UPWARD = 0x800  # FE_UPWARD, on x86
+REAL = Quantization(out_type="float32", per_channel=True, x_zero_point=True, w_zero_point=True, bias="float32")
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +132,25 @@ def test_a_shared_library_is_installed_with_a_self_test_that_runs(tmp_path: Path
     assert run.returncode == 0, run.stdout + run.stderr
     assert (tmp_path / "to/lib/libqconv_kernels.so.1").exists()
     assert Library(tmp_path / "to/lib/libqconv_kernels.so").lookup(str(SMALL))[0] == 0
+
+
+@builds
+@pytest.mark.slow
+def test_a_project_has_its_own_rules(tmp_path: Path) -> None:
+    """Every warning is an error, files are compiled together, and the program rounds upwards: the bits stay."""
+    problem = Conv2d(1, 6, 5, 12, 10, 3, 3, pad=(1, 1, 1, 1), quantization=REAL)
+    write([winner_of(plan_of("simt", "cpu", problem)), small()], tmp_path)
+    strict = "-DCMAKE_CXX_FLAGS=-Wall -Wextra -pedantic -Werror"
+    made = build(tmp_path, strict, "-DCMAKE_UNITY_BUILD=ON", "-DBUILD_SHARED_LIBS=ON")
+    subprocess.run([made / "qconv_self_test"], check=True, capture_output=True)
+    library, drawn = Library(made / "libqconv_kernels.so"), sample.draw(problem, 1)
+    (wanted,) = op_of(problem).compute(problem, drawn)
+    floats = ctypes.CDLL("libm.so.6")
+    floats.fesetround(UPWARD)
+    try:
+        (got,) = library.call(problem, drawn)
+        kept = floats.fegetround()
+    finally:
+        floats.fesetround(0)
+    assert kept == UPWARD
+    assert np.array_equal(got.view(np.uint8), wanted.view(np.uint8))
