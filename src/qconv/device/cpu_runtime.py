@@ -45,6 +45,7 @@ KERNEL_FLAGS = (
     "-fno-exceptions",  # a GPU has none; without them, no call of the runtime needs a way out
 )
 RUNTIME_FLAGS = ("-O2", "-std=c++17", "-fPIC", "-pthread")
+LIBRARY_FLAGS = (*RUNTIME_FLAGS, "-shared", "-Wl,-z,defs")  # one that could not be loaded is not kept
 # Reports name lines and inlined functions; where each variable lies is half of the compiler's time and not asked for.
 _SANITIZED_FLAGS = (*(flag for flag in KERNEL_FLAGS if flag != "-O1"), "-g1", "-fno-omit-frame-pointer")
 # Threads of a launch that have a fiber of their own under ThreadSanitizer; see cpu_runtime.h.
@@ -199,13 +200,13 @@ _runtime_lock = threading.Lock()
 
 def runtime_name() -> str:
     """It does not depend on the compiler: a machine that has the file needs none."""
-    return f"runtime-{_digest([*RUNTIME_FLAGS, '-shared'], runtime_sources())}.so"
+    return f"runtime-{_digest(LIBRARY_FLAGS, runtime_sources())}.so"
 
 
 def build_runtime(cache: Path) -> Path:
     path = cache / runtime_name()
     if not folders.is_whole(path):
-        _compile(find_compiler(), runtime_sources(), [*RUNTIME_FLAGS, "-shared"], path)
+        _compile(find_compiler(), runtime_sources(), LIBRARY_FLAGS, path)
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -325,6 +326,15 @@ def test_a_damaged_runtime_is_built_again(
         damage(path)
     assert loaded[0] == loaded[1]
     assert loaded[0].startswith(b"\x7fELF")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_a_runtime_that_cannot_be_loaded_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gcc compiles C++, and leaves out its library: what it makes would be found from then on by every compiler."""
+    monkeypatch.setenv("CXX", "gcc")
+    with pytest.raises(CompileError, match="undefined reference to"):
+        cpu_runtime.build_runtime(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_runtime_that_others_could_have_written_is_refused(tmp_path: Path) -> None:
