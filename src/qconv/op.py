@@ -124,7 +124,8 @@ def alignment(extent: int, most: int) -> int:
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value in choices:
+    # NumPy's types equal their names, and arrays are compared by element.
+    if isinstance(value, str) and value in choices:
         return
     near = difflib.get_close_matches(str(value), choices, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""

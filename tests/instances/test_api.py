@@ -91,6 +91,8 @@ X, W = np.zeros((1, 4, 4, 8), "int8"), np.zeros((4, 3, 3, 8), "int8")
             [f"bias holds {2**40}..{2**40}; it must hold int32 integers, -2147483648 to"],
         ),
         (X, W, {"out_type": "int32", "x_scale": 0.5}, ["x_scale=0.5", "no use"]),
+        (X, W, {"out_type": np.dtype("int8")}, ["out_type=dtype('int8')", "did you mean 'int8'"]),
+        (X, W, {"activation": np.array(["relu", "none"])}, ["activation=array(", "is not one of none, relu"]),
         (X, W, {"activation": "swish"}, ["activation='swish'"]),
         (X, W, {"activation": "leaky_relu"}, ["needs slope"]),
         (X, W, {"low": 0.0, "high": 1.0}, ["low=0.0 was given", "activation='none'"]),
