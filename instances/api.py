@@ -196,6 +196,5 @@ def _bias(bias: Any) -> str:
     if bias is None:
         return "none"
     bias = as_array(bias)
-    # In whichever order NumPy has the bytes: it does not name such a type int.
     is_integer = bias.dtype.kind in "iu" if isinstance(bias, np.ndarray) else "int" in type_of(bias)
     return "int32" if is_integer else "float32"

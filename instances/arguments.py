@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from qconv.device import Device, open_device
+from qconv.device.host_array import as_numpy
 from qconv.mode import Mode
 
 
@@ -46,8 +47,13 @@ def type_of(array: Any) -> str:
 
 
 def as_array(value: Any) -> Any:
-    """What lies on the host as NumPy has it, numbers and lists as well; anything else as it is."""
-    return np.asarray(value) if isinstance(value, (int, float, list, tuple, np.ndarray, np.generic)) else value
+    """What lies on the host as NumPy has it, numbers and lists as well, in its own order of bytes; anything else as it
+    is."""
+    value = as_numpy(value)
+    if not isinstance(value, (int, float, list, tuple, np.ndarray, np.generic)):
+        return value
+    array = np.asarray(value)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def check_contiguous(name: str, array: Any) -> None:

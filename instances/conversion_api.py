@@ -156,7 +156,7 @@ def quantize_dynamic(
 
 def _problem(kind: type[Conversion], mode: str | None, spec: dict[str, Any], x: Any, view: View) -> Conversion:
     # What is given comes back in its shape: an array whose channels change places is a problem for `lookup`.
-    left = (*view.sizes, "channels_last")
+    left = (*view.sizes, "channels_last", "x_type")
     known = [entry.name for entry in fields(kind) if entry.init and entry.name not in left]
     for name in spec:
         if name not in known:

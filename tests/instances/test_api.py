@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exactness import expected
+from foreign import Foreign
 from random_problems import problems
 
 import qconv
@@ -118,3 +119,18 @@ def test_a_bias_of_either_order_of_bytes() -> None:
     for value in (np.arange(4, dtype="int32"), np.arange(4, dtype="float32")):
         want = qconv.conv2d(X, W, bias=value, device="cpu")
         assert np.array_equal(qconv.conv2d(X, W, bias=value.astype(value.dtype.newbyteorder()), device="cpu"), want)
+
+
+def test_parameters_of_another_library_s_arrays() -> None:
+    given = {"bias": np.arange(4, dtype="int32"), "w_scale": np.full(4, 0.5, "float32")}
+    for name, value in given.items():
+        want = qconv.conv2d(X + 1, W + 1, device="cpu", **{name: value})
+        assert np.array_equal(qconv.conv2d(X + 1, W + 1, device="cpu", **{name: Array(value)}), want)
+
+
+class Array(Foreign):
+    """Foreign, with what every array says of itself."""
+
+    @property
+    def shape(self) -> Any:
+        return self.array.shape

@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from foreign import Foreign
 
 import qconv
 from qconv.instances import conversion_api
@@ -35,6 +36,13 @@ def test_it_is_of_any_type(dtype: Any) -> None:
     assert qconv.quantize(X, np.asarray(2, dtype)).dtype == np.int8
     with pytest.raises(ValueError, match="scale holds -2"):
         qconv.quantize(X, np.asarray(-2, dtype))
+
+
+@pytest.mark.parametrize("kept", [Foreign, lambda array: array.astype(array.dtype.newbyteorder())])
+def test_it_is_of_any_library_and_order_of_bytes(kept: Callable[[Any], Any]) -> None:
+    assert qconv.quantize(X, kept(np.asarray([0.5], "float32"))).tolist() == [[2] * 3] * 2
+    with pytest.raises(ValueError, match="scale holds -2"):
+        qconv.quantize(X, kept(np.asarray([-2], "float32")))
 
 
 def test_a_network_may_have_any() -> None:

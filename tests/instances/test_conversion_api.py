@@ -133,6 +133,14 @@ def test_types(x_type: str, out_type: str) -> None:
     )
 
 
+def test_scales_of_either_order_of_bytes() -> None:
+    x = real()
+    for scale, zero_point in ((np.float32(0.5), np.int32(3)), (np.linspace(0.1, 2, SHAPE[1]), np.arange(SHAPE[1]))):
+        swapped = [np.asarray(value).astype(value.dtype.newbyteorder()) for value in (scale, zero_point)]
+        axis = 1 if np.ndim(scale) else None
+        assert np.array_equal(qconv.quantize(x, *swapped, axis=axis), qconv.quantize(x, scale, zero_point, axis=axis))
+
+
 def test_a_mode_is_the_system_that_it_names() -> None:
     x = real()
     for mode in ("ort", "torch-fbgemm", "decomposed"):
@@ -198,6 +206,7 @@ X = np.zeros((2, 6, 4), "float32")
         (lambda: qconv.quantize(X, 0.5, mode="ortt"), r"mode='ortt'.*did you mean 'ort'"),
         (lambda: qconv.requantize(X.astype("int8"), 1, 1, mode="torch-fbgemm"), r"requantize in mode 'torch-fbgemm'"),
         (lambda: qconv.quantize(X, 0.5, qoutient="divide"), r"quantize has no 'qoutient' \(did you mean 'quotient'"),
+        (lambda: qconv.quantize(X, 0.5, x_type="float64"), r"quantize has no 'x_type'"),
         (lambda: qconv.quantize(X, 0.5, outer=3), r"quantize has no 'outer'"),
         (lambda: qconv.quantize(X, 0.5, mode=qconv.Mode()), r"mode=Mode.* must be the name of a system: quantize"),  # type: ignore[arg-type]
         (lambda: qconv.choose_qparams(X, mapping="affine"), r"mapping='affine' is not one of"),

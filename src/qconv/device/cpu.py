@@ -20,6 +20,7 @@ import numpy as np
 
 from qconv.device import cpu_runtime, folders, memory, program, tensor_maps
 from qconv.device.cache import Binary
+from qconv.device.host_array import UNREADABLE, as_numpy
 from qconv.errors import KernelMissing
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
@@ -206,7 +207,7 @@ class CpuDevice:
                 )
             try:
                 array = np.from_dlpack(array)
-            except (AttributeError, TypeError, BufferError, RuntimeError, ValueError) as error:
+            except UNREADABLE as error:
                 raise ValueError(
                     f"{name} ({type(array).__name__}) is not an array the CPU device can read: {error}"
                 ) from None
@@ -218,7 +219,7 @@ class CpuDevice:
         return np.array(array, order="C")  # a copy, as on a GPU: the caller may write into his
 
     def download(self, array: Any) -> Any:
-        return array
+        return as_numpy(array)
 
     def contiguous(self, array: Any) -> Any:
         return array if array.ndim and array.flags.c_contiguous else _copied(np.atleast_1d(array))

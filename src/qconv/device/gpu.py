@@ -18,6 +18,7 @@ from qconv.device import array_kernels, extended, memory, tensor_maps
 from qconv.device.cache import Binary
 from qconv.device.compile import build_array_kernels
 from qconv.device.gpu_graph import captured, graph_of, placed_graph
+from qconv.device.host_array import as_numpy
 from qconv.device.residency import Multiprocessors
 from qconv.errors import DeviceError, LaunchError
 from qconv.generator import Plan
@@ -220,10 +221,10 @@ class GpuDevice:
             return cupy.asarray(array)
 
     def download(self, array: Any) -> Any:
-        """The array as one of NumPy; what does not lie on a GPU stays as it is."""
+        """The array as one of NumPy; a number or a list stays as it is."""
         if not isinstance(array, cupy.ndarray) and hasattr(array, "__cuda_array_interface__"):
             array = cupy.asarray(array)
-        return cupy.asnumpy(self.contiguous(array)) if isinstance(array, cupy.ndarray) else array
+        return cupy.asnumpy(self.contiguous(array)) if isinstance(array, cupy.ndarray) else as_numpy(array)
 
     @cached_property
     def _array_kernels(self) -> dict[str, Any]:
