@@ -122,6 +122,7 @@ class Packed:
     def beside(self, *weights: Any) -> Packed:
         """Other weights with the same parameters."""
         names = self.executable.problem.packed
+        check_count(weights, names, "beside")
         tensors = {tensor.name: tensor for tensor in self.executable.problem.inputs}
         packed = {n: self.executable.array(tensors[n], array) for n, array in zip(names, weights, strict=True)}
         return Packed(self.executable, packed, self.values, False, None, like=self)
@@ -256,11 +257,18 @@ def arrays_by_name(problem: Problem, inputs: Sequence[Any], named: dict[str, Any
     """The arrays of a call, which may be given in order or by name; those are taken out of what is named."""
     tensors = problem.inputs
     given = dict(zip((tensor.name for tensor in tensors), inputs, strict=False))
+    if twice := [name for name in given if name in named]:
+        raise ValueError(f"{twice[0]} was given twice, in order and by name: leave one out")
     given |= {tensor.name: named.pop(tensor.name) for tensor in tensors if tensor.name in named}
     if len(inputs) > len(tensors) or len(given) != len(tensors):
         names = ", ".join(tensor.name for tensor in tensors)
         raise ValueError(f"{max(len(inputs), len(given))} arrays were given; this problem takes {names}")
     return given
+
+
+def check_count(weights: Sequence[Any], names: Sequence[str], function: str) -> None:
+    if len(weights) != len(names):
+        raise ValueError(f"{len(weights)} arrays were given to {function}; it takes {', '.join(names) or 'none'}")
 
 
 def check_overlap(overlap: bool, plan: Plan) -> None:
@@ -317,8 +325,7 @@ class Executable:
         relaid = problem.relayout(named)
         wanted = [tensor for tensor in problem.inputs if tensor.name in problem.packed]
         weights = (*weights, *(named.pop(tensor.name) for tensor in wanted[len(weights) :] if tensor.name in named))
-        if len(weights) != len(wanted):
-            raise ValueError(f"{len(weights)} arrays were given to pack; it takes {', '.join(problem.packed)}")
+        check_count(weights, problem.packed, "pack")
         values = problem.checked({name: self.device.download(value) for name, value in named.items()})
         packed = {t.name: self.array(t, a, axes=relaid.get(t.name)) for t, a in zip(wanted, weights, strict=True)}
         return Packed(self, packed, values, bool(relaid), stream)

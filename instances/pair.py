@@ -12,7 +12,15 @@ from qconv.device.cache import Binary
 from qconv.generator import Plan
 from qconv.in_turn import InTurn
 from qconv.instances.arguments import check_aliasing
-from qconv.instances.executable import Bound, Executable, Packed, arrays_by_name, check_overlap, in_order
+from qconv.instances.executable import (
+    Bound,
+    Executable,
+    Packed,
+    arrays_by_name,
+    check_count,
+    check_overlap,
+    in_order,
+)
 
 
 class PackedPair:
@@ -35,6 +43,7 @@ class PackedPair:
         return self(*inputs, overlap=self.gains_by_overlap)
 
     def beside(self, *weights: Any) -> PackedPair:
+        check_count(weights, self.executable.problem.packed, "beside")
         return PackedPair(self.executable, self.first.beside(weights[0]), self.second.beside(*weights[1:]))
 
     def bind(self, *inputs: Any, out: Any = None, overlap: bool = False) -> Bound:
@@ -89,8 +98,7 @@ class Pair:
 
     def pack(self, *weights: Any, stream: Any = None, **named: Any) -> PackedPair:
         weights = (*weights, *(named.pop(name) for name in self.problem.packed[len(weights) :] if name in named))
-        if len(weights) != len(self.problem.packed):
-            raise ValueError(f"{len(weights)} arrays were given to pack; it takes {', '.join(self.problem.packed)}")
+        check_count(weights, self.problem.packed, "pack")
         layout = {"w_layout": named.pop("w_layout")} if "w_layout" in named else {}
         values = {name: self.device.download(value) for name, value in named.items()}
         self.problem.checked(values)

@@ -242,6 +242,16 @@ def test_a_zero_point_that_the_kernel_does_not_have_is_refused(plain: Case, name
         plain.instance(plain.x, plain.w, **plain.parameters | {name: 3})
 
 
+def test_an_array_that_is_given_twice_is_refused(plain: Case) -> None:
+    with pytest.raises(ValueError, match="w was given twice, in order and by name: leave one out"):
+        plain.instance(plain.x, plain.w, w=plain.w, **plain.parameters)
+
+
+def test_it_is_shown_without_its_code(plain: Case) -> None:
+    assert "kernel.so" in repr(plain.instance)
+    assert "ELF" not in repr(plain.instance)
+
+
 def test_it_says_its_family_and_what_decided(plain: Case) -> None:
     made = Instance(Choice(plain.instance.plan, "exact", "exact: measured here"), plain.instance)
     assert made.why == "simt, exact: measured here"

@@ -108,6 +108,14 @@ def test_what_does_not_fit_is_refused() -> None:
     packed = instance.pack(drawn.arrays[1], **drawn.parameters)
     with pytest.raises(ValueError, match="2 arrays were given; this problem takes 1: x"):
         packed(*drawn.arrays)
+    with pytest.raises(ValueError, match="0 arrays were given to beside; it takes w"):
+        packed.beside()
+    two = qconv.FusedConv2d(Conv2d(1, 4, 4, 8, 8, 1, 1), Conv2d(1, 4, 4, 8, 4, 1, 1))
+    first, second = np.ones((8, 1, 1, 8), "int8"), np.ones((4, 1, 1, 8), "int8")
+    pair = load(generator.unfused_plan(two, open_device("cpu").target), open_device("cpu")).pack(first, second)
+    for weights in ((), (first,), (first, second, second)):
+        with pytest.raises(ValueError, match=f"{len(weights)} arrays were given to beside; it takes w1, w2"):
+            pair.beside(*weights)
 
 
 def test_unpacking_refuses_what_it_does_not_know() -> None:

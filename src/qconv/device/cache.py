@@ -19,7 +19,7 @@ import math
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from qconv.device import folders
@@ -37,7 +37,7 @@ log = logging.getLogger("qconv")
 class Binary:
     """A compiled source, where it lies, and what each of its kernels needs."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     path: Path
     toolchain: str
     compile_ms: float
