@@ -15,6 +15,7 @@ BUILDING = "tests/instances/test_building.py"
 PRESENCE = "tests/qconv/device/test_presence.py"
 FAILURES, DOCTOR = "tests/qconv/cli/test_failures.py", "tests/qconv/cli/test_doctor.py"
 SELF_TEST = LIBRARY + "::test_every_kernel_passes_its_self_test"
+OWN_RULES = "tests/instances/library/test_qconv_kernels.py::test_a_project_has_its_own_rules"
 
 MUTANTS = (
     Mutant(
@@ -317,5 +318,57 @@ MUTANTS = (
         "A library that computes wrong outputs passes its own test.",
         (LIBRARY + "::test_a_wrong_output_is_found_and_told",),
         slow=True,
+    ),
+    Mutant(
+        "launcher: parameters by the caller's rounding",
+        HERE + "qconv_launcher.cpp",
+        "    return guarded_with_default_floats([&] {\n",
+        "    return guarded([&] {\n",
+        "A program that rounds upwards has other multipliers.",
+        (OWN_RULES,),
+        slow=True,
+    ),
+    Mutant(
+        "launcher: a copy from nowhere",
+        HERE + "qconv_launcher.cpp",
+        '        require(from_host, "from_host");\n',
+        "",
+        "It ends the process.",
+        (LIBRARY + "::test_what_is_wrong_is_refused_with_a_sentence",),
+        slow=True,
+    ),
+    Mutant(
+        "library: a warning of a kernel ends a project's build",
+        HERE + "write.py",
+        ';-fno-lto;-w")',
+        ';-fno-lto;-Wno-unknown-pragmas")',
+        "Kernels leave members to their default, which -Wextra warns of.",
+        (OWN_RULES,),
+        slow=True,
+    ),
+    Mutant(
+        "library: its files are compiled together",
+        HERE + "CMakeLists.txt.in",
+        " UNITY_BUILD OFF",
+        "",
+        "The launcher's and the runtime's own names meet.",
+        (OWN_RULES,),
+        slow=True,
+    ),
+    Mutant(
+        "cpu runtime: kernels round as their caller does",
+        "src/qconv/device/cpu_runtime.cpp",
+        "    const DefaultFloats floats;\n",
+        "",
+        "A program that rounds upwards, or flushes denormal numbers, gets other bits.",
+        ("tests/qconv/device/test_cpu.py::test_kernels_round_as_ever_whatever_their_caller_does",),
+    ),
+    Mutant(
+        "cpu runtime: one that cannot be loaded is kept",
+        "src/qconv/device/cpu_runtime.py",
+        '"-shared", "-Wl,-z,defs")',
+        '"-shared")',
+        "Every later process finds it, and ends there.",
+        ("tests/qconv/device/test_cpu_runtime.py::test_a_runtime_that_cannot_be_loaded_is_not_kept",),
     ),
 )
