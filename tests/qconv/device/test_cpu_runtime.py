@@ -332,9 +332,13 @@ def test_a_damaged_runtime_is_built_again(
 def test_a_runtime_that_cannot_be_loaded_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """gcc compiles C++, and leaves out its library: what it makes would be found from then on by every compiler."""
     monkeypatch.setenv("CXX", "gcc")
-    with pytest.raises(CompileError, match="undefined reference to"):
+    says = ""
+    try:
         cpu_runtime.build_runtime(tmp_path)
+    except CompileError as refused:
+        says = str(refused)
     assert list(tmp_path.iterdir()) == []
+    assert "undefined reference to" in says
 
 
 def test_a_runtime_that_others_could_have_written_is_refused(tmp_path: Path) -> None:
