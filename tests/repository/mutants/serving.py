@@ -314,4 +314,12 @@ MUTANTS = (
         "NumPy's types equal their names, and are no key of anything.",
         (ONE_LINER,),
     ),
+    Mutant(
+        "host array: what lies on a GPU is NumPy's",
+        "src/qconv/device/host_array.py",
+        "if int(value.__dlpack_device__()[0]) == _CPU:",
+        "if int(value.__dlpack_device__()[0]) != _CPU:",
+        "An array on the host is not read, and one on a GPU is copied, which waits for it.",
+        (CHECKED, ONE_LINER),
+    ),
 )
