@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qconv.op import Problem
+from qconv.op import Problem, quoted
 from qconv.tuner.allocation import Budget
 from qconv.tuner.workload import Place, Workload
 
@@ -34,9 +34,9 @@ def tune(
     strategy: str | None = None,
     watch: Callable[[Step], None] = lambda step: None,
 ) -> list[Result]:
-    """Tune problems, or those of a file: an ONNX model, a csv, a list of keys. A problem that stands there twice counts
-    twice. `budget` is trials a problem on average, or a `qconv.Budget` with seconds, or with a target: no trial
-    begins that is expected to shorten the best time by fewer per cent.
+    """Tune problems, or their keys, or those of a file: an ONNX model, a csv, a list of keys. A problem that stands
+    there twice counts twice. `budget` is trials a problem on average, or a `qconv.Budget` with seconds, or with a
+    target: no trial begins that is expected to shorten the best time by fewer per cent.
 
     Trials go where the network's time is. The database is that of the command; what it has of an earlier run is not
     measured again, and the next `qconv.lookup` finds the winners. With `workers`, so many processes here measure, each
@@ -78,12 +78,18 @@ def engine_of(
 def workload_of(
     problems: Problem | str | PathLike[str] | Iterable[Problem | str], batch: int | None = None
 ) -> Workload:
-    """Text is the name of a file; within a list, it is a key."""
-    from qconv.keys import parse
+    """Text is a key or the name of a file; within a list, it is a key."""
+    from qconv.keys import is_key, parse
+    from qconv.ops import OPS
     from qconv.tuner.listing import with_batch
 
+    # A file may have a colon in its name, but none begins like the key of an op.
+    if isinstance(problems, str) and is_key(problems) and problems.partition(":")[0] in [op.name for op in OPS]:
+        problems = [problems]
     if isinstance(problems, (str, PathLike)):
         return read(Path(problems), batch)
+    if not isinstance(problems, (Problem, Iterable)):
+        raise ValueError(f"{quoted(problems)} is no problem: give one, or a list of them, or a file")
     given = [problems] if isinstance(problems, Problem) else list(problems)
     places = []
     for number, one in enumerate(given, 1):

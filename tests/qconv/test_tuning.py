@@ -38,11 +38,17 @@ def test_what_may_be_given(tmp_path: Path) -> None:
     assert (entry.problem, entry.count) == (Conv2d(5, 6, 6, 8, 8, 3, 3), 2)
     assert workload_of(Conv2d(1, 6, 6, 8, 8, 3, 3), 5).entries[0].problem == entry.problem
     assert isinstance(workload_of([KEY]), Workload)
+    two = qconv.FusedConv2d(Conv2d(1, 6, 6, 8, 8, 3, 3), Conv2d(1, 4, 4, 8, 8, 1, 1))
+    for problem in (Conv2d(1, 6, 6, 8, 8, 3, 3), two):
+        assert workload_of(problem.key).entries == workload_of([problem]).entries
+    (tmp_path / "run:1.txt").write_text(KEY)
+    assert workload_of(str(tmp_path / "run:1.txt")).entries[0].problem == Conv2d(1, 6, 6, 8, 8, 3, 3)
 
 
 @pytest.mark.parametrize(
     ("given", "batch", "says"),
     [
+        (7, None, "7 is no problem: give one, or a list of them, or a file"),
         ([7], None, "problem 1 is 7: give problems, or their keys"),
         ([], None, "the list has no convolution to tune"),
         ("no/such/file", None, "is no file: give a csv"),
