@@ -24,7 +24,8 @@ namespace qconv {
     FUNCTION(cuDevicePrimaryCtxRelease) FUNCTION(cuCtxGetCurrent) FUNCTION(cuCtxGetDevice)                    \
     FUNCTION(cuCtxPushCurrent) FUNCTION(cuCtxPopCurrent) FUNCTION(cuCtxSynchronize) FUNCTION(cuModuleLoadData) \
     FUNCTION(cuModuleUnload) FUNCTION(cuModuleGetFunction) FUNCTION(cuFuncSetAttribute) FUNCTION(cuMemAlloc)   \
-    FUNCTION(cuMemFree) FUNCTION(cuMemcpyHtoD) FUNCTION(cuMemcpyDtoH) FUNCTION(cuMemsetD8) FUNCTION(cuLaunchKernel)
+    FUNCTION(cuMemFree) FUNCTION(cuMemcpyHtoD) FUNCTION(cuMemcpyDtoH) FUNCTION(cuMemsetD8)                     \
+    FUNCTION(cuStreamSynchronize) FUNCTION(cuLaunchKernel)
 
 struct Driver {
 #define QCONV_MEMBER(name) decltype(&::name) name##_ = nullptr;
@@ -146,9 +147,12 @@ class Device {
     void release(void* memory) noexcept {
         give_back([memory] { driver().cuMemFree_(reinterpret_cast<CUdeviceptr>(memory)); });
     }
+    // A copy of pageable memory returns when that was read. What is launched on a stream that does not wait for the legacy
+    // one, which copies, would not find it yet.
     void upload(void* to, const void* from, size_t bytes) {
         const Current current(*this);
         check(driver().cuMemcpyHtoD_(reinterpret_cast<CUdeviceptr>(to), from, bytes), QCONV_LAUNCH_FAILED, "cuMemcpyHtoD");
+        check(driver().cuStreamSynchronize_(CU_STREAM_LEGACY), QCONV_LAUNCH_FAILED, "cuStreamSynchronize");
     }
     void download(void* to, const void* from, size_t bytes) {
         const Current current(*this);

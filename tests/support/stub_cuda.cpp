@@ -10,6 +10,12 @@ int context;
 CUcontext current;
 bool is_gone;
 
+struct Copy {
+    void* to;
+    std::vector<char> bytes;
+};
+std::vector<Copy> copies;
+
 // A map is its address, and a digest of everything else.
 CUresult encoded(CUtensorMap* map, void* address, const std::string& rest) {
     memset(map, 0, sizeof *map);
@@ -63,6 +69,7 @@ CUresult cuCtxPopCurrent(CUcontext* popped) {
 }
 CUresult cuCtxSynchronize(void) {
     say("synchronize");
+    cuStreamSynchronize(CU_STREAM_LEGACY);
     return CUDA_SUCCESS;
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
@@ -90,11 +97,20 @@ CUresult cuMemFree(CUdeviceptr address) {
     free(reinterpret_cast<void*>(address));
     return CUDA_SUCCESS;
 }
+// As late as it may be: the memory that is copied from was read, and nothing was written.
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
-    memcpy(reinterpret_cast<void*>(to), from, bytes);
+    const char* first = static_cast<const char*>(from);
+    copies.push_back({reinterpret_cast<void*>(to), {first, first + bytes}});
+    return CUDA_SUCCESS;
+}
+CUresult cuStreamSynchronize(CUstream stream) {
+    if (stream != CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_HANDLE;
+    for (const Copy& copy : copies) memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
+    copies.clear();
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, size_t bytes) {
+    cuStreamSynchronize(CU_STREAM_LEGACY);
     memcpy(to, reinterpret_cast<void*>(from), bytes);
     return CUDA_SUCCESS;
 }

@@ -108,6 +108,20 @@ def test_what_does_not_run_on_the_device_is_not_chosen(built: Path, stub: Path, 
         assert run.returncode == (1 if skipped else 3)
 
 
+def test_an_upload_has_landed_when_it_returns(built: Path, stub: Path, tmp_path: Path) -> None:
+    """Whatever stream launches next. The stub's device memory is the host's."""
+    program = (
+        "import ctypes, sys; from built_library import Library\n"
+        "library, memory = Library(sys.argv[1]), ctypes.c_void_p()\n"
+        "assert library.c.qconv_allocate(library.device, ctypes.c_size_t(5), ctypes.byref(memory)) == 0\n"
+        "assert library.c.qconv_upload(library.device, memory, b'bytes', ctypes.c_size_t(5)) == 0, library.error\n"
+        "print(ctypes.string_at(memory, 5).decode())\n"
+    )
+    command = [sys.executable, "-c", program, str(built / "libqconv_kernels.so")]
+    run = subprocess.run(command, env=environment(stub, tmp_path / "log"), capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "bytes\n"), run.stderr
+
+
 def test_what_is_closed_after_the_driver_ends_nothing(built: Path, stub: Path, tmp_path: Path) -> None:
     """Objects of a program may end after the driver has: to close them does not end the process."""
     program = (

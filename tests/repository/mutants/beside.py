@@ -69,6 +69,15 @@ MUTANTS = (
         slow=True,
     ),
     Mutant(
+        "device_cuda: an upload on its way",
+        HERE + "device_cuda.h",
+        '        check(driver().cuStreamSynchronize_(CU_STREAM_LEGACY), QCONV_LAUNCH_FAILED, "cuStreamSynchronize");\n',
+        "",
+        "A stream that does not wait for the legacy one folds scales and biases that have not landed.",
+        (CUDA + "::test_an_upload_has_landed_when_it_returns",),
+        slow=True,
+    ),
+    Mutant(
         "device_cpu: sizes that wrap",
         HERE + "device_cpu.h",
         "whole < bytes ? nullptr : ",
