@@ -117,9 +117,7 @@ def test_an_upload_has_landed_when_it_returns(built: Path, stub: Path, tmp_path:
         "assert library.c.qconv_upload(library.device, memory, b'bytes', ctypes.c_size_t(5)) == 0, library.error\n"
         "print(ctypes.string_at(memory, 5).decode())\n"
     )
-    command = [sys.executable, "-c", program, str(built / "libqconv_kernels.so")]
-    run = subprocess.run(command, env=environment(stub, tmp_path / "log"), capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stdout) == (0, "bytes\n"), run.stderr
+    assert printed_by(program, built, environment(stub, tmp_path / "log")) == "bytes\n"
 
 
 def test_what_is_closed_after_the_driver_ends_nothing(built: Path, stub: Path, tmp_path: Path) -> None:
@@ -134,9 +132,16 @@ def test_what_is_closed_after_the_driver_ends_nothing(built: Path, stub: Path, t
         "library.c.qconv_close(library.device)\n"
         "print(library.error)\n"
     )
+    printed = printed_by(program, built, environment(stub, tmp_path / "log"))
+    assert printed == "cuCtxPushCurrent: CUDA error 4, a stub's error\n"
+
+
+def printed_by(program: str, built: Path, variables: dict[str, str]) -> str:
+    """In a process of its own, whose driver is the stub; it is given the library."""
     command = [sys.executable, "-c", program, str(built / "libqconv_kernels.so")]
-    run = subprocess.run(command, env=environment(stub, tmp_path / "log"), capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stdout) == (0, "cuCtxPushCurrent: CUDA error 4, a stub's error\n"), run.stderr
+    run = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
 
 
 def test_without_a_driver_a_sentence_says_so(built: Path) -> None:
