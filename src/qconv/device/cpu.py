@@ -21,6 +21,7 @@ import numpy as np
 from qconv.device import cpu_runtime, folders, memory, program, tensor_maps
 from qconv.device.cache import Binary
 from qconv.device.host_array import UNREADABLE, as_numpy
+from qconv.device.loaded import Loaded
 from qconv.errors import KernelMissing
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
@@ -49,7 +50,7 @@ def found_runtime() -> Path:
     return found or cpu_runtime.build_runtime(runtime_cache())
 
 
-class CpuKernel:
+class CpuKernel(Loaded):
     def __init__(self, plan: Plan, binary: Binary, seed: int = 0) -> None:
         cpu_runtime.load_runtime(found_runtime)
         library = ctypes.CDLL(str(binary.path))

@@ -19,6 +19,7 @@ from qconv.device.cache import Binary
 from qconv.device.compile import build_array_kernels
 from qconv.device.gpu_graph import captured, graph_of, placed_graph
 from qconv.device.host_array import as_numpy
+from qconv.device.loaded import Loaded
 from qconv.device.residency import Multiprocessors
 from qconv.errors import DeviceError, LaunchError
 from qconv.generator import Plan
@@ -49,7 +50,7 @@ def failure() -> str | None:
         return str(error)
 
 
-class GpuKernel:
+class GpuKernel(Loaded):
     def __init__(self, device: GpuDevice, plan: Plan, binary: Binary) -> None:
         self._device = device
         self._module = Module()

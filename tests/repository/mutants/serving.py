@@ -322,4 +322,12 @@ MUTANTS = (
         "An array on the host is not read, and one on a GPU is copied, which waits for it.",
         (CHECKED, ONE_LINER),
     ),
+    Mutant(
+        "loaded: a kernel may be copied",
+        "src/qconv/device/loaded.py",
+        "    def __reduce__(self)",
+        "    def reduce(self)",
+        "Who pickles an instance reads of ctypes, and not what to pickle instead.",
+        ("tests/qconv/device/test_loaded.py",),
+    ),
 )
