@@ -108,12 +108,18 @@ def test_what_does_not_run_on_the_device_is_not_chosen(built: Path, stub: Path, 
         assert run.returncode == (1 if skipped else 3)
 
 
+# What a program begins with: a library and memory of its device.
+OPENED = (
+    "import ctypes, sys; from built_library import Library, NO_DEVICE\n"
+    "library, memory = Library(sys.argv[1]), ctypes.c_void_p()\n"
+    "assert library.c.qconv_allocate(library.device, ctypes.c_size_t(64), ctypes.byref(memory)) == 0\n"
+)
+
+
 def test_an_upload_has_landed_when_it_returns(built: Path, stub: Path, tmp_path: Path) -> None:
     """Whatever stream launches next. The stub's device memory is the host's."""
     program = (
-        "import ctypes, sys; from built_library import Library\n"
-        "library, memory = Library(sys.argv[1]), ctypes.c_void_p()\n"
-        "assert library.c.qconv_allocate(library.device, ctypes.c_size_t(5), ctypes.byref(memory)) == 0\n"
+        f"{OPENED}"
         "assert library.c.qconv_upload(library.device, memory, b'bytes', ctypes.c_size_t(5)) == 0, library.error\n"
         "print(ctypes.string_at(memory, 5).decode())\n"
     )
@@ -123,9 +129,7 @@ def test_an_upload_has_landed_when_it_returns(built: Path, stub: Path, tmp_path:
 def test_what_is_closed_after_the_driver_ends_nothing(built: Path, stub: Path, tmp_path: Path) -> None:
     """Objects of a program may end after the driver has: to close them does not end the process."""
     program = (
-        "import ctypes, sys; from built_library import Library, NO_DEVICE\n"
-        "library, memory = Library(sys.argv[1]), ctypes.c_void_p()\n"
-        "assert library.c.qconv_allocate(library.device, ctypes.c_size_t(64), ctypes.byref(memory)) == 0\n"
+        f"{OPENED}"
         "ctypes.CDLL('libcuda.so.1').qconv_stub_end()\n"
         "assert library.c.qconv_synchronize(library.device) == NO_DEVICE, library.error\n"
         "library.c.qconv_free(library.device, memory)\n"
