@@ -174,6 +174,17 @@ def sequence() -> Made:
     return Made(nodes, made.feeds, made.held)
 
 
+def from_nothing() -> Made:
+    """A node without inputs, which is no constant."""
+    node = helper.make_node
+    nodes = [
+        node("SequenceEmpty", [], ["none"]),
+        node("SequenceInsert", ["none", "x"], ["s"]),
+        node("ConcatFromSequence", ["s"], ["y"], axis=1),
+    ]
+    return Made(nodes, {"x": FLOATS})
+
+
 def rescaled_input() -> Made:
     """What the caller brings gets another scale before the first layer that runs here."""
     node = helper.make_node

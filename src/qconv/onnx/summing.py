@@ -19,8 +19,10 @@ REALS = ("float32", "float64")
 
 def adds_reals(layer: Layer, network: Network) -> bool:
     """Along axes that are named by constants, in a tensor that has more of them than images and channels."""
+    if layer.op not in SUMS:
+        return False
     x = network.tensor(layer.inputs[0])
-    axes = _axes_in(layer.inputs, layer.attributes, network.constants) if layer.op in SUMS else None
+    axes = _axes_in(layer.inputs, layer.attributes, network.constants)
     return axes is not None and x.dtype in REALS and len(x.shape or ()) > 2
 
 

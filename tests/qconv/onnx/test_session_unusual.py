@@ -30,6 +30,7 @@ from unusual_models import (
     cycle,
     dynamic_quantization,
     equal_constants,
+    from_nothing,
     identities,
     linear,
     matrices,
@@ -92,6 +93,7 @@ RUN: dict[str, tuple[Callable[[], Made], int]] = {
     "an If that reads from outside": (branch, 1),
     "an If within an If that reads from outside": (branch_of_branches, 1),
     "a sequence": (sequence, 1),
+    "a node without inputs": (from_nothing, 0),
     "outputs that are an input and a constant": (identities, 1),
     "ConvInteger without zero points": (
         lambda: matrices("ConvInteger", {"w": bytes_of("uint8", 3, 4, 2, 2)}, bytes_of("uint8", *X_SHAPE)),
