@@ -52,9 +52,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     from mutate import commit
 
     head = commit()
-    left = [item for item in items if item.get_closest_marker("many") and not is_taken(item.nodeid, head, one_in)]
+    taken: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        is_left = item.get_closest_marker("many") and not is_taken(item.nodeid, head, one_in)
+        (left if is_left else taken).append(item)
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in set(left)]
+    items[:] = taken
 
 
 def pytest_collection_finish() -> None:

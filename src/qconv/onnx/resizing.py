@@ -52,11 +52,17 @@ def orders(model: ReadModel, config: Mapping[str, str]) -> dict[str, bool]:
             known[tensor.name] = numpy_helper.to_array(tensor).tolist()
     nodes = {node.name: node for node in whole.graph.node if node.op_type in ("Resize", *SUMS)}
     found = {
-        layer.name: layer.name in nodes and _is_turned(layer, network, nodes[layer.name], known) for layer in resizes
+        layer.name: layer.name in nodes and _is_turned(_pairs(layer, network, nodes[layer.name], known))
+        for layer in resizes
     }
     for layer in sums:
-        turns = layer.name in nodes and sum_is_turned(layer, network, nodes[layer.name], known)
-        if turns or (turns is None and _is_turned(layer, network, nodes[layer.name], known)):
+        if layer.name not in nodes:
+            continue
+        node = nodes[layer.name]
+        turns = sum_is_turned(layer, network, node, known)
+        if turns is None:
+            turns = _is_turned([(network.tensor(layer.inputs[0]).shape, known.get(node.input[0]))])
+        if turns:
             found[layer.name] = True
     return found
 
@@ -67,20 +73,26 @@ def _computes_bytes(layer: Layer, network: Network) -> bool:
     return computes and "axes" not in layer.attributes and network.tensor(layer.inputs[0]).dtype in BYTES
 
 
-def _is_turned(layer: Layer, network: Network, node: onnx.NodeProto, known: Mapping[str, Extents | None]) -> bool:
-    """By the shapes of what it reads and makes, and by its scales or sizes where it has one for each axis. Where
-    nothing tells the two orders apart, channels come first: with all shapes known, it makes what it reads then."""
-    pairs = [
+# The extents of a tensor, or a number for each of its axes: in the network, and in the model as it was optimized.
+Pair = tuple[Extents | None, Extents | None]
+
+
+def _pairs(layer: Layer, network: Network, node: onnx.NodeProto, known: Mapping[str, Extents | None]) -> list[Pair]:
+    """The shapes of what it reads and makes, and its scales or sizes where it has one for each axis."""
+    pairs: list[Pair] = [
         (network.tensor(before).shape, known.get(after))
         for before, after in zip((layer.inputs[0], layer.outputs[0]), (node.input[0], node.output[0]), strict=True)
     ]
-    more = zip(layer.inputs[1:], node.input[1:], strict=False)
-    if layer.op in SUMS:  # it makes fewer axes, and they are all that it is given beside x
-        pairs, more = pairs[:1], zip((), (), strict=True)
-    for before, after in more:
+    for before, after in zip(layer.inputs[1:], node.input[1:], strict=False):
         numbers = network.constant(before)
         if numbers is not None and len(numbers) == len(pairs[0][0] or ()):
             pairs.append((numbers.tolist(), known.get(after)))
+    return pairs
+
+
+def _is_turned(pairs: Sequence[Pair]) -> bool:
+    """Where nothing tells the two orders apart, channels come first: with all shapes known, it makes what it reads
+    then."""
     both = [(before, after) for before, after in pairs if before is not None and after is not None]
     stays = all(may_be_equal(before, after) for before, after in both)
     return not stays and all(may_be_equal([before[at] for at in _axes(before)], after) for before, after in both)

@@ -62,9 +62,14 @@ def pair(name: str, values: Sequence[int]) -> tuple[int, int]:
     return down, across
 
 
+def spans_of(extents: Sequence[Any], dilation: Sequence[int]) -> list[Any]:
+    """How much of the image a window sees."""
+    return [(extent - 1) * step + 1 for extent, step in zip(extents, dilation, strict=True)]
+
+
 def rooms(padded: Sequence[Any], extents: Sequence[Any], dilation: Sequence[int]) -> list[Any]:
     """How far a window can move, down and across."""
-    spans = [(extent - 1) * step + 1 for extent, step in zip(extents, dilation, strict=True)]
+    spans = spans_of(extents, dilation)
     for axis, size, span in zip("hw", padded, spans, strict=True):
         if size < span:
             raise ValueError(
@@ -205,9 +210,7 @@ def check_smallest(given: Given) -> None:
     """ValueError where no kernel computes it, by an image of the smallest size; `x` is of no size here."""
     (w,) = weights_of(given)
     filters = tuple(w.shape[2:]) or (1, 1)
-    spans = [
-        (size - 1) * step + 1 for size, step in zip(filters, pair("dilation", given.get("dilation", (1,))), strict=True)
-    ]
+    spans = spans_of(filters, pair("dilation", given.get("dilation", (1,))))
     channels = w.shape[1] * given.get("groups", 1)
     x = torch.empty((1, *spans, channels), dtype=given["x"].dtype, device="meta")
     krsc = torch.empty((w.shape[0], *filters, w.shape[1]), dtype=w.dtype, device="meta")
