@@ -35,6 +35,7 @@ log = logging.getLogger("qconv")
 VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "hip": "HIP_VISIBLE_DEVICES"}
 CONNECT_S = 30
 HERE = "127.0.0.1"
+INSTALL = "pip install 'qconv-tune[fleet]'"
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Crew:
 
     def __post_init__(self) -> None:
         if (self.workers is None) == (self.scheduler is None):
-            raise ValueError("a fleet is either --workers N, which are started here, or --scheduler tcp://HOST:PORT")
+            raise ValueError("a fleet is either --workers N, which are started here, or --scheduler tls://HOST:PORT")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"workers={self.workers} must be at least 1")
 
@@ -155,8 +156,7 @@ def _dask() -> Any:
     try:
         import distributed
     except ImportError as missing:
-        remedy = "pip install 'qconv-tune[fleet]'"
-        raise DeviceError(f"a fleet needs Dask's `distributed`, which is not here ({missing}): {remedy}") from None
+        raise DeviceError(f"a fleet needs Dask's `distributed`, which is not here ({missing}): {INSTALL}") from None
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -165,26 +165,52 @@ def _dask() -> Any:
 
 def _connect(crew: Crew, spec: str | None, opened: ExitStack) -> Any:
     dask = _dask()
-    address = crew.scheduler
-    if address is None:
-        address = opened.enter_context(_local(crew.workers or 1, spec or "cpu")).scheduler_address
+    if crew.scheduler is None:
+        cluster = opened.enter_context(_local(crew.workers or 1, spec or "cpu"))
+        address, security = cluster.scheduler_address, cluster.security
+    else:
+        address = crew.scheduler
+        security = _credentials(address)
     try:
         # A client that is made for what is no address closes itself for a minute, and then shows a traceback.
         dask.comm.resolve_address(address)
-        return dask.Client(address, timeout=CONNECT_S, set_as_default=False)
+        return dask.Client(address, timeout=CONNECT_S, set_as_default=False, security=security)
     except (OSError, TimeoutError, ValueError) as error:
         raise DeviceError(f"no Dask scheduler answers at {address}: {error}; start one with `dask scheduler`") from None
 
 
+def _credentials(address: str) -> Any:
+    """From Dask's configuration. Read before there is a client, which would close itself for seconds without them."""
+    security = _dask().Security()
+    remedy = "docs/tasks/tune.md says how to make certificates and to name them in Dask's configuration"
+    try:
+        context = security.get_connection_args("client")["ssl_context"]
+    except OSError as error:
+        raise DeviceError(f"the certificates of Dask's configuration cannot be read: {error}; {remedy}") from None
+    if address.startswith("tls://") and context is None:
+        raise DeviceError(f"the scheduler {address} asks for a certificate, and none is configured: {remedy}")
+    return security
+
+
 def _local(workers: int, spec: str) -> Any:
-    """Workers that a nanny starts again when they die. Each sees one GPU; on the CPU, all see the same cores."""
+    """Workers that a nanny starts again when they die. Each sees one GPU; on the CPU, all see the same cores.
+
+    Whoever reaches a listener of Dask runs code as this user, and every user of the machine reaches the loopback: each
+    listener asks for the certificate of this run, whose key other users cannot read."""
     dask, kind = _dask(), spec.partition(":")[0]
     if kind in VISIBLE and workers > len(gpu_specs()):
         raise ValueError(f"workers={workers}, but there are {len(gpu_specs())} GPUs: one worker has one of them")
-    alike = {"nthreads": 1, "memory_limit": 0, "host": HERE, "silence_logs": logging.CRITICAL}
+    try:
+        security = dask.Security.temporary()
+    except ImportError as missing:
+        raise DeviceError(f"--workers encrypts what its processes say: {missing}; {INSTALL}") from None
+    shared = {"host": HERE, "protocol": "tls://", "security": security}
+    alike = shared | {"nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL}
     every = {i: {"cls": dask.Nanny, "options": alike | {"env": _sees(kind, i)}} for i in range(workers)}
-    scheduler = {"cls": dask.Scheduler, "options": {"dashboard": False, "host": HERE}}
-    return dask.SpecCluster(workers=every, scheduler=scheduler, silence_logs=logging.CRITICAL)
+    scheduler = {"cls": dask.Scheduler, "options": shared | {"dashboard": False}}
+    # Without its dashboard, a scheduler still has a server of pages, as each worker has: here they have no page.
+    with dask.scheduler.dask.config.set({f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}):
+        return dask.SpecCluster(workers=every, scheduler=scheduler, security=security, silence_logs=logging.CRITICAL)
 
 
 def _sees(kind: str, number: int) -> dict[str, str]:

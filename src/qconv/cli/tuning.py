@@ -69,7 +69,7 @@ TRIALS, TRIALS_EACH = 100, 24
     help="What proposes the next config to measure.",
 )
 @click.option("--workers", type=click.IntRange(1), help="Of a workload: so many at a time here, each on its own GPU.")
-@click.option("--scheduler", metavar="ADDRESS", help="Of a workload: by the workers of Dask, tcp://HOST:PORT.")
+@click.option("--scheduler", metavar="ADDRESS", help="Of a workload: by the workers of Dask, tls://HOST:PORT.")
 def tune(
     problem: Problem | None, fixed: dict[str, int], workload: Path | None, batch: int | None, **options: Any
 ) -> None:

@@ -1,0 +1,55 @@
+"""Another user of the machine, who knows the addresses of a Dask cluster and has none of its certificates.
+
+`python intruder.py HOST:PORT...` asks each listener to run code, in plain text and with a certificate of its own, and
+prints as JSON the number of the user as whom it ran, or null where it did not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import sys
+from typing import Any
+
+from distributed import Security
+from distributed.comm import connect
+from distributed.protocol.pickle import dumps
+
+NOBODY = 65534
+# A refusal comes at once: only a machine that is busy keeps a listener from an answer.
+PATIENCE_S = 60.0
+
+
+async def user_of(address: str, how: dict[str, Any], op: str) -> int | None:
+    try:
+        comm = await connect(address, timeout=PATIENCE_S, **how)
+        await comm.write({"op": op, "function": dumps(os.getuid), "wait": True, "reply": True})
+        answer = await asyncio.wait_for(comm.read(), PATIENCE_S)
+    except OSError:  # time-outs are of its kind
+        return None
+    found = answer.get("result") if isinstance(answer, dict) else answer
+    return found if isinstance(found, int) else None
+
+
+async def attack(place: str) -> int | None:
+    plain, own = (one.get_connection_args("client") for one in (Security(), Security.temporary()))
+    own["ssl_context"].verify_mode = ssl.CERT_NONE  # whoever answers is welcome
+    for scheme, how in (("tcp", plain), ("tls", own)):
+        for op in ("run", "run_function"):  # of a worker and a nanny; of a scheduler
+            if (user := await user_of(f"{scheme}://{place}", how, op)) is not None:
+                return user
+    return None
+
+
+async def attack_all(places: list[str]) -> dict[str, int | None]:
+    return dict(zip(places, await asyncio.gather(*map(attack, places)), strict=True))
+
+
+if __name__ == "__main__":
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    print(json.dumps(asyncio.run(attack_all(sys.argv[1:]))))
