@@ -20,7 +20,6 @@ from sqlalchemy import (
     insert,
     inspect,
     literal_column,
-    make_url,
     select,
     true,
 )
@@ -33,6 +32,7 @@ from qconv.errors import DatabaseError
 from qconv.op import quoted
 from qconv.tune_db import upgrade
 from qconv.tune_db.models import SCHEMA_VERSION, Base, MeasurementRow, SchemaRow
+from qconv.tune_db.url import read, where_of
 from qconv.tune_db.writing import start_writing
 
 log = logging.getLogger("qconv")
@@ -94,7 +94,7 @@ class Opened(NamedTuple):
 def open_engine(url_or_path: str | os.PathLike[str], *, create: bool, read_only: bool = False) -> Opened:
     """Raises DatabaseError unless what is there is, or becomes, a database of this schema version: one of an older
     version is upgraded, or read from a copy in memory where it cannot be written; with `create` one is made."""
-    url = _url(url_or_path)
+    url = read(url_or_path)
     where = where_of(url)
     file = _file(url)
     if file is not None and not file.exists():
@@ -122,26 +122,6 @@ def open_engine(url_or_path: str | os.PathLike[str], *, create: bool, read_only:
     except BaseException:
         engine.dispose()
         raise
-
-
-def _url(url_or_path: str | os.PathLike[str]) -> URL:
-    given = os.fspath(url_or_path)
-    if not given.strip() or "\0" in given:
-        raise DatabaseError(f"{given!r} names no database; give a path, or a URL (sqlite:// is one in memory)")
-    if "://" not in given:
-        return URL.create("sqlite", database=given)
-    try:
-        return make_url(given)
-    except SQLAlchemyError as error:
-        # The URL may hold a password: it is not repeated here.
-        raise DatabaseError("the database URL cannot be read; give dialect+driver://user:password@host/name") from error
-
-
-def where_of(url: URL) -> str:
-    """For messages: the file, or the URL without its password."""
-    if url.get_backend_name() == "sqlite":
-        return url.database or "the database in memory"
-    return url.render_as_string(hide_password=True)
 
 
 def _file(url: URL) -> Path | None:
@@ -250,7 +230,7 @@ def _upgraded(engine: Engine, where: str, create: bool) -> bool:
 
 
 def _copy_in_memory(engine: Engine, where: str) -> Engine:
-    copy = _engine(_url("sqlite://"))
+    copy = _engine(read("sqlite://"))
     _create(copy)
     upgrade.copy(engine, copy, where)
     engine.dispose()

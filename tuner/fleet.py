@@ -23,6 +23,7 @@ from qconv.errors import DeviceError
 from qconv.keys import parse
 from qconv.tune_db.database import Database
 from qconv.tune_db.text import as_dict, from_dict
+from qconv.tune_db.url import read, where_of
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import protocol_for
 from qconv.tuner.result import Station
@@ -58,7 +59,7 @@ class Fleet:
 
     def __init__(self, crew: Crew, device: str | None, where: str, how: Search) -> None:
         self._crew, self._how = crew, how
-        self._where = _shareable(where)
+        self._where = _Place(_shareable(where))
         self._spec = device or (gpu_specs() or ["cpu"])[0] if crew.workers is not None else device
         self._opened = ExitStack()
         self._given_up: set[str] = set()
@@ -126,8 +127,8 @@ class Fleet:
         is_file = "://" not in self._where or self._where.startswith("sqlite")
         if is_file and (others := sorted(hosts - {socket.gethostname()})):
             raise ValueError(
-                f"the database {self._where} is a file of this host, and there are workers on {', '.join(others)}: "
-                "give --db postgresql+psycopg://..."
+                f"the database {where_of(read(self._where))} is a file of this host, and there are workers on "
+                f"{', '.join(others)}: give --db postgresql+psycopg://..."
             )
         (self.station,) = stations
         self.width = len(workers)
@@ -139,6 +140,13 @@ class Fleet:
         return f"{kind}:0" if self._crew.workers is not None and kind in VISIBLE else self._spec
 
 
+class _Place(str):
+    """A path or URL. Dask logs the arguments of a task that fails: no password is among them."""
+
+    def __repr__(self) -> str:
+        return repr(where_of(read(self)))
+
+
 def _shareable(where: str) -> str:
     """As the workers, whose folders are others, are told it."""
     if "://" not in where:
@@ -147,7 +155,9 @@ def _shareable(where: str) -> str:
     if not where.startswith("sqlite"):
         return where
     if not file or ":memory:" in where:
-        raise ValueError(f"the database {where} is in the memory of one process: a fleet needs a file, or PostgreSQL")
+        raise ValueError(
+            f"the database {where_of(read(where))} is in the memory of one process: a fleet needs a file, or PostgreSQL"
+        )
     return where if file.startswith("file:") else f"{dialect}:///{Path(file).absolute()}"
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
 from qconv.cli import build, database, doctor, export, look, measure, report, topics, tuning
-from qconv.cli.failures import failure_of
+from qconv.cli.failures import failure_of, without_passwords
 from qconv.cli.incomplete import asks_for_json
 from qconv.version import __version__
 
@@ -85,6 +86,7 @@ def run(arguments: Sequence[str]) -> None:
         failure = failure_of(error)
         if failure is None:
             raise
+        failure = replace(failure, message=without_passwords(failure.message, arguments))
         if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later: its message is the help
             click.echo(str(error), err=True)
             sys.exit(failure.exit_code)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+import re
+from collections.abc import Sequence
+from functools import partial
+from itertools import takewhile
 
 import click
 
@@ -20,6 +24,7 @@ from qconv.errors import (
 
 # What is quoted of a command line may be as long as that is.
 LONGEST = 800
+_URL = re.compile(r"[\w+.-]+://.*", re.DOTALL)
 
 EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (ValueError, REQUEST),
@@ -62,6 +67,29 @@ def failure_of(error: Exception) -> Failure | None:
     if is_of_the_gpu(error):
         return Failure(kind, f"the GPU failed: {error}; qconv-tune doctor says what works here", MACHINE)
     return None
+
+
+def without_passwords(message: str, arguments: Sequence[str]) -> str:
+    """The message with each URL of a command line, whole or clipped, as it is shown: click and others quote what they
+    do not expect there."""
+    for url in (found[0] for one in arguments if (found := _URL.search(one))):
+        from qconv.tune_db.url import shown
+
+        before, *quotes = re.split(f"(?={re.escape(url[: url.index('://') + 3])})", message)
+        message = before + "".join(map(partial(_with_url_as, shown(url), url), quotes))
+    return message
+
+
+def _with_url_as(shown: str, url: str, quote: str) -> str:
+    """A text that begins with the URL, as it is or escaped or a part of it."""
+    given = max(_equal_letters(quote, spelled) for spelled in (url, repr(url)[1:-1]))
+    if quote.startswith(shown) and given <= len(shown):
+        return quote
+    return shown + quote[given:]
+
+
+def _equal_letters(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _without_number(error: OSError) -> str:

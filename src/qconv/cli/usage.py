@@ -7,8 +7,6 @@ import re
 
 import click
 
-from qconv.op import quoted
-
 # Letters of a value that a message repeats.
 LONGEST = 160
 
@@ -49,4 +47,6 @@ def _of_command(given: str, ctx: click.Context) -> str:
     known = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
     near = difflib.get_close_matches(given, known, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"{quoted(given)} is no command of {ctx.command_path}{hint}: give one of {', '.join(known)}"
+    # Click has escaped it.
+    given = given if len(given) <= LONGEST else f"{given[: LONGEST - 3]}..."
+    return f"'{given}' is no command of {ctx.command_path}{hint}: give one of {', '.join(known)}"

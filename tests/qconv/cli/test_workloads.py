@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
 
 from qconv.cli import main
 from qconv.cli.workloads import table
 from qconv.tune_db.database import Database
-from qconv.tune_db.engine import where_of
 from qconv.tune_db.measurement import Measurement
+from qconv.tune_db.url import read, where_of
 from qconv.tuner import ahead, schedule, tune
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.result import Result, Station, is_todays
@@ -58,7 +57,7 @@ def url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
 
     def opened(given: str, **how: Any) -> Database:
         database = honest(tmp_path / "server.sqlite", **how)
-        database.where = where_of(make_url(given))
+        database.where = where_of(read(given))
         return database
 
     monkeypatch.setattr(Database, "open", opened)

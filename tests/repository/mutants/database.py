@@ -6,6 +6,7 @@ HERE = "tune_db/"
 CONTRACT, MEASUREMENT = "tests/tune_db/test_database.py", "tests/tune_db/test_measurement.py"
 LAYERED, TEXT, T4 = (f"tests/tune_db/test_{name}.py" for name in ("layered", "text", "t4"))
 CORRUPTION = "tests/tune_db/test_engine.py"
+URL = "tests/tune_db/test_url.py"
 NEARNESS, UPGRADE, WRITING = (f"tests/tune_db/test_{name}.py" for name in ("nearness", "upgrade", "writing"))
 
 MUTANTS = (
@@ -194,12 +195,44 @@ MUTANTS = (
         (LAYERED,),
     ),
     Mutant(
-        "engine: a password in messages",
-        HERE + "engine.py",
-        "render_as_string(hide_password=True)",
-        "render_as_string(hide_password=False)",
+        "url: a password in messages",
+        HERE + "url.py",
+        "    return shown(url.render_as_string(hide_password=False))\n",
+        "    return url.render_as_string(hide_password=False)\n",
         "What is printed and logged holds no password.",
-        (CORRUPTION,),
+        (URL,),
+    ),
+    Mutant(
+        "url: a query in messages",
+        HERE + "url.py",
+        "    return f\"{parts['scheme']}://{user}{parts['rest']}\"\n",
+        "    return f\"{parts['scheme']}://{user}{url.rpartition('@')[2]}\"\n",
+        "A password may stand there as well.",
+        (URL,),
+    ),
+    Mutant(
+        "url: the first @ ends a password",
+        HERE + "url.py",
+        "(?P<rest>[^@?]*)",
+        "(?P<rest>[^?]*)",
+        "The password may have one itself, and its tail is printed as the host.",
+        (URL,),
+    ),
+    Mutant(
+        "url: a password in place of a port",
+        HERE + "url.py",
+        'or not _PORT.fullmatch(parts["rest"].partition("/")[0])',
+        'or not parts["rest"].partition("/")[0].isprintable()',
+        "Whoever forgets the host sees the password.",
+        (URL,),
+    ),
+    Mutant(
+        "command line: what click quotes is printed as it was given",
+        "src/qconv/cli/command_line.py",
+        "        failure = replace(failure, message=without_passwords(failure.message, arguments))\n",
+        "        failure = replace(failure, message=failure.message)\n",
+        "A URL without its option is quoted with its password.",
+        (URL,),
     ),
     Mutant(
         "layered: the last layer wins",
