@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from qconv.errors import DatabaseError
 
-# Of a server. The part behind the host may hold an @ only where it is escaped: elsewhere, nobody can tell which @ ends
+# The URL of a server. Within a user, a password or a query an @ is escaped: else nobody can tell which @ ends
 # the password.
 _OF_SERVER = re.compile(r"(?P<scheme>[\w+.-]+)://(?:(?P<user>[^@:/?#]*)(?::[^@/?#]*)?@)?(?P<rest>[^@?]*)(?:\?[^@]*)?")
 _PORT = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::\d*)?")

@@ -49,24 +49,24 @@ COMMANDS = {
 
 
 def password(rng: random.Random) -> tuple[str, list[str]]:
-    """And its pieces, none of which may be printed either."""
-    pieces = ["".join(rng.choices(string.ascii_letters + string.digits, k=8)) for _ in range(3)]
+    """And its parts, none of which may be printed either."""
+    parts = ["".join(rng.choices(string.ascii_letters + string.digits, k=8)) for _ in range(3)]
     ends = ["".join(rng.choices(SPECIAL, k=rng.randrange(3))) for _ in range(2)]
-    return f"{ends[0]}{pieces[0]}{rng.choice(SPECIAL)}{pieces[1]}{rng.choice(SPECIAL)}{pieces[2]}{ends[1]}", pieces
+    return f"{ends[0]}{parts[0]}{rng.choice(SPECIAL)}{parts[1]}{rng.choice(SPECIAL)}{parts[2]}{ends[1]}", parts
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_no_command_prints_a_password(spelling: str, capfd: pytest.CaptureFixture[str]) -> None:
     rng = random.Random()
     for command in COMMANDS.values():
-        word, pieces = password(rng)
+        word, parts = password(rng)
         url = SPELLINGS[spelling].format(raw=word, escaped=quote(word, safe=""))
         with pytest.raises(SystemExit) as ended:
             main([*command, url])
         said = "".join(capfd.readouterr())
         assert ended.value.code not in (0, None), command
         assert "Error: " in said
-        assert not [piece for piece in pieces if piece in said], (command, url, said)
+        assert not [part for part in parts if part in said], (command, url, said)
 
 
 def test_a_url_is_shown_once_where_the_message_has_it_already(capfd: pytest.CaptureFixture[str]) -> None:
