@@ -27,10 +27,18 @@ log = logging.getLogger("qconv")
 # Importing the GPU's libraries and making a context on a busy machine.
 START_S = 120.0
 WORKER = (sys.executable, "-m", "qconv.tuner.worker")
+# How often one request is made of workers that are killed from outside.
+ATTEMPTS = 3
+# The signals of a program's own faults. Any other was sent: SIGKILL by the kernel where memory is short, say.
+FAULTS = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
 
 
 class Died(Exception):
     """The worker ended or was killed before it answered. Says how."""
+
+
+class Killed(Died):
+    """By a signal from outside, which says nothing of the config that was being measured."""
 
 
 class TimedOut(Exception):
@@ -70,21 +78,23 @@ class Child:
         self.stop()
 
     def measure(self, candidate: Candidate, best_us: float | None = None) -> Measurement:
-        """A row in any case: what kills the worker is a row as well."""
+        """A row: a config that kills the worker has one as well. Raises Killed where others have killed every worker
+        that was asked."""
         toolchain = self._ready()
         try:
-            return self._rows([candidate], best_us=best_us, race=False)[0]
+            return self._asked_again([candidate], best_us=best_us, race=False)[0]
         except TimedOut:
             reason = f"no answer within {self._timeout_s:g} s, the time allowed for one config"
             return candidate.failed(self._device, toolchain, "timeout", reason)
+        except Killed:
+            raise
         except Died as how:
             return candidate.failed(self._device, toolchain, "runtime", str(how))
 
     def race(self, candidates: Sequence[Candidate]) -> list[Measurement]:
         """Each, of one problem, timed again, in turn with the others; no rows where that kills the worker."""
-        self._ready()
         try:
-            return self._rows(candidates, best_us=None, race=True)
+            return self._asked_again(candidates, best_us=None, race=True)
         except (TimedOut, Died) as how:
             log.warning("%s: the fastest were not raced: %s", candidates[0].problem, how)
             return []
@@ -106,6 +116,17 @@ class Child:
             if pipe is not None:
                 pipe.close()
         self._errors.close()
+
+    def _asked_again(self, candidates: Sequence[Candidate], **how: Any) -> list[Measurement]:
+        """Of another worker, where one is killed from outside."""
+        for _ in range(ATTEMPTS - 1):
+            self._ready()
+            try:
+                return self._rows(candidates, **how)
+            except Killed as death:
+                log.warning("%s: %s, by a signal from outside: asked again", candidates[0].problem, death)
+        self._ready()
+        return self._rows(candidates, **how)
 
     def _rows(self, candidates: Sequence[Candidate], **how: Any) -> list[Measurement]:
         request = {
@@ -160,7 +181,7 @@ class Child:
             try:
                 left = left[os.write(self._process.stdin.fileno(), left) :]
             except BrokenPipeError:
-                raise Died(self._epitaph()) from None
+                raise self._death() from None
         return self._read(allowance)
 
     def _read(self, allowance: _Allowance) -> dict[str, Any]:
@@ -170,7 +191,7 @@ class Child:
             self._wait(self._process.stdout, selectors.EVENT_READ, allowance)
             received = self._process.stdout.read1(65536)  # type: ignore[attr-defined]
             if not received:
-                raise Died(self._epitaph())
+                raise self._death()
             self._buffer += received
         line, _, self._buffer = self._buffer.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
@@ -184,7 +205,7 @@ class Child:
                 self.stop()
                 raise TimedOut(f"no answer within {allowance.seconds:g} s")
 
-    def _epitaph(self) -> str:
+    def _death(self) -> Died:
         """How the worker died, with the last line that it printed."""
         assert self._process is not None
         code = self._process.wait()
@@ -192,4 +213,5 @@ class Child:
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         self.stop()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"the worker died ({how})" + (f": {lines[-1][:300]}" if lines else "")
+        kind = Killed if code < 0 and -code not in FAULTS else Died
+        return kind(f"the worker died ({how})" + (f": {lines[-1][:300]}" if lines else ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -21,10 +22,12 @@ from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement, best_of, ranked
 from qconv.tuner.ahead import Ahead
 from qconv.tuner.candidate import Candidate
-from qconv.tuner.child import Child
+from qconv.tuner.child import Child, Killed
 from qconv.tuner.protocol import RACED, protocol_for
 from qconv.tuner.strategy import DEFAULT, Space, Strategy, named
 from qconv.tuner.workload import parts_of
+
+log = logging.getLogger("qconv")
 
 FINALISTS = 4  # how many are raced at a time for the first time
 MOST_TURNS = 5  # of one config in races that others lead
@@ -225,7 +228,13 @@ class Run:
                 self.rows[plan.config] = of_sources[digest]
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Measurement:
-        return self._store(self._child.measure(candidate, best_us))
+        try:
+            return self._store(self._child.measure(candidate, best_us))
+        except Killed as death:
+            # No verdict on the config: it has had its trial, and the next run, which finds no row, tries it again.
+            log.warning("%s: %s: not measured, the same command tries it again", candidate.config, death)
+            self.rows[candidate.config] = candidate.failed(self._device, self._toolchain, "runtime", str(death))
+            return self.rows[candidate.config]
 
     def search(self, strategy: Strategy, total: int, search: Search, watch: Watch) -> None:
         """Measures until there are `total` rows, or nothing in the space is worth a trial. The next candidates compile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import textwrap
 import time
@@ -14,9 +15,12 @@ from qconv import generator
 from qconv.device import open_device
 from qconv.errors import DeviceError
 from qconv.problem import Conv2d
+from qconv.tune_db.database import Database
+from qconv.tuner import ahead
 from qconv.tuner.candidate import Candidate
-from qconv.tuner.child import Child
+from qconv.tuner.child import ATTEMPTS, FAULTS, WORKER, Child, Killed
 from qconv.tuner.protocol import WALL_CLOCK
+from qconv.tuner.tune import tune
 
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1)
 CPU = open_device("cpu")
@@ -71,9 +75,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+DEATHS = {f"os.kill(os.getpid(), {fault:d})": f"signal {fault:d}" for fault in sorted(FAULTS)}
+
+
 @pytest.mark.parametrize(
-    ("dying", "how"),
-    [("os.kill(os.getpid(), 11)", "signal 11"), ("sys.exit('out of memory')", "exit code 1): out of memory")],
+    ("dying", "how"), [*DEATHS.items(), ("sys.exit('out of memory')", "exit code 1): out of memory")]
 )
 def test_death_is_a_row_and_the_next_config_gets_a_new_worker(tmp_path: Path, dying: str, how: str) -> None:
     with child(tmp_path, HELLO + f"sys.stdin.readline()\n{dying}\n") as worker:
@@ -82,6 +88,51 @@ def test_death_is_a_row_and_the_next_config_gets_a_new_worker(tmp_path: Path, dy
             assert row.outcome == "runtime"
             assert row.reason is not None
             assert how in row.reason
+
+
+KILL = "sys.stdin.readline()\nos.kill(os.getpid(), {sent:d})\n"
+
+
+def test_a_worker_that_is_killed_from_outside_is_replaced_and_asked_again(tmp_path: Path) -> None:
+    """As by the kernel where memory is short; the one that comes next is a real one."""
+    seen = tmp_path / "seen"
+    real = f"os.execv(sys.executable, [sys.executable, *{WORKER[1:]!r}, 'cpu'])"
+    body = f"if os.path.exists({str(seen)!r}):\n    {real}\nopen({str(seen)!r}, 'w').close()\n"
+    with child(tmp_path, body + HELLO + KILL.format(sent=signal.SIGKILL), timeout_s=120.0) as worker:
+        assert worker.measure(CANDIDATE).outcome == "correct"
+        seen.unlink()
+        worker.stop()
+        assert [row.outcome for row in worker.race([CANDIDATE])] == ["correct"]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_workers_that_are_killed_again_and_again_are_no_verdict(tmp_path: Path, sent: int) -> None:
+    begun = tmp_path / "begun"
+    body = f"open({str(begun)!r}, 'a').write('x')\n" + HELLO + KILL.format(sent=sent)
+    with child(tmp_path, body) as worker, pytest.raises(Killed, match=f"the worker died .signal {sent:d}.$"):
+        worker.measure(CANDIDATE)
+    assert begun.read_text() == ATTEMPTS * "x"
+    with child(tmp_path, body) as worker:
+        assert worker.race([CANDIDATE]) == []
+
+
+def test_a_config_whose_worker_was_killed_is_tried_again_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The untuned default among them: without its time, a layer has no ratio."""
+    monkeypatch.setattr(ahead, "build", lambda *_: None)
+    default, where = CANDIDATE.config, tmp_path / "t.sqlite"
+    with Database.open(where) as rows:
+        with child(tmp_path, HELLO + KILL.format(sent=signal.SIGKILL)) as killed:
+            first = tune(PROBLEM, CPU, rows, trials=2, child=killed)
+        assert (first.measured, first.failures, first.best) == (2, {"runtime": 2}, None)
+        assert rows.measurements() == []
+        assert str(default) in caplog.text
+        with Child(CPU, WALL_CLOCK, 120.0) as real:
+            again = tune(PROBLEM, CPU, rows, trials=2, child=real)
+        assert (again.known, again.measured, again.failures) == (0, 2, {})
+        assert again.default is not None
+        assert again.default.median_us is not None
 
 
 def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:

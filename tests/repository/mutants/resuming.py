@@ -5,7 +5,41 @@ from mutants.mutant import Mutant
 HERE = "tuner/"
 SCHEDULE = "tests/tuner/test_schedule.py"
 
+CHILD = "tests/tuner/test_child.py"
+
 MUTANTS = (
+    Mutant(
+        "child: a signal from outside is the config's fault",
+        HERE + "child.py",
+        "kind = Killed if code < 0 and -code not in FAULTS else Died",
+        "kind = Died if code < 0 and -code not in FAULTS else Died",
+        "Where memory was short once, a config fails for ever.",
+        (CHILD,),
+    ),
+    Mutant(
+        "child: a fault of a kernel is asked again",
+        HERE + "child.py",
+        "if code < 0 and -code not in FAULTS",
+        "if code < 0 and -code != signal.SIGSEGV",
+        "No row would say that the config ends its worker.",
+        (CHILD + "::test_death_is_a_row_and_the_next_config_gets_a_new_worker",),
+    ),
+    Mutant(
+        "child: a worker that was killed is not replaced",
+        HERE + "child.py",
+        "        for _ in range(ATTEMPTS - 1):\n",
+        "        for _ in range(ATTEMPTS - ATTEMPTS):\n",
+        "The config has no time in this run, and its layer no ratio.",
+        (CHILD,),
+    ),
+    Mutant(
+        "tune: a killed worker leaves a row",
+        HERE + "tune.py",
+        "            return self.rows[candidate.config]\n",
+        "            return self._store(self.rows[candidate.config])\n",
+        "The next run takes it for a verdict.",
+        (CHILD + "::test_a_config_whose_worker_was_killed_is_tried_again_by_the_next_run",),
+    ),
     Mutant(
         "tune: one row of a config is known, of whatever source",
         HERE + "tune.py",
