@@ -48,7 +48,7 @@ class Expectations:
         asked = list(problems)
         new = [problem for problem in dict.fromkeys(asked) if problem not in self._found]
         if new:
-            with open_layers(self._database, self.device) as layers:
+            with open_layers(self._database, self.device, serves=True) as layers:
                 for problem in new:
                     try:
                         choice = choose(problem, self.device, layers)

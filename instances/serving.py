@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qconv.device import Device, folders, open_device
-from qconv.errors import CacheError
+from qconv.errors import CacheError, DatabaseCut
 from qconv.instances.instance import Instance
 from qconv.instances.loading import load
 from qconv.instances.lookup import Place, choose
@@ -80,28 +81,42 @@ def default_database() -> str:
 
 
 def _cold(problem: Problem, device: Device, database: str | None) -> Instance:
-    with open_layers(database, device) as layers:
+    with open_layers(database, device, serves=True) as layers:
         choice = choose(problem, device, layers)
     log.info("%s on %s: %s", problem, device.name, choice.reason)
     return Instance(choice, load(choice.plan, device, choice.toolchain, choice.sources))
 
 
 @contextmanager
-def open_layers(database: str | None, device: Place) -> Iterator[Layered]:
+def open_layers(database: str | None, device: Place, *, serves: bool = False) -> Iterator[Layered]:
     """The user's database, if there is one, over those of the layers in QCONV_PATH, over the shipped winners. One that
-    was named must exist."""
+    was named must exist. Where it `serves` a program that runs, one that was cut short is left out, and said to be."""
     from qconv.instances import shipped
     from qconv.tune_db.database import Database
     from qconv.tune_db.layered import Layered
 
     with ExitStack() as opened:
         found: list[Source] = []
+
+        def add(where: str | Path, **how: bool) -> None:
+            try:
+                found.append(opened.enter_context(Database.open(where, create=False, **how)))
+            except DatabaseCut as error:
+                if not serves:
+                    raise
+                _warn_once(f"{error}; lookups go on without its winners")
+
         if database is not None or has_database():
-            found.append(opened.enter_context(Database.open(database or default_database(), create=False)))
+            add(database or default_database())
         for layer in folders.layers():
             if not layer.is_user and layer.database.exists():
-                found.append(opened.enter_context(Database.open(layer.database, create=False, read_only=True)))
+                add(layer.database, read_only=True)
         yield Layered([*found, shipped.layer(device.name)])
+
+
+@lru_cache(maxsize=64)
+def _warn_once(message: str) -> None:
+    log.warning(message)
 
 
 def has_database() -> bool:

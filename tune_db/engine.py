@@ -28,9 +28,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from qconv.device import folders
-from qconv.errors import DatabaseError
+from qconv.errors import DatabaseCut, DatabaseError
 from qconv.op import quoted
 from qconv.tune_db import upgrade
+from qconv.tune_db.cut import cut_of
 from qconv.tune_db.models import SCHEMA_VERSION, Base, MeasurementRow, SchemaRow
 from qconv.tune_db.url import read, where_of
 from qconv.tune_db.writing import start_writing
@@ -101,6 +102,8 @@ def open_engine(url_or_path: str | os.PathLike[str], *, create: bool, read_only:
         if not create:
             raise DatabaseError(f"{where}: there is no such file; tune first, or give the path of an existing database")
         _make_folder(file.parent, where)
+    elif file is not None and (cut := cut_of(file)) is not None:
+        raise DatabaseCut(f"{where}: it was cut short, {cut.there} of {cut.written} bytes are there: {_ANEW}")
     try:
         is_written = create or file is None or (_is_writable(file) and not read_only)
         engine = _engine(url, None if is_written else file)

@@ -118,7 +118,7 @@ class Child:
         self._errors.close()
 
     def _asked_again(self, candidates: Sequence[Candidate], **how: Any) -> list[Measurement]:
-        """Of another worker, where one is killed from outside."""
+        """Ask, and ask another worker where one is killed from outside."""
         for _ in range(ATTEMPTS - 1):
             self._ready()
             try:

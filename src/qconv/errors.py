@@ -36,6 +36,10 @@ class DatabaseError(Exception):
     """A tuning database, or a row of it, that cannot be trusted. Names the file and the row."""
 
 
+class DatabaseCut(DatabaseError):
+    """A file of a tuning database of which the end is missing."""
+
+
 class WrongOutput(Exception):
     """A kernel's output is not the oracle's. Says where, and which random data show it."""
 

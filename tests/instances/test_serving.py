@@ -12,6 +12,7 @@ import pytest
 import qconv
 from qconv import generator
 from qconv.device import open_device
+from qconv.errors import DatabaseCut
 from qconv.fused import chain_of
 from qconv.generator import Plan, source
 from qconv.instances import serving
@@ -109,3 +110,23 @@ def test_an_export_has_the_winners_of_every_device(tmp_path: Path) -> None:
     entries = json.loads((tmp_path / "manifest.json").read_text())["kernels"]
     assert [entry["device"] for entry in entries] == ["NVIDIA H100", "NVIDIA H200"]
     assert len({entry["file"] for entry in entries}) == 1
+
+
+def test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is built or exported for others has to have the winners: it is refused."""
+    file = tmp_path / "tune.sqlite"
+    with Database.open(file) as rows:
+        rows.add(winner(PROBLEM, "cpu"))
+    with file.open("r+b") as opened:
+        opened.truncate(file.stat().st_size - 100)
+    monkeypatch.setattr(serving, "load", lambda *_: None)
+    monkeypatch.setattr(serving, "_warm", {})
+    for problem in (PROBLEM, replace(PROBLEM, n=2), PROBLEM):
+        assert serving.lookup(problem, "cpu", str(file)).origin == "default"
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said.startswith(f"{file}: it was cut short, ")
+    assert said.endswith("bring back a copy, or move it away and tune again; lookups go on without its winners")
+    with pytest.raises(DatabaseCut), serving.open_layers(str(file), open_device("cpu")):
+        raise AssertionError("it is open")

@@ -6,7 +6,8 @@ HERE = "tune_db/"
 CONTRACT, MEASUREMENT = "tests/tune_db/test_database.py", "tests/tune_db/test_measurement.py"
 LAYERED, TEXT, T4 = (f"tests/tune_db/test_{name}.py" for name in ("layered", "text", "t4"))
 CORRUPTION = "tests/tune_db/test_engine.py"
-URL = "tests/tune_db/test_url.py"
+URL, CUT = "tests/tune_db/test_url.py", "tests/tune_db/test_cut.py"
+SERVES = "tests/instances/test_serving.py::test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once"
 NEARNESS, UPGRADE, WRITING = (f"tests/tune_db/test_{name}.py" for name in ("nearness", "upgrade", "writing"))
 
 MUTANTS = (
@@ -233,6 +234,54 @@ MUTANTS = (
         "        failure = replace(failure, message=failure.message)\n",
         "A URL without its option is quoted with its password.",
         (URL,),
+    ),
+    Mutant(
+        "cut: a part of the last page is nothing",
+        HERE + "cut.py",
+        "if there < written else None",
+        "if there + 4095 < written else None",
+        "SQLite reads zeros there, and rows are missing without a word.",
+        (CUT,),
+    ),
+    Mutant(
+        "cut: a log is not looked for",
+        HERE + "cut.py",
+        "is None or _has_log(file):",
+        "is None:",
+        "What a killed writer left is whole, and would be refused.",
+        (CUT,),
+    ),
+    Mutant(
+        "engine: a cut file is opened",
+        HERE + "engine.py",
+        "    elif file is not None and (cut := cut_of(file)) is not None:\n",
+        "    elif file is not None and not create and (cut := cut_of(file)) is not None:\n",
+        "What is tuned then goes into a damaged file.",
+        (CUT,),
+    ),
+    Mutant(
+        "serving: a cut database is left out for everyone",
+        "instances/serving.py",
+        "                if not serves:\n",
+        "                if serves is None:\n",
+        "A library would be exported without its winners.",
+        (SERVES,),
+    ),
+    Mutant(
+        "serving: a cut database ends a program",
+        "instances/serving.py",
+        "with open_layers(database, device, serves=True) as layers:",
+        "with open_layers(database, device) as layers:",
+        "It ran, untuned, without one.",
+        (SERVES,),
+    ),
+    Mutant(
+        "serving: a cut database is said with every lookup",
+        "instances/serving.py",
+        "@lru_cache(maxsize=64)\ndef _warn_once",
+        "def _warn_once",
+        "A session looks up a hundred problems.",
+        (SERVES,),
     ),
     Mutant(
         "layered: the last layer wins",
