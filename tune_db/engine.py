@@ -80,6 +80,8 @@ _REMEDIES = (
     ("no such table", f"a table is missing: {_ANEW}"),
     ("permission denied", "ask for the right to write there, or work on a copy"),
     ("must be owner", "have the owner of its tables open it once: it is of an older qconv, and is upgraded then"),
+    # A server that starts, ends or recovers refuses whoever comes.
+    ("the database system is", "wait until it takes connections, and run the same command again"),
     ("fatal:", "check the user, the password and the name of the database in the URL"),
     ("column", f"a column is missing: {_ANEW}"),
     ("relation", f"a table is missing: {_ANEW}"),

@@ -12,10 +12,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from qconv.errors import DatabaseError
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
+from qconv.tune_db.engine import explained
 from qconv.tune_db.measurement import Measurement
 
 Make = Callable[..., Measurement]
@@ -177,6 +179,14 @@ def test_a_server_that_does_not_answer() -> None:
         Database.open("postgresql+psycopg://user:secret@127.0.0.1:1/name")
     assert "secret" not in str(refused.value)
     assert "pip install" in str(refused.value) or "check that the server" in str(refused.value)
+
+
+@pytest.mark.parametrize("state", ["starting up", "shutting down", "in recovery mode"])
+def test_a_server_that_starts_is_waited_for(state: str) -> None:
+    """Its password is as good as its name."""
+    says = f'connection to server at "127.0.0.1", port 5432 failed: FATAL:  the database system is {state}'
+    told = str(explained("postgresql+psycopg://me@host/tune", OperationalError("", {}, Exception(says))))
+    assert told.endswith("; wait until it takes connections, and run the same command again")
 
 
 @pytest.mark.parametrize("kept", [50, 99, 100, 600, 4096, 5000, 8192, 12288])

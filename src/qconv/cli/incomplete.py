@@ -32,7 +32,7 @@ class Failure:
 
     def show(self, as_json: bool) -> None:
         """The sentence on stderr; with --json the document on stdout, where its reader expects one."""
-        print(f"Error: {_readable(self.message)}", file=sys.stderr)
+        print(f"Error: {readable(self.message)}", file=sys.stderr)
         if as_json:
             document = {"kind": self.kind, "message": self.message, "exit_code": self.exit_code}
             print(json.dumps({"schema": SCHEMA, "error": document}, indent=1))
@@ -65,6 +65,6 @@ def asks_for_json(arguments: Sequence[str]) -> bool:
     return "--json" in arguments
 
 
-def _readable(message: str) -> str:
-    """A terminal does nothing but show it: a path or an argument that is quoted may hold any character."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in message)
+def readable(message: str, keeping: str = "\n\t") -> str:
+    """A terminal does nothing but show it: a path, an argument or a name of a file may hold any character."""
+    return "".join(letter if letter.isprintable() or letter in keeping else repr(letter)[1:-1] for letter in message)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qconv.cli import progress
+from qconv.cli.incomplete import readable
 from qconv.cli.options import print_json
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def tune_all(workload: Workload, given: Given) -> bool:
     from qconv.tuner.tune import Search
 
     for refused in workload.refused:
-        click.echo(f"not tuned: {refused.place}: {refused.reason}", err=True)
+        click.echo(_line(f"not tuned: {refused.place}: {refused.reason}"), err=True)
     where, search = given.where, Search(0, **given.how)
     with (
         Database.open(where) as rows,
@@ -85,7 +86,8 @@ def without_winner(found: list[Result], station: Station, rows: Database) -> lis
         tried = rows.measurements(problem=one.entry.problem, device=station.name, target=station.target_name)
         if counts := Counter(row.outcome for row in tried if not row.correct):
             why = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-            said.append(f"no winner: {one.entry}: no config gave a correct result ({why}); see qconv-tune db list")
+            no_winner = f"no winner: {one.entry}: no config gave a correct result ({why}); see qconv-tune db list"
+            said.append(_line(no_winner))
     return said
 
 
@@ -139,11 +141,17 @@ def table(workload: Workload, station: Station, found: list[Result], where: str)
         lines.append(f"not in one kernel: {len(fusions) - len(fused)}, which no kernel computes faster than several")
     if parts := [one for one in found if one.entry.role == "part"]:
         lines += ["only parts of these:", *map(_row, parts)]
-    return [*lines, f"workload  {workload.name} on {station.name} ({station.target_name})", f"database  {where}"]
+    lines.append(_line(f"workload  {workload.name} on {station.name} ({station.target_name})"))
+    return [*lines, f"database  {where}"]
+
+
+def _line(text: str) -> str:
+    """One line, which changes nothing of a terminal: names of layers are those of a file."""
+    return readable(text, keeping="")
 
 
 def _row(one: Result) -> str:
-    name = str(one.entry)
+    name = _line(str(one.entry))
     if len(name) > NAME_COLUMNS:
         name = name[: NAME_COLUMNS - 1] + "\N{HORIZONTAL ELLIPSIS}"
     times = [f"{us:10.2f}" if us is not None else f"{'-':>10}" for us in (one.default_us, one.tuned_us)]

@@ -89,6 +89,18 @@ def test_a_table_of_the_layers_that_fits_the_terminal(command: list[str], capsys
     assert "18/18  0:00 left" in err
 
 
+def test_a_name_of_a_file_is_one_line_and_does_nothing_to_a_terminal(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "\x1b[2J\x9b1A\u202e\nx  "
+    lines = CSV.replace("a_layer_whose_name_is_much_longer_than_a_column", f'"{evil}"')
+    (tmp_path / "net.csv").write_text(lines.replace("wrong", f'"{evil}"'))
+    assert run(*command) == 0
+    for said in capsys.readouterr():
+        assert said.replace("\n", "").isprintable()
+        assert r"net/\x1b[2J\x9b1A\u202e\nx" in said
+
+
 def test_a_document_of_the_same(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*command, "--json") == 0
     said: dict[str, Any] = json.loads(capsys.readouterr().out)

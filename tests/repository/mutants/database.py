@@ -284,6 +284,14 @@ MUTANTS = (
         (SERVES,),
     ),
     Mutant(
+        "engine: a server that starts has another password",
+        HERE + "engine.py",
+        '    ("the database system is", "wait',
+        '    ("the database system was", "wait',
+        "In a moment the same command works.",
+        (CORRUPTION + "::test_a_server_that_starts_is_waited_for",),
+    ),
+    Mutant(
         "layered: the last layer wins",
         HERE + "layered.py",
         "found.setdefault(m.key, m)",

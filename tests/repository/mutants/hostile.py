@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "failures: control characters go to the terminal",
         "src/qconv/cli/incomplete.py",
-        'print(f"Error: {_readable(self.message)}", file=sys.stderr)',
+        'print(f"Error: {readable(self.message)}", file=sys.stderr)',
         'print(f"Error: {self.message}", file=sys.stderr)',
         "A file name that is quoted moves the cursor and changes colours.",
         (FUZZ,),

@@ -291,6 +291,14 @@ MUTANTS = (
         (FLEET + "::test_a_scheduler_with_tls_needs_certificates_of_dasks_configuration",),
     ),
     Mutant(
+        "workloads: a name changes the terminal",
+        "src/qconv/cli/workloads.py",
+        '    return readable(text, keeping="")\n',
+        "    return readable(text)\n",
+        "A file could write lines of a table that nobody measured.",
+        ("tests/qconv/cli/test_workloads.py::test_a_name_of_a_file_is_one_line_and_does_nothing_to_a_terminal",),
+    ),
+    Mutant(
         "fleet: two problems at a time on one device",
         HERE + "fleet.py",
         'for name, one in workers.items() if one["nthreads"] != 1}',
