@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -219,8 +221,21 @@ def _local(workers: int, spec: str) -> Any:
     every = {i: {"cls": dask.Nanny, "options": alike | {"env": _sees(kind, i)}} for i in range(workers)}
     scheduler = {"cls": dask.Scheduler, "options": shared | {"dashboard": False}}
     # Without its dashboard, a scheduler still has a server of pages, as each worker has: here they have no page.
-    with dask.scheduler.dask.config.set({f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}):
+    pages = {f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}
+    with dask.scheduler.dask.config.set(pages), _interrupts_blocked():
         return dask.SpecCluster(workers=every, scheduler=scheduler, security=security, silence_logs=logging.CRITICAL)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Threads and processes that are started here leave Ctrl-C to the thread that calls: it ends them all."""
+    # It would be started with the first process, and unblock them.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _sees(kind: str, number: int) -> dict[str, str]:

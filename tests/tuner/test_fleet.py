@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import signal
@@ -11,18 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from document_blocks import blocks_of
 from postgres_server import server
 
 from qconv.device import open_device
@@ -213,35 +208,6 @@ def test_a_problem_that_ends_its_workers_is_given_up_and_the_others_go_on(
     assert [record.getMessage().split()[0] for record in caplog.records] == [str(deadly)]
 
 
-INTRUDER = Path(__file__).parents[1] / "support" / "intruder.py"
-
-
-def test_no_other_user_of_the_machine_runs_code_through_a_local_cluster() -> None:
-    """Each listener refuses whoever has no certificate of this run; the pages of Dask's servers are not there."""
-    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
-    with ExitStack() as opened, fleet._connect(Crew(workers=1), "cpu", opened) as client:
-        said = client.scheduler_info(n_workers=-1)
-        ((address, worker),) = said["workers"].items()
-        assert client.run(os.getuid) == {address: os.getuid()}
-        listeners = [one.partition("://")[2] for one in (client.scheduler.address, address, worker["nanny"])]
-        attack = subprocess.run([sys.executable, INTRUDER, *listeners], capture_output=True, text=True, check=True)
-        assert json.loads(attack.stdout) == dict.fromkeys(listeners)
-        for port in (said["services"]["dashboard"], worker["services"]["dashboard"]):
-            for page in ("health", "metrics", "info/main/workers.html", "json/identity.json"):
-                with pytest.raises(urllib.error.HTTPError, match="404"):
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}")
-
-
-def test_a_cluster_without_certificates_runs_code_for_anyone() -> None:
-    """The attack of the test above is one."""
-    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
-    scheduler = {"cls": distributed.Scheduler, "options": {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}}
-    with distributed.SpecCluster(workers={}, scheduler=scheduler) as cluster:
-        place = cluster.scheduler_address.partition("://")[2]
-        attack = subprocess.run([sys.executable, INTRUDER, place], capture_output=True, text=True, check=True)
-    assert json.loads(attack.stdout) == {place: os.getuid()}
-
-
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
     monkeypatch.setattr(fleet, "CONNECT_S", 0.3)
@@ -260,19 +226,6 @@ def test_what_is_no_address_is_refused_at_once(address: str, says: str, monkeypa
     with pytest.raises(DeviceError, match=f"no Dask scheduler answers at {address}: {says}"):
         Fleet(Crew(scheduler=address), None, "t.sqlite", Search(0)).__enter__()
     assert made == []
-
-
-def test_a_scheduler_with_tls_needs_certificates_of_dasks_configuration(tmp_path: Path) -> None:
-    """They are asked for at once: a client without them closes itself for seconds, and shows a traceback."""
-    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
-    set_to, missing = distributed.scheduler.dask.config.set, tmp_path / "fleet.pem"
-    for config, says in (
-        ({}, "the scheduler tls://host:8786 asks for a certificate, and none is configured: docs/tasks/tune.md says"),
-        ({"ca-file": missing, "client.cert": missing}, "the certificates of Dask's configuration cannot be read: .*"),
-    ):
-        named = {f"distributed.comm.tls.{name}": str(value) for name, value in config.items()}
-        with set_to(named), pytest.raises(DeviceError, match=says):
-            Fleet(Crew(scheduler="tls://host:8786"), None, "t.sqlite", Search(0)).__enter__()
 
 
 class Killer(threading.Thread):
@@ -366,31 +319,3 @@ def _with_workers(address: str, where: str, count: int) -> Fleet:
     with Client(address, timeout=60, set_as_default=False) as client:
         client.wait_for_workers(count, timeout=120)
     return Fleet(Crew(scheduler=address), "cpu", where, Search(0))
-
-
-@pytest.mark.slow
-def test_the_documents_recipe_for_tls_refuses_who_has_no_certificate(tmp_path: Path) -> None:
-    """Its lines as they stand, and on this host alone."""
-    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
-    certificate, configuration, commands = [one.code for one in blocks_of("docs/tasks/tune.md", "sh", "hosts")][-3:]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    place = f"127.0.0.1:{port}"
-    scheduler, worker, _ = commands.replace("--port 8786", f"--port {port}").replace("HOST:8786", place).splitlines()
-    tune = f"-m qconv tune --workload layers.txt --device cpu --trials 3 --scheduler tls://{place} --db t.sqlite"
-    (tmp_path / "layers.txt").write_text(f"{FAST}\n")
-    script = f"""trap 'kill 0' EXIT
-{certificate}{configuration}
-{scheduler} --host 127.0.0.1 &
-{worker} &
-for attempt in $(seq 60); do {sys.executable} {tune} >&2 && break; sleep 1; done  # until the worker is there
-env -i {sys.executable} {INTRUDER} {place}
-"""
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, start_new_session=True
-    )
-    assert json.loads(done.stdout.splitlines()[-1]) == {place: None}, done.stderr
-    with Database.open(tmp_path / "t.sqlite", create=False) as rows:
-        assert len(rows.measurements(problem=FAST)) == 3
