@@ -210,6 +210,8 @@ def _local(workers: int, spec: str) -> Any:
     Whoever reaches a listener of Dask runs code as this user, and every user of the machine reaches the loopback: each
     listener asks for the certificate of this run, whose key other users cannot read."""
     dask, kind = _dask(), spec.partition(":")[0]
+    from dask import config
+
     if kind in VISIBLE and workers > len(gpu_specs()):
         raise ValueError(f"workers={workers}, but there are {len(gpu_specs())} GPUs: one worker has one of them")
     try:
@@ -219,10 +221,10 @@ def _local(workers: int, spec: str) -> Any:
     shared = {"host": HERE, "protocol": "tls://", "security": security}
     alike = shared | {"nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL}
     every = {i: {"cls": dask.Nanny, "options": alike | {"env": _sees(kind, i)}} for i in range(workers)}
-    scheduler = {"cls": dask.Scheduler, "options": shared | {"dashboard": False}}
+    scheduler = {"cls": dask.Scheduler, "options": shared | {"dashboard": False, "dashboard_address": f"{HERE}:0"}}
     # Without its dashboard, a scheduler still has a server of pages, as each worker has: here they have no page.
     pages = {f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}
-    with dask.scheduler.dask.config.set(pages), _interrupts_blocked():
+    with config.set(pages), _interrupts_blocked():
         return dask.SpecCluster(workers=every, scheduler=scheduler, security=security, silence_logs=logging.CRITICAL)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from qconv import generator
 from qconv.device import Device
 from qconv.device.compile import compiler_for
-from qconv.errors import CompileTimeout
+from qconv.errors import CompilerKilled, CompileTimeout
 from qconv.generator import Config, Plan
 from qconv.instances import shipped as shipped_winners
 from qconv.instances.lookup import choose
@@ -231,10 +231,7 @@ class Run:
         try:
             return self._store(self._child.measure(candidate, best_us))
         except Killed as death:
-            # No verdict on the config: it has had its trial, and the next run, which finds no row, tries it again.
-            log.warning("%s: %s: not measured, the same command tries it again", candidate.config, death)
-            self.rows[candidate.config] = candidate.failed(self._device, self._toolchain, "runtime", str(death))
-            return self.rows[candidate.config]
+            return self._without_verdict(candidate, "runtime", death)
 
     def search(self, strategy: Strategy, total: int, search: Search, watch: Watch) -> None:
         """Measures until there are `total` rows, or nothing in the space is worth a trial. The next candidates compile
@@ -252,6 +249,8 @@ class Run:
                 candidate, refused = ahead.next()
                 if refused is None:
                     row = self.measure(candidate, self._best_us())
+                elif isinstance(refused, CompilerKilled):
+                    row = self._without_verdict(candidate, "compile", refused)
                 else:
                     outcome = "timeout" if isinstance(refused, CompileTimeout) else "compile"
                     row = self._store(candidate.failed(self._device, self._toolchain, outcome, str(refused)))
@@ -286,6 +285,12 @@ class Run:
             for row in results:
                 self._store(row)
             turns.update(last)
+
+    def _without_verdict(self, candidate: Candidate, outcome: str, death: Exception) -> Measurement:
+        """The config has had its trial in this run; the next one, which finds no row, tries it again."""
+        log.warning("%s: %s: not measured, the same command tries it again", candidate.config, death)
+        self.rows[candidate.config] = candidate.failed(self._device, self._toolchain, outcome, str(death))
+        return self.rows[candidate.config]
 
     def _store(self, row: Measurement) -> Measurement:
         self._database.add(row)

@@ -20,6 +20,10 @@ class CompileTimeout(CompileError):
     """A compiler did not end in the time that it was allowed."""
 
 
+class CompilerKilled(CompileError):
+    """A compiler was ended from outside, as by the kernel where memory is short: it says nothing of the source."""
+
+
 class CacheError(Exception):
     """A folder of the cache that others could have written into. Names the folder, the rule and the remedy."""
 

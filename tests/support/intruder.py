@@ -11,11 +11,11 @@ import json
 import os
 import ssl
 import sys
+from importlib import import_module
 from typing import Any
 
-from distributed import Security
-from distributed.comm import connect
-from distributed.protocol.pickle import dumps
+# It has no types.
+dask: Any = import_module("distributed")
 
 NOBODY = 65534
 # A refusal comes at once: only a machine that is busy keeps a listener from an answer.
@@ -24,8 +24,8 @@ PATIENCE_S = 60.0
 
 async def user_of(address: str, how: dict[str, Any], op: str) -> int | None:
     try:
-        comm = await connect(address, timeout=PATIENCE_S, **how)
-        await comm.write({"op": op, "function": dumps(os.getuid), "wait": True, "reply": True})
+        comm = await dask.comm.connect(address, timeout=PATIENCE_S, **how)
+        await comm.write({"op": op, "function": dask.protocol.pickle.dumps(os.getuid), "wait": True, "reply": True})
         answer = await asyncio.wait_for(comm.read(), PATIENCE_S)
     except OSError:  # time-outs are of its kind
         return None
@@ -34,7 +34,7 @@ async def user_of(address: str, how: dict[str, Any], op: str) -> int | None:
 
 
 async def attack(place: str) -> int | None:
-    plain, own = (one.get_connection_args("client") for one in (Security(), Security.temporary()))
+    plain, own = (one.get_connection_args("client") for one in (dask.Security(), dask.Security.temporary()))
     own["ssl_context"].verify_mode = ssl.CERT_NONE  # whoever answers is welcome
     for scheme, how in (("tcp", plain), ("tls", own)):
         for op in ("run", "run_function"):  # of a worker and a nanny; of a scheduler

@@ -13,7 +13,7 @@ import pytest
 
 from qconv import generator
 from qconv.device import open_device
-from qconv.errors import DeviceError
+from qconv.errors import CompilerKilled, DeviceError
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tuner import ahead
@@ -133,6 +133,22 @@ def test_a_config_whose_worker_was_killed_is_tried_again_by_the_next_run(
         assert (again.known, again.measured, again.failures) == (0, 2, {})
         assert again.default is not None
         assert again.default.median_us is not None
+
+
+def test_a_config_whose_compiler_was_killed_is_tried_again_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise CompilerKilled("g++ was killed")
+
+    with Database.open(tmp_path / "t.sqlite") as rows, Child(CPU, WALL_CLOCK, 120.0) as worker:
+        monkeypatch.setattr(ahead, "build", killed)
+        first = tune(PROBLEM, CPU, rows, trials=1, child=worker)
+        assert (first.measured, first.failures) == (1, {"compile": 1})
+        assert rows.measurements() == []
+        monkeypatch.setattr(ahead, "build", lambda *_: None)
+        again = tune(PROBLEM, CPU, rows, trials=1, child=worker)
+        assert (again.known, again.measured, again.failures) == (0, 1, {})
 
 
 def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -65,14 +65,14 @@ def test_a_cluster_without_certificates_runs_code_for_anyone() -> None:
 
 def test_a_scheduler_with_tls_needs_certificates_of_dasks_configuration(tmp_path: Path) -> None:
     """They are asked for at once: a client without them closes itself for seconds, and shows a traceback."""
-    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
-    set_to, missing = distributed.scheduler.dask.config.set, tmp_path / "fleet.pem"
-    for config, says in (
+    config = pytest.importorskip("dask.config", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")
+    missing = tmp_path / "fleet.pem"
+    for given, says in (
         ({}, "the scheduler tls://host:8786 asks for a certificate, and none is configured: docs/tasks/tune.md says"),
         ({"ca-file": missing, "client.cert": missing}, "the certificates of Dask's configuration cannot be read: .*"),
     ):
-        named = {f"distributed.comm.tls.{name}": str(value) for name, value in config.items()}
-        with set_to(named), pytest.raises(DeviceError, match=says):
+        named = {f"distributed.comm.tls.{name}": str(value) for name, value in given.items()}
+        with config.set(named), pytest.raises(DeviceError, match=says):
             Fleet(Crew(scheduler="tls://host:8786"), None, "t.sqlite", Search(0)).__enter__()
 
 

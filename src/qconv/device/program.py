@@ -9,10 +9,12 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from qconv.errors import CompileError, CompileTimeout
+from qconv.errors import CompileError, CompilerKilled, CompileTimeout
 
 # How long a compiler may take to say its name.
 PROBE_S = 30.0
+# What GCC and clang say where the program that does their work is killed.
+KILLED = ("Killed signal terminated program", "unable to execute command: Killed")
 
 
 def is_forbidden() -> bool:
@@ -23,8 +25,8 @@ def is_forbidden() -> bool:
 def run(
     command: Sequence[str], folder: Path | None = None, limit_s: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Raises CompileError where there is no such program, CompileTimeout where it does not end in time. Whether it ends
-    well is for the caller to see."""
+    """Raises CompileError where there is no such program, CompileTimeout where it does not end in time, CompilerKilled
+    where others end it. Whether it ends well is for the caller to see."""
     try:
         process = subprocess.Popen(
             command,
@@ -49,6 +51,8 @@ def run(
         except BaseException:
             process.kill()
             raise
+    if -process.returncode in (signal.SIGKILL, signal.SIGTERM) or any(words in log for words in KILLED):
+        raise CompilerKilled(f"{Path(command[0]).name} was killed: memory may be short; try again when there is more")
     return subprocess.CompletedProcess(command, process.returncode, out, log)
 
 

@@ -16,7 +16,7 @@ from cpu_kernels import DIVERGENT, INDICES, PRELUDE, REDUCE, WARP, Runner, disti
 
 from qconv.device import cpu_runtime
 from qconv.device.cpu import runtime_cache
-from qconv.errors import CacheError, CompileError, LaunchError
+from qconv.errors import CacheError, CompileError, CompilerKilled, LaunchError
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +264,27 @@ class TestRefusals:
         with pytest.raises(CompileError, match=says):
             cpu_runtime.build({"kernel.cpp": "int ok;\n"}, ["-c"], ".o", tmp_path / "cache")
         assert not list(tmp_path.glob("cache/*"))
+
+    @pytest.mark.parametrize(
+        "dying",
+        [
+            "kill -9 $$",
+            "kill $$",
+            "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1",
+            "echo 'clang: error: unable to execute command: Killed' >&2; exit 254",
+        ],
+        ids=["SIGKILL", "SIGTERM", "of GCC", "of clang"],
+    )
+    def test_of_a_compiler_that_is_killed_says_nothing_of_the_source(
+        self, dying: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compiler = tmp_path / "compiler"
+        compiler.write_text(f"#!/bin/sh\ncase $1 in --version) echo g++;; -dump*) echo 9.9.9;; *) {dying};; esac\n")
+        compiler.chmod(0o755)
+        monkeypatch.setenv("CXX", str(compiler))
+        with pytest.raises(CompileError, match="compiler was killed: memory may be short") as refused:
+            cpu_runtime.build({"kernel.cpp": "int ok;\n"}, ["-c"], ".o", tmp_path / "cache")
+        assert isinstance(refused.value, CompilerKilled)
 
     def test_of_a_compiler_that_cannot_be_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         compiler = tmp_path / "compiler"

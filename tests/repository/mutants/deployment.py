@@ -233,8 +233,8 @@ MUTANTS = (
     Mutant(
         "layers: a database is opened to be written",
         "instances/serving.py",
-        "create=False, read_only=True)",
-        "create=False)",
+        "add(layer.database, read_only=True)",
+        "add(layer.database)",
         "A reader who may write leaves a log and a lock beside it.",
         (BUILDING,),
     ),

@@ -35,10 +35,26 @@ MUTANTS = (
     Mutant(
         "tune: a killed worker leaves a row",
         HERE + "tune.py",
-        "            return self.rows[candidate.config]\n",
-        "            return self._store(self.rows[candidate.config])\n",
+        "        return self.rows[candidate.config]\n",
+        "        return self._store(self.rows[candidate.config])\n",
         "The next run takes it for a verdict.",
         (CHILD + "::test_a_config_whose_worker_was_killed_is_tried_again_by_the_next_run",),
+    ),
+    Mutant(
+        "tune: a killed compiler leaves a row",
+        HERE + "tune.py",
+        "isinstance(refused, CompilerKilled):",
+        "refused is None:",
+        "The next run takes it for a verdict.",
+        (CHILD + "::test_a_config_whose_compiler_was_killed_is_tried_again_by_the_next_run",),
+    ),
+    Mutant(
+        "program: only the driver of clang can be killed",
+        "src/qconv/device/program.py",
+        '", "unable to execute command: Killed")',
+        '", )',
+        "The kernel ends the program that takes the memory, which is its child.",
+        ("tests/qconv/device/test_cpu_runtime.py",),
     ),
     Mutant(
         "tune: one row of a config is known, of whatever source",
