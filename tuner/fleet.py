@@ -223,7 +223,7 @@ def _local(workers: int, spec: str) -> Any:
     every = {i: {"cls": dask.Nanny, "options": alike | {"env": _sees(kind, i)}} for i in range(workers)}
     scheduler = {"cls": dask.Scheduler, "options": shared | {"dashboard": False, "dashboard_address": f"{HERE}:0"}}
     # Without its dashboard, a scheduler still has a server of pages, as each worker has: here they have no page.
-    pages = {f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}
+    pages: dict[str, list[str]] = {f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}
     with config.set(pages), _interrupts_blocked():
         return dask.SpecCluster(workers=every, scheduler=scheduler, security=security, silence_logs=logging.CRITICAL)
 

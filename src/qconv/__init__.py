@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from qconv.errors import (
         CacheError,
         CompileError,
+        CompilerKilled,
         CompileTimeout,
+        DatabaseCut,
         DatabaseError,
         DeviceError,
         Infeasible,
@@ -57,8 +59,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "qconv.benchmark": ("Benchmark", "bench"),
     "qconv.errors": (
-        *("CacheError", "CompileError", "CompileTimeout", "DatabaseError", "DeviceError"),
-        *("Infeasible", "KernelMissing", "LaunchError", "WrongOutput"),
+        *("CacheError", "CompileError", "CompileTimeout", "CompilerKilled", "DatabaseCut", "DatabaseError"),
+        *("DeviceError", "Infeasible", "KernelMissing", "LaunchError", "WrongOutput"),
     ),
     "qconv.fused": ("FusedBlock", "FusedConv2d"),
     "qconv.instances.api": ("conv1d", "conv2d"),
@@ -104,7 +106,9 @@ __all__ = [
     "CacheError",
     "CompileError",
     "CompileTimeout",
+    "CompilerKilled",
     "Conv2d",
+    "DatabaseCut",
     "DatabaseError",
     "DeviceError",
     "Export",

@@ -12,9 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from qconv.errors import CacheError, DatabaseError, DeviceError, Infeasible, KernelMissing
+from qconv.errors import CacheError, DatabaseCut, DatabaseError, DeviceError, Infeasible, KernelMissing
 
-REFUSALS: tuple[type[Exception], ...] = (ValueError, Infeasible, DatabaseError, CacheError, DeviceError, KernelMissing)
+REFUSALS: tuple[type[Exception], ...] = (
+    ValueError,
+    Infeasible,
+    DatabaseError,
+    DatabaseCut,
+    CacheError,
+    DeviceError,
+    KernelMissing,
+)
 # What no reader can do anything with: words of the interpreter about itself.
 INTERNAL = re.compile(
     r"Traceback|object at 0x|NoneType|has no attribute|unhashable|list index|invalid literal|could not convert"
