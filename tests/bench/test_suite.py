@@ -69,7 +69,9 @@ def test_a_tool_that_ran_no_test_is_not_clean() -> None:
     assert suite.tool_record({"tests/a.py::fast": CLEAN})["clean"]
 
 
-def test_a_test_that_outruns_its_limit_under_a_tool_is_not_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_test_that_outruns_its_limit_under_a_tool_is_not_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tool = tmp_path / "compute-sanitizer"
     tool.write_text("#!/bin/sh\nexec sleep 600\n")
     tool.chmod(0o755)

@@ -58,6 +58,7 @@ def mma_default(problem: Conv2d) -> Config:
 PLANS = {
     "depthwise": plan_of(Conv2d(2, 9, 9, 24, 24, 3, 3, pad=1, groups=24, quantization=EVERYTHING), TALL),
     "depthwise, bytes": plan_of(Conv2d(1, 9, 9, 5, 10, 3, 3, pad=1, groups=5, quantization=ADDED), TALL),
+    "depthwise, pairs": plan_of(Conv2d(1, 9, 9, 10, 10, 3, 3, groups=10, quantization=ADDED), TALL),
     "depthwise, no padding": plan_of(Conv2d(1, 9, 9, 8, 8, 3, 3, groups=8), TALL),
     "direct, no padding": plan_of(Conv2d(1, 9, 9, 32, 32, 3, 3, groups=8), TILE),
     "direct": plan_of(Conv2d(1, 9, 9, 48, 48, 3, 3, pad=1, groups=12, quantization=EVERYTHING), TILE),
@@ -80,7 +81,7 @@ PLANS = {
 
 
 # Unrolled code takes the sanitizers' compilers long: the others are among the slow tests.
-FAST_PLANS = {"depthwise, bytes", "stem"}
+FAST_PLANS = {"depthwise, bytes", "depthwise, pairs", "stem"}
 FAST_PLANTED = {
     *("no barrier before the outputs leave", "a row past the image is read"),
     *("a channel past the last is read", "no barrier before the lanes' sums are added up"),
