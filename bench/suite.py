@@ -42,6 +42,7 @@ PART_LIMIT_S = 240.0  # for one test under one tool
 # of a step ahead, and behind the last step lies a place that nothing writes, and whose values nothing uses.
 TOOLS = {"memcheck": (), "racecheck": ("--racecheck-report", "all"), "synccheck": ()}
 SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)")
+SKIPPED = re.compile(r"^SKIPPED \[1\] \S+ (.*)", re.MULTILINE)
 CLEAN = re.compile(r"0 errors|0 hazards displayed \(0 errors, 0 warnings\)")
 # Pages that no CUDA source includes.
 OTHER_VENDORS = re.compile(r"hip|cpu|mfma|wmma|sdot4|sudot4|emulated")
@@ -107,25 +108,31 @@ def sanitize(tool: str, test: str, limit_s: float) -> Record:
     """Run one test under one tool. A test that outruns its limit is said so and is not clean."""
     binary = shutil.which("compute-sanitizer")
     if binary is None:
-        return {"summary": "not run: compute-sanitizer is not installed", "clean": False}
+        return {"summary": "not run: compute-sanitizer is not installed", "clean": False, "seconds": 0.0}
     command = [binary, "--tool", tool, *TOOLS[tool], sys.executable, "-m", "pytest", *TESTS, test]
     began = time.monotonic()
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit_s)
     except subprocess.TimeoutExpired:
         return {"summary": f"ended at its limit of {limit_s:g} s", "clean": False, "seconds": limit_s}
-    summary, clean = summary_of(done.stdout + done.stderr)
-    reports = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("=========")]
+    output = done.stdout + done.stderr
+    if reason := SKIPPED.search(output):
+        return {"summary": f"skipped: {reason[1]}", "clean": True, "seconds": None}
+    summary, clean = summary_of(output)
+    reports = [line for line in output.splitlines() if line.startswith("=========")]
     part = {"summary": summary, "clean": clean, "seconds": round(time.monotonic() - began, 1)}
     return part | ({} if clean else {"reports": reports[:60]})
 
 
 def tool_record(parts: dict[str, Record]) -> Record:
-    """Summarize the tests under one tool: the seconds of each that was clean, the whole record of each other."""
-    clean = {test: part["seconds"] for test, part in parts.items() if part["clean"]}
+    """Summarize the tests under one tool: the seconds of each clean one, the reason of each skipped one, and all that
+    is known of each other."""
+    skipped = {test: part["summary"] for test, part in parts.items() if part["seconds"] is None}
+    clean = {test: part["seconds"] for test, part in parts.items() if part["clean"] and test not in skipped}
     others = {test: part for test, part in parts.items() if not part["clean"]}
-    summary = f"{len(clean)} of {len(parts)} tests clean"
-    return {"summary": summary, "clean": bool(clean) and not others, "seconds": clean, "not_clean": others}
+    summary = f"{len(clean)} of {len(parts) - len(skipped)} tests clean"
+    whole = bool(clean) and not others
+    return {"summary": summary, "clean": whole, "seconds": clean, "skipped": skipped, "not_clean": others}
 
 
 def sanitize_all(tools: list[str], workers: int, limit_s: float) -> Record:

@@ -64,6 +64,14 @@ def test_a_slow_test_leaves_the_records_of_the_others() -> None:
     assert said["not_clean"] == {"tests/a.py::slow": SLOW}
 
 
+def test_a_skipped_test_is_neither_clean_nor_a_fault() -> None:
+    skipped = {"summary": "skipped: sm_90a has no tensor memory", "clean": True, "seconds": None}
+    said = suite.tool_record({"tests/a.py::fast": CLEAN, "tests/a.py::other": skipped})
+    assert (said["clean"], said["summary"]) == (True, "1 of 1 tests clean")
+    assert said["skipped"] == {"tests/a.py::other": "skipped: sm_90a has no tensor memory"}
+    assert not suite.tool_record({"tests/a.py::other": skipped})["clean"]
+
+
 def test_a_tool_that_ran_no_test_is_not_clean() -> None:
     assert not suite.tool_record({})["clean"]
     assert suite.tool_record({"tests/a.py::fast": CLEAN})["clean"]
