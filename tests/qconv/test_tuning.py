@@ -22,12 +22,12 @@ def test_problems_are_tuned_and_looked_up_at_once(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(ahead, "build", lambda *_: None)
     db = str(tmp_path / "t.sqlite")
     given = [SLOW, FAST, str(SLOW)]
-    monkeypatch.setitem(serving._warm, (SLOW, "cpu", db), "what was looked up before")
+    monkeypatch.setitem(serving._warm, (SLOW, "cpu", db, False), "what was looked up before")
     slow, fast = qconv.tune(given, 9, device="cpu", database=db, strategy="cheapest")
     assert (slow.entry.problem, slow.entry.count, slow.entry.places) == (SLOW, 2, ("problem 1", "problem 3"))
     assert slow.trials + fast.trials == 18
     assert slow.config is not None
-    assert (SLOW, "cpu", db) not in serving._warm
+    assert (SLOW, "cpu", db, False) not in serving._warm
     for budget in (9, qconv.Budget(trials=9, seconds=60.0)):
         assert qconv.tune(given, budget, device="cpu", database=db)[0] == slow
 

@@ -139,9 +139,9 @@ def test_another_schema(file: Path, change: str, says: str) -> None:
 
 
 def test_of_a_newer_schema_the_version_is_named_not_the_columns(file: Path) -> None:
-    sql(file, "UPDATE qconv_schema SET version = 3")
+    sql(file, "UPDATE qconv_schema SET version = 4")
     sql(file, "ALTER TABLE qconv_measurement DROP COLUMN protocol_id")
-    with pytest.raises(DatabaseError, match="its schema version is 3"):
+    with pytest.raises(DatabaseError, match="its schema version is 4"):
         Database.open(file)
 
 
