@@ -13,14 +13,6 @@ LAST = RACE + "::test_what_loses_the_last_race_by_more_than_one_per_cent_is_not_
 
 MUTANTS = (
     Mutant(
-        "sequence: all new winners lead the race",
-        "tuner/sequence.py",
-        "if winners_ms < before_ms else (before, after)",
-        "if winners_ms < 2 * before_ms else (before, after)",
-        "Where no time is left to try halves, a slower session is installed.",
-        (RACE + "::test_where_no_time_is_left_halves_are_not_tried",),
-    ),
-    Mutant(
         "sequence: halves are not tried",
         "tuner/sequence.py",
         "for part in (problems[:half], problems[half:]) if half else ():",
@@ -73,8 +65,8 @@ MUTANTS = (
         "tuner/sequence.py",
         "        self._store(KEPT, chosen, list(chosen.kernels))\n",
         "",
-        "Tuning changes nothing.",
-        (RACE + "::test_winners_that_win_are_installed",),
+        "The next winner of a layer by itself takes its place, and nobody raced that.",
+        (RACE + "::test_what_won_stays_whatever_is_faster_by_itself_later",),
     ),
     Mutant(
         "sequence: losers leave no row",
