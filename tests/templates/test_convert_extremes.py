@@ -7,9 +7,11 @@ import pytest
 
 from qconv import generator
 from qconv.conversion import Choose, Dequantize, Quantize
+from qconv.conversion.problem import WIDE
 from qconv.device import open_device
 from qconv.generator.choosing import Choosing
 from qconv.instances.loading import load
+from qconv.mode import MODE_VALUES
 from qconv.sample import Sample
 from qconv.tuner.verify import mismatch
 
@@ -55,3 +57,19 @@ def test_what_lies_just_beside_a_tie_is_rounded_once() -> None:
     instance = load(generator.default(problem, CPU.target), CPU)
     for scale in (1 + 2.0**-40, 1 - 2.0**-40):
         assert mismatch(instance, Sample((x.reshape(shapes[0]), np.full(shapes[1], scale)))) is None, scale
+
+
+@pytest.mark.parametrize("precision", WIDE)
+@pytest.mark.parametrize("rounding", MODE_VALUES["rounding"])
+@pytest.mark.parametrize("out_type", ["int8", "int32"])
+def test_ties_of_both_signs_are_rounded_as_the_mode_says(out_type: str, rounding: str, precision: str) -> None:
+    """And what lies just beside them. With a zero point behind it, an int32 is rounded to 64 bits."""
+    ties = np.arange(-127, 127, dtype=precision) + np.array(0.5, precision)
+    far = np.array([2**22 - 1.5, 1.5 - 2**22], precision)
+    x = np.concatenate([ties, np.nextafter(ties, np.inf), np.nextafter(ties, -np.inf), np.trunc(ties), far])
+    kind = {"x_type": precision, "scale_type": precision, "precision": precision, "rounding": rounding}
+    for zero_point in (False, True):
+        problem = Quantize(1, 1, x.size, out_type=out_type, zero_point=zero_point, **kind)  # type: ignore[arg-type]
+        one, three = np.array([1], precision), np.array([3], np.int32)
+        drawn = Sample((x.reshape(1, 1, -1), one, three)[: len(problem.inputs)])
+        assert mismatch(load(generator.default(problem, CPU.target), CPU), drawn) is None, f"{zero_point=}"

@@ -59,6 +59,10 @@ PLANS = {
     "depthwise": plan_of(Conv2d(2, 9, 9, 24, 24, 3, 3, pad=1, groups=24, quantization=EVERYTHING), TALL),
     "depthwise, bytes": plan_of(Conv2d(1, 9, 9, 5, 10, 3, 3, pad=1, groups=5, quantization=ADDED), TALL),
     "depthwise, no padding": plan_of(Conv2d(1, 9, 9, 8, 8, 3, 3, groups=8), TALL),
+    # Its last column has a right neighbour beyond the array, which a run of two looks at.
+    "depthwise, a narrow image": plan_of(
+        Conv2d(1, 1, 4, 4, 4, 1, 2, groups=4), Depthwise(rows=1, columns=2, vector=4, run=1, threads=64)
+    ),
     "direct, no padding": plan_of(Conv2d(1, 9, 9, 32, 32, 3, 3, groups=8), TILE),
     "direct": plan_of(Conv2d(1, 9, 9, 48, 48, 3, 3, pad=1, groups=12, quantization=EVERYTHING), TILE),
     "stem": plan_of(Conv2d(3, 14, 16, 3, 40, 5, 5, stride=2, pad=2, quantization=EVERYTHING), FIRST),
@@ -80,7 +84,7 @@ PLANS = {
 
 
 # Unrolled code takes the sanitizers' compilers long: the others are among the slow tests.
-FAST_PLANS = {"depthwise, bytes", "stem"}
+FAST_PLANS = {"depthwise, bytes", "depthwise, a narrow image", "stem"}
 FAST_PLANTED = {
     *("no barrier before the outputs leave", "a row past the image is read"),
     *("a channel past the last is read", "no barrier before the lanes' sums are added up"),

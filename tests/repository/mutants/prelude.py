@@ -11,6 +11,8 @@ def values_of(activation: str) -> tuple[str, ...]:
     return (f"tests/qconv/test_activation.py::test_every_value_gives_the_same_bits[{activation}]",)
 
 
+TIES = ("tests/templates/test_convert_extremes.py::test_ties_of_both_signs_are_rounded_as_the_mode_says",)
+
 MUTANTS = (
     Mutant(
         "every: half away from zero goes down",
@@ -19,6 +21,14 @@ MUTANTS = (
         'return whole + (rest > Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "quotient"',
         "A positive half is rounded away from zero.",
         conversion_random(*range(0, 40, 5)),
+    ),
+    Mutant(
+        "every: a negative half in 64 bits goes up",
+        EVERY,
+        "    return whole + (rest >= Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if \"from_bfloat16\"",
+        "    return whole + (rest >= Real(0.5)) - (rest < Real(-0.5));\n}\n\n//% endif\n//% if \"from_bfloat16\"",
+        "A negative half is rounded away from zero.",
+        TIES,
     ),
     Mutant(
         "every: a quotient is not corrected",

@@ -195,6 +195,22 @@ DEPTHWISE = (
         (special("depthwise, bytes"),),
     ),
     Mutant(
+        "depthwise: a run ends with the image",
+        PAGES + "depthwise.j2",
+        "(!PADDED && OUT_W % COLUMNS == 0) || static_cast<unsigned>(first + i) < IN_W",
+        "!PADDED || static_cast<unsigned>(first + i) < IN_W",
+        "A run that reaches beyond the last column reads behind the array.",
+        (special("depthwise, a narrow image"),),
+    ),
+    Mutant(
+        "depthwise: the fourth dilated tap is one column behind the third",
+        PAGES + "depthwise_taps.j2",
+        "at(i + 3 * DILATION_W, quad)",
+        "at(i + 2 * DILATION_W + 1, quad)",
+        "Taps lie DILATION_W columns apart.",
+        ("tests/templates/test_special_roles.py::test_the_fourth_of_four_dilated_taps_is_three_dilations_away",),
+    ),
+    Mutant(
         "depthwise: columns past the last are written",
         PAGES + "depthwise.j2",
         "    if (OUT_W % COLUMNS != 0 && patch.column + column >= OUT_W) return;\n",
