@@ -25,8 +25,8 @@ MUTANTS = (
     Mutant(
         "every: a negative half in 64 bits goes up",
         EVERY,
-        "    return whole + (rest >= Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if \"from_bfloat16\"",
-        "    return whole + (rest >= Real(0.5)) - (rest < Real(-0.5));\n}\n\n//% endif\n//% if \"from_bfloat16\"",
+        '    return whole + (rest >= Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "from_bfloat16"',
+        '    return whole + (rest >= Real(0.5)) - (rest < Real(-0.5));\n}\n\n//% endif\n//% if "from_bfloat16"',
         "A negative half is rounded away from zero.",
         TIES,
     ),
