@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qconv import generator
-from qconv.conversion import Choose, Dequantize, Quantize
+from qconv.conversion import Choose, Dequantize, Dynamic, Quantize
 from qconv.conversion.problem import WIDE
 from qconv.device import open_device
 from qconv.generator.choosing import Choosing
@@ -36,6 +36,15 @@ def test_they_are_seen_wherever_they_are(name: str) -> None:
             x[0, channel, at] = 100.0 + channel
             x[0, channel, last - at] = -50.0 - 9 * channel
         assert mismatch(instance, Sample((x,))) is None, f"extremes at {at} and {last - at}"
+
+
+@pytest.mark.parametrize("kind", [Choose, Dynamic])
+def test_a_channel_may_have_more_slices_than_a_block_has_threads(kind: type[Choose | Dynamic]) -> None:
+    """The last of them has the extremes."""
+    problem, config = kind(1, 1, 2**16), Choosing(threads=128, team=128, vector=4, unroll=1, slices=256)
+    x = np.zeros((1, 1, 2**16), np.float32)
+    x[..., -2:] = -3, 5
+    assert mismatch(load(generator.plan(problem, config, CPU.target), CPU), Sample((x,))) is None
 
 
 def test_every_half_is_read() -> None:

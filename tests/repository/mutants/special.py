@@ -373,6 +373,14 @@ FOLD = (
         (mma("tile, prefetch, staged"),),
     ),
     Mutant(
+        "fold: a copy of padding for each of its threads",
+        PAGES + "fold_channel.j2",
+        "i < PADDING_WORDS; i += K * FOLD_THREADS)",
+        "i < PADDING_WORDS; i += PADDING_WORDS)",
+        "Where channels are few, the fold has fewer threads than there are copies.",
+        ("tests/templates/test_padding.py::test_it_is_the_zero_point[mma, few channels]",),
+    ),
+    Mutant(
         "padding: three of four bytes",
         PAGES + "padding.j2",
         "& ELEMENT) * IN_EACH;",
