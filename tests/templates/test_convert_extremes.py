@@ -58,10 +58,22 @@ def test_every_half_is_read() -> None:
         assert mismatch(instance, drawn) is None, scale
 
 
-def test_what_lies_just_beside_a_tie_is_rounded_once() -> None:
-    """In fp32 on the way it would become the tie itself."""
-    problem = Dequantize(1, 1, 64, x_type="int32", out_type="float16", precision="float64", scale_type="float64")
-    x = np.arange(2049, 2049 + 128, 2, dtype=np.int32)
+@pytest.mark.parametrize(("first", "scale"), [(-8192, 2.0**-26), (57344, 1.0), (-73728, 1.0)])
+def test_halves_are_written_to_both_ends_of_their_range(first: int, scale: float) -> None:
+    """Denormal ones, and the largest, behind which infinity begins; with the ties between them."""
+    problem = Dequantize(1, 1, 2**14, x_type="int32", out_type="float16")
+    x = np.arange(first, first + 2**14, dtype=np.int32).reshape(1, 1, -1)
+    instance = load(generator.default(problem, CPU.target), CPU)
+    assert mismatch(instance, Sample((x, np.array([scale], np.float32)))) is None
+
+
+@pytest.mark.parametrize(("out_type", "first"), [("float16", 2049), ("bfloat16", 257)])
+def test_what_lies_just_beside_a_tie_is_rounded_once(out_type: str, first: int) -> None:
+    """In fp32 on the way it would become the tie itself. An odd number from `first` on has one bit too many."""
+    kind = {"x_type": "int32", "out_type": out_type, "precision": "float64", "scale_type": "float64"}
+    problem = Dequantize(1, 1, 128, **kind)  # type: ignore[arg-type]
+    odd = np.arange(first, first + 128, 2, dtype=np.int32)
+    x = np.concatenate([odd, -odd])
     shapes = [tensor.shape for tensor in problem.inputs]
     instance = load(generator.default(problem, CPU.target), CPU)
     for scale in (1 + 2.0**-40, 1 - 2.0**-40):

@@ -31,6 +31,14 @@ MUTANTS = (
         TIES,
     ),
     Mutant(
+        "every: a negative number is rounded to odd as a positive one",
+        EVERY,
+        "if (wide > a ? a >= 0.0 : wide < a && a < 0.0) bits -= 1u;",
+        "if (wide > a) bits -= 1u;",
+        "The second rounding, to 16 bits, sees a number on the other side of the tie.",
+        ("tests/templates/test_convert_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
+    ),
+    Mutant(
         "every: a quotient is not corrected",
         EVERY,
         "const float exact = fma(fma(-rough, b, a), inverse, rough);",
@@ -187,6 +195,14 @@ MUTANTS = (
         "const unsigned even = 1u;",
         "A half of a half's last place goes to the even neighbour.",
         conversion_random(15),
+    ),
+    Mutant(
+        "cpu: the largest denormal halves are normal",
+        CPU,
+        "if (magnitude < 0x38800000u) {",
+        "if (magnitude < 0x38000000u) {",
+        "They lose the bit that a normal number does not store.",
+        ("tests/templates/test_convert_extremes.py::test_halves_are_written_to_both_ends_of_their_range",),
     ),
     Mutant(
         "cpu: denormal halves are zero",

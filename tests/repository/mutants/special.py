@@ -195,14 +195,6 @@ DEPTHWISE = (
         (special("depthwise, bytes"),),
     ),
     Mutant(
-        "depthwise: a run ends with the image",
-        PAGES + "depthwise.j2",
-        "(!PADDED && OUT_W % COLUMNS == 0) || static_cast<unsigned>(first + i) < IN_W",
-        "!PADDED || static_cast<unsigned>(first + i) < IN_W",
-        "A run that reaches beyond the last column reads behind the array.",
-        (special("depthwise, a narrow image"),),
-    ),
-    Mutant(
         "depthwise: the fourth dilated tap is one column behind the third",
         PAGES + "depthwise_taps.j2",
         "at(i + 3 * DILATION_W, quad)",
