@@ -94,11 +94,15 @@ import ctypes, json, sys
 library, P, problems = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p, json.loads(sys.argv[2])
 for name in ("last_error", "target_of", "tuned_on"):
     getattr(library, "qconv_" + name).restype = ctypes.c_char_p
+library.qconv_kernel_at.restype = P
 device, kernel, packed, bound = P(), P(), P(), P()
 assert library.qconv_open(0, ctypes.byref(device)) == 0, library.qconv_last_error()
 answers = []
 for key, arrays in problems:
-    status = library.qconv_lookup(device, key.encode(), ctypes.byref(kernel))
+    if isinstance(key, int):
+        status, kernel = 0, P(library.qconv_kernel_at(ctypes.c_size_t(key)))
+    else:
+        status = library.qconv_lookup(device, key.encode(), ctypes.byref(kernel))
     says = [library.qconv_target_of(kernel).decode(), library.qconv_tuned_on(kernel).decode()] if status == 0 else []
     if status == 0 and arrays:
         x, w, residual, same, y, mean = arrays
@@ -144,6 +148,7 @@ ACCEPTED = {
     "a residual as a whole": {"y": 96},
     "inputs that are one": {"residual": 0, "same": 0},
 }
+BASE = 2**20  # no kernel is launched, and nothing is read there
 REFUSED = {
     "the last byte of x": ({"mean": 63}, "mean shares memory with x"),
     "the first byte of x": ({"x": 272, "mean": 265}, "mean shares memory with x"),
@@ -154,11 +159,11 @@ REFUSED = {
     "a residual, shifted": ({"y": 98}, "y shares memory with residual"),
     "a smaller input at the same address": ({"y": 144, "mean": 96, "residual": 200}, "y shares memory with same"),
     "a larger residual at the same address": ({"mean": 96}, "mean shares memory with residual"),
+    "no address": ({"x": -BASE}, "x is null: give one"),
     "an address that no load of 16 bytes takes": ({"x": 264}, "x needs 16-byte alignment"),
     "an address of the weights": ({"w": 66}, "w needs 4-byte alignment"),
     "an address of an output": ({"y": 193}, "y needs 2-byte alignment"),
 }
-BASE = 2**20  # no kernel is launched, and nothing is read there
 
 
 def placed(changed: dict[str, int]) -> list[int]:
@@ -174,3 +179,11 @@ def test_an_output_over_a_byte_of_another_array_is_refused(library: Path) -> Non
     answers = asked(library, "8.0", [("arrays", placed(changed)) for changed, _ in REFUSED.values()])
     for (name, (_, says)), (status, _, error) in zip(REFUSED.items(), answers, strict=True):
         assert (status, says in error) == (BAD_ARGUMENT, True), f"{name}: {error}"
+
+
+def test_a_kernel_that_does_not_run_on_the_device_is_not_packed(library: Path) -> None:
+    """The first of the table are for 8.6."""
+    for capability, wanted in (("8.6", OK), ("8.0", NO_KERNEL)):
+        ((status, _, error),) = asked(library, capability, [(0, placed({}))])
+        assert status == wanted, error
+    assert error == f"a kernel for sm_86 does not run on {HERE}: look up one that does"

@@ -105,4 +105,12 @@ MUTANTS = (
         "The latest that runs has instructions that the others lack.",
         (CHOSEN,),
     ),
+    Mutant(
+        "launcher: what runs elsewhere is packed",
+        HERE + "qconv_launcher.cpp",
+        "if (device->device.rank(kernel->target) == 0)",
+        "if (device->device.rank(kernel->target) < 0)",
+        "The driver refuses to load it, and says nothing of targets.",
+        (f"{LAUNCHER}::test_a_kernel_that_does_not_run_on_the_device_is_not_packed",),
+    ),
 )
