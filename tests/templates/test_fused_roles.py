@@ -49,6 +49,14 @@ def test_a_thread_has_several(name: str) -> None:
     check(plan, CpuDevice(plan.target, seed=LATE), seed=2)
 
 
+def test_the_last_block_of_a_cluster_has_fewer_slabs() -> None:
+    plan = plan_of(SM_90A, "dw pw", c=32, k=72, cluster_blocks=2, weights_in_smem=1, on_wgmma=1, second_n=1)
+    second = plan.layers["second"]
+    assert second.divided
+    assert second.problem.k % second.block_k != 0, "every share is whole"
+    check(plan, CpuDevice(plan.target, seed=LATE), seed=2)
+
+
 def test_rows_and_columns_are_padded_each_by_its_own() -> None:
     """The second looks at three columns of one row."""
     first = Conv2d(1, 9, 9, 16, 32, 1, 1, quantization=GIVES)

@@ -41,7 +41,7 @@ TENSORS = (
 )
 NAMES = [name for name, *_ in TENSORS]
 # Where they lie when nothing shares memory with anything.
-APART = {"x": 0, "w": 64, "residual": 96, "same": 144, "y": 192, "mean": 240}
+SEPARATE = {"x": 0, "w": 64, "residual": 96, "same": 144, "y": 192, "mean": 240}
 
 
 def table_text() -> str:
@@ -167,7 +167,7 @@ REFUSED = {
 
 
 def placed(changed: dict[str, int]) -> list[int]:
-    return [BASE + (APART | changed)[name] for name in NAMES]
+    return [BASE + (SEPARATE | changed)[name] for name in NAMES]
 
 
 def test_arrays_that_lie_beside_each_other_are_taken(library: Path) -> None:

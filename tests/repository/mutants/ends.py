@@ -1,4 +1,4 @@
-"""Mutants of the predicates that say which tiles end with the image: without padding, those of some shapes alone."""
+"""Mutants of predicates that hold for some shapes alone: tiles that end with the image, shares that are whole."""
 
 from mutants.mutant import Mutant
 from mutants.named import special
@@ -37,5 +37,13 @@ MUTANTS = (
         "!PADDED && OUT_W % TILE_W == 0;",
         "A tile that reaches beyond the last row reads behind the array.",
         (special("direct, a low image"),),
+    ),
+    Mutant(
+        "warpgroup: every block of a cluster has as many slabs",
+        "templates/fused/warpgroup.j2",
+        "        if (ALL_SLABS % BLOCK_SLABS != 0 && slab >= ALL_SLABS) return;\n",
+        "",
+        "The last block finishes channels that do not exist, over those of the next pixel.",
+        ("tests/templates/test_fused_roles.py::test_the_last_block_of_a_cluster_has_fewer_slabs",),
     ),
 )
