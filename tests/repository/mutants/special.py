@@ -220,6 +220,14 @@ DEPTHWISE = (
         (special("depthwise, bytes"),),
     ),
     Mutant(
+        "depthwise: the fourth dilated tap is one column behind the third",
+        PAGES + "depthwise_taps.j2",
+        "at(i + 3 * DILATION_W, quad)",
+        "at(i + 2 * DILATION_W + 1, quad)",
+        "Taps lie DILATION_W columns apart.",
+        ("tests/templates/test_special_roles.py::test_the_fourth_of_four_dilated_taps_is_three_dilations_away",),
+    ),
+    Mutant(
         "depthwise: columns past the last are written",
         PAGES + "depthwise.j2",
         "    if (OUT_W % COLUMNS != 0 && patch.column + column >= OUT_W) return;\n",
@@ -380,6 +388,14 @@ FOLD = (
         "for (int i = k * FOLD_THREADS + tile::thread(); i < 4;",
         "Threads of other blocks read padding that nobody has written.",
         (mma("tile, prefetch, staged"),),
+    ),
+    Mutant(
+        "fold: a copy of padding for each of its threads",
+        PAGES + "fold_channel.j2",
+        "i < PADDING_WORDS; i += K * FOLD_THREADS)",
+        "i < PADDING_WORDS; i += PADDING_WORDS)",
+        "Where channels are few, the fold has fewer threads than there are copies.",
+        ("tests/templates/test_padding.py::test_it_is_the_zero_point[mma, few channels]",),
     ),
     Mutant(
         "padding: three of four bytes",
