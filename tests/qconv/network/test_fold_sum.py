@@ -122,7 +122,9 @@ def test_a_zero_point_that_is_not_given_is_zero(own_is_first: bool, lacking: str
     (a, a_is), (b, b_is) = pair if own_is_first else reversed(pair)
     network, served = read(model, y := model.add(a, a_is, b, b_is, y_is))
     whole = with_sum(network, served[own], served[y])
-    left_out = [zero for name, (_, zero) in (("own", own_is), ("residual", residual_is), ("y", y_is)) if name in lacking]
+    left_out = [
+        zero for name, (_, zero) in (("own", own_is), ("residual", residual_is), ("y", y_is)) if name in lacking
+    ]
     assert whole is not None
     layer = served[y].layer
     other = replace(layer, inputs=tuple("" if name in left_out else name for name in layer.inputs))
