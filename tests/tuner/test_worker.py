@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from qconv import generator
 from qconv.device import open_device
 from qconv.problem import Conv2d
+from qconv.tuner import worker as worker_module
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
+from qconv.tuner.input_sets import InputSets
 from qconv.tuner.protocol import WALL_CLOCK
 from tests.tuner.test_child import HELLO, child
 
@@ -38,3 +46,28 @@ def test_a_worker_that_did_not_answer_is_gone_at_once(tmp_path: Path) -> None:
         assert worker.measure(candidate).outcome == "timeout"
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)
+
+
+def test_what_a_request_says_of_the_timing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all candidates are timed in full, or from a cache that holds all of their inputs."""
+    protocol = replace(WALL_CLOCK, rotated_bytes=1234, repeats=5)
+    candidate = Candidate.of(generator.default(ONE, CPU.target))
+    request = {"problem": str(ONE), "candidates": [candidate.as_dict()], "protocol": protocol.as_dict(), "seed": 1}
+    requests = [request | {"best_us": 7.5, "race": False}, request | {"best_us": None, "race": True}]
+    asked: list[object] = []
+
+    def timed(candidates: Any, input_sets: InputSets, *how: object) -> Any:
+        asked.append((input_sets._rotated_bytes, *how))
+        row = candidate.failed(CPU, "g++ 0", "compile", "a test")
+        return [row] if isinstance(candidates, list) else row
+
+    answers = io.StringIO()
+    quiet = SimpleNamespace(fdopen=lambda *_, **__: answers, dup=lambda _: 0, dup2=lambda *_: None)
+    monkeypatch.setattr(worker_module, "os", quiet)
+    monkeypatch.setattr(worker_module, "evaluate", timed)
+    monkeypatch.setattr(worker_module, "race", timed)
+    monkeypatch.setattr(sys, "argv", ["worker", "cpu"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(one) + "\n" for one in requests)))
+    worker_module.main()
+    assert asked == [(1234, protocol, 7.5), (1234, protocol)]
+    assert len(answers.getvalue().splitlines()) == 1 + len(requests)
