@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -160,17 +161,38 @@ def test_structures_are_alike_among_themselves() -> None:
     assert proposed(sampler, values, [50.0]) == [1, 2]
 
 
-def proposed(sampler: SpaceSampler, values: Sequence[int], times: Sequence[float]) -> list[int]:
-    """As many as there are times, and one more."""
+def proposed(sampler: SpaceSampler, values: Sequence[int], times: Sequence[float | None], untold: int = 1) -> list[int]:
+    """As many as there are times, None for a failure, and some that are not told."""
     study = optuna.create_study(sampler=sampler)
     asked = []
-    for time in [*times, None]:
+    for at in range(len(times) + untold):
         trial = study.ask()
         trial.suggest_categorical("family", ("fast",))
         asked.append(trial.suggest_categorical("fast.a", values))
-        if time is not None:
-            study.tell(trial, time)
+        if at < len(times):
+            state = optuna.trial.TrialState.FAIL if times[at] is None else optuna.trial.TrialState.COMPLETE
+            study.tell(trial, times[at], state=state)
     return asked
+
+
+def one_field(first: Sequence[int]) -> tuple[SpaceSampler, tuple[int, ...]]:
+    """A space without costs, in which these come first; and its values."""
+    values = tuple(range(41))
+    every, named = [()] * len(values), [Fast(a) for a in first]
+    configs: list[Config] = [Fast(a) for a in values]
+    return SpaceSampler(configs, [0.0] * 41, {"fast": {"a": values}}, every, every, named, 0), values
+
+
+def test_the_neighbours_of_a_failure_come_later() -> None:
+    """It counts as the slowest: what is tried is like the fastest."""
+    asked = proposed(*one_field([5, 20, 35]), [None, 10.0, 100.0], untold=3)
+    assert all(abs(a - 20) <= 5 for a in asked[3:]), asked
+
+
+def test_what_is_asked_ahead_is_not_one_config_with_its_neighbours() -> None:
+    """One that is still out counts as known."""
+    asked = proposed(*one_field([20]), [10.0], untold=4)
+    assert min(abs(a - b) for a, b in itertools.combinations(asked, 2)) >= 5, asked
 
 
 def test_a_launch_like_a_fast_one_is_tried_before_a_config_like_it() -> None:

@@ -16,7 +16,7 @@ SCALE, ZERO = 0.37, 11
 def network_with(**changed: Any) -> Network:
     """x -> QLinearConv -> DequantizeLinear -> Relu or Clip -> QuantizeLinear."""
     given = {"clamp": "Relu", "scale": SCALE, "zero": ZERO, "out": "int8", "outputs": ("y",), "limits": ()} | changed
-    given = {"own": SCALE, "read": (np.float32(SCALE), np.int8(ZERO)), "clamped": "r", "attributes": {}} | given
+    given = {"own": SCALE, "read": (np.float32(SCALE), np.int8(ZERO)), "attributes": {}} | given
     numbers = {
         "x_s": np.float32(0.11),
         "x_z": np.int8(3),
@@ -35,7 +35,7 @@ def network_with(**changed: Any) -> Network:
     layers = (
         Layer("conv", "QLinearConv", ("x", "x_s", "x_z", "w", "w_s", "w_z", "q_s", "q_z"), ("q",)),
         Layer("dq", "DequantizeLinear", ("q", "r_s", "r_z"), ("r",)),
-        Layer("clamp", given["clamp"], (given["clamped"], *limits), ("c",), given["attributes"]),
+        Layer("clamp", given["clamp"], ("r", *limits), ("c",), given["attributes"]),
         Layer("quantize", "QuantizeLinear", ("c", "y_s", "y_z"), ("y",)),
     )
     constants = {name: np.asarray(value) for name, value in numbers.items()}
@@ -101,7 +101,6 @@ def test_a_folded_clamp_has_the_bits_of_the_four_layers(
         {"read": (np.float32([SCALE] * 4), np.int8([ZERO] * 4))},
         {"scale": [SCALE] * 4, "zero": [ZERO] * 4},
         {"own": 0.5, "read": (np.float16(0.5), np.int8(ZERO)), "scale": 0.5},
-        {"clamp": "Clip", "clamped": "x", "limits": (0.0, 6.0)},
         {"zero": ZERO, "out": "uint8"},
         {"outputs": ("y", "q")},
         {"outputs": ("y", "c")},

@@ -3,7 +3,9 @@
 from mutants.mutant import Mutant
 
 HERE = "tuner/"
-SEARCH, CHILD, PROTOCOL = (f"tests/tuner/test_{name}.py" for name in ("tune_search", "child", "protocol"))
+SEARCH, CHILD, PROTOCOL, SAMPLER = (
+    f"tests/tuner/test_{name}.py" for name in ("tune_search", "child", "protocol", "sampler")
+)
 EVALUATE, WORKER = "tests/tuner/test_evaluate.py", "tests/tuner/test_worker.py"
 
 MUTANTS = (
@@ -150,5 +152,21 @@ MUTANTS = (
         "evaluate(candidate, input_sets, protocol, None)",
         "A search spends most of its time on what is far slower than its best.",
         (WORKER + "::test_what_a_request_says_of_the_timing_is_done",),
+    ),
+    Mutant(
+        "sampler: a failure is as good as the best",
+        HERE + "sampler.py",
+        "worst = max((time for",
+        "worst = min((time for",
+        "Its neighbours are likely to fail as well.",
+        (SAMPLER + "::test_the_neighbours_of_a_failure_come_later",),
+    ),
+    Mutant(
+        "sampler: what is still out is not known",
+        HERE + "sampler.py",
+        "basis = np.concatenate([known, out])",
+        "basis = known",
+        "A batch would be one config with its neighbours.",
+        (SAMPLER + "::test_what_is_asked_ahead_is_not_one_config_with_its_neighbours",),
     ),
 )
