@@ -6,6 +6,7 @@ HERE = "tuner/"
 SEARCH, CHILD, PROTOCOL, SAMPLER = (
     f"tests/tuner/test_{name}.py" for name in ("tune_search", "child", "protocol", "sampler")
 )
+SHARE = "tests/tuner/test_schedule.py::test_a_chain_has_its_share_of_the_time"
 EVALUATE, WORKER = "tests/tuner/test_evaluate.py", "tests/tuner/test_worker.py"
 
 MUTANTS = (
@@ -168,5 +169,37 @@ MUTANTS = (
         "basis = known",
         "A batch would be one config with its neighbours.",
         (SAMPLER + "::test_what_is_asked_ahead_is_not_one_config_with_its_neighbours",),
+    ),
+    Mutant(
+        "schedule: workers share the time of one",
+        HERE + "schedule.py",
+        "max(0.0, self.deadline - time.monotonic()) * self.engine.width",
+        "max(0.0, self.deadline - time.monotonic())",
+        "Half of them would be idle at the end.",
+        (SHARE,),
+    ),
+    Mutant(
+        "schedule: of many workers the last has what the others leave",
+        HERE + "schedule.py",
+        "if self.engine.width == 1 else (*entries[:at], *entries[at + 1 :])",
+        "if self.engine.width else ()",
+        "They begin together: each problem has its share of the whole.",
+        (SHARE,),
+    ),
+    Mutant(
+        "schedule: a visit forgets the end of all",
+        HERE + "schedule.py",
+        "ends.append(now + self.seconds)",
+        "ends = [now + self.seconds]",
+        "A budget is a limit, whatever the shares are.",
+        ("tests/tuner/test_schedule.py::test_a_visit_without_time_left_is_over",),
+    ),
+    Mutant(
+        "allocation: the first trials go where nothing was made",
+        HERE + "allocation.py",
+        "heap = [(-one.stake_us / (have + 1), i)",
+        "heap = [(-one.stake_us, i)",
+        "What was made counts from the first on.",
+        ("tests/tuner/test_allocation.py",),
     ),
 )
