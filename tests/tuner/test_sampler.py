@@ -17,6 +17,7 @@ from qconv import blas, generator
 from qconv.generator import Config
 from qconv.problem import Conv2d
 from qconv.target import target
+from qconv.tuner import sampler as sampler_module
 from qconv.tuner.sampler import WARM_UP, SpaceSampler, expected_improvement
 
 LAYER = Conv2d(8, 28, 28, 64, 96, 3, 3, pad=(1, 1, 1, 1))
@@ -187,6 +188,37 @@ def test_the_neighbours_of_a_failure_come_later() -> None:
     """It counts as the slowest: what is tried is like the fastest."""
     asked = proposed(*one_field([5, 20, 35]), [None, 10.0, 100.0], untold=3)
     assert all(abs(a - 20) <= 5 for a in asked[3:]), asked
+
+
+@dataclass(frozen=True)
+class Cube(Config):
+    family: ClassVar[str] = "cube"
+    a: int
+    b: int
+    c: int
+
+
+def test_in_a_large_space_the_neighbours_of_the_fastest_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the cost model says of them: it has them last, and few others are looked at."""
+    for name, count in (("MOST_LOOKED_AT", 20), ("CHEAPEST", 2), ("PARENTS", 1), ("RANDOM", 1)):
+        monkeypatch.setattr(sampler_module, name, count)
+    values = tuple(range(6))
+    configs: list[Config] = [Cube(a, b, c) for a in values for b in values for c in values]
+    fastest, slowest = Cube(4, 4, 4), Cube(1, 1, 1)
+    choices = {"cube": dict.fromkeys("abc", values)}
+    every = [()] * len(configs)
+    costs = [0.001 * at for at in range(len(configs))]
+    sampler = SpaceSampler(configs, costs, choices, every, every, [slowest, fastest], 0)
+    study = optuna.create_study(sampler=sampler)
+    asked = []
+    for time in (100.0, 10.0, None, None):
+        trial = study.ask()
+        trial.suggest_categorical("family", ("cube",))
+        asked.append([trial.suggest_categorical(f"cube.{name}", values) for name in "abc"])
+        if time is not None:
+            study.tell(trial, time)
+    assert asked[:2] == [[1, 1, 1], [4, 4, 4]]
+    assert all(sum(value != 4 for value in one) in (1, 2) for one in asked[2:]), asked
 
 
 def test_what_is_asked_ahead_is_not_one_config_with_its_neighbours() -> None:
