@@ -218,7 +218,7 @@ def test_in_a_large_space_the_neighbours_of_the_fastest_are_looked_at(monkeypatc
         if time is not None:
             study.tell(trial, time)
     assert asked[:2] == [[1, 1, 1], [4, 4, 4]]
-    assert all(sum(value != 4 for value in one) in (1, 2) for one in asked[2:]), asked
+    assert all(sum(abs(value - 4) for value in one) <= 2 for one in asked[2:]), asked
 
 
 def test_what_is_asked_ahead_is_not_one_config_with_its_neighbours() -> None:

@@ -133,6 +133,14 @@ MUTANTS = (
         (SUM_ALONE,),
     ),
     Mutant(
+        "fold: a table instead of a clamp",
+        HERE + "fold_table.py",
+        "made = replace(convolution, layer=layer,",
+        'made = replace(convolution, activation="none", layer=layer,',
+        "A function of a clamped number is another than that of the number.",
+        ("tests/qconv/network/test_fold_table.py::test_a_clamp_stays_in_front_of_the_table",),
+    ),
+    Mutant(
         "region: a product is a sum",
         HERE + "region.py",
         "add.kind is not Add or not",

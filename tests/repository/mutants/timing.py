@@ -202,4 +202,20 @@ MUTANTS = (
         "What was made counts from the first on.",
         ("tests/tuner/test_allocation.py",),
     ),
+    Mutant(
+        "sampler: the neighbours of the slowest",
+        HERE + "sampler.py",
+        "key=lambda number: self._times[number] or 0.0)[:PARENTS]",
+        "key=lambda number: -(self._times[number] or 0.0))[:PARENTS]",
+        "What is like the fastest may be faster.",
+        (SAMPLER + "::test_in_a_large_space_the_neighbours_of_the_fastest_are_looked_at",),
+    ),
+    Mutant(
+        "sampler: nobody has neighbours",
+        HERE + "sampler.py",
+        "moved <= 2",
+        "moved <= 0",
+        "In a large space only what the cost model has first would be looked at, and a few by chance.",
+        (SAMPLER + "::test_in_a_large_space_the_neighbours_of_the_fastest_are_looked_at",),
+    ),
 )
