@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -188,6 +189,15 @@ def test_the_neighbours_of_a_failure_come_later() -> None:
     """It counts as the slowest: what is tried is like the fastest."""
     asked = proposed(*one_field([5, 20, 35]), [None, 10.0, 100.0], untold=3)
     assert all(abs(a - 20) <= 5 for a in asked[3:]), asked
+
+
+@pytest.mark.parametrize("steepness", [lambda far: far / 8, lambda far: (far / 15) ** 2], ids=["valley", "bowl"])
+def test_where_times_change_smoothly_the_bottom_is_between_the_known_ones(steepness: Callable[[float], float]) -> None:
+    """The likeliest reach is a long one: with a short one, the next would be a neighbour of the fastest."""
+    first = [0, 8, 16, 24, 32, 40]
+    times = [10.0 * math.exp(steepness(abs(a - 13))) for a in first]
+    asked = proposed(*one_field(first), times)
+    assert abs(asked[-1] - 13) <= 1, asked
 
 
 @dataclass(frozen=True)

@@ -218,4 +218,12 @@ MUTANTS = (
         "In a large space only what the cost model has first would be looked at, and a few by chance.",
         (SAMPLER + "::test_in_a_large_space_the_neighbours_of_the_fastest_are_looked_at",),
     ),
+    Mutant(
+        "sampler: the unlikeliest reach",
+        HERE + "sampler.py",
+        "likeliest = int(np.argmax(",
+        "likeliest = int(np.argmin(",
+        "How far a time tells of others is learnt from the times.",
+        (SAMPLER + "::test_where_times_change_smoothly_the_bottom_is_between_the_known_ones",),
+    ),
 )
