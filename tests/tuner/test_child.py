@@ -132,3 +132,14 @@ def test_each_request_has_a_seed_of_its_own(tmp_path: Path) -> None:
             worker.measure(CANDIDATE)
     requests: list[dict[str, Any]] = [json.loads(line) for line in seen.read_text().splitlines()]
     assert len({request["seed"] for request in requests}) == 3
+
+
+@pytest.mark.parametrize(("outcome", "workers"), [("compile", 1), ("runtime", 2)])
+def test_a_worker_whose_kernel_failed_is_not_asked_again(outcome: str, workers: int, tmp_path: Path) -> None:
+    """A wild address breaks the context: whatever it launched next would fail as well."""
+    row = CANDIDATE.failed(CPU, "g++ 0", outcome, "a test")
+    pids, answer = tmp_path / "pids", json.dumps({"measurements": [as_dict(row)]})
+    body = f"for line in sys.stdin:\n    open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+    with child(tmp_path, f"{HELLO}{body}    print({answer!r}, flush=True)\n") as worker:
+        assert [worker.measure(CANDIDATE) for _ in range(2)] == [row] * 2
+    assert len(set(pids.read_text().splitlines())) == workers

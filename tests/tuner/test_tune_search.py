@@ -14,6 +14,7 @@ from qconv.tune_db.layered import Layered
 from qconv.tune_db.measurement import Measurement
 from qconv.tuner import ahead, tune
 from qconv.tuner.candidate import Candidate
+from qconv.tuner.protocol import WALL_CLOCK
 from qconv.tuner.strategies import cheapest
 from qconv.tuner.strategy import Space
 from qconv.tuner.tune import MOST_TURNS, Run, Search
@@ -55,16 +56,32 @@ def test_a_candidate_is_compared_with_what_was_timed_in_full() -> None:
 def test_what_was_fastest_on_older_templates_is_measured_early() -> None:
     """The fastest first, behind the default and what lookup gives, though the cost model has them last."""
     child: Any = Asked()
-    older = [plan.config for plan in PLANS[-4:]]
+    elsewhere, *older = (plan.config for plan in PLANS[-5:])
     default = generator.default(MANY, CPU.target).config
     with Database.open("sqlite://") as below, Database.open("sqlite://") as rows:
         for at, config in enumerate(older):
             below.add(replace(child._row(MANY, config, 10.0 - at, "raced"), digest="older"))
+        below.add(replace(child._row(MANY, elsewhere, 1.0, "raced"), device="another"))
         search = Search(8, strategy="cheapest")
         tune.tune_alone(MANY, CPU, rows, child, search, Layered([below]))
     first = [config for config in child.measured if config != default][:4]
     assert first == older[::-1]
+    assert elsewhere not in child.measured
     assert child.measured.index(default) <= 1
+
+
+def test_the_worker_has_the_time_that_the_caller_gives_a_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[object, ...]] = []
+
+    class Begun(Asked):
+        def __init__(self, *given: object) -> None:
+            super().__init__()
+            begun.append(given)
+
+    monkeypatch.setattr(tune, "Child", Begun)
+    with Database.open("sqlite://") as rows:
+        tune.tune(MANY, CPU, rows, trials=2, timeout_s=7.5)
+    assert begun == [(CPU, WALL_CLOCK, 7.5)]
 
 
 def test_the_strategy_gets_the_seed_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
