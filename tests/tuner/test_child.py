@@ -104,7 +104,7 @@ ROW = CANDIDATE.failed(CPU, "g++ 0", "compile", "a test")
 
 
 def answering(rows: int) -> str:
-    """A worker that answers each request with as many rows, and says on stderr what its seed was."""
+    """The body of a worker that answers each request with this number of rows."""
     answer = json.dumps({"measurements": [as_dict(ROW)] * rows})
     return HELLO + f"for line in sys.stdin:\n    print({answer!r}, flush=True)\n"
 
