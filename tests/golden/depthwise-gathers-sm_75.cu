@@ -356,7 +356,7 @@ struct Patch {
 // Channels that are loaded at once, and those that are stored at once: all of them exist or none.
 constexpr int LOAD_K = 1, STORE_K = 4;
 using Loaded = unsigned char;
-static_assert((K_GROUP == 1 || LOAD_K == 1) && C % LOAD_K == 0, "LOAD_K must divide C, and be 1 unless K == C");
+static_assert((K_GROUP == 1 || LOAD_K == 1) && C % LOAD_K == 0, "LOAD_K must divide C; 1 if K > C");
 static_assert(K % STORE_K == 0, "STORE_K must divide K");
 
 __device__ __forceinline__ Pixel load_pixel(const X* pixel, [[maybe_unused]] int k) {
