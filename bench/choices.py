@@ -46,6 +46,12 @@ class Without:
         rows = self._source.measurements(problem=problem, device=device, target=target)
         return [row for row in rows if not self._hidden(row.problem)]
 
+    def in_sequence(
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
+    ) -> list[Measurement]:
+        rows = self._source.in_sequence(problem=problem, device=device, target=target)
+        return [row for row in rows if not self._hidden(row.problem)]
+
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         return None if self._hidden(problem) else self._source.best(problem, device, target)
 

@@ -3,9 +3,9 @@
     python bench/suite.py --out bench/results/nvidia-h200
     python bench/suite.py --out bench/results/nvidia-h200 --sentence
 
-The first runs every test marked `gpu`, then those made for the sanitizer under each of its tools, and writes
-suite.json. The second runs nothing: it prints what docs/performance.md says of that record and of the templates that
-changed since.
+The first runs every test marked `gpu`, then each test made for the sanitizer under each of its tools, a process and a
+time limit for each pair of test and tool, and writes suite.json. The second runs nothing: it prints what
+docs/performance.md says of that record and of the templates that changed since.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -35,10 +36,13 @@ Record = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 NAME = "suite.json"
 TESTS = ("-q", "-m", "gpu", "-p", "no:cacheprovider")
+FOR_SANITIZERS = ("-k", "sanitizer")
+PART_LIMIT_S = 240.0  # for one test under one tool
 # Every warning of racecheck counts, not only what it calls an error. initcheck is left out: products load the weights
 # of a step ahead, and behind the last step lies a place that nothing writes, and whose values nothing uses.
 TOOLS = {"memcheck": (), "racecheck": ("--racecheck-report", "all"), "synccheck": ()}
 SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)")
+SKIPPED = re.compile(r"^SKIPPED \[1\] \S+ (.*)", re.MULTILINE)
 CLEAN = re.compile(r"0 errors|0 hazards displayed \(0 errors, 0 warnings\)")
 # Pages that no CUDA source includes.
 OTHER_VENDORS = re.compile(r"hip|cpu|mfma|wmma|sdot4|sudot4|emulated")
@@ -93,21 +97,55 @@ def summary_of(output: str) -> tuple[str, bool]:
     return summaries[-1], bool(passed) and all(CLEAN.match(line) for line in summaries)
 
 
-def sanitize(tool: str) -> Record:
+def sanitizer_tests() -> list[str]:
+    """Collect the node ids of the tests made for the sanitizer."""
+    command = [sys.executable, "-m", "pytest", *TESTS, *FOR_SANITIZERS, "--collect-only"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def sanitize(tool: str, test: str, limit_s: float) -> Record:
+    """Run one test under one tool. A test that outruns its limit is said so and is not clean."""
     binary = shutil.which("compute-sanitizer")
     if binary is None:
-        return {"summary": "not run: compute-sanitizer is not installed", "clean": False}
-    command = [binary, "--tool", tool, *TOOLS[tool], sys.executable, "-m", "pytest", *TESTS, "-k", "sanitizer"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    summary, clean = summary_of(done.stdout + done.stderr)
-    reports = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("=========")]
-    return {"summary": summary, "clean": clean} | ({} if clean else {"reports": reports[:60]})
+        return {"summary": "not run: compute-sanitizer is not installed", "clean": False, "seconds": 0.0}
+    command = [binary, "--tool", tool, *TOOLS[tool], sys.executable, "-m", "pytest", *TESTS, test]
+    began = time.monotonic()
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        return {"summary": f"ended at its limit of {limit_s:g} s", "clean": False, "seconds": limit_s}
+    output = done.stdout + done.stderr
+    if reason := SKIPPED.search(output):
+        return {"summary": f"skipped: {reason[1]}", "clean": True, "seconds": None}
+    summary, clean = summary_of(output)
+    reports = [line for line in output.splitlines() if line.startswith("=========")]
+    part = {"summary": summary, "clean": clean, "seconds": round(time.monotonic() - began, 1)}
+    return part | ({} if clean else {"reports": reports[:60]})
 
 
-def sanitize_all(tools: list[str]) -> Record:
-    """At the same time: each is a process of its own, and most of what it does is the host's work."""
-    with ThreadPoolExecutor(max(len(tools), 1)) as pool:
-        return dict(zip(tools, pool.map(sanitize, tools), strict=True))
+def tool_record(parts: dict[str, Record]) -> Record:
+    """Summarize the tests under one tool: the seconds of each clean one, the reason of each skipped one, and all that
+    is known of each other."""
+    skipped = {test: part["summary"] for test, part in parts.items() if part["seconds"] is None}
+    clean = {test: part["seconds"] for test, part in parts.items() if part["clean"] and test not in skipped}
+    others = {test: part for test, part in parts.items() if not part["clean"]}
+    summary = f"{len(clean)} of {len(parts) - len(skipped)} tests clean"
+    whole = bool(clean) and not others
+    return {"summary": summary, "clean": whole, "seconds": clean, "skipped": skipped, "not_clean": others}
+
+
+def sanitize_all(tools: list[str], workers: int, limit_s: float) -> Record:
+    """Run the pairs of test and tool beside each other: most of what a pair does is the host's work.
+
+    racecheck comes first, as its tests take longest."""
+    pairs = [(tool, test) for tool in sorted(tools, key="racecheck".__ne__) for test in sanitizer_tests()]
+    with ThreadPoolExecutor(workers) as pool:
+        parts = list(pool.map(lambda pair: sanitize(*pair, limit_s), pairs))
+    by_tool: dict[str, dict[str, Record]] = {tool: {} for tool in tools}
+    for (tool, test), part in zip(pairs, parts, strict=True):
+        by_tool[tool][test] = part
+    return {tool: tool_record(found) for tool, found in by_tool.items()}
 
 
 def is_green(record: Record) -> bool:
@@ -134,6 +172,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sentence", action="store_true", help="print what the docs say of it, and run nothing")
     parser.add_argument("--tools", default=",".join(TOOLS), metavar="NAMES", help="default: %(default)s")
     parser.add_argument("--workers", type=int, default=1, help="of pytest; more than one needs pytest-xdist")
+    parser.add_argument("--limit-s", type=float, default=PART_LIMIT_S, help="for one test under one tool")
     parser.add_argument("--commit", help="what the record says it was run on; default: this checkout's HEAD")
     options = parser.parse_args(arguments)
     path = options.out / NAME
@@ -154,7 +193,7 @@ def main(arguments: list[str] | None = None) -> None:
         "commit": options.commit or head(),
         "templates": templates(),
         "tests": run_tests(options.workers),
-        "sanitizer": sanitize_all(names),
+        "sanitizer": sanitize_all(names, options.workers, options.limit_s),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     options.out.mkdir(parents=True, exist_ok=True)

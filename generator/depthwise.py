@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 from typing import ClassVar
 
 from qconv.errors import Infeasible
@@ -79,7 +80,7 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
 
     problem: Conv2d
     config: Depthwise
-    gathers: bool  # channels are read and written one by one
+    gathers: bool  # whether the channels of a thread are loaded and stored in parts
     words: int  # of four taps in a filter row
     in_rows: int  # of the input that a thread's outputs look at
     in_columns: int
@@ -92,6 +93,16 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
     @property
     def blocks(self) -> int:
         return ceil_div(self.units, self.config.threads)
+
+    @property
+    def load_k(self) -> int:
+        """Channels of a pixel that are loaded at once."""
+        return gcd(self.problem.c, self.config.vector) if self.problem.k_group == 1 else 1
+
+    @property
+    def store_k(self) -> int:
+        """Channels of a pixel that are stored at once."""
+        return gcd(self.problem.k, self.config.vector)
 
     @property
     def taps(self) -> int:
@@ -110,10 +121,11 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        t, of_thread = self.problem.quantization.types, 1 if self.gathers else self.config.vector
-        alignment = {"x": of_thread, "w": 1, "y": min(16, of_thread * t.y.bytes)}
+        t = self.problem.quantization.types
+        alignment = {"x": self.load_k, "w": 1, "y": min(16, self.store_k * t.y.bytes)}
         if t.residual is not None:
-            alignment["residual"] = min(16, of_thread * t.residual.bytes)
+            of_residual = 1 if self.gathers else self.config.vector
+            alignment["residual"] = min(16, of_residual * t.residual.bytes)
         return alignment
 
     @property
@@ -150,7 +162,7 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
         config, problem, target = self.config, self.problem, self.target
         # Instructions of a thread, counted in the binaries: what each loaded pixel takes, and each output.
         quads = config.vector // 4
-        of_pixel = 4 + quads * (2.5 if config.run > 1 else 4) if not self.gathers else 24
+        of_pixel = 4 + quads * (2.5 if config.run > 1 else 4) if not self.gathers else 4 + 20 // self.load_k
         outputs = config.rows * config.columns * config.vector
         of_output = 1.3 * problem.r * self.words * (1 + problem.quantization.w_zero_point) + 6.5
         of_output += of_activation(problem)

@@ -34,7 +34,6 @@ from qconv.generator.halo_config import (
     why_none,
 )
 from qconv.generator.halo_memory import (
-    is_gathered,
     is_residual_staged,
     is_staged,
     pixel_map,
@@ -46,7 +45,7 @@ from qconv.generator.halo_memory import (
     weight_map,
 )
 from qconv.generator.halo_seen import ColumnsTogether, as_seen
-from qconv.generator.halo_windows import COLUMNS, STEP, Windows
+from qconv.generator.halo_windows import COLUMNS, STEP, Windows, is_gathered
 from qconv.generator.persistent import (
     ImageTiles,
     PersistentPlan,
@@ -72,7 +71,7 @@ class HaloRoles(Products):
     write_sums: str  # the file that makes outputs of a tile's sums
     residual_in_smem: bool  # whether residuals come with the window
     split: bool = False  # whether the blocks of a cluster have a tile together
-    strided: bool = False  # whether taps lie a stride from each other
+    strided: bool = False  # whether taps, or the rows that lanes gather, lie a stride from each other
     pixel_rows: bool = False  # whether pixels are the rows of an instruction, and channels its columns
     tile_rows: str = "TILE_M"  # how many of a tile are rows of instructions
     tile_columns: str = "TILE_N"

@@ -11,9 +11,8 @@ from typing import ClassVar
 from qconv.errors import Infeasible
 from qconv.generator import wgmma
 from qconv.generator.family import Choices
-from qconv.generator.halo_memory import is_gathered
 from qconv.generator.halo_seen import as_seen
-from qconv.generator.halo_windows import COLUMNS, MOST_PRODUCTS, Windows
+from qconv.generator.halo_windows import COLUMNS, MOST_PRODUCTS, Windows, is_gathered
 from qconv.generator.persistent import why_not_multiplied
 from qconv.generator.plan import Config, at_most, ceil_div
 from qconv.problem import Conv2d

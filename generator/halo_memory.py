@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from qconv.generator import tensor_map
-from qconv.generator.halo_windows import COLUMNS, REPEATS, Windows
+from qconv.generator.halo_windows import COLUMNS, REPEATS, Windows, is_gathered
 from qconv.generator.plan import at_most, ceil_div
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.generator.wgmma_slots import MBARRIER_BYTES
@@ -30,11 +30,6 @@ class Tiled(Protocol):
     def blocks(self) -> int: ...  # that have a tile together
     @property
     def has_pixel_rows(self) -> bool: ...
-
-
-def is_gathered(problem: Conv2d) -> bool:
-    """Whether lanes bring the pixels: they are no whole chunks, which is all that the copy engine moves."""
-    return problem.c % CHUNK > 0
 
 
 def tap_bytes(problem: Conv2d) -> int:

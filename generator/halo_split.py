@@ -14,9 +14,8 @@ from qconv.generator import halo_config
 from qconv.generator.family import Family
 from qconv.generator.halo import HaloPlan, make
 from qconv.generator.halo_config import Halo
-from qconv.generator.halo_memory import is_gathered
 from qconv.generator.halo_seen import as_seen
-from qconv.generator.halo_windows import STEP
+from qconv.generator.halo_windows import STEP, is_gathered
 from qconv.generator.plan import Constant, ceil_div, check_choices
 from qconv.problem import Conv2d
 from qconv.target import Target

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from qconv.generator.plan import ceil_div
+from qconv.generator.tensor_map import CHUNK
 from qconv.problem import Conv2d
 
 # Columns of a tile: the pixels of a row of it are those of a core matrix, which lie one behind the other.
@@ -18,6 +19,11 @@ STEP = 32
 MOST_PRODUCTS = 160
 # What a swizzle repeats after, and where windows begin.
 REPEATS = 1024
+
+
+def is_gathered(problem: Conv2d) -> bool:
+    """Whether lanes bring the pixels: they are no whole chunks, and TMA moves nothing else."""
+    return problem.c % CHUNK > 0
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Windows:
     channels: int  # of a pixel
     row: int  # bytes of a pixel in a slab
     slabs: int  # of a pixel's channels
-    strided: bool  # whether taps lie a stride from each other
+    strided: bool  # whether taps, or the rows that lanes gather, lie a stride from each other
     skips: bool  # whether columns in between do not come
 
     @classmethod
@@ -53,7 +59,7 @@ class Windows:
             channels=problem.c,
             row=next((row for row in ROWS if row >= problem.c), ROWS[-1]),
             slabs=ceil_div(problem.c, ROWS[-1]),
-            strided=problem.stride != (1, 1) and problem.r * problem.s > 1,
+            strided=problem.stride != (1, 1) and (problem.r * problem.s > 1 or is_gathered(problem)),
             skips=stride_w > 1 and problem.r * problem.s > 1,
         )
 

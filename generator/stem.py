@@ -91,8 +91,9 @@ class StemPlan(TiledPlan):
     @cached_property
     def alignment(self) -> dict[str, int]:
         lane_k, y_bytes = 2 * self.atoms, self.problem.quantization.types.y.bytes
-        at_once = lane_k * y_bytes if self.problem.k % lane_k == 0 else y_bytes
-        return self._aligned(4 if self.quads else 1, min(16, at_once))
+        both = self.problem.k | lane_k
+        store_k = lane_k if self.problem.k % lane_k == 0 else both & -both
+        return self._aligned(4 if self.quads else 1, min(16, store_k * y_bytes))
 
     @property
     def roles(self) -> StemRoles:

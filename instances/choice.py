@@ -17,7 +17,8 @@ class Choice:
     None where nothing was measured for this problem, so that any will do. `sources` are those of `plan.kernels`, where
     choosing has rendered them to see whether they are what was measured. `measured_us` is what these very sources took
     for this problem; None where nobody measured that. `expected`: how long a call will take, and how sure that is,
-    where several were ranked by it."""
+    where several were ranked by it. `is_kept`: the last race of a network kept it, and `measured_us` is what it took
+    there."""
 
     plan: Plan
     origin: Origin
@@ -26,6 +27,7 @@ class Choice:
     sources: tuple[Source, ...] | None = None
     measured_us: float | None = None
     expected: Expected | None = None
+    is_kept: bool = False
 
     @property
     def why(self) -> str:

@@ -18,7 +18,7 @@ from qconv.instances.choice import Choice
 from qconv.instances.instance import Instance
 from qconv.instances.loading import load
 from qconv.instances.lookup import choose
-from qconv.instances.serving import answered_by, open_layers
+from qconv.instances.serving import answered_by, is_in_sequence, open_layers
 from qconv.keys import parse
 from qconv.op import Problem
 
@@ -47,7 +47,7 @@ class Collected:
     def __call__(self, problem: Problem) -> Any:
         if problem not in self.choices:
             with open_layers(self._database, self._place) as layers:
-                self.choices[problem] = choose(problem, self._place, layers)
+                self.choices[problem] = choose(problem, self._place, layers, is_in_sequence())
         return Planned(self.choices[problem])
 
     def write(self, folder: Path, watch: Callable[[building.Built], None] = lambda built: None) -> list[dict[str, Any]]:

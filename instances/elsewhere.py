@@ -26,6 +26,11 @@ class Elsewhere:
         asked = self._asked(target)
         return [row for layer, there in asked for row in layer.measurements(problem=problem, device=there[0])]
 
+    def in_sequence(
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
+    ) -> list[Measurement]:
+        return []
+
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         return None
 

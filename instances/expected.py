@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qconv import generator
 from qconv.errors import Infeasible
@@ -15,14 +16,19 @@ from qconv.instances.serving import open_layers
 from qconv.op import Problem
 from qconv.target import Target
 
+if TYPE_CHECKING:
+    from qconv.tune_db.layered import Source
+
 
 @dataclass(frozen=True)
 class LookupTime:
-    """Two predictions compare with each other, and so do two measurements; one of each does not."""
+    """Two predictions compare with each other, and so do two measurements by one protocol; one of each does not.
+    `is_kept`: measured in sequence, and kept in the last race of a network."""
 
     plan: Plan
     measured_us: float | None
     predicted_us: float
+    is_kept: bool = False
 
     @property
     def known_us(self) -> float | None:
@@ -36,11 +42,13 @@ class LookupTime:
 
 
 class Expectations:
-    """For the problems of one device. What was found is kept: who decides by it decides the same again."""
+    """For the problems of one device. What was found is remembered: who decides by it decides the same again.
+    `in_sequence`: see `choose`."""
 
-    def __init__(self, device: Place, database: str | None = None) -> None:
+    def __init__(self, device: Place, database: str | Source | None = None, in_sequence: bool = False) -> None:
         self.device = device
         self._database = database
+        self._in_sequence = in_sequence
         self._found: dict[Problem, LookupTime | None] = {}
 
     def of(self, problems: Iterable[Problem]) -> list[LookupTime | None]:
@@ -51,11 +59,13 @@ class Expectations:
             with open_layers(self._database, self.device, serves=True) as layers:
                 for problem in new:
                     try:
-                        choice = choose(problem, self.device, layers)
+                        choice = choose(problem, self.device, layers, self._in_sequence)
                     except Infeasible:
                         self._found[problem] = None
                     else:
-                        self._found[problem] = LookupTime(choice.plan, choice.measured_us, _predicted_us(choice.plan))
+                        predicted_us = _predicted_us(choice.plan)
+                        found = LookupTime(choice.plan, choice.measured_us, predicted_us, choice.is_kept)
+                        self._found[problem] = found
         return [self._found[problem] for problem in asked]
 
     def one_kernel_us(self, problem: Problem) -> float | None:

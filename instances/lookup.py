@@ -47,8 +47,11 @@ class Place(Protocol):
     def target(self) -> Target: ...
 
 
-def choose(problem: Problem, device: Place, layers: Layered) -> Choice:
-    return _exact(problem, device, layers) or _untuned(problem, device, layers)
+def choose(problem: Problem, device: Place, layers: Layered, in_sequence: bool = False) -> Choice:
+    """`in_sequence`: for a network, whose launches overlap. What the race of a network kept goes before what was
+    fastest by itself then."""
+    kept = _kept(problem, device, layers) if in_sequence else None
+    return kept or _exact(problem, device, layers) or _untuned(problem, device, layers)
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,17 @@ def _exact(problem: Problem, device: Place, layers: Layered) -> Choice | None:
         log.warning("%s: the tuned config %s is no longer feasible", problem, best.config)
         return None
     return tuned.choice(", on an older template: tune again for a measured winner")
+
+
+def _kept(problem: Problem, device: Place, layers: Layered) -> Choice | None:
+    """Today's source alone: what another one took among other launches says little."""
+    row = layers.kept(problem, device.name, device.target.name)
+    tuned = None if row is None else _tuned(problem, row, device.target)
+    if tuned is None or not tuned.is_as_measured:
+        return None
+    row = tuned.row
+    reason = f"exact: kept in a network's race at {row.median_us:.2f} us in sequence on {row.created_at:%Y-%m-%d}"
+    return replace(tuned.choice(), reason=reason, is_kept=True)
 
 
 def _tuned(problem: Problem, row: Measurement, target: Target) -> Tuned | None:

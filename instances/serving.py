@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("qconv")
 
-_warm: dict[tuple[Problem, str | None, str | None], Instance] = {}
+_warm: dict[tuple[Problem, str | None, str | None, bool], Instance] = {}
 
 
 # Who answers meanwhile, and nobody else.
@@ -56,6 +56,24 @@ def noted() -> Iterator[list[Problem]]:
         _noted.reset(token)
 
 
+# Whether what is looked up is launched among the launches of a network.
+_in_sequence: ContextVar[bool] = ContextVar("in_sequence", default=False)
+
+
+@contextmanager
+def in_sequence() -> Iterator[None]:
+    """Lookups prefer what was measured in sequence, where it is entered."""
+    token = _in_sequence.set(True)
+    try:
+        yield
+    finally:
+        _in_sequence.reset(token)
+
+
+def is_in_sequence() -> bool:
+    return _in_sequence.get()
+
+
 def lookup(problem: Problem | str, device: str | None = None, database: str | None = None) -> Instance:
     """The instance to use for a problem or its key, which says where it comes from. The first call opens the database
     and loads the binary; later ones are one dictionary hit, until `forget()`."""
@@ -65,9 +83,10 @@ def lookup(problem: Problem | str, device: str | None = None, database: str | No
         problems.append(problem)
     if (answer := _instead.get()) is not None:
         return answer(problem)
-    instance = _warm.get((problem, device, database))
+    key = problem, device, database, is_in_sequence()
+    instance = _warm.get(key)
     if instance is None:
-        instance = _warm[problem, device, database] = _cold(problem, open_device(device), database)
+        instance = _warm[key] = found(problem, open_device(device), database, is_in_sequence())
     return instance
 
 
@@ -80,17 +99,19 @@ def default_database() -> str:
     return os.environ.get("QCONV_DB") or str(folders.cache_root() / folders.DATABASE)
 
 
-def _cold(problem: Problem, device: Device, database: str | None) -> Instance:
+def found(problem: Problem, device: Device, database: str | Source | None, in_sequence: bool) -> Instance:
+    """As `lookup`, and remembered by nobody."""
     with open_layers(database, device, serves=True) as layers:
-        choice = choose(problem, device, layers)
+        choice = choose(problem, device, layers, in_sequence)
     log.info("%s on %s: %s", problem, device.name, choice.reason)
     return Instance(choice, load(choice.plan, device, choice.toolchain, choice.sources))
 
 
 @contextmanager
-def open_layers(database: str | None, device: Place, *, serves: bool = False) -> Iterator[Layered]:
+def open_layers(database: str | Source | None, device: Place, *, serves: bool = False) -> Iterator[Layered]:
     """The user's database, if there is one, over those of the layers in QCONV_PATH, over the shipped winners. One that
-    was named must exist. Where it `serves` a program that runs, one that was cut short is left out, and said to be."""
+    was named must exist; one that is open already stays open. Where it `serves` a program that runs, one that was cut
+    short is left out, and said to be."""
     from qconv.instances import shipped
     from qconv.tune_db.database import Database
     from qconv.tune_db.layered import Layered
@@ -106,7 +127,9 @@ def open_layers(database: str | None, device: Place, *, serves: bool = False) ->
                     raise
                 _warn_once(f"{error}; lookups go on without its winners")
 
-        if database is not None or has_database():
+        if database is not None and not isinstance(database, str):
+            found.append(database)
+        elif database is not None or has_database():
             add(database or default_database())
         for layer in folders.layers():
             if not layer.is_user and layer.database.exists():

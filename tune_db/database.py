@@ -22,7 +22,7 @@ from qconv.tune_db.encoding import digest_to_bytes
 from qconv.tune_db.engine import DRIVER_ERRORS, explained, open_engine
 from qconv.tune_db.layered import Source
 from qconv.tune_db.measurement import NOISE, Measurement, best_of, best_of_each, read_problem
-from qconv.tune_db.models import MeasurementRow, PlaceRow, ProblemRow, from_row
+from qconv.tune_db.models import MeasurementRow, PlaceRow, ProblemRow, SequenceRow, from_row
 from qconv.tune_db.nearness import COARSE, Neighbour, Shape, distance, read_extents, shape_of
 from qconv.tune_db.stored_once import StoredOnce
 from qconv.tune_db.writing import batched, put, put_newer, start_writing
@@ -88,8 +88,9 @@ class Database:
         """Takes over the rows of another database or file; where both have a key, the newer row stays. Doing it again,
         or after an interruption, is harmless."""
         counts = Counter[str]()
-        for batch in batched(other.measurements()):
-            counts += self._put_newer(batch)
+        for rows in (other.measurements(), other.in_sequence()):
+            for batch in batched(rows):
+                counts += self._put_newer(batch)
         return Merged(counts["added"], counts["replaced"], counts["unchanged"])
 
     def prune(
@@ -144,9 +145,16 @@ class Database:
     def measurements(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
-        """The rows, failures too, in the order in which they were first stored."""
+        """The rows of configs by themselves, failures too, in the order in which they were first stored."""
         conditions = statements.among(None if problem is None else problem.key, device, target)
         return self._read(statements.rows().where(*conditions).order_by(MeasurementRow.id))
+
+    def in_sequence(
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
+    ) -> list[Measurement]:
+        """The rows that were measured among the launches of a network, in the order in which they were first stored."""
+        conditions = statements.among(None if problem is None else problem.key, device, target, SequenceRow)
+        return self._read(statements.rows(SequenceRow).where(*conditions).order_by(SequenceRow.id))
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         """The fastest correct row, of those measured in full if any; ties within noise go to the simpler config."""

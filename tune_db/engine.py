@@ -257,7 +257,7 @@ def _state(engine: Engine, where: str) -> Literal["empty", "older", "damaged"]:
         if SchemaRow.__tablename__ in tables:
             # Another version has other columns, and is then the better explanation.
             versions = list(connection.execute(select(SchemaRow.version)).scalars())
-            if versions == [upgrade.OLDER]:
+            if len(versions) == 1 and versions[0] in upgrade.OLDER:
                 return "older"
             _check_versions(versions, where)
     if tables & set(TABLES):

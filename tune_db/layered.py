@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, Self, runtime_checkable
 
 from qconv.op import Problem
-from qconv.tune_db.measurement import Measurement, ranked
+from qconv.tune_db.measurement import Measurement, kept_of, ranked
 
 
 class Source(Protocol):
@@ -16,6 +16,12 @@ class Source(Protocol):
     def measurements(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]: ...
+
+    def in_sequence(
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
+    ) -> list[Measurement]:
+        """What was measured among the launches of networks, which nothing else here tells of."""
+        ...
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None: ...
 
@@ -60,11 +66,17 @@ class Layered:
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
         """The rows of all layers, each key once: as the first layer has it."""
-        found: dict[tuple[str, ...], Measurement] = {}
-        for layer in self.layers:
-            for m in layer.measurements(problem=problem, device=device, target=target):
-                found.setdefault(m.key, m)
-        return list(found.values())
+        return _each_once(layer.measurements(problem=problem, device=device, target=target) for layer in self.layers)
+
+    def in_sequence(
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
+    ) -> list[Measurement]:
+        return _each_once(layer.in_sequence(problem=problem, device=device, target=target) for layer in self.layers)
+
+    def kept(self, problem: Problem, device: str, target: str) -> Measurement | None:
+        """What the last race of a network with this problem kept."""
+        of_layers = (layer.in_sequence(problem=problem, device=device, target=target) for layer in self.layers)
+        return next((kept for rows in of_layers if (kept := kept_of(rows)) is not None), None)
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         answers = (layer.best(problem, device, target) for layer in self.layers)
@@ -87,3 +99,11 @@ class Layered:
 
     def problems(self, device: str, target: str) -> list[Problem]:
         return sorted({problem for layer in self.layers for problem in layer.problems(device, target)}, key=str)
+
+
+def _each_once(of_layers: Iterable[Iterable[Measurement]]) -> list[Measurement]:
+    found: dict[tuple[str, ...], Measurement] = {}
+    for rows in of_layers:
+        for m in rows:
+            found.setdefault(m.key, m)
+    return list(found.values())

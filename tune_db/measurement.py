@@ -20,6 +20,9 @@ OUTCOMES = ("correct", "constraints", "compile", "runtime", "timeout", "correctn
 NOISE = 0.01
 # What a timing protocol says of a row whose few repeats only told that it is far from the best.
 SCREENED = "screened"
+# What it says of a row that was measured in sequence, among the launches of a network: whether that network's last race
+# kept the config, or chose another one.
+KEPT, LOST = "kept in sequence", "lost in sequence"
 # Every database holds an integer of this size.
 INT_MAX = 2**31 - 1
 
@@ -99,7 +102,8 @@ class Measurement:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes a row itself: storing another one with this key replaces it."""
+        """What makes a row itself: storing another one with this key replaces it. A config has a row by itself, and
+        another one in sequence."""
         return (
             str(self.problem),
             self.config.as_json(),
@@ -107,6 +111,7 @@ class Measurement:
             self.target,
             self.toolchain,
             self.digest,
+            *(("in sequence",) if self.in_sequence else ()),
         )
 
     @property
@@ -116,7 +121,16 @@ class Measurement:
     @property
     def screened(self) -> bool:
         """Timed by a few repeats only, for it looked far slower than the best."""
-        return self.protocol is not None and self.protocol.get("phase") == SCREENED
+        return self._phase == SCREENED
+
+    @property
+    def in_sequence(self) -> bool:
+        """Timed among the launches of a network: its times compare with no others."""
+        return self._phase in (KEPT, LOST)
+
+    @property
+    def _phase(self) -> object:
+        return None if self.protocol is None else self.protocol.get("phase")
 
 
 def complexity(config: Config) -> int:
@@ -142,6 +156,12 @@ def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
     tied = [(complexity(m.config), median, m.key, m) for median, m in timed if median <= limit]
     # The key is there so that the same rows give the same answer in whatever order they are stored.
     return min(tied, key=lambda row: row[:3])[3]
+
+
+def kept_of(in_sequence: Iterable[Measurement]) -> Measurement | None:
+    """What the last race of a network kept; of several networks, the one that was raced last."""
+    kept = [m for m in in_sequence if m._phase == KEPT]
+    return max(kept, key=lambda m: (m.created_at, m.key), default=None)
 
 
 def best_of_each(measurements: Iterable[Measurement]) -> list[Measurement]:

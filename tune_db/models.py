@@ -27,7 +27,7 @@ from qconv.tune_db.measurement import Measurement, read_config, read_problem
 
 # Raise it with every change of the tables, or of what `nearness.shape_of` says of a problem: a database of a newer
 # version is refused, one of an older version is upgraded.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Bytes(LargeBinary):
@@ -102,10 +102,12 @@ class ProtocolRow(Base):
     json: Mapped[str] = mapped_column(unique=True)
 
 
-class MeasurementRow(Base):
-    """No foreign keys: a server would look up five for each row that is stored, and what they point at stays."""
+# The columns whose values together name one row.
+KEY = ("problem_id", "config_id", "place_id", "toolchain_id", "digest")
 
-    __tablename__ = "qconv_measurement"
+
+class MeasuredColumns:
+    """No foreign keys: a server would look up five for each row that is stored, and what they point at stays."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     problem_id: Mapped[int]
@@ -125,8 +127,14 @@ class MeasurementRow(Base):
     outcome: Mapped[str]
     reason: Mapped[str | None]
 
+
+class MeasurementRow(MeasuredColumns, Base):
+    """A config by itself."""
+
+    __tablename__ = "qconv_measurement"
+
     __table_args__ = (
-        UniqueConstraint("problem_id", "config_id", "place_id", "toolchain_id", "digest"),
+        UniqueConstraint(*KEY),
         # Correct rows in the order in which the best is looked for: a lookup reads its first ones, and a list of the
         # best of all problems reads nothing else.
         Index(
@@ -141,8 +149,17 @@ class MeasurementRow(Base):
     )
 
 
-# The columns whose values together name one row.
-KEY = ("problem_id", "config_id", "place_id", "toolchain_id", "digest")
+class SequenceRow(MeasuredColumns, Base):
+    """A config in sequence, among the launches of a network. A table of its own, for no question that is asked of the
+    rows above means these."""
+
+    __tablename__ = "qconv_sequence"
+
+    __table_args__ = (UniqueConstraint(*KEY),)
+
+
+def table_of(m: Measurement) -> type[MeasurementRow] | type[SequenceRow]:
+    return SequenceRow if m.in_sequence else MeasurementRow
 
 
 def to_row(m: Measurement) -> dict[str, Any]:

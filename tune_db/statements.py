@@ -24,17 +24,26 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from qconv.tune_db.measurement import NOISE
-from qconv.tune_db.models import ConfigRow, MeasurementRow, PlaceRow, ProblemRow, ProtocolRow, ToolchainRow
+from qconv.tune_db.models import (
+    ConfigRow,
+    MeasurementRow,
+    PlaceRow,
+    ProblemRow,
+    ProtocolRow,
+    SequenceRow,
+    ToolchainRow,
+)
 from qconv.tune_db.nearness import COARSE
 
 M = MeasurementRow
+Rows = type[MeasurementRow] | type[SequenceRow]
 # Spelled as the index has it, so that a database sees that the index serves.
 CORRECT: ColumnElement[bool] = literal_column("outcome = 'correct'")
 # What is compared as doubles may differ by their last digits from what is compared as integers.
 SLACK = 1e-9
 
 
-def rows() -> Select[Any]:
+def rows(of: Rows = M) -> Select[Any]:
     """All that a measurement is made of. What a number does not find is null, and refused with its row."""
     texts = (
         ProblemRow.key.label("problem"),
@@ -45,28 +54,28 @@ def rows() -> Select[Any]:
         ProtocolRow.json.label("protocol"),
     )
     return (
-        select(*M.__table__.columns, *texts)
-        .select_from(M)
-        .outerjoin(ProblemRow, M.problem_id == ProblemRow.id)
-        .outerjoin(ConfigRow, M.config_id == ConfigRow.id)
-        .outerjoin(PlaceRow, M.place_id == PlaceRow.id)
-        .outerjoin(ToolchainRow, M.toolchain_id == ToolchainRow.id)
-        .outerjoin(ProtocolRow, M.protocol_id == ProtocolRow.id)
+        select(*of.__table__.columns, *texts)
+        .select_from(of)
+        .outerjoin(ProblemRow, of.problem_id == ProblemRow.id)
+        .outerjoin(ConfigRow, of.config_id == ConfigRow.id)
+        .outerjoin(PlaceRow, of.place_id == PlaceRow.id)
+        .outerjoin(ToolchainRow, of.toolchain_id == ToolchainRow.id)
+        .outerjoin(ProtocolRow, of.protocol_id == ProtocolRow.id)
     )
 
 
 Conditions = list[ColumnElement[bool]]
 
 
-def among(problem: str | None = None, device: str | None = None, target: str | None = None) -> Conditions:
+def among(problem: str | None = None, device: str | None = None, target: str | None = None, of: Rows = M) -> Conditions:
     """Conditions on a measurement. Unknown names are the names of no row."""
     conditions: Conditions = []
     if problem is not None:
-        conditions.append(M.problem_id == select(ProblemRow.id).where(ProblemRow.key == problem).scalar_subquery())
+        conditions.append(of.problem_id == select(ProblemRow.id).where(ProblemRow.key == problem).scalar_subquery())
     places = [PlaceRow.device == device] if device is not None else []
     places += [PlaceRow.target == target] if target is not None else []
     if places:
-        conditions.append(M.place_id.in_(select(PlaceRow.id).where(*places)))
+        conditions.append(of.place_id.in_(select(PlaceRow.id).where(*places)))
     return conditions
 
 

@@ -151,9 +151,14 @@ class TextLayer:
     def measurements(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
-        numbers = self._records if problem is None else self._of_problem.get(str(problem), [])
-        rows = map(self._row, numbers)
-        return [m for m in rows if device in (None, m.device) and target in (None, m.target)]
+        rows = self._rows(problem, device, target)
+        return [m for m in rows if not m.in_sequence]
+
+    def in_sequence(
+        self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
+    ) -> list[Measurement]:
+        rows = self._rows(problem, device, target)
+        return [m for m in rows if m.in_sequence]
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None:
         return best_of(self.measurements(problem=problem, device=device, target=target))
@@ -181,6 +186,11 @@ class TextLayer:
 
     def problems(self, device: str, target: str) -> list[Problem]:
         return sorted({m.problem for m in self.measurements(device=device, target=target) if m.correct}, key=str)
+
+    def _rows(self, problem: Problem | None, device: str | None, target: str | None) -> list[Measurement]:
+        numbers = self._records if problem is None else self._of_problem.get(str(problem), [])
+        rows = map(self._row, numbers)
+        return [m for m in rows if device in (None, m.device) and target in (None, m.target)]
 
     def _is_correct(self, number: int, device: str, target: str) -> bool:
         record = self._records[number]

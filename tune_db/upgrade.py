@@ -1,26 +1,29 @@
-"""Databases of the schema version before this one: upgraded where they are, or copied.
+"""Databases of the schema versions before this one: upgraded where they are, or copied.
 
 The rows of version 1 held their texts themselves, so that a problem's key stood in three places for each of its rows.
+Version 2 has no table of what was measured in sequence.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlalchemy import Column, Connection, Double, Engine, Integer, MetaData, Table, Text, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from qconv.errors import DatabaseError
+from qconv.tune_db import statements
 from qconv.tune_db.measurement import Measurement, read_config, read_problem, read_time
-from qconv.tune_db.models import SCHEMA_VERSION, Base, MeasurementRow, SchemaRow, read_json
+from qconv.tune_db.models import SCHEMA_VERSION, Base, MeasurementRow, SchemaRow, SequenceRow, from_row, read_json
 from qconv.tune_db.stored_once import StoredOnce
 from qconv.tune_db.writing import BATCH, insert_all, start_writing
 
 log = logging.getLogger("qconv")
 
-OLDER = 1
+OLDEST, WITHOUT_SEQUENCE = 1, 2
+OLDER = (OLDEST, WITHOUT_SEQUENCE)
 NAME = MeasurementRow.__tablename__
 # Where its rows are until the new table has them.
 ASIDE = f"{NAME}_1"
@@ -44,8 +47,10 @@ def in_place(engine: Engine, where: str) -> None:
     nothing left to do."""
     with engine.begin() as connection:
         start_writing(connection)
-        renamed = update(SchemaRow).where(SchemaRow.version == OLDER).values(version=SCHEMA_VERSION)
-        if not connection.execute(renamed).rowcount:
+        if _claimed(connection, WITHOUT_SEQUENCE):
+            Base.metadata.tables[SequenceRow.__tablename__].create(connection)
+            return
+        if not _claimed(connection, OLDEST):
             return
         connection.execute(text(f"DROP INDEX {NAME}_best"))
         connection.execute(text(f"ALTER TABLE {NAME} RENAME TO {ASIDE}"))
@@ -60,7 +65,18 @@ def copy(engine: Engine, into: Engine, where: str) -> None:
     """All rows of one that stays as it is, into an empty one of this version."""
     with engine.connect() as older, into.begin() as connection:
         start_writing(connection)
-        _insert(older, connection, _table(NAME), where)
+        if older.execute(select(SchemaRow.version)).scalar_one() == OLDEST:
+            _insert(older, connection, _table(NAME), where)
+            return
+        stored = StoredOnce()
+        for batch in older.execute(statements.rows().order_by(MeasurementRow.id)).mappings().partitions(BATCH):
+            insert_all(connection, stored, [_checked(row, where, from_row) for row in batch])
+
+
+def _claimed(connection: Connection, version: int) -> bool:
+    """Whether it was of that version; from now on it is of today's."""
+    renamed = update(SchemaRow).where(SchemaRow.version == version).values(version=SCHEMA_VERSION)
+    return bool(connection.execute(renamed).rowcount)
 
 
 def _insert(older: Connection, into: Connection, table: Table, where: str) -> None:
@@ -76,13 +92,13 @@ def _batches(connection: Connection, table: Table, where: str) -> Iterator[list[
         rows = connection.execute(asked).mappings().all()
         if not rows:
             return
-        yield [_checked(row, where) for row in rows]
+        yield [_checked(row, where, _from_row) for row in rows]
         last = rows[-1]["id"]
 
 
-def _checked(row: Any, where: str) -> Measurement:
+def _checked(row: Any, where: str, read: Callable[[Any], Measurement]) -> Measurement:
     try:
-        return _from_row(row)
+        return read(row)
     except ValueError as error:
         raise DatabaseError(
             f"{where}: row {row['id']} of {NAME}: {error}; delete this row, so that the others can be upgraded, or "

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from qconv.tune_db.measurement import Measurement
-from qconv.tune_db.models import KEY, MeasurementRow, to_row
+from qconv.tune_db.models import KEY, MeasurementRow, SequenceRow, table_of, to_row
 from qconv.tune_db.stored_once import StoredOnce
 
 # Rows of one transaction: few enough that another writer is not kept waiting.
@@ -17,14 +17,23 @@ BATCH = 2_000
 # How many problems one statement asks for.
 CHUNK = 200
 
-_COLUMNS = MeasurementRow.__table__.columns
-_INSERT = insert(MeasurementRow)
-_FIND = select(_COLUMNS["id"], _COLUMNS["created_at"]).where(*(_COLUMNS[name] == bindparam(name) for name in KEY))
-# A newer row that another process has stored meanwhile stays.
-_REPLACE = update(MeasurementRow).where(_COLUMNS["id"] == bindparam("row"))
-_REPLACE_OLDER = _REPLACE.where(_COLUMNS["created_at"] < bindparam("row_created_at"))
-
 Row = dict[str, Any]
+
+
+class _Statements:
+    """What is asked of one table, each made once."""
+
+    def __init__(self, table: type[MeasurementRow] | type[SequenceRow]) -> None:
+        self.columns = columns = table.__table__.columns
+        self.insert = insert(table)
+        named = (columns[name] == bindparam(name) for name in KEY)
+        self.find = select(columns["id"], columns["created_at"]).where(*named)
+        self.replace = update(table).where(columns["id"] == bindparam("row"))
+        # A newer row that another process has stored meanwhile stays.
+        self.replace_older = self.replace.where(columns["created_at"] < bindparam("row_created_at"))
+
+
+_OF = {table: _Statements(table) for table in (MeasurementRow, SequenceRow)}
 
 
 def start_writing(connection: Connection) -> None:
@@ -37,17 +46,20 @@ def start_writing(connection: Connection) -> None:
 def put(connection: Connection, stored: StoredOnce, measurement: Measurement) -> None:
     """A row with the same key is replaced."""
     row = stored.numbers(connection, [measurement])[0] | to_row(measurement)
-    found = connection.execute(_FIND, {name: row[name] for name in KEY}).first()
+    statements = _OF[table_of(measurement)]
+    found = connection.execute(statements.find, {name: row[name] for name in KEY}).first()
     if found is None:
-        connection.execute(_INSERT, row)
+        connection.execute(statements.insert, row)
     else:
-        connection.execute(_REPLACE.values(row), {"row": found[0]})
+        connection.execute(statements.replace.values(row), {"row": found[0]})
 
 
 def put_newer(connection: Connection, stored: StoredOnce, measurements: Sequence[Measurement]) -> Counter[str]:
-    """Where both have a key, the newer row stays. No two of the measurements have the same key."""
+    """Where both have a key, the newer row stays. No two of the measurements have the same key, and all are of one
+    table."""
     rows = rows_of(connection, stored, measurements)
-    known = _known(connection, rows)
+    statements = _OF[table_of(measurements[0])]
+    known = _known(connection, statements, rows)
     new = [row for row in rows if _key(row) not in known]
     newer = []
     for row in rows:
@@ -55,16 +67,16 @@ def put_newer(connection: Connection, stored: StoredOnce, measurements: Sequence
         if created_at < row["created_at"]:
             newer.append(row | {"row": number, "row_created_at": row["created_at"]})
     if new:
-        connection.execute(_INSERT, new)
+        connection.execute(statements.insert, new)
     if newer:
         own: dict[str, Any] = {name: bindparam(name) for name in rows[0] if name not in KEY}
-        connection.execute(_REPLACE_OLDER.values(own), newer)
+        connection.execute(statements.replace_older.values(own), newer)
     return Counter(added=len(new), replaced=len(newer), unchanged=len(rows) - len(new) - len(newer))
 
 
 def insert_all(connection: Connection, stored: StoredOnce, measurements: Sequence[Measurement]) -> None:
-    """Into a table that has none of them."""
-    connection.execute(_INSERT, rows_of(connection, stored, measurements))
+    """Into a table that has none of them; all are of one."""
+    connection.execute(_OF[table_of(measurements[0])].insert, rows_of(connection, stored, measurements))
 
 
 def rows_of(connection: Connection, stored: StoredOnce, measurements: Sequence[Measurement]) -> list[Row]:
@@ -85,14 +97,15 @@ def batched(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
         yield list(batch.values())
 
 
-def _known(connection: Connection, rows: list[Row]) -> dict[tuple[Any, ...], tuple[int, int]]:
+def _known(connection: Connection, statements: _Statements, rows: list[Row]) -> dict[tuple[Any, ...], tuple[int, int]]:
     """Number and time of the rows of the same problems, by key. Databases find a list of problems by an index; for a
     list of whole keys SQLite reads the table, and PostgreSQL plans for longer than it takes to read these."""
-    key, problems = [_COLUMNS[name] for name in KEY], sorted({row["problem_id"] for row in rows})
+    columns = statements.columns
+    key, problems = [columns[name] for name in KEY], sorted({row["problem_id"] for row in rows})
     known: dict[tuple[Any, ...], tuple[int, int]] = {}
     for begin in range(0, len(problems), CHUNK):
-        of_problems = _COLUMNS["problem_id"].in_(problems[begin : begin + CHUNK])
-        asked = select(*key, _COLUMNS["id"], _COLUMNS["created_at"]).where(of_problems)
+        of_problems = columns["problem_id"].in_(problems[begin : begin + CHUNK])
+        asked = select(*key, columns["id"], columns["created_at"]).where(of_problems)
         known |= {tuple(found[: len(KEY)]): (found[-2], found[-1]) for found in connection.execute(asked)}
     return known
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from qconv.op import Problem
+
+if TYPE_CHECKING:
+    from qconv.tuner.sequence import Raceable
 
 # Why a problem is tuned: the network computes it; it may replace some that the network computes one after the other;
 # or it is a part of a chain, which is raced against its parts.
@@ -73,6 +76,17 @@ class Workload:
     def layers(self) -> tuple[Entry, ...]:
         """What the network takes, one after the other."""
         return tuple(entry for entry in self.entries if entry.role == "layer")
+
+
+class NetworkProblems(tuple[Problem, ...]):
+    """Those of a network, which can be raced as a whole."""
+
+    network: Raceable
+
+    def __new__(cls, problems: Iterable[Problem], network: Raceable) -> NetworkProblems:
+        made = super().__new__(cls, problems)
+        made.network = network
+        return made
 
 
 def parts_of(problem: Problem) -> list[Problem]:

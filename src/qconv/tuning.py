@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from qconv.op import Problem, quoted
 from qconv.tuner.allocation import Budget
-from qconv.tuner.workload import Place, Workload
+from qconv.tuner.workload import NetworkProblems, Place, Workload
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
     from qconv.tuner.result import Result
     from qconv.tuner.schedule import Engine, Step
+    from qconv.tuner.sequence import Race, Raceable
     from qconv.tuner.tune import Search
 
 DEFAULT_TRIALS = 24
@@ -33,7 +34,7 @@ def tune(
     timeout_s: float = 60.0,
     strategy: str | None = None,
     watch: Callable[[Step], None] = lambda step: None,
-) -> list[Result]:
+) -> Results:
     """Tune problems, or their keys, or those of a file: an ONNX model, a csv, a list of keys. A problem that stands
     there twice counts twice. `budget` is trials a problem on average, or a `qconv.Budget` with seconds, or with a
     target: no trial begins that is expected to shorten the best time by fewer per cent.
@@ -41,12 +42,14 @@ def tune(
     Trials go where the network's time is. The database is that of the command; what it has of an earlier run is not
     measured again, and the next `qconv.lookup` finds the winners. With `workers`, so many processes here measure, each
     on a GPU of its own; with `scheduler`, the workers of Dask at that address.
+
+    Of a network, which `session.problems` and a model are, the last step races the whole: new winners with which it is
+    slower are not installed, and `race` of what is returned says both times. That takes some seconds more.
     """
     from qconv.instances.serving import default_database, forget
     from qconv.tune_db.database import Database
     from qconv.tuner import strategy as strategies
     from qconv.tuner.result import results
-    from qconv.tuner.schedule import tune_workload
     from qconv.tuner.tune import Search
 
     workload = workload_of(problems, batch)
@@ -55,10 +58,60 @@ def tune(
     how = Search(0, timeout_s, strategy=chosen, target=limits.target)
     where = database or default_database()
     with Database.open(where) as rows, engine_of(device, rows, where, how, workers, scheduler) as engine:
-        tune_workload(workload, engine, rows, limits, watch)
-        found = results(workload, engine.station, rows)
+        race = tune_and_race(workload, network_of(problems, batch, device), engine, rows, limits, watch)
+        found = Results(results(workload, engine.station, rows))
+    found.race = race
     forget()
     return found
+
+
+class Results(list["Result"]):
+    """One for each problem. `race` is that of the network, or the reason why there was none; None of mere problems."""
+
+    race: Race | str | None = None
+
+
+def tune_and_race(
+    workload: Workload,
+    network: Raceable | str | None,
+    engine: Engine,
+    rows: Database,
+    budget: Budget,
+    watch: Callable[[Step], None],
+) -> Race | str | None:
+    """The race of the network, where there is one, or the reason why there is none."""
+    from qconv.tuner.schedule import tune_workload
+    from qconv.tuner.sequence import NetworkRace
+
+    race: NetworkRace | str | None = None
+    if isinstance(network, str) or network is None:
+        race = network
+    elif (network.device.name, network.device.target.name) != (engine.station.name, engine.station.target_name):
+        race = f"it was tuned on {engine.station.name}, and is on {network.device.name} here"
+    else:
+        try:
+            race = NetworkRace(network, rows)
+        except ValueError as error:
+            race = str(error)
+    tune_workload(workload, engine, rows, budget, watch)
+    return race.end() if isinstance(race, NetworkRace) else race
+
+
+def network_of(
+    problems: Problem | str | PathLike[str] | Iterable[Problem | str], batch: int | None, device: str | None
+) -> Raceable | str | None:
+    """What is raced as a whole: the network whose problems these are, or a session of a model. A text says why there is
+    none; None where these are mere problems."""
+    if isinstance(problems, NetworkProblems):
+        return problems.network if batch is None else f"the session has a batch of its own: leave batch={batch} out"
+    if not isinstance(problems, (str, PathLike)) or Path(problems).suffix.lower() != ".onnx":
+        return None
+    from qconv.onnx.session import session_of
+
+    try:
+        return session_of(Path(problems), batch, device)
+    except ValueError as error:
+        return str(error)
 
 
 def engine_of(

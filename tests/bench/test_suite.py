@@ -52,6 +52,53 @@ def test_a_sanitizer_is_clean_only_where_tests_ran_under_it_and_it_said_so(outpu
     assert suite.summary_of(output)[1] is clean
 
 
+CLEAN = {"summary": "0 errors", "clean": True, "seconds": 1.5}
+SLOW = {"summary": "ended at its limit of 240 s", "clean": False, "seconds": 240.0}
+
+
+def test_a_slow_test_leaves_the_records_of_the_others() -> None:
+    said = suite.tool_record({"tests/a.py::fast": CLEAN, "tests/a.py::slow": SLOW})
+    assert not said["clean"]
+    assert said["summary"] == "1 of 2 tests clean"
+    assert said["seconds"] == {"tests/a.py::fast": 1.5}
+    assert said["not_clean"] == {"tests/a.py::slow": SLOW}
+
+
+def test_a_skipped_test_is_neither_clean_nor_a_fault() -> None:
+    skipped = {"summary": "skipped: sm_90a has no tensor memory", "clean": True, "seconds": None}
+    said = suite.tool_record({"tests/a.py::fast": CLEAN, "tests/a.py::other": skipped})
+    assert (said["clean"], said["summary"]) == (True, "1 of 1 tests clean")
+    assert said["skipped"] == {"tests/a.py::other": "skipped: sm_90a has no tensor memory"}
+    assert not suite.tool_record({"tests/a.py::other": skipped})["clean"]
+
+
+def test_a_tool_that_ran_no_test_is_not_clean() -> None:
+    assert not suite.tool_record({})["clean"]
+    assert suite.tool_record({"tests/a.py::fast": CLEAN})["clean"]
+
+
+def test_a_test_that_outruns_its_limit_under_a_tool_is_not_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text("#!/bin/sh\nexec sleep 600\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert suite.sanitize("racecheck", "tests/a.py::slow", 0.2) == {
+        "summary": "ended at its limit of 0.2 s",
+        "clean": False,
+        "seconds": 0.2,
+    }
+
+
+def test_each_test_meets_each_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "sanitizer_tests", lambda: ["tests/a.py::one", "tests/b.py::two"])
+    monkeypatch.setattr(suite, "sanitize", lambda tool, test, limit_s: CLEAN | {"seconds": limit_s})
+    found = suite.sanitize_all(["memcheck", "racecheck"], 2, 3.0)
+    assert list(found) == ["memcheck", "racecheck"]
+    assert all(one["seconds"] == {"tests/a.py::one": 3.0, "tests/b.py::two": 3.0} for one in found.values())
+
+
 def test_the_record_is_green(record: dict[str, Any]) -> None:
     assert suite.is_green(record), suite.sentence(record)
     assert set(record["sanitizer"]) == set(suite.TOOLS)

@@ -353,14 +353,20 @@ struct Patch {
           k(unit % VECTORS * VECTOR) {}
 };
 
+// Channels that are loaded at once, and those that are stored at once: all of them exist or none.
+constexpr int LOAD_K = 1, STORE_K = 4;
+using Loaded = unsigned char;
+static_assert((K_GROUP == 1 || LOAD_K == 1) && C % LOAD_K == 0, "LOAD_K must divide C; 1 if K > C");
+static_assert(K % STORE_K == 0, "STORE_K must divide K");
+
 __device__ __forceinline__ Pixel load_pixel(const X* pixel, [[maybe_unused]] int k) {
     Pixel result;
-    // Channels that lie apart or do not fill a word: byte by byte, each of the input channel that it filters.
+    // Channels that lie apart or do not fill a word: each is of the input channel that it filters.
 #pragma unroll
-    for (int i = 0; i < VECTOR; ++i) {
-        const int c = (k + i < K ? k + i : K - 1) / K_GROUP;
-        const unsigned byte = static_cast<unsigned char>(tile::load(pixel + c));
-        result.quad[i / 4] = (i % 4 == 0 ? 0u : result.quad[i / 4]) | byte << (8 * (i % 4));
+    for (int i = 0; i < VECTOR; i += LOAD_K) {
+        const int c = (k + i < K ? k + i : K - LOAD_K) / K_GROUP;
+        const unsigned loaded = tile::load(reinterpret_cast<const Loaded*>(pixel + c));
+        result.quad[i / 4] = (i % 4 == 0 ? 0u : result.quad[i / 4]) | loaded << (8 * (i % 4));
     }
     return result;
 }
@@ -477,8 +483,9 @@ __device__ __forceinline__ void finish_pixel(
         finished[i] = finish(inputs, channels[i]);
     }
 #pragma unroll
-    for (int i = 0; i < VECTOR; ++i) {
-        if (patch.k + i < K) args.y[index + i] = narrow(finished[i]);
+    for (int i = 0; i < VECTOR; i += STORE_K) {
+        if (patch.k + i >= K) continue;
+        write(args.y + index + i, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[i]));
     }
 }
 

@@ -451,6 +451,9 @@ __device__ __forceinline__ void multiply(
     }
 }
 
+// Neighbouring channels that a lane writes at once: all of them exist or none.
+constexpr int STORE_K = K % LANE_K == 0 ? LANE_K : (K | LANE_K) & -(K | LANE_K);
+
 // Writes outputs from the lanes to device memory: each lane has LANE_K neighbouring channels of its two
 // pixels.
 __device__ __forceinline__ void finish_pixels(
@@ -469,13 +472,10 @@ __device__ __forceinline__ void finish_pixels(
             Inputs inputs = {sums.product[n / 2][d]};
             finished[n] = finish(inputs, channels[n]);
         }
-        if constexpr (K % LANE_K == 0) {
-            write(args.y + index, finished);
-        } else {
 #pragma unroll
-            for (int n = 0; n < LANE_K; ++n) {
-                if (k + n < K) args.y[index + n] = narrow(finished[n]);
-            }
+        for (int n = 0; n < LANE_K; n += STORE_K) {
+            if (k + n >= K) continue;
+            write(args.y + index + n, *reinterpret_cast<const Finished(*)[STORE_K]>(&finished[n]));
         }
     }
 }

@@ -25,6 +25,20 @@ def shifted(x: Any, y: Any) -> Any:
     return qconv.conv2d(x[:, :2], W, residual=y[1:], residual_scale=1.0, out=y.reshape(-1)[64:192].reshape(1, 2, 4, 16))
 
 
+def wider(x: Any, y: Any) -> Any:
+    """An output of four bytes for each of the residual's, at whose address it begins."""
+    residual = np.resize(y, (4, *SHAPE))
+    out = residual.view(np.float32).reshape(SHAPE)
+    return qconv.conv2d(x, W, residual=residual[0], residual_scale=1.0, out_type="float32", out=out)
+
+
+def by_a_byte(x: Any, is_behind: bool) -> Any:
+    """An output whose first byte is the input's last, or the other way round. Of odd extents, at any address."""
+    small = (1, 3, 3, 5)
+    before, behind = x.reshape(-1)[:45].reshape(small), x.reshape(-1)[44:89].reshape(small)
+    return qconv.max_pool(before, 1, out=behind) if is_behind else qconv.max_pool(behind, 1, out=before)
+
+
 SHAPE = (1, 4, 4, 16)
 W = whole((16, 1, 1, 16), 2)
 # Each is called with an array and another of the same shape, and the output lies in one of them, or beside it.
@@ -35,7 +49,10 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         lambda x, y: shifted(x, y.reshape(2, 2, 4, 16)),
         "out shares memory with residual.*or residual itself as a whole",
     ),
-    "weights": (lambda x, y: qconv.conv2d(x, x.reshape(16, 1, 1, 16), out=x), "out shares memory with"),
+    "a residual of narrower elements": (wider, "out shares memory with residual"),
+    "the input's last byte": (lambda x, y: by_a_byte(x, True), "out shares memory with x"),
+    "the input's first byte": (lambda x, y: by_a_byte(x, False), "out shares memory with x"),
+    "weights": (lambda x, y: qconv.conv2d(y, x.reshape(16, 1, 1, 16), out=x), "out shares memory with w"),
     "two convolutions": (lambda x, y: qconv.conv2d_conv2d(x, W, W, out=x), "out shares memory with x"),
     "a pool behind": (lambda x, y: qconv.conv2d_pool(x, W, 1, out=x), "out shares memory with x"),
     "max_pool": (lambda x, y: qconv.max_pool(x, 1, out=x), "out shares memory with x"),

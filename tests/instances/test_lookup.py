@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from qconv.instances.ranking import TRUST, TRUST_CLOSEST, TRUST_OLDER, UNCORRECT
 from qconv.op import Problem
 from qconv.target import target
 from qconv.tune_db.layered import Layered
-from qconv.tune_db.measurement import Measurement
+from qconv.tune_db.measurement import KEPT, LOST, Measurement
 from qconv.tune_db.text import TextLayer, dump
 
 TARGET = target("sm_90a")
@@ -273,3 +274,22 @@ def test_chains_are_of_one_kind_where_each_of_them_is() -> None:
     chain = FusedConv2d(PROBLEM, pointwise)
     assert chain.shape_class == FusedConv2d(NEIGHBOUR, replace(pointwise, n=8)).shape_class
     assert chain.shape_class != FusedConv2d(PROBLEM, replace(pointwise, k=72)).shape_class
+
+
+def test_a_network_prefers_what_its_race_kept() -> None:
+    """Whatever was faster by itself; and by itself that is what counts."""
+    first, second = (plan.config for plan in CHEAPEST(PROBLEM, TARGET, generator.RANKED)[:2])
+    kept = replace(row(PROBLEM, first, 9.0), protocol={"phase": KEPT})
+    layers = Layered([TextLayer(dump([kept, row(PROBLEM, second, 2.0), row(PROBLEM, first, 3.0)]), "rows.json")])
+    alone, in_network = choose(PROBLEM, H200(), layers), choose(PROBLEM, H200(), layers, in_sequence=True)
+    assert (alone.plan.config, alone.measured_us, alone.is_kept) == (second, 2.0, False)
+    assert (in_network.plan.config, in_network.measured_us, in_network.is_kept) == (first, 9.0, True)
+    assert in_network.reason == "exact: kept in a network's race at 9.00 us in sequence on 2026-11-21"
+
+
+@pytest.mark.parametrize("given", [{"protocol": {"phase": LOST}}, {"protocol": {"phase": KEPT}, "digest": OLDER}])
+def test_what_lost_in_a_network_or_was_another_source_is_not_preferred(given: dict[str, Any]) -> None:
+    first, second = (plan.config for plan in CHEAPEST(PROBLEM, TARGET, generator.RANKED)[:2])
+    other = replace(row(PROBLEM, first, 1.0), **given)
+    layers = Layered([TextLayer(dump([other, row(PROBLEM, second, 2.0)]), "rows.json")])
+    assert choose(PROBLEM, H200(), layers, in_sequence=True).plan.config == second

@@ -30,11 +30,11 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The databases that were asked, in order; every answer is another object."""
     asked: list[Any] = []
 
-    def cold(problem: Conv2d, device: object, database: str | None) -> object:
+    def cold(problem: Conv2d, device: object, database: str | None, in_sequence: bool) -> object:
         asked.append(database)
         return object()
 
-    monkeypatch.setattr(serving, "_cold", cold)
+    monkeypatch.setattr(serving, "found", cold)
     monkeypatch.setattr(serving, "_warm", {})
     return asked
 
@@ -46,6 +46,15 @@ def test_an_answer_is_remembered_until_it_is_forgotten(found: list[Any]) -> None
     serving.forget()
     assert serving.lookup(PROBLEM, "cpu") is not first
     assert len(found) == 2
+
+
+def test_a_network_and_its_layers_by_themselves_are_remembered_apart(found: list[Any]) -> None:
+    alone = serving.lookup(PROBLEM, "cpu")
+    with serving.in_sequence():
+        among_others = serving.lookup(PROBLEM, "cpu")
+        assert among_others is not alone
+        assert serving.lookup(PROBLEM, "cpu") is among_others
+    assert serving.lookup(PROBLEM, "cpu") is alone
 
 
 def test_a_key_is_as_good_as_its_problem(found: list[Any]) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
 import qconv
 from qconv import Conv2d
 from qconv.instances import serving
-from qconv.tuner import ahead, schedule
-from qconv.tuner.workload import Workload
-from qconv.tuning import workload_of
+from qconv.tune_db.database import Database
+from qconv.tuner import ahead, schedule, sequence
+from qconv.tuner.sequence import Race
+from qconv.tuner.workload import NetworkProblems, Workload
+from qconv.tuning import network_of, workload_of
+from tests.tuner.test_evaluate import CPU
 from tests.tuner.test_schedule import FAST, SLOW, Scaled
 
 KEY = "conv2d:n=1:h=6:w=6:c=8:k=8:r=3:s=3"
@@ -22,14 +27,73 @@ def test_problems_are_tuned_and_looked_up_at_once(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(ahead, "build", lambda *_: None)
     db = str(tmp_path / "t.sqlite")
     given = [SLOW, FAST, str(SLOW)]
-    monkeypatch.setitem(serving._warm, (SLOW, "cpu", db), "what was looked up before")
+    monkeypatch.setitem(serving._warm, (SLOW, "cpu", db, False), "what was looked up before")
     slow, fast = qconv.tune(given, 9, device="cpu", database=db, strategy="cheapest")
     assert (slow.entry.problem, slow.entry.count, slow.entry.places) == (SLOW, 2, ("problem 1", "problem 3"))
     assert slow.trials + fast.trials == 18
     assert slow.config is not None
-    assert (SLOW, "cpu", db) not in serving._warm
+    assert (SLOW, "cpu", db, False) not in serving._warm
     for budget in (9, qconv.Budget(trials=9, seconds=60.0)):
         assert qconv.tune(given, budget, device="cpu", database=db)[0] == slow
+
+
+class Raced:
+    """In place of the race of a network: what it saw in the database when it was made and when it ended."""
+
+    seen: ClassVar[list[int]] = []
+
+    def __init__(self, network: Any, rows: Database) -> None:
+        self._rows = rows
+        if network.refuses:
+            raise ValueError(network.refuses)
+        self.seen.append(len(rows.measurements()))
+
+    def end(self) -> Race:
+        self.seen.append(len(self._rows.measurements()))
+        return RACE
+
+
+RACE = Race(0.05, 0.06, 0.045, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "refuses", "said"),
+    [
+        (CPU.name, "", RACE),
+        (CPU.name, "its inputs have no shape", "its inputs have no shape"),
+        ("NVIDIA H200", "", f"it was tuned on {CPU.name}, and is on NVIDIA H200 here"),
+    ],
+)
+def test_a_network_is_raced_as_a_whole_when_its_problems_are_tuned(
+    name: str, refuses: str, said: Race | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "Child", Scaled)
+    monkeypatch.setattr(ahead, "build", lambda *_: None)
+    monkeypatch.setattr(sequence, "NetworkRace", Raced)
+    monkeypatch.setattr(Raced, "seen", [])
+    network: Any = SimpleNamespace(device=SimpleNamespace(name=name, target=CPU.target), refuses=refuses)
+    how: Any = {"device": "cpu", "database": str(tmp_path / "t.sqlite"), "strategy": "cheapest"}
+    assert qconv.tune(NetworkProblems([SLOW, FAST], network), 9, **how).race == said
+    assert Raced.seen == ([0, 18] if said == RACE else [])
+    assert qconv.tune([SLOW, FAST], 9, **how).race is None, "mere problems are no network"
+    (batch_of_its_own,) = {qconv.tune(NetworkProblems([FAST], network), 9, batch=FAST.n, **how).race}
+    assert "has a batch of its own" in str(batch_of_its_own)
+
+
+def test_a_model_is_a_network_where_a_session_runs_it_on_kernels(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    import onnx
+    import quantized_networks
+
+    real, path = quantized_networks.mobilenet_like(), str(tmp_path / "real.onnx")
+    onnx.save(real, path)
+    assert network_of(path, 2, "cpu") == (
+        "a session runs none of its layers on a kernel; quantize it, or give its open batch"
+    )
+    onnx.save(quantized_networks.quantized(real, "QDQ", "u8s8", True), path)
+    found: Any = network_of(path, 2, "cpu")
+    assert {one.n for one in found.problems if isinstance(one, Conv2d)} == {2}
+    assert network_of("layers.csv", None, "cpu") is None
 
 
 def test_what_may_be_given(tmp_path: Path) -> None:

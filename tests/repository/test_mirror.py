@@ -15,8 +15,8 @@ MIRRORED = {
 # What is of no one package: documents, other systems, hostile input and faults, the repository's own rules, and what
 # tests share.
 OTHERS = {"conformance", "docs", "hostile", "repository", "support"}
-# What a test may be named after: modules, pages, headers of the CPU device.
-NAMING = (".py", ".j2", ".h")
+# What a test may be named after: modules, pages, headers and sources in C++.
+NAMING = (".py", ".j2", ".h", ".cpp")
 
 SUBJECTS = {
     "generator/test_amd_code.py": "what clang makes of every family's kernels",

@@ -15,7 +15,7 @@ from qconv.errors import DatabaseError
 from qconv.generator.simt import Simt
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
-from qconv.tune_db.measurement import OUTCOMES, Measurement, best_of, best_of_each, ranked
+from qconv.tune_db.measurement import KEPT, LOST, OUTCOMES, Measurement, best_of, best_of_each, ranked
 from qconv.tune_db.text import TextLayer, dump
 
 Make = Callable[..., Measurement]
@@ -184,6 +184,32 @@ class DatabaseContract:
             assert database.merge(other) == (0, 0, 4)
             assert database.measurements() == merged
             assert database.merge(database) == (0, 0, 5)
+
+    def test_what_was_measured_in_sequence_is_apart(
+        self, database: Database, make: Make, problem: Conv2d, other_problem: Conv2d
+    ) -> None:
+        """The same config has a row by itself beside it, and nothing that is asked of those sees it."""
+        alone, kept = make(0, median_us=9.0), make(0, median_us=2.0, protocol={"phase": KEPT})
+        lost = make(1, median_us=1.0, protocol={"phase": LOST}, problem=other_problem)
+        for row in (alone, kept, lost):
+            database.add(row)
+        assert database.measurements() == [alone]
+        assert database.best(problem, *WHERE) == alone
+        assert list(database.ranked(problem, *WHERE)) == database.best_per_problem() == [alone]
+        assert database.problems(*WHERE) == [problem]
+        assert database.in_sequence() == [kept, lost]
+        assert database.in_sequence(problem=problem, device=WHERE[0], target=WHERE[1]) == [kept]
+        assert database.in_sequence(device="AMD") == []
+        text = TextLayer(dump([alone, kept, lost]), "rows.json")
+        assert (text.measurements(), text.in_sequence(problem=problem)) == ([alone], [kept])
+        with Database.open("sqlite://") as other:
+            assert other.merge(text) == (3, 0, 0)
+            assert other.merge(database) == (0, 0, 3)
+            assert (other.measurements(), set(other.in_sequence())) == ([alone], {kept, lost})
+        again = make(0, median_us=3.0, protocol={"phase": LOST})
+        database.add(again)
+        assert database.in_sequence(problem=problem) == [again]
+        assert database.measurements() == [alone]
 
     def test_prune(self, database: Database, make: Make, other_problem: Conv2d) -> None:
         rows = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from qconv import generator
 from qconv.device import Device
@@ -14,7 +15,13 @@ from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 
 
-def store(path: Path, device: Device, times_us: Iterable[tuple[Plan, float]], digest: str | None = None) -> None:
+def store(
+    path: Path,
+    device: Device,
+    times_us: Iterable[tuple[Plan, float]],
+    digest: str | None = None,
+    protocol: dict[str, Any] | None = None,
+) -> None:
     """`digest`: of an older template."""
     with Database.open(path) as rows:
         for plan, time_us in times_us:
@@ -29,6 +36,7 @@ def store(path: Path, device: Device, times_us: Iterable[tuple[Plan, float]], di
                     outcome="correct",
                     times_us=(time_us,),
                     median_us=time_us,
+                    protocol=protocol,
                 )
             )
 

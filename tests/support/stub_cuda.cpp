@@ -1,5 +1,5 @@
 // A driver without a GPU: it writes down what it is asked for, and memory of the device is memory of the process. Built as
-// libcuda.so.1, for tests/instances/library/test_device_cuda.py.
+// libcuda.so.1, for test_device_cuda.py and test_qconv_launcher.py of tests/instances/library.
 #include <cuda.h>
 
 #include "stub_log.h"
@@ -46,7 +46,9 @@ CUresult cuDeviceGetName(char* name, int size, CUdevice) {
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
-    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? atoi(getenv("QCONV_STUB_MAJOR")) : 0;
+    const bool is_major = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
+    const char* const number = getenv(is_major ? "QCONV_STUB_MAJOR" : "QCONV_STUB_MINOR");
+    *value = number != nullptr ? atoi(number) : 0;
     return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice) {

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from qconv import generator
-from qconv.conversion import Choose, Dequantize, Quantize
+from qconv.conversion import Choose, Dequantize, Dynamic, Quantize
+from qconv.conversion.problem import WIDE
 from qconv.device import open_device
 from qconv.generator.choosing import Choosing
 from qconv.instances.loading import load
+from qconv.mode import MODE_VALUES
 from qconv.sample import Sample
 from qconv.tuner.verify import mismatch
 
@@ -36,6 +38,15 @@ def test_they_are_seen_wherever_they_are(name: str) -> None:
         assert mismatch(instance, Sample((x,))) is None, f"extremes at {at} and {last - at}"
 
 
+@pytest.mark.parametrize("kind", [Choose, Dynamic])
+def test_a_channel_may_have_more_slices_than_a_block_has_threads(kind: type[Choose | Dynamic]) -> None:
+    """The last of them has the extremes."""
+    problem, config = kind(1, 1, 2**16), Choosing(threads=128, team=128, vector=4, unroll=1, slices=256)
+    x = np.zeros((1, 1, 2**16), np.float32)
+    x[..., -2:] = -3, 5
+    assert mismatch(load(generator.plan(problem, config, CPU.target), CPU), Sample((x,))) is None
+
+
 def test_every_half_is_read() -> None:
     """Normal, denormal, infinite or none: of the denormal ones, scales as small show every bit."""
     halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
@@ -47,11 +58,39 @@ def test_every_half_is_read() -> None:
         assert mismatch(instance, drawn) is None, scale
 
 
-def test_what_lies_just_beside_a_tie_is_rounded_once() -> None:
-    """In fp32 on the way it would become the tie itself."""
-    problem = Dequantize(1, 1, 64, x_type="int32", out_type="float16", precision="float64", scale_type="float64")
-    x = np.arange(2049, 2049 + 128, 2, dtype=np.int32)
+@pytest.mark.parametrize(("first", "scale"), [(-8192, 2.0**-26), (57344, 1.0), (-73728, 1.0)])
+def test_halves_are_written_to_both_ends_of_their_range(first: int, scale: float) -> None:
+    """Denormal ones, and the largest, behind which infinity begins; with the ties between them."""
+    problem = Dequantize(1, 1, 2**14, x_type="int32", out_type="float16")
+    x = np.arange(first, first + 2**14, dtype=np.int32).reshape(1, 1, -1)
+    instance = load(generator.default(problem, CPU.target), CPU)
+    assert mismatch(instance, Sample((x, np.array([scale], np.float32)))) is None
+
+
+@pytest.mark.parametrize(("out_type", "first"), [("float16", 2049), ("bfloat16", 257)])
+def test_what_lies_just_beside_a_tie_is_rounded_once(out_type: str, first: int) -> None:
+    """In fp32 on the way it would become the tie itself. An odd number from `first` on has one bit too many."""
+    kind = {"x_type": "int32", "out_type": out_type, "precision": "float64", "scale_type": "float64"}
+    problem = Dequantize(1, 1, 128, **kind)  # type: ignore[arg-type]
+    odd = np.arange(first, first + 128, 2, dtype=np.int32)
+    x = np.concatenate([odd, -odd])
     shapes = [tensor.shape for tensor in problem.inputs]
     instance = load(generator.default(problem, CPU.target), CPU)
     for scale in (1 + 2.0**-40, 1 - 2.0**-40):
         assert mismatch(instance, Sample((x.reshape(shapes[0]), np.full(shapes[1], scale)))) is None, scale
+
+
+@pytest.mark.parametrize("precision", WIDE)
+@pytest.mark.parametrize("rounding", MODE_VALUES["rounding"])
+@pytest.mark.parametrize("out_type", ["int8", "int32"])
+def test_ties_of_both_signs_are_rounded_as_the_mode_says(out_type: str, rounding: str, precision: str) -> None:
+    """And what lies just beside them. With a zero point behind it, an int32 is rounded to 64 bits."""
+    ties = np.arange(-127, 127, dtype=precision) + np.array(0.5, precision)
+    far = np.array([2**22 - 1.5, 1.5 - 2**22], precision)
+    x = np.concatenate([ties, np.nextafter(ties, np.inf), np.nextafter(ties, -np.inf), np.trunc(ties), far])
+    kind = {"x_type": precision, "scale_type": precision, "precision": precision, "rounding": rounding}
+    for zero_point in (False, True):
+        problem = Quantize(1, 1, x.size, out_type=out_type, zero_point=zero_point, **kind)  # type: ignore[arg-type]
+        one, three = np.array([1], precision), np.array([3], np.int32)
+        drawn = Sample((x.reshape(1, 1, -1), one, three)[: len(problem.inputs)])
+        assert mismatch(load(generator.default(problem, CPU.target), CPU), drawn) is None, f"{zero_point=}"

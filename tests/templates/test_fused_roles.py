@@ -13,7 +13,7 @@ from qconv import Conv2d, generator
 from qconv.device.cpu import CpuDevice
 from qconv.fused import chain_of
 from qconv.target import TARGETS
-from tests.templates.test_fused_sanitizers import GIVES, PLANS, SM_80, TAKES
+from tests.templates.test_fused_sanitizers import GIVES, PLANS, SM_80, SM_90A, TAKES, plan_of
 from tests.templates.test_mma_sanitizers import EARLY, LATE
 
 NAMES = (
@@ -28,6 +28,33 @@ def test_it_is_exact(name: str) -> None:
     """Copies as late as they may be or as early, by turns."""
     plan, seed = PLANS[name], (LATE, EARLY)[NAMES.index(name) % 2]
     check(plan, CpuDevice(plan.target, seed=seed), seed=seed)
+
+
+# More than the threads of a block: each has several in turn.
+MANY = {
+    "channels of a depthwise layer": plan_of(SM_80, "dw pw", c=520, side=16, first_n=1),
+    "vectors of a row of the input": plan_of(SM_80, "pw dw", c=256),
+    "channels of weights in shared memory": plan_of(
+        SM_90A, "dense pw", k=144, weights_in_smem=2, on_wgmma=2, first_n=4, second_n=2
+    ),
+    "runs of pixels of a slab that is fetched": plan_of(
+        SM_90A, "pw dense", k=48, tile_h=14, tile_w=14, on_wgmma=1, second_n=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_thread_has_several(name: str) -> None:
+    plan = MANY[name]
+    check(plan, CpuDevice(plan.target, seed=LATE), seed=2)
+
+
+def test_the_last_block_of_a_cluster_has_fewer_slabs() -> None:
+    plan = plan_of(SM_90A, "dw pw", c=32, k=72, cluster_blocks=2, weights_in_smem=1, on_wgmma=1, second_n=1)
+    second = plan.layers["second"]
+    assert second.divided
+    assert second.problem.k % second.block_k != 0, "every share is whole"
+    check(plan, CpuDevice(plan.target, seed=LATE), seed=2)
 
 
 def test_rows_and_columns_are_padded_each_by_its_own() -> None:

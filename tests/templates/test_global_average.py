@@ -30,6 +30,17 @@ SANITIZED = {
 }
 
 
+# A thread finishes several of them.
+WIDE = (GlobalAveragePool(1, 3, 600), GlobalPooling(threads=64, vector=4, lanes=32, unroll=1))
+
+
+def test_a_block_may_have_more_channels_than_threads() -> None:
+    problem, config = WIDE
+    assert config.vector * config.lanes > config.threads
+    plan = generator.plan(problem, config, CPU.target)
+    assert mismatch(load(plan, CPU), sample.draw(problem, 5)) is None
+
+
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", SANITIZED)
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:

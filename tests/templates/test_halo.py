@@ -298,11 +298,11 @@ def test_nothing_is_found(run: str) -> None:
     check(PLANS[name], sanitizer, seed)  # type: ignore[arg-type]
 
 
-def check_on(gpu: Device, plan: HaloPlan) -> None:
-    """With images for all multiprocessors, so that rings come round."""
+def check_on(gpu: Device, plan: HaloPlan, images: int = 30) -> None:
+    """Check a plan with more images: enough for all multiprocessors, so that rings come round."""
     if gpu.target.warpgroup is None:
         pytest.skip(f"{gpu.target.name} has no wgmma")
-    check_exact(generator.plan(replace(plan.problem, n=30 * plan.problem.n), plan.config, gpu.target), gpu, seed=1)
+    check_exact(generator.plan(replace(plan.problem, n=images * plan.problem.n), plan.config, gpu.target), gpu, seed=1)
 
 
 @pytest.mark.gpu

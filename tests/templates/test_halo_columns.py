@@ -24,6 +24,9 @@ PLANS = {
     "columns of four": plan_of(Conv2d(1, 33, 48, 12, 21, 2, 6, stride=(1, 4), pad=(1, 3, 0, 2), quantization=HALF)),
     # Pixels that lanes bring: of columns that are no whole sixteens together either.
     "copied": plan_of(Conv2d(1, 37, 38, 18, 40, 3, 3, stride=2, pad=1, quantization=EVERYTHING)),
+    # One tap is left of the filter, and rows that lanes bring lie a stride from each other.
+    "one tap, copied": plan_of(Conv2d(6, 33, 20, 18, 40, 1, 2, stride=2, pad=(2, 0, 2, 0), quantization=EVERYTHING)),
+    "one tap, within words": plan_of(Conv2d(6, 34, 42, 5, 33, 1, 3, stride=(2, 3), pad=(1, 0, 1, 0), quantization=SUM)),
     "within words": plan_of(Conv2d(4, 13, 45, 5, 33, 3, 4, stride=(2, 3), pad=(1, 1, 1, 2), quantization=SUM)),
 }
 
@@ -47,6 +50,10 @@ LEFT_OUT = {
     ),
     "where a row of a filter begins": LeftOut("borders", "tap / S * FILTER_W", "tap / S * S", WRONG),
     "the channel within its column": LeftOut("pixel rows", "X_C + c % X_C", "X_C", WRONG),
+    "the stride between tiles of one tap": LeftOut("one tap, copied", "tiles.row() * STRIDE_H", "tiles.row()", WRONG),
+    "the stride between rows of one tap": LeftOut(
+        "one tap, within words", "/ WINDOW_W * ROW_STEP", "/ WINDOW_W", WRONG
+    ),
     "which of its products borders lose": LeftOut(
         "borders", "sum += weight_of(args, k, tap, c)", "sum += weight_of(args, k, 0, c)", WRONG
     ),

@@ -12,13 +12,15 @@ from qconv.generator.simt import Simt
 from qconv.target import TARGETS
 from tests.templates.test_mma_sanitizers import plan_of
 
+TILE = {"tile_m": 16, "tile_n": 16, "tile_k": 32, "warp_m": 16, "warp_n": 16, "pipeline_stages": 2}
 SHIFTED = Quantization(x_zero_point=True, bias="int32")
 HALVED = Conv2d(1, 8, 8, 16, 16, 3, 3, stride=2, pad=(0, 0, 1, 1), quantization=SHIFTED)
+# Two threads of the fold for each copy of the padding, and more threads of the kernel than those, which read others.
+FEW = Conv2d(1, 24, 24, 16, 4, 3, 3, pad=1, quantization=SHIFTED)
 PLANS = {
     "simt": generator.plan(HALVED, Simt(16, 16, 32, 2, 4, 1), TARGETS["cpu"]),
-    "mma": plan_of(
-        "cpu.sm_80", HALVED, SHIFTED, tile_m=16, tile_n=16, tile_k=32, warp_m=16, warp_n=16, pipeline_stages=2
-    ),
+    "mma": plan_of("cpu.sm_80", HALVED, SHIFTED, **TILE),
+    "mma, few channels": plan_of("cpu.sm_80", FEW, SHIFTED, **TILE | {"tile_m": 32}),
 }
 
 

@@ -33,3 +33,9 @@ def test_the_taps_of_four_neighbours_begin_at_each_of_four_places() -> None:
     four = Depthwise(rows=2, columns=4, vector=4, run=1, threads=64)
     plan = plan_of(Conv2d(1, 6, 9, 8, 8, 3, 3, pad=1, groups=8, quantization=EVERYTHING), four)
     check(plan, open_device(plan.target.name), seed=2)
+
+
+def test_the_fourth_of_four_dilated_taps_is_three_dilations_away() -> None:
+    one = Depthwise(rows=1, columns=1, vector=4, run=1, threads=64)
+    plan = plan_of(Conv2d(1, 2, 9, 4, 4, 1, 4, dilation=(1, 2), groups=4), one)
+    check(plan, open_device(plan.target.name), seed=2)

@@ -36,6 +36,7 @@ ADDED = Quantization(per_channel=True, residual="int8")
 # Tiles that the problem does not fill.
 TALL = Depthwise(rows=2, columns=2, vector=4, run=2, threads=64)
 TILE = Direct(tile_h=4, tile_w=8, slabs=2, warps=2, batch=2, blocks_per_sm=2)
+SMALL = Direct(tile_h=4, tile_w=8, slabs=1, warps=2, batch=1, blocks_per_sm=2)
 FIRST = Stem(tile_h=4, tile_w=8, atoms=2, slabs=2, warps=2, batch=2, blocks_per_sm=2)
 ROW = Gemv(pixels=2, channels=2, lanes=8, threads=64)
 # Units that the problem does not fill.
@@ -58,7 +59,17 @@ def mma_default(problem: Conv2d) -> Config:
 PLANS = {
     "depthwise": plan_of(Conv2d(2, 9, 9, 24, 24, 3, 3, pad=1, groups=24, quantization=EVERYTHING), TALL),
     "depthwise, bytes": plan_of(Conv2d(1, 9, 9, 5, 10, 3, 3, pad=1, groups=5, quantization=ADDED), TALL),
+    "depthwise, pairs": plan_of(Conv2d(1, 9, 9, 10, 10, 3, 3, groups=10, quantization=ADDED), TALL),
     "depthwise, no padding": plan_of(Conv2d(1, 9, 9, 8, 8, 3, 3, groups=8), TALL),
+    # Tiles reach beyond the last row, or the last column, and there beyond the array.
+    "depthwise, a narrow image": plan_of(
+        Conv2d(1, 1, 4, 4, 4, 1, 2, groups=4), Depthwise(rows=1, columns=2, vector=4, run=1, threads=64)
+    ),
+    "depthwise, a low image": plan_of(
+        Conv2d(1, 4, 1, 4, 4, 2, 1, groups=4), Depthwise(rows=2, columns=1, vector=4, run=1, threads=64)
+    ),
+    "direct, a narrow image": plan_of(Conv2d(1, 4, 5, 8, 8, 1, 2, groups=2), SMALL),
+    "direct, a low image": plan_of(Conv2d(1, 3, 9, 8, 8, 1, 2, groups=2), SMALL),
     "direct, no padding": plan_of(Conv2d(1, 9, 9, 32, 32, 3, 3, groups=8), TILE),
     "direct": plan_of(Conv2d(1, 9, 9, 48, 48, 3, 3, pad=1, groups=12, quantization=EVERYTHING), TILE),
     "stem": plan_of(Conv2d(3, 14, 16, 3, 40, 5, 5, stride=2, pad=2, quantization=EVERYTHING), FIRST),
@@ -80,7 +91,8 @@ PLANS = {
 
 
 # Unrolled code takes the sanitizers' compilers long: the others are among the slow tests.
-FAST_PLANS = {"depthwise, bytes", "stem"}
+FAST_PLANS = {"depthwise, bytes", "depthwise, pairs", "stem"}
+FAST_PLANS |= {name for name in PLANS if name.endswith(("narrow image", "low image"))}
 FAST_PLANTED = {
     *("no barrier before the outputs leave", "a row past the image is read"),
     *("a channel past the last is read", "no barrier before the lanes' sums are added up"),

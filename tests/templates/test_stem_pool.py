@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 from devices import EVERY_DEVICE
 from exactness import check as check_exact
@@ -15,10 +16,14 @@ from random_pooled import stem_pools
 from random_special import special_plan
 
 from qconv import Conv2d, PooledConv2d, Quantization, generator
-from qconv.device import Device
+from qconv.device import Device, open_device
 from qconv.errors import Infeasible
 from qconv.generator.stem_pool import CHOICES, StemPool, StemPoolPlan
+from qconv.instances.loading import load
+from qconv.ops import op_of
+from qconv.sample import Sample
 from qconv.target import TARGETS
+from qconv.tuner.verify import mismatch
 from tests.templates.test_fences import LATE, LeftOut, check_left_out, finding
 from tests.templates.test_mma_sanitizers import WRONG, check
 from tests.templates.test_stem_wgmma import layer
@@ -27,6 +32,7 @@ from tests.templates.test_wgmma import EARLY
 TARGET = TARGETS["cpu.sm_90a"]
 ZERO = Quantization(x_type="uint8", x_zero_point=True, bias="int32", activation="relu")
 SIGNED = Quantization(per_channel=True, bias="int32")
+UNSIGNED = Quantization(x_type="uint8")
 FAST, LONG, CHUNK = 5, 300, 20
 
 
@@ -53,6 +59,18 @@ def test_nothing_is_left_out(name: str) -> None:
     plan = PLANS[name]
     assert plan.strips > 2 * plan.blocks
     assert [finding(plan, generator.render(plan).text, seed) for seed in (LATE, EARLY)] == [None, None]
+
+
+@pytest.mark.parametrize(("window", "pad"), [(2, (0, 0, 1, 1)), (3, 1)])
+def test_the_least_sums_are_above_what_stands_for_no_output(window: int, pad: object) -> None:
+    """Every product is the least, -128 * 255, in windows that reach beyond the outputs as well."""
+    plan = plan_of(layer(1, 13, 16, 4, 16, 8, 8, pad=4, quantization=UNSIGNED), window, pad)
+    problem = plan.problem
+    x, w = (tensor.shape for tensor in problem.inputs)
+    drawn = Sample((np.full(x, 255, np.uint8), np.full(w, -128, np.int8)), {"y_scale": 2.0**17})
+    (y,) = op_of(problem).compute(problem, drawn)
+    assert np.unique(y).size > 4
+    assert mismatch(load(plan, open_device(plan.target.name)), drawn) is None
 
 
 @pytest.mark.parametrize("name", mostly_slow(PLANS, ["uneven"]))

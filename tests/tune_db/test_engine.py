@@ -125,9 +125,9 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("UPDATE qconv_schema SET version = 3", "its schema version is 3, and this qconv reads 2; use the qconv that"),
+        ("UPDATE qconv_schema SET version = 4", "its schema version is 4, and this qconv reads 3; use the qconv that"),
         ("DELETE FROM qconv_schema", "its schema version is missing"),
-        ("INSERT INTO qconv_schema VALUES (7)", "its schema version is 2, 7"),
+        ("INSERT INTO qconv_schema VALUES (7)", "its schema version is 3, 7"),
         ("DROP TABLE qconv_schema", "no such table: qconv_schema; a table is missing"),
         ("DROP TABLE qconv_measurement", "no such table: qconv_measurement; a table is missing"),
         ("ALTER TABLE qconv_measurement DROP COLUMN protocol_id", "no such column: .*protocol_id; a column is missing"),
@@ -141,9 +141,9 @@ def test_another_schema(file: Path, change: str, says: str) -> None:
 
 
 def test_of_a_newer_schema_the_version_is_named_not_the_columns(file: Path) -> None:
-    sql(file, "UPDATE qconv_schema SET version = 3")
+    sql(file, "UPDATE qconv_schema SET version = 4")
     sql(file, "ALTER TABLE qconv_measurement DROP COLUMN protocol_id")
-    with pytest.raises(DatabaseError, match="its schema version is 3"):
+    with pytest.raises(DatabaseError, match="its schema version is 4"):
         Database.open(file)
 
 

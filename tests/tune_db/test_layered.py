@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
 from qconv.tune_db.layered import Layered, Source
-from qconv.tune_db.measurement import Measurement
+from qconv.tune_db.measurement import KEPT, LOST, Measurement
 from qconv.tune_db.text import TextLayer, dump
 
 Make = Callable[..., Measurement]
@@ -39,6 +41,22 @@ def test_rows_and_problems_are_united(make: Make, problem: Conv2d, other_problem
     assert layers.measurements(problem=problem) == [first[0], second[1]]
     assert layers.measurements(device="other") == []
     assert layers.problems(*WHERE) == [problem, other_problem]
+
+
+def test_of_what_networks_kept_the_first_layer_has_the_newest(
+    make: Make, problem: Conv2d, other_problem: Conv2d
+) -> None:
+    def row(number: int, phase: str, day: int, **given: Any) -> Measurement:
+        return make(number, protocol={"phase": phase}, created_at=datetime(2026, 1, day, tzinfo=UTC), **given)
+
+    mine = [row(0, KEPT, 2), row(1, KEPT, 3, median_us=11.0), row(2, LOST, 4), make(3)]
+    shipped = [row(4, KEPT, 5), row(5, KEPT, 1, problem=other_problem)]
+    layers = Layered([text_layer(mine), text_layer(shipped)])
+    assert layers.kept(problem, *WHERE) == mine[1]
+    assert layers.kept(other_problem, *WHERE) == shipped[1]
+    assert layers.kept(problem, "other", "sm_90a") is None
+    assert layers.in_sequence() == [*mine[:3], *shipped]
+    assert Layered([text_layer([row(2, LOST, 4), make(3)])]).kept(problem, *WHERE) is None
 
 
 def test_rows_by_rank_are_of_all_layers(make: Make, problem: Conv2d) -> None:

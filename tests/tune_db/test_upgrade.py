@@ -17,6 +17,7 @@ from read_only import read_only
 
 from qconv.errors import DatabaseError
 from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import KEPT
 from qconv.tune_db.text import dump, read
 
 OLDER = Path(__file__).parent / "schema_1"
@@ -44,13 +45,48 @@ def tables(path: Path) -> set[str]:
 def test_it_is_upgraded_where_it_is(path: Path, create: bool, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "qconv"), Database.open(path, create=create) as database:
         assert dump(database.measurements()) == EXPORTED
-        assert "upgraded to schema version 2" in caplog.text
+        assert "upgraded to schema version 3" in caplog.text
         database.add(make_measurement(20))
     caplog.clear()
     with Database.open(path, create=False) as database:
         assert len(database.measurements()) == EXPORTED.count("\n{") + 1
     assert not caplog.records
     assert "qconv_measurement_1" not in tables(path)
+
+
+@pytest.fixture
+def version_2(tmp_path: Path) -> Path:
+    """Which has no table of what was measured in sequence."""
+    path = tmp_path / "version_2.sqlite"
+    with Database.open(path) as database:
+        database.add(make_measurement(1))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript("DROP TABLE qconv_sequence; UPDATE qconv_schema SET version = 2")
+    return path
+
+
+def test_version_2_takes_what_is_measured_in_sequence(version_2: Path) -> None:
+    in_sequence = make_measurement(2, protocol={"phase": KEPT})
+    with Database.open(version_2) as database:
+        assert database.measurements() == [make_measurement(1)]
+        database.add(in_sequence)
+    with Database.open(version_2, create=False) as database:
+        assert database.in_sequence() == [in_sequence]
+
+
+def test_version_2_is_read_where_it_cannot_be_written(version_2: Path) -> None:
+    before = version_2.read_bytes()
+    with Database.open(version_2, create=False, read_only=True) as database:
+        assert database.measurements() == [make_measurement(1)]
+        assert database.in_sequence() == []
+    assert version_2.read_bytes() == before
+
+
+def test_version_2_without_its_rows_is_damaged(version_2: Path) -> None:
+    with closing(sqlite3.connect(version_2)) as connection, connection:
+        connection.execute("DROP TABLE qconv_measurement")
+    with pytest.raises(DatabaseError, match="no such table: qconv_measurement; a table is missing"):
+        Database.open(version_2)
 
 
 def test_the_order_of_rows_stays(path: Path) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -104,6 +105,29 @@ def test_what_is_submitted_first_is_compiled_first_and_leaving_drops_the_rest(mo
         assert [compiling.next() for _ in PLANS[:2]] == [(candidate, None) for candidate in CANDIDATES[:2]]
     assert built == PLANS[: len(built)]
     assert len(built) < len(PLANS)
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(1, 1), (2, 1), (4, 3)])
+def test_a_core_is_left_to_the_worker_and_one_candidate_waits(
+    cores: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that is further ahead than its compilers need knows less of what it proposes."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    begun, end = SimpleQueue[Plan](), threading.Event()
+
+    def build(source: Source, plan: Plan, *_: object) -> None:
+        begun.put(plan)
+        end.wait(60)
+
+    monkeypatch.setattr(ahead, "build", build)
+    with Ahead("any") as compiling:
+        for at in range(workers + 1):
+            assert not compiling.full
+            compiling.submit(CANDIDATES[at])
+        assert compiling.full
+        assert {id(begun.get(timeout=60)) for _ in range(workers)} == set(map(id, PLANS[:workers]))
+        assert compiling._begin.qsize() == 1
+        end.set()
 
 
 def test_what_a_build_raises_is_given_back_or_raised(monkeypatch: pytest.MonkeyPatch) -> None:

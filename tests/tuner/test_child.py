@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import signal
 import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,7 +20,9 @@ from qconv.device import open_device
 from qconv.errors import CompilerKilled, DeviceError
 from qconv.problem import Conv2d
 from qconv.tune_db.database import Database
+from qconv.tune_db.text import as_dict
 from qconv.tuner import ahead
+from qconv.tuner import child as child_module
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import ATTEMPTS, FAULTS, WORKER, Child, Killed
 from qconv.tuner.protocol import WALL_CLOCK
@@ -159,3 +165,48 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
         worker.measure(CANDIDATE)
     with child(tmp_path, "sys.exit(7)") as worker, pytest.raises(DeviceError, match="exit code 7"):
         worker.measure(CANDIDATE)
+
+
+ROW = CANDIDATE.failed(CPU, "g++ 0", "compile", "a test")
+
+
+def answering(rows: int) -> str:
+    """The body of a worker that answers each request with this number of rows."""
+    answer = json.dumps({"measurements": [as_dict(ROW)] * rows})
+    return HELLO + f"for line in sys.stdin:\n    print({answer!r}, flush=True)\n"
+
+
+@pytest.mark.parametrize(("raced", "passed_s", "answers"), [(3, 2900.0, True), (3, 3100.0, False), (1, 1100.0, False)])
+def test_a_race_has_the_time_of_all_its_configs(
+    raced: int, passed_s: float, answers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand seconds for each, of a clock that jumps while the worker answers."""
+    with child(tmp_path, answering(raced), timeout_s=1000.0) as worker:
+        assert worker.race([CANDIDATE] * raced) == [ROW] * raced
+        clock = itertools.chain([0.0], itertools.repeat(passed_s))
+        monkeypatch.setattr(child_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+        assert worker.race([CANDIDATE] * raced) == [ROW] * raced * answers
+
+
+def test_each_request_has_a_seed_of_its_own(tmp_path: Path) -> None:
+    """What is right for one sample by luck is not for the next problem's."""
+    seen = tmp_path / "seeds"
+    body = answering(1).replace(
+        "for line in sys.stdin:\n", f"for line in sys.stdin:\n    open({str(seen)!r}, 'a').write(line)\n"
+    )
+    with child(tmp_path, body) as worker:
+        for _ in range(3):
+            worker.measure(CANDIDATE)
+    requests: list[dict[str, Any]] = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert len({request["seed"] for request in requests}) == 3
+
+
+@pytest.mark.parametrize(("outcome", "workers"), [("compile", 1), ("runtime", 2)])
+def test_a_worker_whose_kernel_failed_is_not_asked_again(outcome: str, workers: int, tmp_path: Path) -> None:
+    """A wild address breaks the context: whatever it launched next would fail as well."""
+    row = CANDIDATE.failed(CPU, "g++ 0", outcome, "a test")
+    pids, answer = tmp_path / "pids", json.dumps({"measurements": [as_dict(row)]})
+    body = f"for line in sys.stdin:\n    open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+    with child(tmp_path, f"{HELLO}{body}    print({answer!r}, flush=True)\n") as worker:
+        assert [worker.measure(CANDIDATE) for _ in range(2)] == [row] * 2
+    assert len(set(pids.read_text().splitlines())) == workers

@@ -73,6 +73,11 @@ def test_what_is_far_from_the_best_is_screened_only() -> None:
     assert row.median_us == 13.0
 
 
+def test_one_slow_repeat_screens_out_nothing() -> None:
+    assert told(49.0, 12.0, 90.0, 12.0, *range(1, 10), best_us=10.0).median_us == 5.0
+    assert told(49.0, 9.0, 12.4, 90.0, *range(1, 10), best_us=10.0).median_us == 5.0
+
+
 def test_what_is_hopeless_is_given_up_after_one_replay() -> None:
     row = told(51.0, best_us=10.0)
     assert row.screened

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from qconv import generator
 from qconv.device.compile import compiler_for
-from qconv.generator import Config
+from qconv.errors import CompileError
+from qconv.generator import Config, Plan
+from qconv.instances.pair import Runnable
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
+from qconv.tuner import evaluate
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.evaluate import race
 from qconv.tuner.protocol import WALL_CLOCK
@@ -62,6 +67,22 @@ def test_each_entrant_runs_once_in_every_round() -> None:
     candidates = [Candidate.of(plan) for plan in generator.space(PROBLEM, CPU.target)[0][:2]]
     rows = race(candidates, Told(*times), WALL_CLOCK)
     assert [row.times_us for row in rows] == [tuple(times[2::2]), tuple(times[3::2])]
+
+
+def test_who_fails_in_a_race_has_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would stay what it was, and be raced for ever."""
+    one, other = (Candidate.of(plan) for plan in generator.space(PROBLEM, CPU.target)[0][:2])
+
+    def load(plan: Plan, *given: Any) -> Runnable:
+        if plan.config == one.config:
+            raise CompileError("no memory")
+        return honest(plan, *given)
+
+    honest = evaluate.load
+    monkeypatch.setattr(evaluate, "load", load)
+    rows = race([one, other], Told(*map(float, range(1, 2 + WALL_CLOCK.repeats))), WALL_CLOCK)
+    said = {row.config: (row.outcome, row.reason) for row in rows}
+    assert said == {one.config: ("compile", "no memory"), other.config: ("correct", None)}
 
 
 def test_a_time_out_is_tried_again() -> None:

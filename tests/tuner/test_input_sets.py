@@ -10,7 +10,7 @@ from qconv.device import Device, gpu_specs, open_device
 from qconv.instances.loading import load
 from qconv.problem import Conv2d
 from qconv.sample import Sample
-from qconv.tuner.input_sets import InputSets
+from qconv.tuner.input_sets import MOST_SETS, InputSets
 
 PROBLEM = Conv2d(
     *(1, 6, 6, 16, 16, 3, 3),
@@ -56,3 +56,21 @@ def test_every_set_is_another_call_with_its_own_weights(device: Device) -> None:
             assert np.array_equal(device.download(array), want)
         (want,) = reference.compute(PROBLEM, Sample(rolled, drawn.parameters))
         assert np.array_equal(device.download(outs[0]), want)
+
+
+@pytest.mark.parametrize(
+    ("times", "more", "sets"),
+    [(0, 0, 1), (0, 1, 1), (1, 0, 1), (1, 1, 2), (2, 40, 3), (3, 0, 3), (MOST_SETS + 5, 0, MOST_SETS)],
+)
+def test_launches_go_round_the_bytes_that_were_asked_for_at_least(
+    times: int, more: int, sets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some times the bytes of a set, and some more. With fewer, part of a set would be in the cache when its turn comes
+    again."""
+    cpu = open_device("cpu")
+    launched: list[int] = []
+    monkeypatch.setattr(type(cpu), "replay", lambda _, bounds: launched.append(len(bounds)))
+    problem = Conv2d(1, 3, 3, 4, 4, 1, 1)
+    input_sets = InputSets(problem, cpu, sample.draw(problem, 7), times * problem.io_bytes + more)
+    input_sets.replay(load(generator.default(problem, cpu.target), cpu))
+    assert launched == [sets]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +18,7 @@ from qconv import blas, generator
 from qconv.generator import Config
 from qconv.problem import Conv2d
 from qconv.target import target
+from qconv.tuner import sampler as sampler_module
 from qconv.tuner.sampler import WARM_UP, SpaceSampler, expected_improvement
 
 LAYER = Conv2d(8, 28, 28, 64, 96, 3, 3, pad=(1, 1, 1, 1))
@@ -160,17 +163,78 @@ def test_structures_are_alike_among_themselves() -> None:
     assert proposed(sampler, values, [50.0]) == [1, 2]
 
 
-def proposed(sampler: SpaceSampler, values: Sequence[int], times: Sequence[float]) -> list[int]:
-    """As many as there are times, and one more."""
+def proposed(sampler: SpaceSampler, values: Sequence[int], times: Sequence[float | None], untold: int = 1) -> list[int]:
+    """As many as there are times, None for a failure, and some that are not told."""
     study = optuna.create_study(sampler=sampler)
     asked = []
-    for time in [*times, None]:
+    for at in range(len(times) + untold):
         trial = study.ask()
         trial.suggest_categorical("family", ("fast",))
         asked.append(trial.suggest_categorical("fast.a", values))
+        if at < len(times):
+            state = optuna.trial.TrialState.FAIL if times[at] is None else optuna.trial.TrialState.COMPLETE
+            study.tell(trial, times[at], state=state)
+    return asked
+
+
+def one_field(first: Sequence[int]) -> tuple[SpaceSampler, tuple[int, ...]]:
+    """A space without costs, in which these come first; and its values."""
+    values = tuple(range(41))
+    every, named = [()] * len(values), [Fast(a) for a in first]
+    configs: list[Config] = [Fast(a) for a in values]
+    return SpaceSampler(configs, [0.0] * 41, {"fast": {"a": values}}, every, every, named, 0), values
+
+
+def test_the_neighbours_of_a_failure_come_later() -> None:
+    """It counts as the slowest: what is tried is like the fastest."""
+    asked = proposed(*one_field([5, 20, 35]), [None, 10.0, 100.0], untold=3)
+    assert all(abs(a - 20) <= 5 for a in asked[3:]), asked
+
+
+@pytest.mark.parametrize("steepness", [lambda far: far / 8, lambda far: (far / 15) ** 2], ids=["valley", "bowl"])
+def test_where_times_change_smoothly_the_bottom_is_between_the_known_ones(steepness: Callable[[float], float]) -> None:
+    """The likeliest reach is a long one: with a short one, the next would be a neighbour of the fastest."""
+    first = [0, 8, 16, 24, 32, 40]
+    times = [10.0 * math.exp(steepness(abs(a - 13))) for a in first]
+    asked = proposed(*one_field(first), times)
+    assert abs(asked[-1] - 13) <= 1, asked
+
+
+@dataclass(frozen=True)
+class Cube(Config):
+    family: ClassVar[str] = "cube"
+    a: int
+    b: int
+    c: int
+
+
+def test_in_a_large_space_the_neighbours_of_the_fastest_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the cost model says of them: it has them last, and few others are looked at."""
+    for name, count in (("MOST_LOOKED_AT", 20), ("CHEAPEST", 2), ("PARENTS", 1), ("RANDOM", 1)):
+        monkeypatch.setattr(sampler_module, name, count)
+    values = tuple(range(6))
+    configs: list[Config] = [Cube(a, b, c) for a in values for b in values for c in values]
+    fastest, slowest = Cube(4, 4, 4), Cube(1, 1, 1)
+    choices = {"cube": dict.fromkeys("abc", values)}
+    every = [()] * len(configs)
+    costs = [0.001 * at for at in range(len(configs))]
+    sampler = SpaceSampler(configs, costs, choices, every, every, [slowest, fastest], 0)
+    study = optuna.create_study(sampler=sampler)
+    asked = []
+    for time in (100.0, 10.0, None, None):
+        trial = study.ask()
+        trial.suggest_categorical("family", ("cube",))
+        asked.append([trial.suggest_categorical(f"cube.{name}", values) for name in "abc"])
         if time is not None:
             study.tell(trial, time)
-    return asked
+    assert asked[:2] == [[1, 1, 1], [4, 4, 4]]
+    assert all(sum(abs(value - 4) for value in one) <= 2 for one in asked[2:]), asked
+
+
+def test_what_is_asked_ahead_is_not_one_config_with_its_neighbours() -> None:
+    """One that is still out counts as known."""
+    asked = proposed(*one_field([20]), [10.0], untold=4)
+    assert min(abs(a - b) for a, b in itertools.combinations(asked, 2)) >= 5, asked
 
 
 def test_a_launch_like_a_fast_one_is_tried_before_a_config_like_it() -> None:

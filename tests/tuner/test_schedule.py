@@ -265,15 +265,22 @@ def test_parts_are_known_before_the_chain_and_not_tuned_by_it(rows: Database) ->
     assert "unfused" in families
 
 
-def test_a_chain_has_its_share_of_the_time(rows: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its parts come before it, and do not take all that there is. Each has 100 configs, and takes 10 us."""
+@pytest.mark.parametrize(("width", "seconds"), [(1, [20.0, 30.0, 60.0]), (2, [40.0, 40.0, 120.0])])
+def test_a_chain_has_its_share_of_the_time(
+    width: int, seconds: list[float], rows: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parts come before it, and do not take all that there is. Each has 100 configs, and takes 10 us. Of two
+    workers each has the time."""
     monkeypatch.setattr(schedule.time, "monotonic", lambda: 1000.0)
     first, second = Conv2d(1, 4, 4, 8, 8, 3, 3, pad=1), Conv2d(1, 4, 4, 8, 8, 1, 1)
     pair = FusedConv2d(first, second)
     visited: list[Visit] = []
 
     class MadeUp:
-        station, width = STATION, 1
+        station = STATION
+
+        def __init__(self) -> None:
+            self.width = width
 
         def pay(self, visits: Iterable[Visit], tell: Told) -> Iterator[Outcome]:
             for visit in visits:
@@ -286,8 +293,8 @@ def test_a_chain_has_its_share_of_the_time(rows: Database, monkeypatch: pytest.M
     net = Workload.of("net", [Place("f", pair, "fusion"), Place("a", first), Place("b", second)])
     tune_workload(net, MadeUp(), rows, Budget(seconds=60.0))
     assert [visit.problem == pair for visit in visited] == [False, False, True] * 2
-    # The clock stands still: a third of what is left, a half, and all.
-    assert [visit.seconds for visit in visited[3:]] == pytest.approx([20.0, 30.0, 60.0])
+    # The clock stands still: a third of what is left, a half, and all; of both workers' time a third, and all.
+    assert [visit.seconds for visit in visited[3:]] == pytest.approx(seconds)
 
 
 def test_a_summary_adds_what_was_raced_as_often_as_it_is_computed() -> None:

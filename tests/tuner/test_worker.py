@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from qconv import generator
 from qconv.device import open_device
 from qconv.problem import Conv2d
+from qconv.tuner import worker as worker_module
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
-from qconv.tuner.protocol import WALL_CLOCK
+from qconv.tuner.input_sets import InputSets
+from qconv.tuner.protocol import WALL_CLOCK, TimingProtocol
 from tests.tuner.test_child import HELLO, child
 
 CPU = open_device("cpu")
 ONE, OTHER = Conv2d(1, 3, 3, 4, 4, 1, 1), Conv2d(1, 4, 3, 8, 4, 1, 1)
+CANDIDATE = Candidate.of(generator.default(ONE, CPU.target))
 
 
 def test_each_problem_has_its_own_data_and_each_config_its_own_row() -> None:
@@ -33,8 +43,48 @@ def test_a_worker_that_did_not_answer_is_gone_at_once(tmp_path: Path) -> None:
     """Not only when its owner ends: the next request must not get the last one's answer."""
     pid = tmp_path / "pid"
     body = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n" + HELLO + "time.sleep(60)\n"
-    candidate = Candidate.of(generator.default(ONE, CPU.target))
     with child(tmp_path, body, timeout_s=1.0) as worker:
-        assert worker.measure(candidate).outcome == "timeout"
+        assert worker.measure(CANDIDATE).outcome == "timeout"
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)
+
+
+def answers_of(monkeypatch: pytest.MonkeyPatch, timed: Callable[..., Any], requests: Sequence[Any]) -> list[Any]:
+    """A worker's, in this process: `timed` is how it evaluates and races."""
+    written = io.StringIO()
+    quiet = SimpleNamespace(fdopen=lambda *_, **__: written, dup=lambda _: 0, dup2=lambda *_: None)
+    monkeypatch.setattr(worker_module, "os", quiet)
+    monkeypatch.setattr(worker_module, "evaluate", timed)
+    monkeypatch.setattr(worker_module, "race", timed)
+    monkeypatch.setattr(sys, "argv", ["worker", "cpu"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(one) + "\n" for one in requests)))
+    worker_module.main()
+    return [json.loads(line) for line in written.getvalue().splitlines()][1:]
+
+
+def requested(protocol: TimingProtocol, best_us: float | None, race: bool) -> dict[str, Any]:
+    one = {"problem": str(ONE), "candidates": [CANDIDATE.as_dict()], "protocol": protocol.as_dict(), "seed": 1}
+    return one | {"best_us": best_us, "race": race}
+
+
+def test_what_a_request_says_of_the_timing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all candidates are timed in full, or from a cache that holds all of their inputs."""
+    protocol = replace(WALL_CLOCK, rotated_bytes=1234, repeats=5)
+    asked: list[object] = []
+
+    def timed(candidates: Any, input_sets: InputSets, *how: object) -> Any:
+        asked.append((input_sets._rotated_bytes, *how))
+        row = CANDIDATE.failed(CPU, "g++ 0", "compile", "a test")
+        return [row] if isinstance(candidates, list) else row
+
+    requests = [requested(protocol, 7.5, race=False), requested(protocol, None, race=True)]
+    assert len(answers_of(monkeypatch, timed, requests)) == 2
+    assert asked == [(1234, protocol, 7.5), (1234, protocol)]
+
+
+def test_a_kernel_that_failed_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wild address breaks the context: whatever came next would fail as well."""
+    outcomes = iter(["compile", "runtime", "correctness"])
+    requests = [requested(WALL_CLOCK, None, race=False)] * 3
+    answers = answers_of(monkeypatch, lambda *_: CANDIDATE.failed(CPU, "g++ 0", next(outcomes), "a test"), requests)
+    assert [row["outcome"] for answer in answers for row in answer["measurements"]] == ["compile", "runtime"]

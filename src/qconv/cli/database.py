@@ -114,6 +114,8 @@ def export_rows(database: str | None, out: Path, form: str, best: bool, device: 
 
     with _open(database) as rows:
         found = _of_device(rows, best, device)
+        if form == "text" and not best:
+            found += rows.in_sequence(device=device)
     write_whole(out, text.dump(found) if form == "text" else json.dumps(t4.results(found), indent=1) + "\n")
     click.echo(f"{len(found)} rows to {out}", err=True)
 

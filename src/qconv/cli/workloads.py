@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qconv.tune_db.database import Database
     from qconv.tuner.allocation import Budget
     from qconv.tuner.result import Result, Station
+    from qconv.tuner.sequence import Race, Raceable
     from qconv.tuner.workload import Workload
 
 NAME_COLUMNS = 34
@@ -38,16 +39,16 @@ class Given:
 def tune(path: Path, batch: int | None, given: Given) -> None:
     from qconv import tuning
 
-    if not tune_all(tuning.read(path, batch), given):
+    if not tune_all(tuning.read(path, batch), given, tuning.network_of(path, batch, given.device)):
         sys.exit(1)
 
 
-def tune_all(workload: Workload, given: Given) -> bool:
-    """Whether every problem that was tried has a winner. Ctrl-C says what was found; the same command goes on."""
+def tune_all(workload: Workload, given: Given, network: Raceable | str | None = None) -> bool:
+    """Whether every problem that was tried has a winner. Ctrl-C says what was found; the same command goes on.
+    `network` is the workload as a whole, which is raced: see `tuning.network_of`."""
     from qconv import tuning
     from qconv.tune_db.database import Database
     from qconv.tuner.result import results
-    from qconv.tuner.schedule import tune_workload
     from qconv.tuner.tune import Search
 
     for refused in workload.refused:
@@ -59,7 +60,7 @@ def tune_all(workload: Workload, given: Given) -> bool:
     ):
         try:
             with progress.on_stderr() as show:
-                tune_workload(workload, engine, rows, given.budget, show)
+                race = tuning.tune_and_race(workload, network, engine, rows, given.budget, show)
         except KeyboardInterrupt:
             said = table(workload, engine.station, results(workload, engine.station, rows), rows.where)
             click.echo("\n".join(said), err=True)
@@ -69,12 +70,24 @@ def tune_all(workload: Workload, given: Given) -> bool:
         failed = without_winner(found, engine.station, rows)
     # Without the password that a URL may have.
     if given.as_json:
-        print_json(document(workload, engine.station, found, rows.where))
+        print_json(document(workload, engine.station, found, rows.where) | raced_document(race))
     else:
-        click.echo("\n".join(table(workload, engine.station, found, rows.where)))
+        click.echo("\n".join([*table(workload, engine.station, found, rows.where), *raced_lines(race)]))
     for sentence in failed:
         click.echo(sentence, err=True)
     return not failed
+
+
+def raced_lines(race: Race | str | None) -> list[str]:
+    if race is None:
+        return []
+    return [f"network   not raced: {race}"] if isinstance(race, str) else [f"network   {race}"]
+
+
+def raced_document(race: Race | str | None) -> dict[str, Any]:
+    if race is None:
+        return {}
+    return {"network": {"not_raced": race} if isinstance(race, str) else asdict(race)}
 
 
 def without_winner(found: list[Result], station: Station, rows: Database) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from qconv.network.argmax import fold_dequantized
 from qconv.network.arrange import Arranger
 from qconv.network.choices import Choices
+from qconv.network.contender import Contender, Parts
 from qconv.network.ends import serve_ends
 from qconv.network.fold import fold_clamps
 from qconv.network.fold_sum import fold_sums
@@ -29,6 +30,7 @@ from qconv.network.value import Value
 __all__ = [
     "Arranger",
     "Choices",
+    "Contender",
     "Explanation",
     "IntegerConvolution",
     "Layer",
@@ -36,6 +38,7 @@ __all__ = [
     "LayerTime",
     "Memory",
     "Network",
+    "Parts",
     "Profile",
     "Region",
     "Runner",

@@ -33,23 +33,25 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Compared:
-    """One kernel beside several, by times of one kind."""
+    """One kernel beside several, by times of one kind. `is_kept`: see `LookupTime`, of the one."""
 
     kernel_us: float
     unfused_us: float
     unsure: float  # how many times shorter the one must be
     is_measured: bool
+    is_kept: bool = False
 
     @classmethod
     def of(cls, one: LookupTime, unfused: Sequence[LookupTime], unsure: float) -> Compared:
         """`unsure` is of predictions. Sums and tables take what their bytes take: where convolutions were measured,
-        those need not be."""
+        those need not be. Times in sequence do not compare with those of kernels by themselves."""
         every = (one, *unfused)
         known = [us for each in every if (us := each.known_us) is not None]
-        if len(known) == len(every):
+        protocols = {each.is_kept for each in every if each.measured_us is not None}
+        if len(known) == len(every) and len(protocols) <= 1:
             is_measured = all(each.measured_us is not None for each in every)
-            return cls(known[0], sum(known[1:]), NOISE if is_measured else UNSURE, is_measured)
-        return cls(one.predicted_us, sum(each.predicted_us for each in unfused), unsure, False)
+            return cls(known[0], sum(known[1:]), NOISE if is_measured else UNSURE, is_measured, one.is_kept)
+        return cls(one.predicted_us, sum(each.predicted_us for each in unfused), unsure, False, one.is_kept)
 
     @property
     def ratio(self) -> float:
@@ -100,16 +102,31 @@ class Arranger:
         if len(unfused) < len(expected):
             return Arrangement(region.elements)
         compared, near = self._compared(region, known, unfused)
-        costs = {
-            fusion: sum(us_of(one) for one in unfused[fusion.begin : fusion.end]) * self._ratio(fusion, found)
-            for fusion, (_, found) in compared.items()
-        }
-        chosen = shortest([us_of(one) for one in unfused], costs)
+        chosen = shortest(*self._costs(unfused, {fusion: found for fusion, (_, found) in compared.items()}))
         alternatives = dict.fromkeys(problems)
         alternatives |= dict.fromkeys(
             problem for problem, found in compared.values() if found.is_measured or found.ratio <= WORTH_MEASURING
         )
         return _arrangement(region, chosen, compared, tuple(alternatives | dict.fromkeys(near)))
+
+    def _costs(
+        self, unfused: Sequence[LookupTime], compared: Mapping[Fusion, Compared]
+    ) -> tuple[list[float], dict[Fusion, float]]:
+        """The cost of each layer by itself, and of each kernel for several. What the race of a network kept goes before
+        what it did not, whatever the times: those were not taken among the same launches."""
+        alone = [us_of(one) for one in unfused]
+        costs = {
+            fusion: sum(alone[fusion.begin : fusion.end]) * self._ratio(fusion, found)
+            for fusion, found in compared.items()
+        }
+        if not any([one.is_kept for one in unfused] + [found.is_kept for found in compared.values()]):
+            return alone, costs
+        more = sum(alone) + sum(costs.values())
+        alone = [us if one.is_kept else us + more for us, one in zip(alone, unfused, strict=True)]
+        for fusion, found in compared.items():
+            if not found.is_kept and self._forced(fusion) is None:
+                costs[fusion] += more * (fusion.end - fusion.begin)
+        return alone, costs
 
     def _compared(
         self, region: Region, shapes: Mapping[str, Shape], unfused: Sequence[LookupTime]
@@ -130,14 +147,15 @@ class Arranger:
 
     def _ratio(self, fusion: Fusion, found: Compared) -> float:
         """What the kernel counts, where its layers unfused count 1."""
-        if isinstance(fusion.served, IntegerChain):
-            forced = self.choices.chains
-        elif fusion.served.pooled is not None:
-            forced = self.choices.pools
-        else:
-            forced = self.choices.tables if fusion.served.has_table else self.choices.sums
         # Where every kernel is taken, the one for most layers.
-        return found.safe_ratio if forced is None else 0.5 ** (fusion.end - fusion.begin)
+        return found.safe_ratio if self._forced(fusion) is None else 0.5 ** (fusion.end - fusion.begin)
+
+    def _forced(self, fusion: Fusion) -> bool | None:
+        if isinstance(fusion.served, IntegerChain):
+            return self.choices.chains
+        if fusion.served.pooled is not None:
+            return self.choices.pools
+        return self.choices.tables if fusion.served.has_table else self.choices.sums
 
 
 def compared(

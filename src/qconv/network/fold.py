@@ -54,7 +54,8 @@ def _chain(network: Network, convolution: IntegerConvolution) -> tuple[Layer, La
         found.append(layer)
         (name,) = layer.outputs
     first, clamp, last = found
-    same = _linear(network, first) == _linear(network, last) == _output_of(convolution)
+    own = _output_of(convolution)
+    same = own is not None and own == _linear(network, first) == _linear(network, last)
     return (first, clamp, last) if same else None
 
 

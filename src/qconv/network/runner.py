@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from qconv.device import Device
 from qconv.instances.expected import Expectations
+from qconv.instances.serving import in_sequence
 from qconv.network.arrange import Arrangement, Arranger, Arranging, Key
 from qconv.network.graph import Layer, Network, Tensor
 from qconv.network.memory import Memory
@@ -67,7 +68,7 @@ class Runner:
         self._regions = {name: one for name, one in served.items() if isinstance(one, Region)}
         self._device = device
         self._elsewhere = elsewhere
-        self._arranger = arranger or Arranger(Expectations(device))
+        self._arranger = arranger or Arranger(Expectations(device, in_sequence=True))
         self._arranged: dict[str, dict[Shapes, Arrangement]] = {name: {} for name in self._regions}
         self._last: dict[str, Arrangement] = {}  # of each region
         elements = (one for region in self._regions.values() for one in region.elements)
@@ -304,7 +305,8 @@ class Runner:
 
         def prepare() -> Prepared | None:
             try:
-                made = served.prepare(shapes, self._device)
+                with in_sequence():
+                    made = served.prepare(shapes, self._device)
             except ValueError as error:
                 shown = ", ".join(map(str, shapes))
                 log.info("%s runs elsewhere for inputs of shape %s: %s", served.layer.name, shown, error)

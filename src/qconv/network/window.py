@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+# Pixels that the windows of a convolution may leave over. With more of them, ONNX Runtime's windows do not begin at the
+# first pixel, as if the padding were negative.
+MOST_LEFT_OVER = {"SAME_UPPER": 2, "SAME_LOWER": 3}
 
 
 def auto_pad_of(attributes: Mapping[str, Any]) -> str:
@@ -45,9 +48,14 @@ def sides(attributes: Mapping[str, Any], sizes: Sequence[int], filters: Sequence
 
 def _same(auto_pad: str, *along: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """As many outputs as inputs, over the stride; an odd pixel of padding goes where the name says."""
-    totals = [
-        max((-(-size // stride) - 1) * stride + (filter_size - 1) * dilation + 1 - size, 0)
-        for size, filter_size, stride, dilation in zip(*along, strict=True)
-    ]
+    totals = []
+    for size, filter_size, stride, dilation in zip(*along, strict=True):
+        total = (-(-size // stride) - 1) * stride + (filter_size - 1) * dilation + 1 - size
+        if -total > MOST_LEFT_OVER[auto_pad]:
+            raise ValueError(
+                f"auto_pad={auto_pad!r} with a filter of {filter_size} that moves by {stride} along {size} pixels: "
+                "ONNX Runtime does not begin at the first pixel, as the kernels do; give pads=0 for that"
+            )
+        totals.append(max(total, 0))
     less, more = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
     return (less, more) if auto_pad == "SAME_UPPER" else (more, less)

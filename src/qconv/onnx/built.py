@@ -50,7 +50,7 @@ def build(
     arranged: dict[str, list[dict[str, Any]]] = {}
     for batch in batches:
         for name, entries in _prepared(
-            with_batch(proto, batch), config, collected, Expectations(place, database)
+            with_batch(proto, batch), config, collected, Expectations(place, database, in_sequence=True)
         ).items():
             arranged.setdefault(name, []).extend(entries)
     out.mkdir(FOLDER_MODE, parents=True, exist_ok=True)

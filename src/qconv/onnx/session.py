@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from qconv.device import open_device
+from qconv.device import Device, open_device
 from qconv.instances.expected import Expectations
+from qconv.instances.serving import found
 from qconv.network import (
     Arranger,
     Choices,
+    Contender,
     Explanation,
     Layer,
     Memory,
     Network,
+    Parts,
     Profile,
     Runner,
     Value,
 )
+from qconv.network.recorded import Form, forms_of
 from qconv.network.runner import Elsewhere, Subgraph
 from qconv.onnx import asked
-from qconv.onnx.built import Opened, is_folder, open_folder
+from qconv.onnx.built import Opened, is_folder, open_folder, with_batch
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
-from qconv.onnx.model import read, rewritten, source_of
+from qconv.onnx.model import loaded, read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
-from qconv.op import WIDEST, Problem
+from qconv.op import WIDEST
+from qconv.tuner.workload import NetworkProblems
+
+if TYPE_CHECKING:
+    from qconv.tune_db.database import Database
 
 
 class Session:
@@ -70,7 +79,7 @@ class Session:
         else:
             config = asked.settings(config)
             read_model = read(rewritten(source_of(model), config), config)
-            arranger = Arranger(Expectations(self._device), choices)
+            arranger = Arranger(Expectations(self._device, in_sequence=True), choices)
             opened = Opened(read_model, config, arranger)
         self._model, self._answering = opened.model, opened.answering
         fallback = Fallback(self._model, opened.config, providers)
@@ -83,11 +92,18 @@ class Session:
         elsewhere: Elsewhere = Nowhere() if strict else fallback
         with self._answering():
             self._runner = Runner(network, lowered.served, self._device, elsewhere, opened.arranging)
+        self._seen: dict[str, Form] = {}  # of each input, as it was given last
+        self._choices = None if is_folder(model) else choices
+        self._parts = Parts(network, lowered.served, self._device, elsewhere, {})
         graph = self._model.proto.graph
         self._inputs = network.inputs
         self._defaults = {
             tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in network.inputs
         }
+
+    @property
+    def device(self) -> Device:
+        return self._device
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -111,10 +127,32 @@ class Session:
             return [value.on_device for value in self._values(output_names, feeds)]
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> NetworkProblems:
         """What its kernels compute, for `qconv.tune`: one for each layer, and each shape that was known or has run; and
         what else has to be measured to choose between one kernel and several."""
-        return self._runner.problems
+        return NetworkProblems(self._runner.problems, self)
+
+    def contender(self, rows: Database, in_sequence: bool) -> Contender:
+        """This network for inputs as those of the last run, with the kernels that a lookup chooses by these rows, to be
+        raced. ValueError where there was no run, and the model does not say the shapes; or where nothing can be
+        chosen."""
+        if self._choices is None:
+            raise ValueError("its kernels were chosen when its folder was built")
+        forms = {name: self._form(name) for name in self._inputs}
+        arranger = Arranger(Expectations(self._device, rows, in_sequence), self._choices)
+        return Contender(
+            replace(self._parts, forms=forms),
+            arranger,
+            lambda problem: found(problem, self._device, rows, in_sequence),
+        )
+
+    def _form(self, name: str) -> Form:
+        if name in self._seen:
+            return self._seen[name]
+        tensor = self._model.network.tensor(name)
+        if tensor.extents is None or tensor.dtype in (None, "object"):
+            raise ValueError(f"the shape of its input {name!r} is known with the first run")
+        return tensor.extents, str(tensor.dtype), False
 
     @property
     def memory(self) -> Memory:
@@ -160,6 +198,7 @@ class Session:
             shown = ", ".join("?" if size is None else str(size) for size in tensor.shape or ())
             raise ValueError(f"the input {name!r} has shape {tuple(held.shape)}; the model takes ({shown})")
         value = Value(self._device, there=held) if elsewhere else Value(self._device, host=held)
+        (self._seen[name],) = forms_of({name: value})
         # The first layer's kernel may read vectors.
         return value.copied() if address % WIDEST else value
 
@@ -176,3 +215,12 @@ def _refusal(network: Network, why_not: Mapping[str, str]) -> str:
     ops = {layer.name: layer.op for layer in network.layers}
     lines = [f"{ops[name]} ({name}): {why}" for name, why in why_not.items()]
     return "\n".join([f"strict=True, but {len(lines)} layers would run in ONNX Runtime:", *lines])
+
+
+def session_of(path: Path, batch: int | None, device: str | None) -> Session:
+    """A session of a model for inputs of one batch, as `qconv-tune tune` reads it. ValueError where none runs it on
+    kernels, or where the model leaves its batch open and none is given."""
+    session = Session(path if batch is None else with_batch(loaded(source_of(path)), batch), device)
+    if not session.problems:
+        raise ValueError("a session runs none of its layers on a kernel; quantize it, or give its open batch")
+    return session

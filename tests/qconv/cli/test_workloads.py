@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from qconv import tuning
 from qconv.cli import main
 from qconv.cli.workloads import table
 from qconv.tune_db.database import Database
@@ -17,6 +18,7 @@ from qconv.tune_db.url import read, where_of
 from qconv.tuner import ahead, schedule, tune
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.result import Result, Station, is_todays
+from qconv.tuner.sequence import Race
 from qconv.tuner.workload import Entry, Place, Workload
 from tests.tuner.test_evaluate import CPU
 from tests.tuner.test_schedule import FAST, SLOW, Scaled
@@ -230,3 +232,30 @@ def test_stale_winners_are_listed_and_tuned_again(command: list[str], capsys: py
     done, says = capsys.readouterr()
     assert json.loads(done) == {"problems": []}
     assert "nothing to do" in says
+
+
+@pytest.mark.parametrize(
+    ("race", "line", "document"),
+    [
+        (
+            Race(0.05, 0.06, 0.045, 1, 2),
+            "network   0.0500 ms before, 0.0450 ms after; 0.0600 ms with all 2 new winners: "
+            "1 of 2 new winners installed",
+            {"before_ms": 0.05, "winners_ms": 0.06, "after_ms": 0.045, "installed": 1, "offered": 2},
+        ),
+        ("it is elsewhere", "network   not raced: it is elsewhere", {"not_raced": "it is elsewhere"}),
+    ],
+)
+def test_the_last_lines_say_what_the_network_takes_before_and_after(
+    race: Race | str,
+    line: str,
+    document: Any,
+    command: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tuning, "tune_and_race", lambda *_: race)
+    assert run(*command) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == line
+    assert run(*command, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["network"] == document

@@ -31,6 +31,7 @@ from qconv.network.arrange import (
 from qconv.network.region import Fusion
 from qconv.onnx import Session
 from qconv.op import Problem
+from qconv.tune_db.measurement import KEPT
 
 # The CPU device has no matrix instructions of its own, and kernels for several convolutions need them.
 DEVICE = open_device("cpu.sm_80")
@@ -147,9 +148,16 @@ def test_what_is_between_two_steps_goes_with_its_reader() -> None:
 
 def test_a_prediction_has_to_be_clearly_shorter() -> None:
     class Of:
-        def __init__(self, measured_us: float | None, predicted_us: float, by_bytes: float | None = None) -> None:
+        def __init__(
+            self,
+            measured_us: float | None,
+            predicted_us: float,
+            by_bytes: float | None = None,
+            is_kept: bool = False,
+        ) -> None:
             self.measured_us, self.predicted_us = measured_us, predicted_us
             self.known_us = by_bytes if measured_us is None else measured_us
+            self.is_kept = is_kept
 
     both = [Of(10.0, 7.0), Of(10.0, 3.0)]
     measured = Compared.of(Of(19.0, 50.0), both, UNSURE)  # type: ignore[arg-type, list-item]
@@ -158,6 +166,9 @@ def test_a_prediction_has_to_be_clearly_shorter() -> None:
     for one, others in ((Of(None, 9.0), both), (Of(1.0, 9.0), [both[0], Of(None, 3.0)])):
         predicted = Compared.of(one, others, UNSURE)  # type: ignore[arg-type]
         assert (predicted.is_measured, predicted.safe_ratio) == (False, pytest.approx(0.9 * UNSURE))
+    # Nor does a time in sequence with one by itself.
+    predicted = Compared.of(Of(1.0, 9.0, is_kept=True), both, UNSURE)  # type: ignore[arg-type, list-item]
+    assert (predicted.is_measured, predicted.safe_ratio) == (False, pytest.approx(0.9 * UNSURE))
     # But a sum takes what its bytes take, which is nearly as good as measured.
     known = Compared.of(Of(19.0, 50.0), [both[0], Of(None, 10.0, by_bytes=10.0)], UNSURE_DENSE)  # type: ignore[arg-type, list-item]
     assert (known.is_measured, known.safe_ratio) == (False, pytest.approx(0.95 * UNSURE))
@@ -183,3 +194,21 @@ def test_theshortest_way_is_not_the_greedy_one() -> None:
     assert shortest([10.0] * 3, {first: 11.0, middle: 10.0}) == [0, middle]
     assert shortest([10.0] * 2, {first: 20.0}) == [0, 1]
     assert shortest([10.0] * 2, {}) == [0, 1]
+
+
+def test_what_a_race_of_the_network_kept_goes_before_what_is_faster_by_itself(times: Path) -> None:
+    model, y = inverted_residual(8)
+    made = model.made(y)
+    plain, fused = problems_of(made, model.fed)
+    every = [one_kernel(one, DEVICE.target) for one in fused]
+    store(times, DEVICE, [*tens(plain), *((plan, 1.0) for plan in every)])
+    forget()
+    assert len(alike(made, model.fed).explain().rows) < len(plain)
+    store(times, DEVICE, [(plan, 1000.0) for plan, _ in tens(plain)], protocol={"phase": KEPT})
+    forget()
+    assert len(alike(made, model.fed).explain().rows) == len(plain)
+    # All layers by themselves, and one kernel for the first two: by times of one race again.
+    store(times, DEVICE, [(every[0], 1.0)], protocol={"phase": KEPT})
+    forget()
+    rows = alike(made, model.fed).explain().rows
+    assert sum("one kernel measured at 1.00 us, 2000.00 us unfused" in row.why for row in rows) == 1

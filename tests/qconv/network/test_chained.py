@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from integer_model import Model
+from one_node import whole_range
 from overlaps import asked_to_overlap
 
 from qconv.device import open_device
-from qconv.network import IntegerConvolution
+from qconv.network import IntegerConvolution, Layer, Network, Tensor, read_layer
 from qconv.network.chained import chain
 from qconv.network.value import Value
 from qconv.onnx import Session
@@ -36,6 +38,20 @@ def test_what_is_between_them_is_read_as_it_was_written(scale: float, zero_point
         assert set(made.layer.inputs) & {x, mid} == {x}
         given = made.parameters(made.problem((1, 4, 5, 5)))
         assert (float(given["mid_scale"]), int(given["mid_zero_point"])) == (np.float32(0.05), 3)
+
+
+@pytest.mark.parametrize("zero_point", [3, 4])
+def test_sums_are_of_bytes_with_the_same_zero_point_and_any_scale(zero_point: int) -> None:
+    """ConvInteger has no scale, neither for what it reads nor for its sums, which end a chain."""
+    model = Model()
+    mid = model.conv(model.input(1, 4, 5, 5), 4, 8, model.numbers(), model.numbers((0.05, 3)))
+    (first,) = convolutions(model, mid)
+    held = {"w": np.ones((4, 8, 1, 1), np.uint8), "w_z": np.asarray(zero_point, np.uint8)}
+    layer = Layer("sums", "ConvInteger", (mid, "w", "w_z"), ("y",))
+    second = read_layer(layer, Network((mid,), ("y",), (layer,), {mid: Tensor(mid, "uint8")}, held))
+    assert isinstance(second, IntegerConvolution)
+    assert (chain([first, second]) is not None) == (zero_point == 3)
+    assert chain([replace(second, y=first.x), first]) is None
 
 
 @pytest.mark.parametrize("gains", [False, True])
@@ -73,6 +89,17 @@ def test_a_table_is_the_last_ones() -> None:
     first, second = convolutions(model, model.conv(b, 4, 4, a_is, model.numbers()))
     assert first.has_table
     assert chain([first, second]) is None
+
+
+def test_a_convolution_of_one_axis_is_no_part_of_one() -> None:
+    model = Model()
+    x, x_is = model.input(1, 4, 9), model.numbers()
+    for _ in range(2):
+        w, y_is = model.constant(whole_range(model.rng, "uint8", (4, 4, 3))), model.numbers()
+        x = model.node("QLinearConv", [x, *x_is, w, *model.numbers((0.004, 0)), *y_is], kernel_shape=[3])
+        x_is = y_is
+    assert [one.axes for one in convolutions(model, x)] == [1, 1]
+    assert chain(convolutions(model, x)) is None
 
 
 def test_a_product_of_matrices_is_no_part_of_one() -> None:

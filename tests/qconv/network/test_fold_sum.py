@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from one_node import whole_range
 from random_tensor_ops import TELLING
 from session_comparison import RUNS, assert_equal
 
-from qconv.network import fold_sums, read_layer
+from qconv.network import Choices, IntegerConvolution, Region, find_regions, fold_sums, read_layer
+from qconv.network.elementwise import QuantizedBinary
+from qconv.network.fold_sum import with_sum
+from qconv.network.integer import Added
 from qconv.onnx import Session
 
 FOLDED = "com.microsoft.QLinearAdd folded"
@@ -106,25 +110,111 @@ def test_a_product_of_matrices_and_a_sum() -> None:
     assert list(said) == [own]
 
 
-@pytest.mark.parametrize("what", ["read twice", "an output", "another scale", "itself", "a constant", "other extents"])
+@pytest.mark.parametrize("lacking", ["own", "residual", "y", "own, residual, y"])
+@pytest.mark.parametrize("own_is_first", [True, False])
+def test_a_zero_point_that_is_not_given_is_zero(own_is_first: bool, lacking: str) -> None:
+    """Whatever those of the other tensors are. ONNX Runtime asks for all of them; ONNX does not."""
+    model = Model("uint8", 7)
+    zeros = {name: 0 if name in lacking else zero for name, zero in (("own", 100), ("residual", 37), ("y", 201))}
+    own_is, residual_is, y_is = (model.numbers((0.1, zero)) for zero in zeros.values())
+    own = model.conv(model.input(2, 4, 5, 5), 4, 8, model.numbers(), own_is)
+    pair = [(own, own_is), (model.input(2, 8, 5, 5), residual_is)]
+    (a, a_is), (b, b_is) = pair if own_is_first else reversed(pair)
+    network, served = read(model, y := model.add(a, a_is, b, b_is, y_is))
+    whole = with_sum(network, served[own], served[y])
+    left_out = [
+        zero for name, (_, zero) in (("own", own_is), ("residual", residual_is), ("y", y_is)) if name in lacking
+    ]
+    assert whole is not None
+    layer = served[y].layer
+    other = replace(layer, inputs=tuple("" if name in left_out else name for name in layer.inputs))
+    network = replace(network, layers=tuple(other if one is layer else one for one in network.layers))
+    add: Any = read_layer(other, network)
+    made = with_sum(network, served[own], add)
+    assert made is not None
+    assert made.parameters == whole.parameters
+    # What the convolution writes has the zero point that the sum reads it with, or stays a layer of its own.
+    another = {**served[own].parameters, "y_zero_point": np.uint8(99)}
+    assert with_sum(network, replace(served[own], parameters=another), add) is None
+
+
+def test_a_clamp_within_a_convolution_stays_in_front_of_the_sum() -> None:
+    model = Model("uint8", 8)
+    own_is, residual_is, y_is = model.numbers((0.1, 128)), model.numbers((0.1, 128)), model.numbers((0.2, 128))
+    own = model.conv(model.input(2, 4, 5, 5), 4, 8, model.numbers(), own_is)
+    real = model.node("Relu", [model.node("DequantizeLinear", [own, *own_is])])
+    clamped = model.node("QuantizeLinear", [real, *own_is])
+    y = model.add(clamped, own_is, model.input(2, 8, 5, 5), residual_is, y_is)
+    said = whys(model, y)
+    assert list(said) == [own, y]
+    assert said[own].startswith("QLinearConv, DequantizeLinear, Relu, QuantizeLinear folded")
+    assert not regions_of(model, y)
+
+
+def regions_of(model: Model, *outputs: str) -> list[Region]:
+    """Where kernels for a convolution and its sum would be compared with two kernels."""
+    network, served = read(model, *outputs)
+    found = find_regions(network, served, Choices(tables=False, pools=False, chains=False))[1]
+    return [one for one in found.values() if isinstance(one, Region)]
+
+
+def read(model: Model, *outputs: str) -> tuple[Any, dict[str, Any]]:
+    choices = {"sums_in_convolutions": False, "tables_in_convolutions": False, "fused_convolutions": False}
+    session = Session(model.made(*outputs), "cpu", pools_in_convolutions=False, **choices)
+    return session._model.network, dict(session._runner._served)
+
+
+LEFT_ALONE = (
+    *("read twice", "an output", "another scale", "the same scale, another zero point", "another scale alone"),
+    *("itself", "a constant", "other extents", "another rank", "a product"),
+)
+
+
+@pytest.mark.parametrize("what", LEFT_ALONE)
 def test_what_is_left_alone(what: str) -> None:
     model = Model()
-    x = model.input(2, 4, 5, 5)
-    x_is, own_is, residual_is, y_is = (model.numbers() for _ in range(4))
-    own = model.conv(x, 4, 8, x_is, own_is)
-    residual = model.constant(whole_range(model.rng, "uint8", (1, 8, 1, 1))) if what == "a constant" else None
+    x = model.input(5, 4, 5, 5)
+    x_is, residual_is, y_is = (model.numbers() for _ in range(3))
+    own_is = model.numbers((0.1, 77))
+    own = model.conv(x, 4, 5, x_is, own_is)
+    residual = model.constant(whole_range(model.rng, "uint8", (1, 5, 1, 1))) if what == "a constant" else None
     residual = own if what == "itself" else residual
-    shape = (2, 1, 5, 5) if what == "other extents" else (2, 8, 5, 5)
+    shape = {"other extents": (5, 1, 5, 5), "another rank": (5, 5, 5)}.get(what, (5, 5, 5, 5))
     residual = model.input(*shape) if residual is None else residual
-    read_as = model.numbers() if what == "another scale" else own_is
-    outputs = [model.add(own, read_as, residual, residual_is, y_is)]
+    others: dict[str, Any] = {
+        "another scale": model.numbers(),
+        "the same scale, another zero point": model.numbers((0.1, 78)),
+        "another scale alone": model.numbers((0.11, 77)),
+    }
+    read_as = others.get(what, own_is)
+    op = "QLinearMul" if what == "a product" else "QLinearAdd"
+    outputs = [model.node(op, [own, *read_as, residual, *residual_is, *y_is], domain="com.microsoft")]
     if what == "read twice":
         outputs.append(model.node("MaxPool", [own], kernel_shape=[2, 2]))
     if what == "an output":
         outputs.append(own)
     said = whys(model, *outputs)
     assert {own, outputs[0]} <= set(said)
-    assert not any(FOLDED in why for why in said.values())
+    assert not any(" folded" in why for why in said.values())
+    assert not regions_of(model, *outputs)
+
+
+def test_the_pass_alone() -> None:
+    model = Model()
+    own_is = model.numbers()
+    own = model.conv(model.input(2, 4, 5, 5), 4, 8, model.numbers(), own_is)
+    residual = model.input(2, 8, 5, 5)
+    y = model.add(residual, model.numbers(), own, own_is, model.numbers())
+    assert len(regions_of(model, y)) == 1
+    network, served = read(model, y)
+    convolution, add = served[own], served[y]
+    assert isinstance(convolution, IntegerConvolution)
+    assert isinstance(add, QuantizedBinary)
+    made = with_sum(network, convolution, add)
+    assert made is not None
+    assert made.added == Added(residual, True)
+    for changed in ({"added": made.added}, {"out_type": "int8"}, {"activation": "relu"}):
+        assert with_sum(network, replace(convolution, **changed), add) is None
 
 
 def test_a_sum_of_other_shapes_at_run_time_runs_elsewhere() -> None:

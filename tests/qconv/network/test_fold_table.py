@@ -77,6 +77,18 @@ def test_a_convolution_and_a_function_are_one_layer(dtype: str, what: str) -> No
         assert said[own].startswith(f"QLinearConv, {', '.join(ops)} folded, which changes no bit")
 
 
+def test_a_clamp_stays_in_front_of_the_table() -> None:
+    """Sigmoid of a clamped number is another than that of the number."""
+    model = Model("uint8", 12)
+    own_is, y_is = model.numbers((0.1, 128)), model.numbers((0.004, 3))
+    own = model.conv(model.input(2, 8, 6, 7), 8, 16, model.numbers(), own_is, 3)
+    clamped = function(model, own, own_is, own_is, "Relu")
+    said = ran(model, quantized(model, "QLinearSigmoid", clamped, own_is, y_is))
+    ops = ("QLinearConv", "DequantizeLinear", "Relu", "QuantizeLinear", "com.microsoft.QLinearSigmoid")
+    assert list(said) == [own]
+    assert said[own].startswith(f"{', '.join(ops)} folded, which changes no bit")
+
+
 def test_bytes_without_a_scale() -> None:
     """What ONNX's Relu of int8 does: the table is of bytes alone."""
     model = Model("int8", 3)

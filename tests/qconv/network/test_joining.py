@@ -87,6 +87,20 @@ def test_split(given: list[int] | None, axis: int) -> None:
     assert not any("folded" in row.why for row in rows)
 
 
+@pytest.mark.parametrize(("parts", "axis"), [(3, 1), (3, -3), (2, 3), (2, -2), (2, 0)])
+def test_the_last_of_equal_parts_is_what_is_left(parts: int, axis: int) -> None:
+    outputs = ("y", "z", "v")[:parts]
+    node = helper.make_node("Split", ["x"], outputs, axis=axis, num_outputs=parts)
+    session = run_beside(node, {"x": FULL}, {}, "uint8", outputs, opset=18)
+    assert not session.explain().fallen_back
+
+
+def test_a_split_of_an_older_model_has_its_widths_as_an_attribute() -> None:
+    node = helper.make_node("Split", ["x"], ["y", "z", "v"], axis=-3, split=[1, 5, 2])
+    session = run_beside(node, {"x": FULL}, {}, "int8", ("y", "z", "v"), opset=12)
+    assert not session.explain().fallen_back
+
+
 def test_a_split_that_runs_elsewhere_is_one_node_there() -> None:
     """What the caller brings is cut for the caller."""
     node = helper.make_node("Split", ["x_fed"], ["y", "z"], axis=1)

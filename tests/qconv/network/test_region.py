@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from integer_model import Model
 
-from qconv.network import Choices, Network, Region, find_regions, read_layer
+from qconv.network import Choices, Network, Region, find_regions, fold_sums, read_layer
 from qconv.network.region import Fusion
 from qconv.onnx import Session
 
@@ -74,6 +74,22 @@ def test_what_two_read_ends_a_region() -> None:
     b = model.conv(mid, 4, 4, mid_is, model.numbers())
     assert regions(read(model, a, b))[1] == []
     assert regions(read(model, a, mid))[1] == []
+
+
+@pytest.mark.parametrize("reads_it_as_well", [True, False])
+def test_what_is_added_is_not_what_is_convolved(reads_it_as_well: bool) -> None:
+    """A convolution with a sum behind it reads two tensors. It goes on from the first, if that is not both."""
+    model = Model()
+    x, mid_is, y_is = model.input(1, 4, 5, 5), model.numbers(), model.numbers()
+    mid = model.conv(x, 4, 4, model.numbers(), mid_is)
+    own = model.conv(mid if reads_it_as_well else model.input(1, 4, 5, 5), 4, 4, mid_is, y_is)
+    network = read(model, y := model.add(own, y_is, mid, mid_is, model.numbers()))
+    layers = {layer.name: layer for layer in network.layers}
+    network = replace(network, layers=(layers[mid], layers[own], layers[y]))
+    network, served = fold_sums(network, {layer.name: read_layer(layer, network) for layer in network.layers})
+    assert set(served) == {mid, own}
+    assert network.only_consumer(mid) == served[own].layer
+    assert find_regions(network, served, Choices())[1] == served
 
 
 def test_equal_shapes_are_added() -> None:

@@ -9,6 +9,14 @@ ELEMENT, VECTOR = "templates/convert/element.j2", "templates/convert/vector.j2"
 
 MUTANTS = (
     Mutant(
+        "choose: a slice for each thread",
+        CHOOSE,
+        "i < SLICES; i += THREADS)",
+        "i < SLICES; i += SLICES)",
+        "A channel may have more slices than a block has threads.",
+        ("tests/templates/test_convert_extremes.py::test_a_channel_may_have_more_slices_than_a_block_has_threads",),
+    ),
+    Mutant(
         "choose: a slice ends with the next one's first vector",
         CHOOSE,
         "slice.part() == SLICES - 1 ? COUNT : slice.begin + SLICE;",

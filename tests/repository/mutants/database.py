@@ -310,8 +310,8 @@ MUTANTS = (
     Mutant(
         "measurement: a row is the same with another toolchain",
         HERE + "measurement.py",
-        "            self.toolchain,\n            self.digest,\n        )",
-        '            "any",\n            self.digest,\n        )',
+        "            self.toolchain,\n            self.digest,\n            *(",
+        '            "any",\n            self.digest,\n            *(',
         "A row of another toolchain is another row.",
         (CONTRACT, MEASUREMENT),
     ),

@@ -5,6 +5,11 @@ from mutants.named import block_random, fused, fused_exact, fused_random
 
 PAGES = "templates/fused/"
 
+
+def several(name: str) -> str:
+    return f"tests/templates/test_fused_roles.py::test_a_thread_has_several[{name}]"
+
+
 PAGE = (
     Mutant(
         "page: tile rows go round with the columns",
@@ -344,4 +349,51 @@ LAYERS = (
     ),
 )
 
-MUTANTS = (*PAGE, *ORDER, *LAYERS)
+SEVERAL = (
+    Mutant(
+        "depthwise, fused: a thread has one vector of channels",
+        PAGES + "depthwise.j2",
+        "k < end_k(team); k += ACROSS * VECTOR)",
+        "k < end_k(team); k += K)",
+        "A layer may have more vectors of channels than a block has threads.",
+        (several("channels of a depthwise layer"),),
+    ),
+    Mutant(
+        "depthwise, fused: a thread has one patch of two ways",
+        PAGES + "depthwise.j2",
+        "patch += AT_ONCE) {\n"
+        "            const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;\n"
+        "            const InputPatch from(args, source, row, column, k);",
+        "patch += ALL_PATCHES) {\n"
+        "            const int row = patch / PATCHES_W * ROWS, column = patch % PATCHES_W * COLUMNS;\n"
+        "            const InputPatch from(args, source, row, column, k);",
+        "Where channels take all threads, each has every patch of its channels.",
+        (several("channels of a depthwise layer"),),
+    ),
+    Mutant(
+        "input: a thread brings one vector of a row",
+        PAGES + "input.j2",
+        "vector < PER_ROW; vector += ACROSS)",
+        "vector < PER_ROW; vector += PER_ROW)",
+        "A row of pixels may have more vectors than a block has threads.",
+        (several("vectors of a row of the input"),),
+    ),
+    Mutant(
+        "warpgroup: a thread brings the parameters of one channel",
+        PAGES + "smem_weights.j2",
+        "i < BLOCK_SLABS * SLAB_K; i += ${ block_threads })",
+        "i < BLOCK_SLABS * SLAB_K; i += BLOCK_SLABS * SLAB_K)",
+        "A block may have more output channels than threads.",
+        (several("channels of weights in shared memory"),),
+    ),
+    Mutant(
+        "warpgroup: one run of pixels for each slab that is fetched",
+        PAGES + "warpgroup.j2",
+        "run += OF_SLAB) {\n            Sums sums(channels);\n            multiply(smem.weights[buffer]",
+        "run += RUNS) {\n            Sums sums(channels);\n            multiply(smem.weights[buffer]",
+        "A tile may have more runs of pixels than a slab has warpgroups.",
+        (several("runs of pixels of a slab that is fetched"),),
+    ),
+)
+
+MUTANTS = (*PAGE, *ORDER, *LAYERS, *SEVERAL)

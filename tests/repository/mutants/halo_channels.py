@@ -120,6 +120,14 @@ OF_PLAN = (
 
 OF_GATHERING = (
     Mutant(
+        "halo: lanes bring as many chunks as they ask for at once",
+        PAGES + "halo_gather.j2",
+        "index < CHUNKS_OF_WINDOW; index += 128 * AT_ONCE)",
+        "index < CHUNKS_OF_WINDOW; index += CHUNKS_OF_WINDOW)",
+        "A window may have more.",
+        ("tests/templates/test_halo_gather.py",),
+    ),
+    Mutant(
         "halo: pixels are brought to where they would lie without a swizzle",
         PAGES + "halo_gather.j2",
         " ^ pixel * ROW / 128 % OF_ROW",

@@ -26,6 +26,14 @@ OF_PROBLEM = (
         (SAME,),
     ),
     Mutant(
+        "halo: rows that lanes gather for one tap lie beside each other",
+        "generator/halo_windows.py",
+        "(problem.r * problem.s > 1 or is_gathered(problem))",
+        "problem.r * problem.s > 1",
+        "With columns together one tap is left, and the stride between rows stays.",
+        ("tests/templates/test_halo_columns.py::test_nothing_is_left_out[one tap, copied]",),
+    ),
+    Mutant(
         "halo: pixels of padding are as many as columns",
         SEEN,
         "left = ceil_div(problem.pad[1], columns)",

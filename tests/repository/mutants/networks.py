@@ -135,8 +135,8 @@ MUTANTS = (
     Mutant(
         "network: clamps of any scale are folded",
         HERE + "fold.py",
-        "_linear(network, first) == _linear(network, last) == _output_of(convolution)",
-        "_linear(network, first) == _output_of(convolution)",
+        "own == _linear(network, first) == _linear(network, last)",
+        "own == _linear(network, first)",
         "The output is quantized with another scale than the convolution's.",
         (FOLD,),
     ),

@@ -135,8 +135,8 @@ MUTANTS = (
     Mutant(
         "arrange: pools by the choice of sums",
         HERE + "network/arrange.py",
-        "            forced = self.choices.pools",
-        "            forced = self.choices.sums",
+        "            return self.choices.pools",
+        "            return self.choices.sums",
         "True takes no kernel that is not expected to be faster.",
         (f"{FOLD}::test_a_convolution_and_a_pool_are_one_layer",),
     ),

@@ -133,6 +133,14 @@ MUTANTS = (
         (sanitized("global_average", "the last block has few channels-address"),),
     ),
     Mutant(
+        "global average pool: a channel for each thread",
+        "templates/tensor_ops/global_average.j2",
+        "i < LANES * VECTOR && first + i < C; i += THREADS",
+        "i < LANES * VECTOR && first + i < C && i < THREADS; i += THREADS",
+        "A block may have more channels than threads.",
+        ("tests/templates/test_global_average.py::test_a_block_may_have_more_channels_than_threads",),
+    ),
+    Mutant(
         "global pooling: blocks without channels",
         "generator/global_pooling.py",
         "at_most(row, 2 * problem.c,",

@@ -11,6 +11,8 @@ def values_of(activation: str) -> tuple[str, ...]:
     return (f"tests/qconv/test_activation.py::test_every_value_gives_the_same_bits[{activation}]",)
 
 
+TIES = ("tests/templates/test_convert_extremes.py::test_ties_of_both_signs_are_rounded_as_the_mode_says",)
+
 MUTANTS = (
     Mutant(
         "every: half away from zero goes down",
@@ -19,6 +21,22 @@ MUTANTS = (
         'return whole + (rest > Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "quotient"',
         "A positive half is rounded away from zero.",
         conversion_random(*range(0, 40, 5)),
+    ),
+    Mutant(
+        "every: a negative half in 64 bits goes up",
+        EVERY,
+        '    return whole + (rest >= Real(0.5)) - (rest <= Real(-0.5));\n}\n\n//% endif\n//% if "from_bfloat16"',
+        '    return whole + (rest >= Real(0.5)) - (rest < Real(-0.5));\n}\n\n//% endif\n//% if "from_bfloat16"',
+        "A negative half is rounded away from zero.",
+        TIES,
+    ),
+    Mutant(
+        "every: a negative number is rounded to odd as a positive one",
+        EVERY,
+        "if (wide > a ? a >= 0.0 : wide < a && a < 0.0) bits -= 1u;",
+        "if (wide > a) bits -= 1u;",
+        "The second rounding, to 16 bits, sees a number on the other side of the tie.",
+        ("tests/templates/test_convert_extremes.py::test_what_lies_just_beside_a_tie_is_rounded_once",),
     ),
     Mutant(
         "every: a quotient is not corrected",
@@ -177,6 +195,14 @@ MUTANTS = (
         "const unsigned even = 1u;",
         "A half of a half's last place goes to the even neighbour.",
         conversion_random(15),
+    ),
+    Mutant(
+        "cpu: the largest denormal halves are normal",
+        CPU,
+        "if (magnitude < 0x38800000u) {",
+        "if (magnitude < 0x38000000u) {",
+        "They lose the bit that a normal number does not store.",
+        ("tests/templates/test_convert_extremes.py::test_halves_are_written_to_both_ends_of_their_range",),
     ),
     Mutant(
         "cpu: denormal halves are zero",

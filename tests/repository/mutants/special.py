@@ -70,8 +70,8 @@ STEM = (
     Mutant(
         "stem: all channels are written at once",
         PAGES + "stem.j2",
-        "if constexpr (K % LANE_K == 0) {",
-        "if constexpr (LANE_K > 0) {",
+        "            if (k + n >= K) continue;\n",
+        "",
         "A vector past the last channel is written over the next pixel's.",
         (special_random("stem"),),
     ),
@@ -189,10 +189,18 @@ DEPTHWISE = (
     Mutant(
         "depthwise: a channel filters the input channel of its number",
         PAGES + "depthwise.j2",
-        "(k + i < K ? k + i : K - 1) / K_GROUP",
-        "(k + i < K ? k + i : K - 1) % C",
+        "(k + i < K ? k + i : K - LOAD_K) / K_GROUP",
+        "(k + i < K ? k + i : K - LOAD_K) % C",
         "K_GROUP neighbouring output channels filter the same input channel.",
         (special("depthwise, bytes"),),
+    ),
+    Mutant(
+        "depthwise: the fourth dilated tap is one column behind the third",
+        PAGES + "depthwise_taps.j2",
+        "at(i + 3 * DILATION_W, quad)",
+        "at(i + 2 * DILATION_W + 1, quad)",
+        "Taps lie DILATION_W columns apart.",
+        ("tests/templates/test_special_roles.py::test_the_fourth_of_four_dilated_taps_is_three_dilations_away",),
     ),
     Mutant(
         "depthwise: columns past the last are written",
@@ -355,6 +363,14 @@ FOLD = (
         "for (int i = k * FOLD_THREADS + tile::thread(); i < 4;",
         "Threads of other blocks read padding that nobody has written.",
         (mma("tile, prefetch, staged"),),
+    ),
+    Mutant(
+        "fold: a copy of padding for each of its threads",
+        PAGES + "fold_channel.j2",
+        "i < PADDING_WORDS; i += K * FOLD_THREADS)",
+        "i < PADDING_WORDS; i += PADDING_WORDS)",
+        "Where channels are few, the fold has fewer threads than there are copies.",
+        ("tests/templates/test_padding.py::test_it_is_the_zero_point[mma, few channels]",),
     ),
     Mutant(
         "padding: three of four bytes",

@@ -23,6 +23,14 @@ OF_PAGE = (
         (ALONE,),
     ),
     Mutant(
+        "stem_pool: what stands for no output is above the least sums",
+        PAGES + "_sums.j2",
+        "LOWEST = -(1 << 30);",
+        "LOWEST = -(1 << 20);",
+        "A window that reaches beyond the outputs has no sum of 300 products of the least bytes.",
+        (f"{TESTS}::test_the_least_sums_are_above_what_stands_for_no_output",),
+    ),
+    Mutant(
         "stem_pool: products begin before their window is there",
         PAGES + "_consume.j2",
         "        shared.ring.wait(at);\n",

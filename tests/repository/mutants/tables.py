@@ -114,8 +114,8 @@ MUTANTS = (
     Mutant(
         "arrange: who takes all sums takes all tables",
         HERE + "network/arrange.py",
-        "forced = self.choices.tables if fusion.served.has_table else self.choices.sums",
-        "forced = self.choices.sums",
+        "return self.choices.tables if fusion.served.has_table else self.choices.sums",
+        "return self.choices.sums",
         "Where nobody has chosen, times decide.",
         (f"{FOLD_TABLE}::test_whichever_was_measured_to_be_faster",),
     ),
