@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -64,6 +65,18 @@ def test_a_compiler_that_hangs_is_ended_with_its_children(hanging: Path) -> None
     while is_alive(int(hanging.read_text())) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not is_alive(int(hanging.read_text()))
+
+
+def test_an_interruption_does_not_wait_for_one_that_hangs(hanging: Path) -> None:
+    """Its time would be a day."""
+    compiling = Ahead("g++ 9.9.9", 24 * 3600.0)
+    compiling.submit(CANDIDATES[0])
+    while not (hanging.exists() and hanging.read_text()):
+        time.sleep(0.01)
+    compiling.__exit__(KeyboardInterrupt)
+    pid = int(hanging.read_text())
+    assert is_alive(pid)
+    os.kill(pid, signal.SIGKILL)
 
 
 def test_one_that_nothing_can_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from qconv.problem import Conv2d
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import WALL_CLOCK
-from tests.tuner.test_child import HELLO, child
+from tests.tuner.test_child import HELLO, child, is_alive
 
 CPU = open_device("cpu")
 ONE, OTHER = Conv2d(1, 3, 3, 4, 4, 1, 1), Conv2d(1, 4, 3, 8, 4, 1, 1)
@@ -38,3 +42,24 @@ def test_a_worker_that_did_not_answer_is_gone_at_once(tmp_path: Path) -> None:
         assert worker.measure(candidate).outcome == "timeout"
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)
+
+
+# A tuner whose worker never ends what it was asked for.
+TUNER = """
+import subprocess, sys, time
+worker = "import os, time; from qconv.tuner import worker; lines = worker._requests(os.getppid()); next(lines); " \
+    "print(os.getpid(), flush=True); time.sleep(600)"
+asked = subprocess.Popen([sys.executable, "-c", worker], stdin=subprocess.PIPE)
+asked.stdin.write(b"{}\\n")
+asked.stdin.flush()
+time.sleep(600)
+"""
+
+
+def test_a_worker_ends_with_its_tuner_in_the_middle_of_a_request() -> None:
+    with subprocess.Popen([sys.executable, "-c", TUNER], stdout=subprocess.PIPE, text=True) as tuner:
+        assert tuner.stdout is not None
+        worker = int(tuner.stdout.readline())
+        tuner.send_signal(signal.SIGKILL)
+    while is_alive(worker):
+        time.sleep(0.01)

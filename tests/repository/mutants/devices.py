@@ -16,6 +16,46 @@ EXCHANGE = "tests/qconv/device/test_array_kernels.py"
 
 MUTANTS = (
     Mutant(
+        "program: a compiler outlives its process",
+        "src/qconv/device/program.py",
+        "read -r _; kill -KILL 0",
+        "read -r _",
+        "A tuner that was killed leaves compilers that use the machine.",
+        ("tests/qconv/device/test_program.py::test_a_compiler_ends_with_the_process_that_started_it",),
+    ),
+    Mutant(
+        "program: a compiler is not in the group that is watched",
+        "src/qconv/device/program.py",
+        "process_group=group",
+        "process_group=0",
+        "A compiler that is too late goes on, and so does one whose process was killed.",
+        ("tests/qconv/device/test_program.py::test_nothing_of_it_is_left_behind",),
+    ),
+    Mutant(
+        "program: children of a compiler are left behind",
+        "src/qconv/device/program.py",
+        "    finally:\n        os.killpg(watch.pid, signal.SIGKILL)\n",
+        "    finally:\n        watch.kill()\n",
+        "A wrapper of a compiler leaves processes behind.",
+        ("tests/qconv/device/test_program.py::test_nothing_of_it_is_left_behind",),
+    ),
+    Mutant(
+        "folders: what a killed process left stays",
+        "src/qconv/device/folders.py",
+        "        if _age_s(left) > ABANDONED_S:\n",
+        "        if False:\n",
+        "The cache grows with every tuner that is killed.",
+        ("tests/qconv/device/test_folders.py",),
+    ),
+    Mutant(
+        "folders: what is being built is removed",
+        "src/qconv/device/folders.py",
+        "        if _age_s(left) > ABANDONED_S:\n",
+        "        if _age_s(left) > ABANDONED_S / 4:\n",
+        "A slow compiler finds its folder gone.",
+        ("tests/qconv/device/test_folders.py",),
+    ),
+    Mutant(
         "exchange: a block takes one outer index",
         HERE + "array_kernels.py",
         "outer += blocks_down",
