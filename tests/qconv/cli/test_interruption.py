@@ -34,7 +34,7 @@ sys.addaudithook(at_import)
 sys.argv[1:] = sys.argv[3:]
 main()
 """
-# Of the commands, and of what one of them needs.
+# The commands need them, or lookup does.
 IMPORTS = ("json", "click", "numpy", "ml_dtypes", "qconv.ops", "qconv.device.cpu", "sqlalchemy", "_ctypes")
 
 
@@ -117,9 +117,9 @@ def test_a_tuner_that_is_ended_ends_its_worker_and_its_compilers(
     wait_until(lambda: not is_alive(compiling))
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
+def wait_until(is_true: Callable[[], bool]) -> None:
     """As long as the machine takes; a test that hangs says so by its own time-out."""
     end = time.monotonic() + 300
-    while not holds():
+    while not is_true():
         assert time.monotonic() < end
         time.sleep(0.01)

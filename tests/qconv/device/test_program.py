@@ -56,7 +56,7 @@ def test_a_compiler_outlives_the_thread_that_started_another(tmp_path: Path) -> 
 
 
 def test_nothing_of_it_is_left_behind(tmp_path: Path) -> None:
-    """Of a compiler that ended itself, a child that did not; and no watcher of ours."""
+    """Neither a child that a compiler did not wait for, nor a watcher of ours."""
     before = os.listdir("/proc/self/fd")
     program.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $! >pid"], tmp_path)
     wait_until_dead(child_in(tmp_path))

@@ -8,38 +8,6 @@ WRITTEN = "tests/qconv/cli/test_options.py"
 
 MUTANTS = (
     Mutant(
-        "interruption: Ctrl-C during the imports is a traceback",
-        "src/qconv/cli/__init__.py",
-        "        interruption.end_at_once()\n",
-        "        pass\n",
-        "Within the first second, Ctrl-C prints forty lines.",
-        ("tests/qconv/cli/test_interruption.py::test_ctrl_c_at_an_import_is_one_line[numpy]",),
-    ),
-    Mutant(
-        "interruption: SIGTERM ends nothing but the command",
-        "src/qconv/cli/interruption.py",
-        "        signal.signal(signal.SIGTERM, _terminate)\n",
-        "        pass\n",
-        "Temporary folders stay, and the worker goes on.",
-        ("tests/qconv/cli/test_interruption.py::test_sigterm_is_one_line",),
-    ),
-    Mutant(
-        "interruption: the caller's handlers are lost",
-        "src/qconv/cli/interruption.py",
-        "            signal.signal(number, handler)\n",
-        "            pass\n",
-        "A program that calls the command ends by the next SIGTERM with our exception.",
-        ("tests/qconv/cli/test_interruption.py::test_a_caller_keeps_its_handlers",),
-    ),
-    Mutant(
-        "interruption: what is ignored is taken",
-        "src/qconv/cli/interruption.py",
-        "    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:\n",
-        "    if True:\n",
-        "A command in a script's background ends by the Ctrl-C that was meant for another.",
-        ("tests/qconv/cli/test_interruption.py::test_what_is_ignored_stays_ignored",),
-    ),
-    Mutant(
         "table: columns keep their width",
         "src/qconv/cli/table.py",
         "        widths = fitted(widths, columns)\n",

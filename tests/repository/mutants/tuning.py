@@ -15,22 +15,6 @@ CHILD, TUNE, INPUT_SETS = "tests/tuner/test_child.py", "tests/tuner/test_tune.py
 
 MUTANTS = (
     Mutant(
-        "ahead: an interruption waits for a compiler that hangs",
-        "tuner/ahead.py",
-        "            self._waiting.clear()\n",
-        "            pass\n",
-        "Ctrl-C takes a minute.",
-        ("tests/tuner/test_ahead.py::test_an_interruption_does_not_wait_for_one_that_hangs",),
-    ),
-    Mutant(
-        "worker: it outlives its tuner in the middle of a request",
-        "tuner/worker.py",
-        "        os._exit(1)\n",
-        "        return\n",
-        "A kernel that hangs holds the device when its tuner is gone.",
-        ("tests/tuner/test_worker.py::test_a_worker_ends_with_its_tuner_in_the_middle_of_a_request",),
-    ),
-    Mutant(
         "ahead: a failed compilation is a binary",
         HERE + "ahead.py",
         "            return job.candidate, refused\n",
