@@ -47,22 +47,6 @@ MUTANTS = (
         (FOLDERS,),
     ),
     Mutant(
-        "folders: what is damaged is whole",
-        HERE + "folders.py",
-        "if record_of(built).read_text() == digest_of(built):",
-        "if record_of(built).read_text():",
-        "Loading half of a library ends the process.",
-        ("tests/qconv/device/test_cpu_runtime.py::test_a_damaged_runtime_is_built_again",),
-    ),
-    Mutant(
-        "program: one that fails has succeeded",
-        HERE + "program.py",
-        "subprocess.CompletedProcess(command, process.returncode, out, log)",
-        "subprocess.CompletedProcess(command, 0, out, log)",
-        "What does not compile is an error with its line.",
-        (CACHE + "::test_a_wrong_source_shows_the_failing_line",),
-    ),
-    Mutant(
         "interruption: Ctrl-C during the imports is a traceback",
         "src/qconv/cli/__init__.py",
         "        interruption.end_at_once()\n",
