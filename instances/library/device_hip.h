@@ -2,6 +2,10 @@
 // machine without it as well, and is told what is missing.
 #pragma once
 
+// Of a function that HIP overloads for C++, no `decltype` could tell which one the runtime exports.
+#ifndef __HIP_DISABLE_CPP_FUNCTIONS__
+#define __HIP_DISABLE_CPP_FUNCTIONS__
+#endif
 #include <dlfcn.h>
 #include <hip/hip_runtime_api.h>
 
