@@ -2,7 +2,7 @@
 // machine without it as well, and is told what is missing.
 #pragma once
 
-// Of a function that HIP overloads for C++, no `decltype` could tell which one the runtime exports.
+// HIP overloads some functions for C++: without these, `decltype` finds the one that the runtime exports.
 #ifndef __HIP_DISABLE_CPP_FUNCTIONS__
 #define __HIP_DISABLE_CPP_FUNCTIONS__
 #endif
