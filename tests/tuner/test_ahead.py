@@ -73,10 +73,13 @@ def test_an_interruption_does_not_wait_for_one_that_hangs(hanging: Path) -> None
     compiling.submit(CANDIDATES[0])
     while not (hanging.exists() and hanging.read_text()):
         time.sleep(0.01)
-    compiling.__exit__(KeyboardInterrupt)
-    pid = int(hanging.read_text())
-    assert is_alive(pid)
-    os.kill(pid, signal.SIGKILL)
+    interrupted = threading.Thread(target=compiling.__exit__, args=(KeyboardInterrupt,))
+    interrupted.start()
+    interrupted.join(30)
+    is_waiting = interrupted.is_alive()
+    os.kill(int(hanging.read_text()), signal.SIGKILL)
+    interrupted.join()
+    assert not is_waiting
 
 
 def test_one_that_nothing_can_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

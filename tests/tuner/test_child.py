@@ -71,6 +71,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def ends(pid: int) -> bool:
+    """Whether it does, on a machine as busy as it may be: a process that is killed needs no more than its turn."""
+    deadline = time.monotonic() + 30
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(pid)
+
+
 @pytest.mark.parametrize(
     ("dying", "how"),
     [("os.kill(os.getpid(), 11)", "signal 11"), ("sys.exit('out of memory')", "exit code 1): out of memory")],

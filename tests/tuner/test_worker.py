@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from qconv.problem import Conv2d
 from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
 from qconv.tuner.protocol import WALL_CLOCK
-from tests.tuner.test_child import HELLO, child, is_alive
+from tests.tuner.test_child import HELLO, child, ends
 
 CPU = open_device("cpu")
 ONE, OTHER = Conv2d(1, 3, 3, 4, 4, 1, 1), Conv2d(1, 4, 3, 8, 4, 1, 1)
@@ -61,5 +60,4 @@ def test_a_worker_ends_with_its_tuner_in_the_middle_of_a_request() -> None:
         assert tuner.stdout is not None
         worker = int(tuner.stdout.readline())
         tuner.send_signal(signal.SIGKILL)
-    while is_alive(worker):
-        time.sleep(0.01)
+    assert ends(worker)

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mostly_slow import mostly_slow
 
 from qconv.cli import interruption, main
-from tests.tuner.test_child import is_alive
+from tests.tuner.test_child import ends
 
 KEY = "conv2d:n=1:h=4:w=4:c=4:k=4:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"
 
@@ -46,7 +47,7 @@ def stopped_at(name: str, number: str, folder: Path) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("name", IMPORTS)
+@pytest.mark.parametrize("name", mostly_slow(IMPORTS, {"json", "numpy", "sqlalchemy"}))
 def test_ctrl_c_at_an_import_is_one_line(name: str, tmp_path: Path) -> None:
     code, said = stopped_at(name, "SIGINT", tmp_path)
     assert (code, said.split()) == (130, ["interrupted"])
@@ -98,10 +99,11 @@ esac
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_tuner_that_is_ended_ends_its_worker_and_its_compilers(
-    number: signal.Signals, code: int, tmp_path: Path
-) -> None:
+CODES = {"SIGTERM": 143, "SIGINT": 130, "SIGKILL": -9}
+
+
+@pytest.mark.parametrize("number", mostly_slow(CODES, {"SIGTERM"}))
+def test_a_tuner_that_is_ended_ends_its_worker_and_its_compilers(number: str, tmp_path: Path) -> None:
     compiler, pid = tmp_path / "g++", tmp_path / "pid"
     compiler.write_text(HANGS.replace("PID", str(pid)))
     compiler.chmod(0o755)
@@ -109,12 +111,12 @@ def test_a_tuner_that_is_ended_ends_its_worker_and_its_compilers(
     command = [sys.executable, "-m", "qconv.cli", "tune", KEY, "--device", "cpu", "--trials", "3", "-q"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as tuner:
         wait_until(pid.exists)
-        tuner.send_signal(number)
+        tuner.send_signal(signal.Signals[number])
         _, said = tuner.communicate(timeout=300)
-    assert tuner.returncode == code
+    assert tuner.returncode == CODES[number]
     assert "Traceback" not in said
     compiling = int(pid.read_text())
-    wait_until(lambda: not is_alive(compiling))
+    assert ends(compiling)
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:
