@@ -50,6 +50,7 @@ stderr; with `--json` it is a document too, `{"schema": "qconv-error-1", "error"
 | 3 | something is missing here: a device, a compiler, a cached kernel |
 | 4 | the database cannot be used |
 | 130 | interrupted |
+| 143 | ended by SIGTERM |
 """
 
 

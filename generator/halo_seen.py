@@ -52,14 +52,17 @@ class ColumnsTogether:
         if columns * problem.c > ROWS[-1] or products > min(MOST_PRODUCTS, worth):
             return None
         width = problem.w // columns
-        seen = replace(
-            problem,
-            w=width,
-            c=columns * problem.c,
-            s=taps,
-            stride=(problem.stride[0], 1),
-            pad=(problem.pad[0], left, problem.pad[2], problem.ow - 1 + taps - width - left),
-        )
+        try:
+            seen = replace(
+                problem,
+                w=width,
+                c=columns * problem.c,
+                s=taps,
+                stride=(problem.stride[0], 1),
+                pad=(problem.pad[0], left, problem.pad[2], problem.ow - 1 + taps - width - left),
+            )
+        except ValueError:
+            return None  # with the zeros, its arrays or its sums are larger than a problem's may be
         return cls(problem, seen)
 
     @property

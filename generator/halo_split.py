@@ -78,9 +78,15 @@ class HaloSplitPlan(HaloPlan):
         )
 
 
+def part_channels(problem: Conv2d, split: int) -> int:
+    """Input channels of a block, in whole steps. The last block may have fewer."""
+    return ceil_div(problem.c, split * STEP) * STEP
+
+
 def part_of(problem: Conv2d, split: int) -> Conv2d:
-    """What a block multiplies: channels in whole steps. The last block may have fewer."""
-    return replace(problem, c=ceil_div(problem.c, split * STEP) * STEP)
+    """The problem that a block multiplies. Where `why_not_split` has nothing against it, a part has fewer channels than
+    the whole, so that no limit of problems refuses it."""
+    return replace(problem, c=part_channels(problem, split))
 
 
 def why_none(problem: Conv2d, target: Target) -> str | None:
@@ -95,7 +101,7 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
 
 def why_not_split(problem: Conv2d, config: HaloSplit) -> str | None:
     """What stands against so many parts of the problem that a kernel sees."""
-    part = part_of(problem, config.split).c
+    part = part_channels(problem, config.split)
     if (config.split - 1) * part >= problem.c:
         return f"split={config.split}: parts of {part} channels are fewer for the problem's {problem.c}; split less"
     if config.rows % (PAIR_OF_ROWS * config.split):

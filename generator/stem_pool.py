@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
+from qconv.errors import Infeasible
 from qconv.generator import stem_pool_cost, stem_wgmma
 from qconv.generator.convolution import ConvolutionContext, context
 from qconv.generator.family import Family
@@ -59,7 +60,7 @@ class Looked:
     def of(cls, problem: PooledConv2d) -> Looked:
         """A window of three columns begins with the right one of the pair in front of its own. Where that is no
         padding, a tile goes before the first one: it may not be by a column alone, for the copy engine stores nothing
-        that begins before the array."""
+        that begins before the array. Raises Infeasible where the pads make more of a problem than one may be."""
         (r, s), pool = problem.window, problem.rest
         first = -ACROSS if s == 3 and problem.window_pad[1] == 0 else 0
         above, ahead = problem.window_pad[0], (problem.window_pad[1] - (s == 3)) - 2 * first
@@ -68,7 +69,11 @@ class Looked:
         bottom = CELL * (rows - 1) + problem.r - problem.h - top
         right = CELL * (columns - 1) + problem.s - problem.w - left
         pads = (top, left, max(bottom, 0), max(right, 0))
-        return cls(replace(problem.first, pad=pads), (above, ahead), first, ceil_div(pool.ow - first, ACROSS))
+        try:
+            seen = replace(problem.first, pad=pads)
+        except ValueError as error:
+            raise Infeasible(f"with the pool's padding, as outputs of the convolution, {error}") from None
+        return cls(seen, (above, ahead), first, ceil_div(pool.ow - first, ACROSS))
 
 
 @dataclass(frozen=True, kw_only=True)

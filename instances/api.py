@@ -195,6 +195,6 @@ def _numbers(name: str, value: int | Sequence[int], count: int) -> tuple[int, ..
 def _bias(bias: Any) -> str:
     if bias is None:
         return "none"
-    bias = as_array(bias)
+    bias = as_array("bias", bias)
     is_integer = bias.dtype.kind in "iu" if isinstance(bias, np.ndarray) else "int" in type_of(bias)
     return "int32" if is_integer else "float32"

@@ -9,6 +9,7 @@ import numpy as np
 
 from qconv.device import Device, open_device
 from qconv.device.host_array import as_numpy
+from qconv.mask import check_unmasked
 from qconv.mode import Mode
 
 
@@ -46,10 +47,11 @@ def type_of(array: Any) -> str:
     return str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
 
 
-def as_array(value: Any) -> Any:
+def as_array(name: str, value: Any) -> Any:
     """What lies on the host as NumPy has it, numbers and lists as well, in its own order of bytes; anything else as it
     is."""
     value = as_numpy(value)
+    check_unmasked(name, value)
     if not isinstance(value, (int, float, list, tuple, np.ndarray, np.generic)):
         return value
     array = np.asarray(value)

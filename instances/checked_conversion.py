@@ -26,7 +26,7 @@ def _checked(function: Converts, *scales: str) -> Converts:
     @wraps(function)
     def called(*args: Any, **named: Any) -> Any:
         for at, name in enumerate(scales, 1):
-            array = as_array(args[at] if at < len(args) else named.get(name))
+            array = as_array(name, args[at] if at < len(args) else named.get(name))
             # Whatever else is given in its place has an error of its own.
             if isinstance(array, np.ndarray) and str(array.dtype) in conversion_api.NUMBERS and array.size:
                 check_positive(name, array)

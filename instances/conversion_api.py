@@ -230,7 +230,7 @@ def _choose(
 
 def _given(device: Device, name: str, value: Any, zero_of: str | None) -> Any:
     """A scale, or a zero point of that type: from the host as NumPy, else as the device's array, where it lies."""
-    value = as_array(value)
+    value = as_array(name, value)
     if not isinstance(value, np.ndarray):
         value, _ = device.adopt(name, value)
     integer = str(value.dtype).startswith(("int", "uint"))

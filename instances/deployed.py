@@ -3,27 +3,24 @@ where it is used: no database, no cache, no compiler, and nothing is written."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from qconv import generator
 from qconv.device import Device, cache, folders
-from qconv.errors import CacheError, KernelMissing
+from qconv.errors import Infeasible, KernelMissing
 from qconv.instances import building
 from qconv.instances.choice import Choice
 from qconv.instances.instance import Instance
 from qconv.instances.loading import load
 from qconv.instances.lookup import choose
+from qconv.instances.manifest import AGAIN, Chosen
 from qconv.instances.serving import answered_by, is_in_sequence, open_layers
 from qconv.keys import parse
 from qconv.op import Problem
-
-MANIFEST = "manifest.json"
-AGAIN = "build it again with qconv-tune build"
 
 
 class Planned:
@@ -50,7 +47,7 @@ class Collected:
                 self.choices[problem] = choose(problem, self._place, layers, is_in_sequence())
         return Planned(self.choices[problem])
 
-    def write(self, folder: Path, watch: Callable[[building.Built], None] = lambda built: None) -> list[dict[str, Any]]:
+    def write(self, folder: Path, watch: Callable[[building.Built], None] = lambda built: None) -> tuple[Chosen, ...]:
         """Compiles all of it into the folder; the choices, for a manifest."""
         built = []
         for problem, choice in self.choices.items():
@@ -59,56 +56,24 @@ class Collected:
         found = [*building.array_kernels_for(self._place.target), *(one for each in built for one in each.binaries)]
         binaries = {str(binary.path): binary for binary in found}
         building.copy_to(folder, binaries.values(), building.runtime_for(self._place.target))
-        return [
-            {
-                "problem": str(problem),
-                "config": choice.plan.config.as_dict(),
-                "digest": generator.render_kernels(choice.plan).digest,
-                "reason": choice.reason,
-            }
+        return tuple(
+            Chosen(
+                problem=str(problem),
+                config=choice.plan.config.as_dict(),
+                digest=generator.render_kernels(choice.plan).digest,
+                reason=choice.reason,
+            )
             for problem, choice in self.choices.items()
-        ]
-
-
-def files_in(folder: Path) -> dict[str, str]:
-    """Every file but the manifest, with its digest."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
-
-
-def read_manifest(folder: Path, schema: str, device: Device) -> dict[str, Any]:
-    """Refused where it is for another target, or where a file is not as it was built."""
-    manifest: Any = None
-    try:
-        (folder / MANIFEST).stat()  # any other folder is none of ours, whoever may write there
-        folders.Layer(folder).check_all(folder / MANIFEST)
-        manifest = json.loads((folder / MANIFEST).read_text())
-    except FileNotFoundError:
-        raise ValueError(f"{folder} has no {MANIFEST}: it was not written by qconv-tune build") from None
-    except ValueError as error:
-        raise ValueError(f"{folder / MANIFEST} is damaged ({error}): {AGAIN}") from None
-    if not isinstance(manifest, dict) or manifest.get("schema") != schema:
-        raise ValueError(f"{folder / MANIFEST} does not have the schema {schema}: {AGAIN}")
-    if manifest["target"] != device.target.name:
-        raise ValueError(
-            f"{folder} was built for {manifest['target']}, and {device.spec} is {device.target.name}: build it with "
-            f"--target {device.target.name}"
         )
-    there = files_in(folder)
-    for name, digest in manifest["files"].items():
-        if there.get(name) != digest:
-            says = "is missing" if name not in there else "is not as it was built"
-            raise CacheError(f"{folder / name} {says}: {AGAIN}")
-    return manifest
 
 
 class Deployed:
     """Answers lookups by the choices of a manifest that was read."""
 
-    def __init__(self, folder: Path, choices: list[Mapping[str, Any]], device: Device) -> None:
+    def __init__(self, folder: Path, choices: Sequence[Chosen], device: Device) -> None:
         self._folder = folder
         self._device = device
-        self._choices = {parse(str(one["problem"])): one for one in choices}
+        self._choices = {parse(one.problem): one for one in choices}
         self._loaded: dict[Problem, Instance] = {}
 
     @contextmanager
@@ -127,11 +92,15 @@ class Deployed:
         chosen = self._choices.get(problem)
         if chosen is None:
             raise KernelMissing(f"{self._folder} was not built for {problem}: {AGAIN}, for inputs of these shapes")
-        config = generator.config_from_json(json.dumps(chosen["config"]))
-        plan = generator.plan(problem, config, self._device.target)
+        another_version = KernelMissing(f"{self._folder} was built by another version of qconv, for {problem}: {AGAIN}")
+        try:
+            config = generator.config_from_json(json.dumps(chosen.config))
+            plan = generator.plan(problem, config, self._device.target)
+        except Infeasible:
+            raise another_version from None
         rendered = generator.render_kernels(plan)
         there = all(cache.find(source, plan.target.name) for source in rendered.sources)
-        if rendered.digest != chosen["digest"] or not there:
-            raise KernelMissing(f"{self._folder} was built by another version of qconv, for {problem}: {AGAIN}")
-        choice = Choice(plan, "exact", f"built: {chosen['reason']}", None, rendered.sources)
+        if rendered.digest != chosen.digest or not there:
+            raise another_version
+        choice = Choice(plan, "exact", f"built: {chosen.reason}", None, rendered.sources)
         return Instance(choice, load(plan, self._device, None, rendered.sources))

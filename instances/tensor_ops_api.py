@@ -14,6 +14,7 @@ import numpy as np
 from qconv.instances.arguments import in_shape, is_array, place_of, shape_of, type_of
 from qconv.instances.array_kinds import AnyArray, Numbers, gives_one, takes_several
 from qconv.instances.serving import lookup
+from qconv.mask import check_unmasked
 from qconv.op import Problem, checked_axis, quoted
 from qconv.tensor_ops import (
     Add,
@@ -306,6 +307,8 @@ def _of_one(
 ) -> Any:
     """What is computed of one tensor, in the caller's shapes; tables may lie on the host."""
     place, x_like, (y_like,) = place_of(x, device), problem.inputs[0], problem.outputs
+    for table in tables:
+        check_unmasked("table", table)
     with place.on(stream):
         on_device = [place.upload(table) if isinstance(table, np.ndarray) else table for table in tables]
         given = in_shape(place, "x", x, shape_of("x", x), x_like.shape)

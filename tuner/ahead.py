@@ -16,7 +16,8 @@ from qconv.errors import CompileError, CompileTimeout
 from qconv.generator import Plan
 from qconv.tuner.candidate import Candidate
 
-# A compiler that is a program is ended at the limit; only what goes on behind it is left to its thread.
+# A compiler that is a program is ended at the limit; only what goes on behind it is left to its thread. Whoever is
+# interrupted waits as long for compilers to end by themselves.
 GRACE_S = 1.0
 
 
@@ -50,10 +51,13 @@ class Ahead:
     def __enter__(self) -> Ahead:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with suppress(Empty):
             while (dropped := self._begin.get_nowait()) is not None:
                 self._waiting.remove(dropped)
+        if kind is not None:  # nobody waits for a compiler that hangs: it ends with this process
+            wait([job.result for job in self._waiting], GRACE_S)
+            self._waiting.clear()
         while self._waiting:  # what is being compiled is half in the cache
             self._ended()
         for _worker in range(self._workers):

@@ -1,7 +1,7 @@
 """The child process of one device: a request a line on stdin, measurements a line on stdout.
 
 An illegal address is sticky and kills the context, and a kernel may hang: this process is expendable. It ends when its
-stdin does, so that it does not outlive a tuner that was killed.
+stdin does, so that it does not outlive a tuner that was killed; in the middle of a kernel as well.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from queue import SimpleQueue
 
 from qconv import sample
 from qconv.device import open_device
@@ -20,6 +24,9 @@ from qconv.tuner.candidate import Candidate
 from qconv.tuner.evaluate import evaluate, race
 from qconv.tuner.input_sets import InputSets
 from qconv.tuner.protocol import TimingProtocol
+
+# How often a worker whose requests have ended looks whether its tuner is there.
+LOOK_S = 0.1
 
 
 def main() -> None:
@@ -38,7 +45,7 @@ def main() -> None:
         return
     answer({"toolchain": toolchain})
     input_sets = None
-    for line in sys.stdin:
+    for line in _requests(os.getppid()):
         request = json.loads(line)
         protocol = TimingProtocol(**request["protocol"])
         problem = parse(request["problem"])
@@ -54,6 +61,26 @@ def main() -> None:
         answer({"measurements": [as_dict(row) for row in rows]})
         if any(row.outcome == "runtime" for row in rows):
             return
+
+
+def _requests(tuner: int) -> Iterator[bytes]:
+    """The lines of stdin. Where they end because the tuner did, so does this process, whatever it does by then."""
+    lines: SimpleQueue[bytes | None] = SimpleQueue()
+
+    def read() -> None:
+        begun = b""
+        while received := os.read(0, 65536):  # not by sys.stdin, which no thread may read when the interpreter ends
+            *whole, begun = (begun + received).split(b"\n")
+            for line in whole:
+                lines.put(line)
+        lines.put(None)
+        while os.getppid() == tuner:
+            time.sleep(LOOK_S)
+        os._exit(1)
+
+    threading.Thread(target=read, name="requests", daemon=True).start()
+    while (line := lines.get()) is not None:
+        yield line
 
 
 if __name__ == "__main__":

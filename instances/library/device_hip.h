@@ -2,6 +2,10 @@
 // machine without it as well, and is told what is missing.
 #pragma once
 
+// HIP overloads some functions for C++: without these, `decltype` finds the one that the runtime exports.
+#ifndef __HIP_DISABLE_CPP_FUNCTIONS__
+#define __HIP_DISABLE_CPP_FUNCTIONS__
+#endif
 #include <dlfcn.h>
 #include <hip/hip_runtime_api.h>
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from qconv.activation import BY_NAME
 from qconv.dtypes import RANGES
+from qconv.mask import check_unmasked
 
 # A table has one for each byte.
 ENTRIES = 256
@@ -21,8 +22,13 @@ LEAST_RATIO = 2.0**-126
 MOST_OF_ADD = 2.0**20
 
 
+def _array(name: str, value: Any) -> NDArray[Any]:
+    check_unmasked(name, value)
+    return np.asarray(value)
+
+
 def _broadcast(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    array = np.asarray(value)
+    array = _array(name, value)
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name}={value!r} must be a number{' or one per output channel' if shape else ''}")
     if array.shape not in ((), (1,), shape):
@@ -94,7 +100,7 @@ def check_zero_points(name: str, value: Any, shape: tuple[int, ...], dtype: str,
 def check_zero_point(name: str, value: Any, dtype: str) -> None:
     """One or several: each is a value of the type whose zero it is."""
     low, high = RANGES[dtype]
-    array = np.asarray(value)
+    array = _array(name, value)
     if array.dtype.kind == "f" or not ((array >= low) & (array <= high)).all():
         raise ValueError(f"{name}={value!r} must be integers from {low} to {high} ({dtype})")
 
@@ -105,7 +111,7 @@ def check_bias(value: Any, kind: str, k: int) -> NDArray[Any] | None:
             says = "was not given" if value is None else "was given"
             raise ValueError(f"bias {says}, but the problem has bias={kind!r}: make the two agree")
         return None
-    array = np.asarray(value)
+    array = _array("bias", value)
     if array.shape != (k,):
         raise ValueError(f"bias has shape {array.shape}; it must be ({k},), one per output channel")
     low, high = RANGES["int32"]
@@ -150,7 +156,7 @@ def check_table(value: Any, dtype: str, used: bool) -> NDArray[Any] | None:
         raise ValueError(f"table {says}, but the problem {rule} in one: make the two agree")
     if value is None:
         return None
-    array = np.asarray(value)
+    array = _array("table", value)
     low, high = RANGES[dtype]
     if array.shape != (ENTRIES,) or array.dtype.kind not in "iu" or not ((array >= low) & (array <= high)).all():
         raise ValueError(

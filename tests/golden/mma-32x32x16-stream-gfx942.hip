@@ -564,6 +564,12 @@ __device__ __forceinline__ unsigned byte_of(int element) {
     return static_cast<unsigned>(element) * ELEMENT_BYTES;
 }
 
+// The offset that all lanes have in common. GFX9 compares a lane's own with the size less this one, without a
+// sign: where the size is zero, so is this, or memory would be read.
+__device__ __forceinline__ unsigned common_byte_of(int element, unsigned bytes) {
+    return bytes == 0 ? 0 : byte_of(element);
+}
+
 // Brings the tiles of one step after the other to shared memory, through registers. What is to be zero is
 // read from outside the buffer, where the hardware finds zeros, and so are the steps past the last, from
 // buffers of no bytes: the main loop has no branch. A step is asked for behind the barrier, for which
@@ -647,7 +653,7 @@ struct Loader {
             const int at = rows.offset[i] + (X_MOVES_TOGETHER ? 0 : offset);
             x.words[i] = tile::load_words_of<X_BYTES / 4>(
                 args.x, bytes, inside && tap.exists() ? byte_of(at) : tile::NOWHERE,
-                X_MOVES_TOGETHER ? byte_of(offset) : 0);
+                X_MOVES_TOGETHER ? common_byte_of(offset, bytes) : 0);
         }
         tap.advance<STEP_ELEMENTS>();
     }
@@ -659,7 +665,8 @@ struct Loader {
             const bool exists = WVectors::exists(i) && (!HAS_REDUCTION_REMAINDER || index < REDUCTION);
             const int at = begin_w[i] + (W_MOVES_TOGETHER ? 0 : index);
             w.words[i] = tile::load_words_of<W_BYTES / 4>(
-                args.w, bytes, exists ? byte_of(at) : tile::NOWHERE, W_MOVES_TOGETHER ? byte_of(index) : 0);
+                args.w, bytes, exists ? byte_of(at) : tile::NOWHERE,
+                W_MOVES_TOGETHER ? common_byte_of(index, bytes) : 0);
         }
         column.advance<STEP_ELEMENTS>();
     }

@@ -123,10 +123,11 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
 constexpr unsigned NOWHERE = 1u << 31;
 
 // Words at `base + offset + common`, within a buffer of `bytes`; zeros at NOWHERE, and where it has no bytes.
-// GPUs find zeros at other offsets outside as well; here those are a mistake.
+// GPUs find zeros at other offsets outside as well; here those are a mistake, as is `common` beyond `bytes`.
 template <int WORDS>
 __device__ __forceinline__ Words<WORDS> load_words_of(
     const void* base, unsigned bytes, unsigned offset, int common, int line = __builtin_LINE()) {
+    if (static_cast<unsigned>(common) > bytes) qconv_cpu_fail("a common offset beyond its buffer", line);
     if (offset == NOWHERE || bytes == 0) return {};
     if (offset + common > bytes - 4 * WORDS) qconv_cpu_fail("a load outside of its buffer", line);
     return load_words<WORDS>(static_cast<const char*>(base) + offset + common);

@@ -21,7 +21,16 @@ from tests.hostile.surfaces import EVERY, SURFACES
 ROOT = Path(__file__).parents[2]
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 # How many seeds of each the fast suite tries: together as long as the ops of one network.
-FEW = {"keys": 150, "configs": 100, "rows": 60, "commands": 60, "databases": 12, "entries": 20, "workloads": 60}
+FEW = {
+    "keys": 150,
+    "configs": 100,
+    "rows": 60,
+    "commands": 60,
+    "databases": 12,
+    "entries": 20,
+    "workloads": 60,
+    "manifests": 200,
+}
 
 
 @pytest.mark.parametrize("name", FEW)

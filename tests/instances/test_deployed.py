@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,15 +13,19 @@ import pytest
 import qconv
 from qconv import Conv2d
 from qconv.device import folders, open_device
-from qconv.errors import CacheError, KernelMissing
+from qconv.errors import KernelMissing
 from qconv.instances import building
-from qconv.instances.deployed import Collected, Deployed, files_in, read_manifest
+from qconv.instances.deployed import Collected, Deployed
+from qconv.instances.manifest import Manifest, files_in, read_manifest
 from qconv.instances.serving import answered_by
 from qconv.target import target
 
-SCHEMA = "of-a-test-1"
 PROBLEM = Conv2d(1, 4, 4, 5, 6, 3, 3, pad=1)
 CPU = open_device("cpu")
+
+
+class OfATest(Manifest):
+    SCHEMA: ClassVar[str] = "of-a-test-1"
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +37,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert qconv.lookup(PROBLEM, "cpu").why.startswith("simt, default")
     folder.mkdir()
     choices = collected.write(folder)
-    assert [one["problem"] for one in choices] == [str(PROBLEM)]
-    manifest = {"schema": SCHEMA, "target": "cpu", "choices": choices, "files": files_in(folder)}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert [one.problem for one in choices] == [str(PROBLEM)]
+    OfATest("cpu", choices, files_in(folder)).write(folder)
     return folder
 
 
@@ -48,7 +50,7 @@ def built(written: Path, tmp_path: Path) -> Path:
 def test_nothing_but_the_folder_is_asked(built: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("QCONV_CACHE", str(tmp_path / "own"))
     monkeypatch.setenv("QCONV_DB", str(tmp_path / "missing.sqlite"))
-    deployed = Deployed(built, read_manifest(built, SCHEMA, CPU)["choices"], CPU)
+    deployed = Deployed(built, read_manifest(built, OfATest, CPU).choices, CPU)
     with deployed.answering():
         assert [layer.root for layer in folders.layers()] == [built]
         instance = qconv.lookup(PROBLEM, "cpu")
@@ -65,62 +67,13 @@ def test_nothing_but_the_folder_is_asked(built: Path, monkeypatch: pytest.Monkey
     assert not qconv.lookup(PROBLEM, "cpu").reason.startswith("built: ")
 
 
-def change_schema(folder: Path, manifest: dict[str, Any]) -> None:
-    manifest["schema"] = "another"
-
-
-def flip_a_bit(folder: Path, manifest: dict[str, Any]) -> None:
-    (binary,) = folder.rglob("kernel.so")
-    binary.write_bytes(binary.read_bytes()[:-1] + b"!")
-
-
-def remove_a_file(folder: Path, manifest: dict[str, Any]) -> None:
-    next(folder.rglob("build.json")).unlink()
-
-
-@pytest.mark.parametrize(
-    ("how", "kind", "says"),
-    [
-        (change_schema, ValueError, "does not have the schema of-a-test-1: build it again"),
-        (flip_a_bit, CacheError, "kernel.so is not as it was built: build it again with qconv-tune build"),
-        (remove_a_file, CacheError, "build.json is missing: build it again"),
-    ],
-)
-def test_what_was_changed_is_refused(
-    how: Callable[[Path, dict[str, Any]], None], kind: type[Exception], says: str, built: Path
-) -> None:
-    manifest = json.loads((built / "manifest.json").read_text())
-    how(built, manifest)
-    (built / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(kind, match=says):
-        read_manifest(built, SCHEMA, CPU)
-
-
-def test_a_manifest_that_is_none(built: Path) -> None:
-    (built / "manifest.json").write_text("{")
-    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
-        read_manifest(built, SCHEMA, CPU)
-    (built / "manifest.json").unlink()
-    built.chmod(0o777)  # whoever may write into a folder that is none of ours
-    with pytest.raises(ValueError, match=r"has no manifest\.json: it was not written by qconv-tune build"):
-        read_manifest(built, SCHEMA, CPU)
-
-
-def test_another_target_is_refused(built: Path) -> None:
-    with pytest.raises(ValueError, match=r"was built for cpu, and cpu.sm_80 is cpu.sm_80: build it with --target"):
-        read_manifest(built, SCHEMA, open_device("cpu.sm_80"))
-
-
-def test_others_cannot_have_written_it(built: Path) -> None:
-    built.chmod(0o777)
-    with pytest.raises(CacheError, match="others than its owner may write there"):
-        read_manifest(built, SCHEMA, CPU)
-
-
 def test_another_version_s_kernels_are_refused(built: Path) -> None:
-    choices = read_manifest(built, SCHEMA, CPU)["choices"]
-    older = Deployed(built, [{**choices[0], "digest": "0" * 32}], CPU)
+    choices = read_manifest(built, OfATest, CPU).choices
+    older = Deployed(built, [replace(choices[0], digest="0" * 32)], CPU)
     with older.answering(), pytest.raises(KernelMissing, match="built by another version of qconv"):
+        qconv.lookup(PROBLEM, "cpu")
+    other = replace(choices[0], config={**choices[0].config, "tile_m": 3})
+    with Deployed(built, [other], CPU).answering(), pytest.raises(KernelMissing, match="built by another version"):
         qconv.lookup(PROBLEM, "cpu")
     shutil.rmtree(built / "kernels")
     with Deployed(built, choices, CPU).answering(), pytest.raises(KernelMissing, match="another version"):
@@ -140,7 +93,7 @@ def test_for_a_gpu_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         qconv.lookup(Conv2d(32, 56, 56, 64, 64, 3, 3, pad=1))
     (chosen,) = collected.choices.values()
     (choice,) = collected.write(tmp_path)
-    assert choice["config"] == chosen.plan.config.as_dict()
+    assert choice.config == chosen.plan.config.as_dict()
     assert [names[0] for names in asked] == ["sm_90a"]
 
 

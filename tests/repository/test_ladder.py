@@ -26,6 +26,7 @@ LADDER: tuple[tuple[str, ...], ...] = (
         "qconv.errors",
         "qconv.blas",
         "qconv.dtypes",
+        "qconv.mask",
         "qconv.fma",
         "qconv.activation",
         "qconv.mode",

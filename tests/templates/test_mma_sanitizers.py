@@ -27,6 +27,7 @@ PRODUCT = Conv2d(2, 5, 5, 72, 40, 1, 1)
 BYTES = Conv2d(1, 9, 9, 11, 35, 3, 3, pad=1)
 PLANES = Conv2d(2, 6, 5, 24, 54, 2, 3, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=3, layout="nchw")
 GROUPED = Conv2d(1, 9, 9, 24, 64, 3, 3, pad=1, groups=2)
+WHOLE_STEPS = Conv2d(1, 4, 4, 128, 32, 2, 2)  # whose offsets all lanes have in common
 
 # Tiles that the problem does not fill, and more steps than stages.
 BASE = Mma(
@@ -72,6 +73,7 @@ PLANS = {
         "cpu.gfx942", TALL, SIGNED, pipeline_stages=2, prefetch_fragments=1, tile_n=64, warp_n=32, staged=1, split=2
     ),
     "mfma 16x16": plan_of("cpu.gfx908", GROUPED, SIGNED, pipeline_stages=2, instruction=1, persist=1, stream_k=1),
+    "mfma, whole steps of a window": plan_of("cpu.gfx942", WHOLE_STEPS, SIGNED, pipeline_stages=2, instruction=1),
     "wmma, copies of operands": plan_of("cpu.gfx1100", WIDE, EVERYTHING, pipeline_stages=2, split=4),
     "wmma": plan_of("cpu.gfx1201", TALL, EVERYTHING, pipeline_stages=2, persist=1, staged=1),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -65,6 +66,21 @@ def test_a_compiler_that_hangs_is_ended_with_its_children(hanging: Path) -> None
     while is_alive(int(hanging.read_text())) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not is_alive(int(hanging.read_text()))
+
+
+def test_an_interruption_does_not_wait_for_one_that_hangs(hanging: Path) -> None:
+    """Its time would be a day."""
+    compiling = Ahead("g++ 9.9.9", 24 * 3600.0)
+    compiling.submit(CANDIDATES[0])
+    while not (hanging.exists() and hanging.read_text()):
+        time.sleep(0.01)
+    interrupted = threading.Thread(target=compiling.__exit__, args=(KeyboardInterrupt,))
+    interrupted.start()
+    interrupted.join(30)
+    is_waiting = interrupted.is_alive()
+    os.kill(int(hanging.read_text()), signal.SIGKILL)
+    interrupted.join()
+    assert not is_waiting
 
 
 def test_one_that_nothing_can_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

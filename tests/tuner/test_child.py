@@ -81,6 +81,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def ends(pid: int) -> bool:
+    """Whether it does, on a machine as busy as it may be: a process that is killed needs no more than its turn."""
+    deadline = time.monotonic() + 30
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(pid)
+
+
 DEATHS = {f"os.kill(os.getpid(), {fault:d})": f"signal {fault:d}" for fault in sorted(FAULTS)}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,7 +24,7 @@ from qconv.tuner.candidate import Candidate
 from qconv.tuner.child import Child
 from qconv.tuner.input_sets import InputSets
 from qconv.tuner.protocol import WALL_CLOCK, TimingProtocol
-from tests.tuner.test_child import HELLO, child
+from tests.tuner.test_child import HELLO, child, ends
 
 CPU = open_device("cpu")
 ONE, OTHER = Conv2d(1, 3, 3, 4, 4, 1, 1), Conv2d(1, 4, 3, 8, 4, 1, 1)
@@ -88,3 +90,23 @@ def test_a_kernel_that_failed_is_the_last(monkeypatch: pytest.MonkeyPatch) -> No
     requests = [requested(WALL_CLOCK, None, race=False)] * 3
     answers = answers_of(monkeypatch, lambda *_: CANDIDATE.failed(CPU, "g++ 0", next(outcomes), "a test"), requests)
     assert [row["outcome"] for answer in answers for row in answer["measurements"]] == ["compile", "runtime"]
+
+
+# A tuner whose worker never ends what it was asked for.
+TUNER = """
+import subprocess, sys, time
+worker = "import os, time; from qconv.tuner import worker; lines = worker._requests(os.getppid()); next(lines); " \
+    "print(os.getpid(), flush=True); time.sleep(600)"
+asked = subprocess.Popen([sys.executable, "-c", worker], stdin=subprocess.PIPE)
+asked.stdin.write(b"{}\\n")
+asked.stdin.flush()
+time.sleep(600)
+"""
+
+
+def test_a_worker_ends_with_its_tuner_in_the_middle_of_a_request() -> None:
+    with subprocess.Popen([sys.executable, "-c", TUNER], stdout=subprocess.PIPE, text=True) as tuner:
+        assert tuner.stdout is not None
+        worker = int(tuner.stdout.readline())
+        tuner.send_signal(signal.SIGKILL)
+    assert ends(worker)

@@ -1,7 +1,8 @@
 """The `qconv-tune` command: parses, calls, prints.
 
 Exit codes: 0 done; 1 done, but the answer is no (a wrong output, no config worked); 2 the request is wrong; 3 this
-machine lacks something (a device, a compiler, a cached kernel); 4 the database cannot be used; 130 interrupted.
+machine lacks something (a device, a compiler, a cached kernel); 4 the database cannot be used; 130
+interrupted; 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from qconv.cli.incomplete import asks_for_json, failure_of_import
+from qconv.cli import interruption
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Without arguments, those of the command line."""
+    """Without arguments, those of the command line, of a process that is this command's."""
+    if arguments is None:
+        interruption.end_at_once()
     words = sys.argv[1:] if arguments is None else arguments
+    # Imported here, where an interruption is one line already.
+    from qconv.cli.incomplete import asks_for_json, failure_of_import
+
     try:
         from qconv.cli import command_line
     except ModuleNotFoundError as missing:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import click
 
-from qconv.cli import build, database, doctor, export, look, measure, report, topics, tuning
+from qconv.cli import build, database, doctor, export, interruption, look, measure, report, topics, tuning
 from qconv.cli.failures import failure_of, without_passwords
 from qconv.cli.incomplete import asks_for_json
 from qconv.version import __version__
@@ -72,12 +72,14 @@ def run(arguments: Sequence[str]) -> None:
         # A path whose name is no UTF-8 is printed as it is, instead of ending the command when its work is done.
         sys.stdout.reconfigure(errors="surrogateescape")
     try:
-        commands.main(list(arguments), standalone_mode=False)
+        with interruption.raised():
+            commands.main(list(arguments), standalone_mode=False)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+    except (KeyboardInterrupt, click.Abort) as stopped:
+        is_terminated = isinstance(stopped.__cause__ or stopped, interruption.Terminated)
+        click.echo("terminated" if is_terminated else "interrupted", err=True)
+        sys.exit(interruption.TERMINATED if is_terminated else interruption.INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has left, as `head` does.
         sys.stderr.close()

@@ -295,14 +295,30 @@ def print_json(document: Any) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """The file is there as a whole, or as it was before: what is written beside it takes its place at the end."""
+    """Write a file whole or leave it as it was: a new file, written beside it, takes its place at the end.
+
+    A link stays, and the file that it leads to is replaced. Whatever is no regular file, such as a pipe or a device, is
+    written to, as `cp` does: a file in its place would end what reads it."""
+    try:
+        target = Path(os.path.realpath(path))
+        # A link of /proc may lead to a pipe, which has no path of its own; links in a loop lead to a link.
+        is_new = not path.exists() and not target.is_symlink()
+        if is_new or target.is_file():
+            _replace(target, text)
+        else:
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _replace(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_text(text, encoding="utf-8")
         beside.replace(path)
-    except OSError as error:
+    except OSError:
         beside.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
 
 
 def refuse_device(what: str, devices: list[str]) -> NoReturn:

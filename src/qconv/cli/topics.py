@@ -28,6 +28,7 @@ EXIT_CODES = (
     ("3", "this machine lacks something: a device, a compiler, a package, a cached kernel, room on the disk"),
     ("4", "the database cannot be used"),
     ("130", "interrupted; what was measured is kept"),
+    ("143", "ended by SIGTERM; what was measured is kept"),
 )
 GENERAL = {
     "environment": ("The variables that qconv reads.", ENVIRONMENT),

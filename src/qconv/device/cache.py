@@ -18,7 +18,6 @@ import logging
 import math
 import re
 import shutil
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -139,22 +138,23 @@ def publish(
         "compile_ms": compile_ms,
         "resources": {kernel: dataclasses.asdict(needs) for kernel, needs in resources.items()},
     }
-    temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder))
-    try:
+    with folders.building(cache_root()) as temporary:
+        entry = temporary / final.name
+        entry.mkdir(folders.FOLDER_MODE)
         for name, content in (
             (f"kernel{source.suffix}", source.text.encode()),
             (f"kernel{suffix}", data),
             ("build.json", json.dumps(build, indent=1).encode() + b"\n"),
         ):
-            (temporary / name).write_bytes(content)
-            (temporary / name).chmod(folders.FILE_MODE)
-        temporary.rename(final)
-    except OSError:
-        shutil.rmtree(temporary, ignore_errors=True)
-        published = _read(final, user) if final.exists() else None
-        if published is None:
-            raise
-        return published
+            (entry / name).write_bytes(content)
+            (entry / name).chmod(folders.FILE_MODE)
+        try:
+            entry.rename(final)
+        except OSError:
+            published = _read(final, user) if final.exists() else None
+            if published is None:
+                raise
+            return published
     return Binary(data, final / f"kernel{suffix}", toolchain, compile_ms, resources)
 
 

@@ -26,6 +26,7 @@ from qconv.errors import KernelMissing
 from qconv.generator import Plan
 from qconv.generator.plan import Launch
 from qconv.generator.tensor_map import TENSOR_MAP_ALIGNMENT, TensorMap
+from qconv.mask import check_unmasked
 from qconv.target import Target
 
 
@@ -198,6 +199,7 @@ class CpuDevice:
         return tensor_maps.described(tensor_map, address)
 
     def adopt(self, name: str, array: Any) -> tuple[Any, int]:
+        check_unmasked(name, array)
         if not isinstance(array, np.ndarray):
             if hasattr(array, "__cuda_array_interface__"):
                 raise ValueError(f"{name} lies on a GPU, but the kernel runs on the CPU device: move it to the host")

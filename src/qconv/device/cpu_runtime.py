@@ -163,13 +163,13 @@ def _compile(
 ) -> None:
     cache = result.parent
     cache.mkdir(folders.FOLDER_MODE, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="building-", dir=cache) as folder:
+    with folders.building(cache) as folder:
         for name, text in files.items():
-            Path(folder, name).write_text(text, encoding="utf-8")
+            (folder / name).write_text(text, encoding="utf-8")
         # Reports shall call the source by its name, not by a folder that is gone when they are read.
-        command = [compiler.path, *flags, f"-ffile-prefix-map={Path(folder).resolve()}=.", next(iter(files))]
-        _run_compiler([*command, *(str(path.resolve()) for path in objects), "-o", "built"], Path(folder))
-        built, record = Path(folder, "built"), Path(folder, "record")
+        command = [compiler.path, *flags, f"-ffile-prefix-map={folder.resolve()}=.", next(iter(files))]
+        _run_compiler([*command, *(str(path.resolve()) for path in objects), "-o", "built"], folder)
+        built, record = folder / "built", folder / "record"
         if not built.exists():
             raise CompileError(program.wrote_nothing(compiler.path))
         record.write_text(folders.digest_of(built))

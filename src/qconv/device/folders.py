@@ -10,7 +10,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import stat
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,6 +29,9 @@ FOLDER_MODE, FILE_MODE = 0o700, 0o600
 # What a layer has of measurements.
 DATABASE = "tune.sqlite"
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# A folder that something is built in, and the age at which a process that was killed has left it: no compiler runs for
+# a day.
+BUILDING, ABANDONED_S = ".building-", 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,26 @@ def make(*parts: str) -> Path:
             "elsewhere (qconv-tune build --out) and name it in QCONV_PATH"
         ) from None
     return folder.joinpath(*parts)
+
+
+@contextmanager
+def building(place: Path) -> Iterator[Path]:
+    """A folder to build in, which is gone behind it, beside what is published by a rename. Those that killed processes
+    have left there are removed as well."""
+    for left in place.glob(f"{BUILDING}*"):
+        if _age_s(left) > ABANDONED_S:
+            log.info("%s was left by a process that was killed: it is removed", left)
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=BUILDING, dir=place) as folder:
+        yield Path(folder)
+
+
+def _age_s(path: Path) -> float:
+    """Seconds since something was made in it; none where another process has removed it meanwhile."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def make_last(folder: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from qconv.errors import CompileError, CompilerKilled, CompileTimeout
@@ -27,33 +27,58 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Raises CompileError where there is no such program, CompileTimeout where it does not end in time, CompilerKilled
     where others end it. Whether it ends well is for the caller to see."""
-    try:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            # A compiler has children, which do its work: in a session of their own they can be ended together.
-            start_new_session=limit_s is not None,
-        )
-    except OSError as error:
-        raise CompileError(f"cannot run {command[0]}: {error}; name a compiler that is installed") from None
-    with process:
+    with _group_that_ends_with_us() as group:
         try:
-            out, log = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise CompileTimeout(f"{Path(command[0]).name} did not end within {limit_s:g} s, and was ended") from None
-        except BaseException:
-            process.kill()
-            raise
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                process_group=group,
+            )
+        except OSError as error:
+            raise CompileError(f"cannot run {command[0]}: {error}; name a compiler that is installed") from None
+        with process:
+            try:
+                out, log = process.communicate(timeout=limit_s)
+            except BaseException as error:
+                os.killpg(group, signal.SIGKILL)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    name = Path(command[0]).name
+                    raise CompileTimeout(f"{name} did not end within {limit_s:g} s, and was ended") from None
+                raise
     if -process.returncode in (signal.SIGKILL, signal.SIGTERM) or any(words in log for words in KILLED):
         raise CompilerKilled(f"{Path(command[0]).name} was killed: memory may be short; try again when there is more")
     return subprocess.CompletedProcess(command, process.returncode, out, log)
+
+
+@contextmanager
+def _group_that_ends_with_us() -> Iterator[int]:
+    """A group of processes, for a compiler and its children, which do its work. Whoever is in it is killed when this
+    process ends, however it ends: a shell in the group waits for the end of a pipe that nobody else can write to."""
+    reading, writing = os.pipe()
+    try:
+        watch = subprocess.Popen(
+            ("/bin/sh", "-c", "read -r _; kill -KILL 0"),
+            stdin=reading,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+        )
+    except OSError as error:
+        os.close(writing)
+        raise CompileError(f"cannot run /bin/sh: {error}; a compiler is ended by it when this process ends") from None
+    finally:
+        os.close(reading)
+    try:
+        yield watch.pid
+    finally:
+        os.killpg(watch.pid, signal.SIGKILL)
+        watch.wait()
+        os.close(writing)
 
 
 def wrote_nothing(path: str) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import ClassVar, TypeGuard
 
 import onnx
 
 from qconv.device import Device, open_device
 from qconv.errors import KernelMissing
 from qconv.instances.building import FILE_MODE, FOLDER_MODE, Built, Place
-from qconv.instances.deployed import AGAIN, MANIFEST, Collected, Deployed, files_in, read_manifest
+from qconv.instances.deployed import Collected, Deployed
 from qconv.instances.expected import Expectations
+from qconv.instances.manifest import AGAIN, Manifest, files_in, read_manifest
 from qconv.instances.serving import answered_by
 from qconv.network import Arranger, Choices, Region, Runner
 from qconv.network.arrange import Arrangement, Arranging
@@ -25,9 +25,31 @@ from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
+from qconv.op import quoted
 
-SCHEMA = "qconv-network-1"
 GRAPH = "graph.onnx"
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """The layers of a region that are one kernel, for inputs of these shapes: spans from one to before another."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    fused: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class NetworkManifest(Manifest):
+    SCHEMA: ClassVar[str] = "qconv-network-2"
+    device: str
+    batches: tuple[int, ...]
+    config: dict[str, str]  # ONNX Runtime's settings
+    arranged: dict[str, tuple[Arranged, ...]]  # by the region's layer
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.batches or min(self.batches) < 0:
+            raise ValueError(f"batches={quoted(self.batches)} must be one count of images or more")
 
 
 def build(
@@ -47,34 +69,31 @@ def build(
     proto = rewritten(source_of(model), config)
     batches = _batches_of(proto, batches)
     collected = Collected(place, database)
-    arranged: dict[str, list[dict[str, Any]]] = {}
+    arranged: dict[str, tuple[Arranged, ...]] = {}
     for batch in batches:
         for name, entries in _prepared(
             with_batch(proto, batch), config, collected, Expectations(place, database, in_sequence=True)
         ).items():
-            arranged.setdefault(name, []).extend(entries)
+            arranged[name] = arranged.get(name, ()) + entries
     out.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     choices = collected.write(out, watch)
     (out / GRAPH).write_bytes(proto.SerializeToString())
     (out / GRAPH).chmod(FILE_MODE)
-    manifest = {
-        "schema": SCHEMA,
-        "target": place.target.name,
-        "device": place.name,
-        "batches": list(batches),
-        "config": config,
-        "choices": choices,
-        "arranged": arranged,
-        "files": files_in(out),
-    }
-    (out / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-    (out / MANIFEST).chmod(FILE_MODE)
+    NetworkManifest(
+        target=place.target.name,
+        choices=choices,
+        files=files_in(out),
+        device=place.name,
+        batches=tuple(batches),
+        config=config,
+        arranged=arranged,
+    ).write(out)
     return len(choices)
 
 
 def _prepared(
     proto: onnx.ModelProto, config: Mapping[str, str], collected: Collected, expectations: Expectations
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, tuple[Arranged, ...]]:
     """Looks up every kernel of a model whose shapes are all known; what of its regions is one kernel."""
     model = read(proto, config)
     fallback = Fallback(model, config, CPU_ONLY)
@@ -87,9 +106,7 @@ def _prepared(
             "fixed shapes"
         )
     return {
-        name: [
-            {"shapes": list(map(list, shapes)), "fused": list(map(list, one.spans))} for shapes, one in every.items()
-        ]
+        name: tuple(Arranged(tuple(shapes), one.spans) for shapes, one in every.items())
         for name, every in runner.arrangements.items()
     }
 
@@ -150,13 +167,12 @@ class Decided:
 
     folder: Path
     batches: Sequence[int]
-    arranged_before: Mapping[str, Sequence[Mapping[str, Any]]]
+    arranged_before: Mapping[str, Sequence[Arranged]]
 
     def arranged(self, region: Region, shapes: Sequence[Shape]) -> Arrangement:
         for one in self.arranged_before.get(region.layer.name, ()):
-            if [tuple(shape) for shape in one["shapes"]] == list(shapes):
-                spans = tuple((begin, end) for begin, end in one["fused"])
-                return Arrangement(region.steps(spans), spans)
+            if one.shapes == tuple(shapes):
+                return Arrangement(region.steps(one.fused), one.fused)
         batches = ", ".join(map(str, self.batches))
         raise KernelMissing(f"{self.folder} was built for batches of {batches}; for inputs {list(shapes)}, {AGAIN}")
 
@@ -167,7 +183,7 @@ def is_folder(model: object) -> TypeGuard[str | Path]:
 
 
 def open_folder(folder: Path, device: Device) -> Opened:
-    manifest = read_manifest(folder, SCHEMA, device)
-    model = read(onnx.load(folder / GRAPH), manifest["config"])
-    decided = Decided(folder, manifest["batches"], manifest["arranged"])
-    return Opened(model, manifest["config"], decided, Deployed(folder, manifest["choices"], device).answering)
+    manifest = read_manifest(folder, NetworkManifest, device)
+    model = read(onnx.load(folder / GRAPH), manifest.config)
+    decided = Decided(folder, manifest.batches, manifest.arranged)
+    return Opened(model, manifest.config, decided, Deployed(folder, manifest.choices, device).answering)

@@ -14,6 +14,7 @@ from onnx import numpy_helper
 from qconv.device import Device, open_device
 from qconv.instances.expected import Expectations
 from qconv.instances.serving import found
+from qconv.mask import check_unmasked
 from qconv.network import (
     Arranger,
     Choices,
@@ -190,6 +191,7 @@ class Session:
         tensor = self._model.network.tensor(name)
         if tensor.dtype is None:  # a sequence, say: ONNX Runtime alone knows what to do with it
             return Value(self._device, host=array)
+        check_unmasked(f"the input {name!r}", array)
         elsewhere = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
         held, address = self._device.adopt(name, array) if elsewhere else (np.asarray(array), 0)
         if str(held.dtype) != tensor.dtype and tensor.dtype != "object":

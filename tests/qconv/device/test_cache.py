@@ -113,12 +113,15 @@ def test_a_damaged_entry_is_built_again(
     assert caplog.text == ""
 
 
-def test_what_a_killed_build_leaves_is_not_found(root: Path, plan: Plan) -> None:
-    folder = root / "kernels" / HERE / text_digest(generator.render(plan).text) / ".building-killed"
-    folder.mkdir(parents=True)
-    (folder / "build.json").write_text("{}")
-    assert build(plan).path.parent.parent == folder.parent
-    assert folder.exists()
+def test_what_a_killed_build_leaves_is_not_found_and_removed_by_its_age(root: Path, plan: Plan) -> None:
+    young, old = root / ".building-young", root / ".building-old"
+    for left in (young, old):
+        left.mkdir(parents=True)
+        (left / "build.json").write_text("{}")
+    os.utime(old, times=(0, 0))
+    assert build(plan).path.parent.parent == root / "kernels" / HERE / text_digest(generator.render(plan).text)
+    assert young.exists()
+    assert not old.exists()
 
 
 def test_whatever_the_umask_only_the_owner_can_write(root: Path, plan: Plan) -> None:

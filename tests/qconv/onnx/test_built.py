@@ -23,7 +23,7 @@ from qconv.errors import CompileError, KernelMissing
 from qconv.generator.digest import text_digest
 from qconv.instances.building import Place
 from qconv.onnx import Session, Unsupported
-from qconv.onnx.built import Decided, build, with_batch
+from qconv.onnx.built import Arranged, Decided, build, with_batch
 from qconv.target import target
 
 CPU = open_device("cpu")
@@ -132,7 +132,7 @@ def test_a_region_of_other_shapes_was_not_decided() -> None:
         class layer:
             name = "conv"
 
-    decided = Decided(Path("folder"), (1, 8), {"conv": [{"shapes": [[1, 3, 4, 4]], "fused": []}]})
+    decided = Decided(Path("folder"), (1, 8), {"conv": (Arranged(((1, 3, 4, 4),), ()),)})
     with pytest.raises(KernelMissing, match=r"folder was built for batches of 1, 8; for inputs \[\(2, 3, 4, 4\)\]"):
         decided.arranged(Region(), [(2, 3, 4, 4)])  # type: ignore[arg-type]
 

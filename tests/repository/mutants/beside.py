@@ -8,6 +8,14 @@ WRITE, BESIDE = "tests/instances/library/test_write.py", "tests/instances/librar
 
 MUTANTS = (
     Mutant(
+        "library: functions that HIP overloads are ambiguous",
+        "instances/library/device_hip.h",
+        "#define __HIP_DISABLE_CPP_FUNCTIONS__\n",
+        "",
+        "The library does not compile where ROCm is installed.",
+        ("tests/instances/library/test_device_hip.py::test_its_device_compiles_against[declarations]",),
+    ),
+    Mutant(
         "library: all of it is seen",
         HERE + "CMakeLists.txt.in",
         " CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON",

@@ -5,8 +5,25 @@ from mutants.named import mma
 
 BUFFERS, REGISTER_TILE = "templates/loader/buffers.j2", "templates/loader/register_tile.j2"
 HAS_REDUCTION_REMAINDER, PADDED, COPIES = mma("mfma 16x16"), mma("wmma"), mma("wmma, copies of operands")
+WHOLE_STEPS = mma("mfma, whole steps of a window")
 
 MUTANTS = (
+    Mutant(
+        "buffers: pixels of a buffer of no bytes at an offset of all lanes",
+        BUFFERS,
+        "X_MOVES_TOGETHER ? common_byte_of(offset, bytes) : 0",
+        "X_MOVES_TOGETHER ? byte_of(offset) : 0",
+        "GFX9 subtracts it from the size without a sign, and reads all memory past the last step.",
+        (WHOLE_STEPS,),
+    ),
+    Mutant(
+        "buffers: weights of a buffer of no bytes at an offset of all lanes",
+        BUFFERS,
+        "W_MOVES_TOGETHER ? common_byte_of(index, bytes) : 0",
+        "W_MOVES_TOGETHER ? byte_of(index) : 0",
+        "GFX9 subtracts it from the size without a sign, and reads all memory past the last step.",
+        (WHOLE_STEPS,),
+    ),
     Mutant(
         "buffers: every step fills one stage",
         BUFFERS,

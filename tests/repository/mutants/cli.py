@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 TABLE, TOPICS = "tests/qconv/cli/test_table.py", "tests/qconv/cli/test_topics.py"
 REFUSALS = "tests/qconv/cli/test_refusals.py"
+WRITTEN = "tests/qconv/cli/test_options.py"
 
 MUTANTS = (
     Mutant(
@@ -45,6 +46,22 @@ MUTANTS = (
         "        if owners:\n",
         "An option that the op does not have is accepted, and forgotten.",
         (REFUSALS,),
+    ),
+    Mutant(
+        "options: a pipe is replaced by a file",
+        "src/qconv/cli/options.py",
+        "        if is_new or target.is_file():\n",
+        "        if True:\n",
+        "What reads the pipe waits for ever, or /dev/null is a file from then on.",
+        (WRITTEN,),
+    ),
+    Mutant(
+        "options: a link is replaced by a file",
+        "src/qconv/cli/options.py",
+        "target = Path(os.path.realpath(path))",
+        "target = path",
+        "The file that the link leads to stays as it was.",
+        (WRITTEN,),
     ),
     Mutant(
         "build: an op's flags are forgotten",

@@ -5,7 +5,41 @@ from mutants.mutant import Mutant
 
 KINDS = ("tests/instances/test_array_kinds.py",)
 
+MASKED = "tests/qconv/test_mask.py"
+
 MUTANTS = (
+    Mutant(
+        "mask: kernels read what is masked",
+        "src/qconv/device/cpu.py",
+        "        check_unmasked(name, array)\n",
+        "",
+        "Elements that were marked as wrong are multiplied.",
+        (MASKED,),
+    ),
+    Mutant(
+        "mask: parameters lose their mask",
+        "src/qconv/parameter.py",
+        "    check_unmasked(name, value)\n",
+        "",
+        "A scale that was marked as wrong is used.",
+        (MASKED,),
+    ),
+    Mutant(
+        "mask: a table loses its mask",
+        "instances/tensor_ops_api.py",
+        '        check_unmasked("table", table)\n',
+        "        pass\n",
+        "Bytes are looked up that were marked as wrong.",
+        (MASKED,),
+    ),
+    Mutant(
+        "mask: an array without a masked element is refused",
+        "src/qconv/mask.py",
+        " and np.ma.is_masked(array)",
+        "",
+        "What a filter left as it was has to be copied.",
+        (MASKED,),
+    ),
     Mutant(
         "faces: the device's arrays come out",
         "instances/array_kinds.py",

@@ -18,6 +18,14 @@ def stays(change: str) -> str:
 
 OF_PROBLEM = (
     Mutant(
+        "halo: columns together may exceed a problem's limits",
+        SEEN,
+        "        except ValueError:\n",
+        "        except ArithmeticError:\n",
+        "Filters with zeros are larger than a problem's may be, and lookup raises ValueError.",
+        ("tests/generator/test_family.py",),
+    ),
+    Mutant(
         "halo: a filter has the pixels that it would have if it began with one",
         SEEN,
         "ceil_div(left * columns - problem.pad[1] + problem.s, columns)",

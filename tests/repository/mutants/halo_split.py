@@ -15,6 +15,14 @@ def serves(case: str) -> str:
 
 OF_PLAN = (
     Mutant(
+        "halo split: a part is made a problem before it is known to be smaller",
+        "generator/halo_split.py",
+        "    part = part_channels(problem, config.split)\n",
+        "    part = part_of(problem, config.split).c\n",
+        "The channels of a large image are rounded up beyond the limit of problems, and lookup raises ValueError.",
+        ("tests/generator/test_family.py",),
+    ),
+    Mutant(
         "halo_split: a block may have no channels",
         PLAN,
         "if (config.split - 1) * part >= problem.c:",

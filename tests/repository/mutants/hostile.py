@@ -32,8 +32,8 @@ MUTANTS = (
     Mutant(
         "cache: a binary is published before it is whole",
         "src/qconv/device/cache.py",
-        'temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder))',
-        "temporary = final\n    temporary.mkdir(mode=0o700)",
+        "        entry = temporary / final.name\n",
+        "        entry = final\n",
         "A build that is killed leaves half an entry where the next one looks.",
         (KILLED,),
     ),

@@ -106,6 +106,14 @@ OF_PAGE = (
 
 OF_PLAN = (
     Mutant(
+        "stem pool: the pool's padding may exceed a problem's limits",
+        "generator/stem_pool.py",
+        "        except ValueError as error:\n",
+        "        except ArithmeticError as error:\n",
+        "With the padding as outputs the problem is larger than one may be, and lookup raises ValueError.",
+        ("tests/generator/test_family.py",),
+    ),
+    Mutant(
         "stem_pool: no tile goes before the first",
         PLAN,
         "first = -ACROSS if s == 3 and problem.window_pad[1] == 0 else 0",

@@ -35,3 +35,10 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned x, unsigned y,
                                  unsigned threads_y, unsigned threads_z, unsigned smem_bytes, hipStream_t stream,
                                  void** parameters, void** extra);
 }
+
+#if defined(__cplusplus) && !defined(__HIP_DISABLE_CPP_FUNCTIONS__)
+template <typename T>
+static inline hipError_t hipMalloc(T** memory, size_t bytes) {
+    return hipMalloc((void**)memory, bytes);
+}
+#endif
