@@ -25,10 +25,11 @@ from qconv.network import (
 )
 from qconv.network.runner import Elsewhere, Subgraph
 from qconv.onnx import asked
+from qconv.onnx.blocked import in_blocks
 from qconv.onnx.built import Opened, is_folder, open_folder
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
-from qconv.onnx.model import read, rewritten, source_of
+from qconv.onnx.model import is_cpu_only, read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
 from qconv.op import WIDEST, Problem
 
@@ -72,7 +73,8 @@ class Session:
             read_model = read(rewritten(source_of(model), config), config)
             arranger = Arranger(Expectations(self._device), choices)
             opened = Opened(read_model, config, arranger)
-        self._model, self._answering = opened.model, opened.answering
+        self._answering = opened.answering
+        self._model = in_blocks(opened.model, opened.config) if is_cpu_only(providers) else opened.model
         fallback = Fallback(self._model, opened.config, providers)
         lowered = lower(self._model.network, fallback.function, choices)
         network, self._why_not = lowered.network, dict(lowered.why_not)
