@@ -37,9 +37,7 @@ Source = str | bytes
 NO_LAYOUTS = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
 EVERY_OPTIMIZATION = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
 # The optimizers that move, remove and fold DequantizeLinear and QuantizeLinear, which the whole model has
-# been through: a part of it alone might be folded otherwise, which would change bits. The setting
-# session.disable_quant_qdq does more. With it weights that are dequantized become constants, and their convolutions get
-# another layout, which the whole model does not have, and other bits.
+# been through: a part of it alone might be folded otherwise, which would change bits.
 FOLDED_ALREADY = frozenset(
     {
         *("DoubleQDQPairsRemover", "DQMatMulNBitsFusion", "EnsureUniqueDQForNodeUnit", "QDQPropagationTransformer"),

@@ -144,10 +144,7 @@ class Session:
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:
         if not isinstance(feeds, Mapping):
             raise ValueError(f"feeds are arrays by the names of inputs; {type(feeds).__name__} was given")
-        for name in (*self.input_names, *feeds):
-            if name not in self._inputs or name not in (*feeds, *self._defaults):
-                says = "was not given" if name in self._inputs else "is not known"
-                raise ValueError(f"the input {name!r} {says}; the model takes {', '.join(self._inputs)}")
+        asked.check_inputs(feeds, self.input_names, self._inputs)
         return {name: self._fed(name, array) for name, array in {**self._defaults, **feeds}.items()}
 
     def _fed(self, name: str, array: Any) -> Value:

@@ -122,14 +122,6 @@ MUTANTS = (
         (RESIZED + "::test_behind_a_layer_that_runs_elsewhere_as_well",),
     ),
     Mutant(
-        "models: dequantized weights of a part of a model become constants",
-        "src/qconv/onnx/fallback.py",
-        "self._config = dict(config)",
-        'self._config = dict(config) | {"session.disable_quant_qdq": "1"}',
-        "Their convolutions get the layout for constant weights, and other bits.",
-        ("tests/qconv/onnx/test_session_unusual.py",),
-    ),
-    Mutant(
         "models: sums have their channels first wherever they are",
         RESIZING,
         "        if turns:\n",
@@ -175,6 +167,6 @@ MUTANTS = (
         "    shape = output.shape or None\n",
         "    shape = [size if isinstance(size, int) else None for size in output.shape] or None\n",
         "A sum of two tensors in blocks, from both sides of a kernel, becomes one without.",
-        (IN_BLOCKS + "::test_models_of_islands",),
+        (IN_BLOCKS + "::test_a_model_of_islands",),
     ),
 )
