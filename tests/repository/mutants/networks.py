@@ -9,7 +9,6 @@ ENDS, FOLD, PARTITION, INTEGER, VALUE, REPORT, RUNNER = (
 )
 ELEMENTWISE = "tests/qconv/network/test_elementwise.py"
 UNUSUAL = "tests/qconv/onnx/test_session_unusual.py"
-LAST_RUN, ASKED = "tests/qconv/network/test_last_run.py", "tests/qconv/onnx/test_asked.py"
 SESSION = "tests/qconv/onnx/test_session.py"
 
 MUTANTS = (
@@ -396,29 +395,5 @@ MUTANTS = (
         "name = self.name(0)\n        array, tensor",
         "What is no byte is read as one.",
         (ELEMENTWISE,),
-    ),
-    Mutant(
-        "network: a run that is replayed is not told of",
-        HERE + "runner.py",
-        "        self._last_run.again(recorded.ran)\n",
-        "",
-        "explain() tells of the last new shape.",
-        (LAST_RUN + "::test_an_explanation_is_of_the_last_run",),
-    ),
-    Mutant(
-        "network: a layer is told to run as for the last new shape",
-        HERE + "runner.py",
-        "        self._last_run.chosen[served.layer.key] = made\n",
-        "        self._last_run.chosen.setdefault(served.layer.key, made)\n",
-        "explain() tells of the first shape for ever.",
-        (LAST_RUN + "::test_an_explanation_is_of_the_last_run",),
-    ),
-    Mutant(
-        "session: an input that is missing goes unnamed where another is not known",
-        ONNX + "asked.py",
-        "if name not in given]\n    if unknown",
-        "if name not in given and not unknown]\n    if unknown",
-        "A misspelled input does not tell which one was meant.",
-        (ASKED,),
     ),
 )
