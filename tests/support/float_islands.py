@@ -93,7 +93,7 @@ class Islands:
 
     def _resized(self, x: str) -> str:
         n, c, h, w = self._shapes[x]
-        scales = self._hold(np.float32([1, 1, 2, 2]))
+        scales = self._hold(np.array([1, 1, 2, 2], np.float32))
         how = self._one_of({"mode": "linear"}, {"mode": "nearest", "nearest_mode": "floor"})
         coordinates = "half_pixel" if how["mode"] == "linear" else "asymmetric"
         made: Shape = (n, c, 2 * h, 2 * w)

@@ -36,9 +36,9 @@ def dequantized(x: Any, numbers: Any = BYTES) -> Any:
     return of.dequantize_per_tensor(x, *numbers)
 
 
-def stays(function: Callable[[Any, Any], Any]) -> dict[str, str]:
+def stays(function: Callable[[Any, Any], Any], network: type[Network] = Network) -> dict[str, str]:
     x = torch.randint(-128, 128, (2, 3, 8, 8), dtype=torch.int8, generator=torch.Generator().manual_seed(0))
-    module = qconv.torch.lower(torch.export.export(Network(function), (x,)))
+    module = qconv.torch.lower(torch.export.export(network(function), (x,)))
     rows = dict(row.split(": ", 1) for row in qconv.torch.explain(module).split("\n"))
     assert rows["conv2d"].startswith("qconv.conv2d")
     return {name: says.removeprefix("PyTorch, ") for name, says in rows.items() if says.startswith("PyTorch")}
@@ -74,8 +74,16 @@ def test_what_stays_is_named(name: str) -> None:
 
 
 def test_what_costs_nothing_is_not_named() -> None:
-    """Views, sizes, and what is computed of constants alone: the weights are dequantized so."""
+    """Views and sizes."""
     assert stays(lambda y, x: y.flatten(1).unsqueeze(0)[:, :, : y.shape[1]].transpose(0, 1)) == {}
+
+
+def test_what_is_computed_of_weights_alone_is_not_named() -> None:
+    class Scaled(Network):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) - self.w.float().abs().sum()
+
+    assert list(stays(lambda y, x: y, Scaled)) == ["sub"]
 
 
 def test_each_of_several_is_named() -> None:

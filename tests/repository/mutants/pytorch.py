@@ -390,7 +390,7 @@ MUTANTS = (
         HERE + "staying.py",
         "constants.issuperset(read)",
         "False",
-        "Dequantized weights are said to stay, which cost nothing.",
-        (f"{STAYING}::test_what_costs_nothing_is_not_named",),
+        "Scaled weights are said to stay, which no input changes.",
+        (f"{STAYING}::test_what_is_computed_of_weights_alone_is_not_named",),
     ),
 )
