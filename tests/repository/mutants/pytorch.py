@@ -308,7 +308,7 @@ MUTANTS = (
     planted(
         "torch: what others see is not written",
         HERE + "functional.py",
-        "    if not _makes(written) or only_user(written) is not node:\n        return None\n",
+        "    if not makes(written) or only_user(written) is not node:\n        return None\n",
         "",
         "Whoever reads the input behind the op has the old values.",
         (f"{LOWERING}::test_what_others_see_is_written",),
