@@ -37,6 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # From 1.29 on, ONNX Runtime sends what it is used for from a thread of its own, which reads the environment (the
     # proxies) while a test writes it: glibc's getenv ends the process there. It looks at this when it is imported.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    # PyTorch's engine onednn is an exact oracle under this instruction set and below, and reads it once: see
+    # docs/contract.md. Where the processor has no AVX-VNNI, it is AVX2.
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2_VNNI"
     if kept := os.environ.get("QCONV_TESTS_CACHE"):  # of tests/repository/mutate.py, whose hundreds of runs share it
         os.environ["QCONV_CACHE"] = kept
     else:

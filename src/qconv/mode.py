@@ -149,7 +149,7 @@ PRESETS: dict[str, Preset] = {
             scales="twice_inverted",
             residual_add="fma",
         ),
-        "PyTorch quantized conv, engines onednn and x86",
+        "PyTorch quantized conv, engines onednn and x86, up to AVX-VNNI",
         zero_points=("x_zero_point", "y_zero_point"),
         biases=("none", "float32"),
         residual=True,

@@ -65,6 +65,16 @@ def test_every_search_that_is_installed_evaluates_each_config_once(replayed: Any
             assert len(run.seen) == 12, name
 
 
+@pytest.mark.parametrize(
+    ("lacks", "searches"), [("scipy", {"Optuna GP"}), ("torch", {"Optuna GP"}), ("cmaes", {"Optuna CMA-ES"})]
+)
+def test_a_search_says_which_module_it_lacks(lacks: str, searches: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import search
+
+    monkeypatch.setattr(search.importlib.util, "find_spec", lambda name: None if name == lacks else object())
+    assert {name for name in search.NEEDED if search.missing_for(f"{name} +") == lacks} == searches
+
+
 def test_the_table_has_what_the_command_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import recorded
     import search

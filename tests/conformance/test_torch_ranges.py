@@ -10,7 +10,11 @@ only in part, and the fixture `narrow` asks the host for the rest:
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -144,3 +148,18 @@ def test_the_engines(engine: str, narrow: bool, scales: str) -> None:
         assert_same(infer(problem, drawn), expected(problem, drawn), f"{engine}: {problem}")
         compared += 1
     assert compared >= 75
+
+
+def test_the_engine_has_the_instruction_set_of_the_contract() -> None:
+    """Under which it is an oracle: oneDNN says it where it is asked for the first time."""
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
+    asks = "import torch; torch.nn.functional.relu(torch.ones(1, 16, 8, 8).to_mkldnn())"
+    ran = subprocess.run(
+        [sys.executable, "-c", asks],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "ONEDNN_VERBOSE": "1"},
+    )
+    (isa,) = re.findall(r"info,cpu,isa:(.*)", ran.stdout)
+    assert "AVX2" in isa

@@ -24,7 +24,7 @@ from qconv.network.graph import Layer, Network
 from qconv.network.integer import IntegerConvolution
 from qconv.network.joining import Joined
 from qconv.network.pooling import QuantizedPool
-from qconv.network.served import Prepared, Served
+from qconv.network.served import Prepared, Served, Unserved
 from qconv.network.value import Value, has_two_orders, last_of
 from qconv.network.widening import Widening
 from qconv.tensor_ops.problem import BYTES
@@ -89,27 +89,51 @@ class _Converted:
         return Value.ordered(self._device, y, self._gives_last)
 
 
-def serve_ends(network: Network, served: Mapping[str, Served]) -> dict[str, Served]:
-    """The layers that run here already, and with them the ends that touch no others."""
+def serve_ends(network: Network, served: Mapping[str, Served]) -> tuple[dict[str, Served], dict[str, str]]:
+    """The layers that run here already, and with them the ends that touch no others; and why each of the others of
+    these ops does not."""
     makers = {one.y: one for one in served.values()}
     found: dict[str, Served] = dict(served)
+    left: dict[str, str] = {}
     for layer in network.layers:
         if layer.name in served:  # a table from bytes to bytes may be called after the end that it took in
             continue
-        if layer.op == "QuantizeLinear" and layer.inputs[0] in network.inputs:
-            readers = network.consumers.get(layer.outputs[0], ())
-            inside = readers and all(reader.name in served for reader in readers)
-            touches_others = not inside or layer.outputs[0] in network.outputs
-            beside = [served[reader.name] for reader in readers if reader.name in served]
-        elif layer.op == "DequantizeLinear" and layer.inputs[0] in makers:
-            touches_others = bool(network.consumers.get(layer.outputs[0]))
-            beside = [makers[layer.inputs[0]]]
-        else:
-            continue
-        end = None if touches_others else _read(layer, network, any(map(_has_channels_last, beside)))
-        if end is not None:
-            found[layer.name] = end
-    return found
+        try:
+            if layer.op == "QuantizeLinear":
+                beside = _readers_of_first(layer, network, served)
+            elif layer.op == "DequantizeLinear":
+                beside = [_maker_of_last(layer, network, makers)]
+            else:
+                continue
+            found[layer.name] = _read(layer, network, any(map(_has_channels_last, beside)))
+        except Unserved as error:
+            left[layer.name] = str(error)
+    return found, left
+
+
+def _readers_of_first(layer: Layer, network: Network, served: Mapping[str, Served]) -> list[Served]:
+    """The layers here that read the bytes that it makes of what the caller brings."""
+    x, y = layer.inputs[0], layer.outputs[0]
+    if x not in network.inputs:
+        maker = network.producers.get(x)
+        by = "are constants" if maker is None else f"come from elsewhere, of {maker.op} ({maker.name})"
+        raise Unserved(f"the floats that it reads {by}")
+    readers = network.consumers.get(y, ())
+    for reader in readers:
+        if reader.name not in served:
+            raise Unserved(f"the bytes that it makes are read elsewhere, by {reader.op} ({reader.name})")
+    if y in network.outputs or not readers:
+        raise Unserved("the bytes that it makes are an output of the network")
+    return [served[reader.name] for reader in readers]
+
+
+def _maker_of_last(layer: Layer, network: Network, makers: Mapping[str, Served]) -> Served:
+    """The layer here that makes the bytes of which it makes floats for the caller."""
+    if layer.inputs[0] not in makers:
+        raise Unserved("the bytes that it reads come from elsewhere")
+    for reader in network.consumers.get(layer.outputs[0], ()):
+        raise Unserved(f"the floats that it makes are read elsewhere, by {reader.op} ({reader.name})")
+    return makers[layer.inputs[0]]
 
 
 def _has_channels_last(one: Served) -> bool:
@@ -119,14 +143,17 @@ def _has_channels_last(one: Served) -> bool:
     return isinstance(one, QuantizedPool | Joined | Widening)
 
 
-def _read(layer: Layer, network: Network, meets_last: bool) -> End | None:
+def _read(layer: Layer, network: Network, meets_last: bool) -> End:
     scale, zero = (network.constant(name) if name else None for name in (*layer.inputs[1:], "")[:2])
     zero = np.zeros((), np.uint8) if zero is None and len(layer.inputs) < 3 else zero
-    if scale is None or zero is None or scale.size != 1 or zero.size != 1 or layer.attributes.get("block_size", 0):
-        return None
+    if scale is None or zero is None:
+        raise Unserved("its scale or its zero point is computed; the kernels here need constants")
+    if scale.size != 1 or zero.size != 1 or layer.attributes.get("block_size", 0):
+        raise Unserved(f"it has {scale.size} scales; at the ends of a network the kernels have one for the tensor")
     integer = network.tensor(layer.outputs[0] if layer.op == "QuantizeLinear" else layer.inputs[0]).dtype
     real = network.tensor(layer.inputs[0] if layer.op == "QuantizeLinear" else layer.outputs[0]).dtype
-    finite = np.isfinite(scale).all() and scale.item() > 0
-    if (real, str(scale.dtype)) != ("float32", "float32") or integer not in BYTES or not finite:
-        return None
+    if (real, str(scale.dtype)) != ("float32", "float32") or integer not in BYTES:
+        raise Unserved(f"it has {real}, {integer} and a scale of {scale.dtype}; the kernels have float32 and bytes")
+    if not np.isfinite(scale).all() or scale.item() <= 0:
+        raise Unserved(f"its scale is {scale.item()}; the kernels need one above 0")
     return End(layer, scale, zero, integer, meets_last)

@@ -176,6 +176,8 @@ def _shaped(shape: tuple[int, ...], dtype: str) -> Array:
 def read_layer(layer: Layer, network: Network) -> Served:
     """The layer as one that runs here; else `Unserved`."""
     reader = READERS.get(layer.op)
+    if layer.op in DYNAMIC:
+        raise Unserved(f"it computes a scale and a zero point at each run, {AS_CONSTANTS}")
     if reader is None:
         raise Unserved(f"no kernel here computes {layer.op}")
     made = reader(Reading(layer, network))
@@ -229,7 +231,7 @@ def _qlinear_conv(reading: Reading) -> IntegerConvolution:
 
 
 def _conv_integer(reading: Reading) -> IntegerConvolution:
-    return _convolution(reading, 1, {"x_zero_point": 2, "w_zero_point": 3}, None)
+    return _convolution(reading, 1, _zero_points(reading), None)
 
 
 def _matrix(reading: Reading, w: Array, numbers: Mapping[str, int], bias: Array | None = None) -> IntegerConvolution:
@@ -242,7 +244,7 @@ def _qlinear_matmul(reading: Reading) -> IntegerConvolution:
 
 
 def _matmul_integer(reading: Reading) -> IntegerConvolution:
-    return _matrix(reading, reading.weights(1, (2,)).T, {"x_zero_point": 2, "w_zero_point": 3})
+    return _matrix(reading, reading.weights(1, (2,)).T, _zero_points(reading))
 
 
 def _qgemm(reading: Reading) -> IntegerConvolution:
@@ -260,6 +262,19 @@ def _qgemm(reading: Reading) -> IntegerConvolution:
         bias = np.ascontiguousarray(np.broadcast_to(bias.reshape(-1), (len(w),)))
     return _matrix(reading, w, LINEAR | {"y_scale": 7, "y_zero_point": 8}, bias)
 
+
+def _zero_points(reading: Reading) -> dict[str, int]:
+    """Where ConvInteger and MatMulInteger have theirs."""
+    for number, what in ((2, "x_zero_point"), (3, "w_zero_point")):
+        name = reading.name(number)
+        if name and reading.network.constant(name) is None:
+            raise Unserved(f"its {what} {name!r} is computed at each run, {AS_CONSTANTS}")
+    return {"x_zero_point": 2, "w_zero_point": 3}
+
+
+# What quantize_dynamic alone makes, and what ONNX Runtime makes of that.
+DYNAMIC = ("DynamicQuantizeLinear", "com.microsoft.DynamicQuantizeMatMul", "com.microsoft.DynamicQuantizeLSTM")
+AS_CONSTANTS = "as in models of quantize_dynamic; the kernels need constants: quantize_static makes a model with such"
 
 # One for each op that runs here.
 READERS: Mapping[str, Callable[[Reading], Served]] = {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from qconv.device import Device
 from qconv.device.memory import Allocation, Placement
+from qconv.network.last_run import LastRun
 from qconv.network.memory import Memory, place
 from qconv.network.value import Value
 
@@ -43,7 +44,10 @@ class Anew(Mapping[str, Value]):
 class Recorded:
     """Every run reads and writes the same arrays: what is given is copied into them, and what it gives lies in them
     until the next run. What is named in `where_it_lies` is read there: who gives it elsewhere needs a recording of
-    his own."""
+    his own. `ran` tells of the layers, and keeps what the launches read of them, packed weights for one, which whoever
+    prepared them may forget."""
+
+    ran: LastRun
 
     def __init__(
         self,
@@ -73,10 +77,6 @@ class Recorded:
         placement = place(allocations)
         self.memory = Memory.of(placement)
         return placement
-
-    def keep(self, prepared: Sequence[object]) -> None:
-        """What the launches read of the layers, packed weights for one, which whoever prepared them may forget."""
-        self._kept = tuple(prepared)
 
     def __call__(self, given: Values) -> dict[str, Value]:
         for name, value in given.items():

@@ -14,7 +14,8 @@ from qconv.device import Device
 from qconv.instances.expected import Expectations
 from qconv.instances.serving import in_sequence
 from qconv.network.arrange import Arrangement, Arranger, Arranging, Key
-from qconv.network.graph import Layer, Network, Tensor
+from qconv.network.graph import Layer, Network
+from qconv.network.last_run import LastRun, Refused
 from qconv.network.memory import Memory
 from qconv.network.partition import Segment, partition
 from qconv.network.recorded import Form, Recorded, forms_of, places_of
@@ -70,12 +71,10 @@ class Runner:
         self._elsewhere = elsewhere
         self._arranger = arranger or Arranger(Expectations(device, in_sequence=True))
         self._arranged: dict[str, dict[Shapes, Arrangement]] = {name: {} for name in self._regions}
-        self._last: dict[str, Arrangement] = {}  # of each region
         elements = (one for region in self._regions.values() for one in region.elements)
         self._steps: dict[Key, Served] = {one.layer.key: one for one in (*self._served.values(), *elements)}
-        self._prepared: dict[Key, dict[Shapes, Prepared | None]] = {}
-        self._chosen: dict[Key, tuple[str, str]] = {}  # where a layer runs that could run here, and why
-        self._seen: dict[str, Tensor] = {}
+        self._prepared: dict[Key, dict[Shapes, Prepared | Refused]] = {}
+        self._last_run = LastRun()
         self._subgraphs: dict[tuple[tuple[str, ...], tuple[str, ...]], Subgraph] = {}  # by layers and outputs
         # For what has run once: where its inputs lay.
         self._recordings: dict[Recording, Recorded | dict[str, int]] = {}
@@ -164,7 +163,7 @@ class Runner:
         """What the kernels compute: one for each layer here and each shape that it was prepared for. Behind them, once
         each, what else the choice of the kernels of a region asks the time of."""
         ready = (one for layer in self._in_order() for one in self._prepared.get(layer.key, {}).values())
-        found = [problem for one in ready if one is not None for problem in one.problems]
+        found = [problem for one in ready if not isinstance(one, Refused) for problem in one.problems]
         arranged = (one for every in self._arranged.values() for one in every.values())
         others = dict.fromkeys(problem for one in arranged for problem in one.alternatives)
         for problem in found:
@@ -181,27 +180,31 @@ class Runner:
     def explain(self, why_not: Mapping[str, str]) -> Explanation:
         """`why_not`: for each layer that runs elsewhere, by its name."""
         reasons = {name: (ELSEWHERE, why) for name, why in why_not.items()}
-        decided = {key: why for one in self._last.values() for key, why in one.whys.items()}
+        last = self._last_run
+        decided = {key: why for one in last.arranged.values() for key, why in one.whys.items()}
         order = self._in_order()
         for layer in order:
             if layer.key in self._steps:
                 ops = ", ".join(part.op for part in layer.unfolded)
                 folded = f"{ops} folded, which changes no bit; " if len(layer.parts) > 1 else ""
-                where, why = self._chosen.get(
-                    layer.key, (HERE, "the kernel is chosen for the shape of the first input")
-                )
+                chosen = last.chosen.get(layer.key)
+                why = "the kernel is chosen for the shape of the first input" if chosen is None else chosen.why
+                where = ELSEWHERE if isinstance(chosen, Refused) else HERE
                 reasons[layer.name] = where, folded + decided.get(layer.key, "") + why
-        made = explained(replace(self.network, layers=tuple(order)), order, reasons, self._seen)
+        made = explained(replace(self.network, layers=tuple(order)), order, reasons, last.seen)
         return replace(made, memory=self.memory)
 
     def _in_order(self) -> list[Layer]:
         """As they run; of a region what was arranged last."""
-        return [step for segment in self.segments for layer in segment.layers for step in self._of(layer)]
+        return [step for segment in self.segments for step in self._steps_run(segment)]
+
+    def _steps_run(self, segment: Segment) -> list[Layer]:
+        return [step for layer in segment.layers for step in self._of(layer)]
 
     def _of(self, layer: Layer) -> list[Layer]:
         if layer.name not in self._regions:
             return [layer]
-        last = self._last.get(layer.name)
+        last = self._last_run.arranged.get(layer.name)
         return [step.layer for step in (self._regions[layer.name].elements if last is None else last.steps)]
 
     def _run(self, feeds: Mapping[str, Value], wanted: Sequence[str], here: Run, elsewhere: Run) -> dict[str, Value]:
@@ -222,7 +225,7 @@ class Runner:
         key = segment.outputs, forms_of(given)
         if key not in self._recordings:
             made = self._in_turn(segment, given, self._layer)
-            if all(self._ran(step) is not None for layer in segment.layers for step in self._of(layer)):
+            if all(self._ran(step) is not None for step in self._steps_run(segment)):
                 self._recordings[key] = places_of(given)
             return made
         recorded = self._recordings.pop(key)
@@ -231,7 +234,8 @@ class Runner:
             before = {} if isinstance(recorded, Recorded) else recorded
             again = [name for name, address in places_of(given).items() if before.get(name) == address]
             recorded = Recorded(self._device, given, lambda values: self._in_turn(segment, values, self._layer), again)
-            recorded.keep([self._ran(step) for layer in segment.layers for step in self._of(layer)])
+            recorded.ran = self._last_run.of(segment.layers, self._steps_run(segment))
+        self._last_run.again(recorded.ran)
         self._recordings[key] = recorded  # behind all others, of which the first goes
         if len(self._recordings) > MOST_RECORDINGS:
             del self._recordings[next(iter(self._recordings))]
@@ -262,19 +266,19 @@ class Runner:
         served = self._steps[alone.layers[0].key]
         inputs = [values[name] for name in served.inputs]
         for name, value in zip(served.inputs, inputs, strict=True):
-            self._seen[name] = replace(self.network.tensor(name), shape=value.shape)
+            self._saw(name, value)
         prepared = self._prepare(served, tuple(value.shape for value in inputs))
-        if prepared is None:
-            return self._elsewhere_run(alone, values)
-        y = prepared(*inputs)
-        self._seen[served.y] = replace(self.network.tensor(served.y), shape=y.shape)
-        return {served.y: y}
+        made = self._elsewhere_run(alone, values) if prepared is None else {served.y: prepared(*inputs)}
+        self._saw(served.y, made[served.y])
+        return made
+
+    def _saw(self, name: str, value: Value) -> None:
+        self._last_run.seen[name] = replace(self.network.tensor(name), shape=value.shape)
 
     def _ran(self, layer: Layer) -> Prepared | None:
         """What the layer was prepared as for the shapes that it saw last; None where it ran elsewhere."""
-        served = self._steps[layer.key]
-        shapes = tuple(self._seen[one].extents if one in self._seen else None for one in served.inputs)
-        return self._prepared.get(layer.key, {}).get(shapes)  # type: ignore[arg-type] # what was not seen has no entry
+        chosen = self._last_run.chosen.get(layer.key)
+        return None if isinstance(chosen, Refused) else chosen
 
     def _prepare_known(self, served: Served) -> None:
         """Where the shapes are known before the first run, what it needs is made now."""
@@ -297,25 +301,24 @@ class Runner:
         """The same for the same shapes, as long as they are remembered."""
         made = _remembered(self._arranged[region.layer.name], shapes, lambda: self._arranger.arranged(region, shapes))
         self._steps |= {step.layer.key: step for step in made.steps}
-        self._last[region.layer.name] = made
+        self._last_run.arranged[region.layer.name] = made
         return made
 
     def _prepare(self, served: Served, shapes: Shapes) -> Prepared | None:
         """None where no kernel serves these shapes: then the layer runs elsewhere, once more as it was read."""
 
-        def prepare() -> Prepared | None:
+        def prepare() -> Prepared | Refused:
             try:
                 with in_sequence():
-                    made = served.prepare(shapes, self._device)
+                    return served.prepare(shapes, self._device)
             except ValueError as error:
                 shown = ", ".join(map(str, shapes))
                 log.info("%s runs elsewhere for inputs of shape %s: %s", served.layer.name, shown, error)
-                self._chosen[served.layer.key] = ELSEWHERE, f"for inputs of shape {shown}: {error}"
-                return None
-            self._chosen[served.layer.key] = HERE, made.why
-            return made
+                return Refused(f"for inputs of shape {shown}: {error}")
 
-        return _remembered(self._prepared.setdefault(served.layer.key, {}), shapes, prepare)
+        made = _remembered(self._prepared.setdefault(served.layer.key, {}), shapes, prepare)
+        self._last_run.chosen[served.layer.key] = made
+        return None if isinstance(made, Refused) else made
 
     def _elsewhere_run(self, segment: Segment, values: Mapping[str, Value]) -> dict[str, Value]:
         given = {name: values[name].on_host for name in segment.inputs if name in values}

@@ -3,7 +3,8 @@ without a word."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import onnxruntime
@@ -64,6 +65,19 @@ def outputs(given: Sequence[str] | None) -> list[str]:
             f"output_names={quoted(given)} must be a list of names, or None for all: write [{quoted(given)}]"
         )
     return list(given or ())
+
+
+def check_inputs(given: Collection[str], needed: Sequence[str], taken: Collection[str]) -> None:
+    """Names both those that are not known and those that are missing: who misspells an input has one of each."""
+    unknown = [f"{name!r} is not known{_meant(name, taken)}" for name in given if name not in taken]
+    missing = [f"{name!r} was not given" for name in needed if name not in given]
+    if unknown or missing:
+        raise ValueError(f"the input {', '.join((*unknown, *missing))}; the model takes {', '.join(taken)}")
+
+
+def _meant(name: str, taken: Collection[str]) -> str:
+    near = get_close_matches(str(name), taken, 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def check_strict(strict: object) -> None:

@@ -21,6 +21,7 @@ from qconv.network import Arranger, Choices, Region, Runner
 from qconv.network.arrange import Arrangement, Arranging
 from qconv.network.value import Shape
 from qconv.onnx.asked import settings
+from qconv.onnx.blocked import in_blocks
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
 from qconv.onnx.model import CPU_ONLY, ReadModel, forget_shape, read, rewritten, source_of
@@ -95,7 +96,7 @@ def _prepared(
     proto: onnx.ModelProto, config: Mapping[str, str], collected: Collected, expectations: Expectations
 ) -> dict[str, tuple[Arranged, ...]]:
     """Looks up every kernel of a model whose shapes are all known; what of its regions is one kernel."""
-    model = read(proto, config)
+    model = in_blocks(read(proto, config), config)
     fallback = Fallback(model, config, CPU_ONLY)
     lowered = lower(model.network, fallback.function, Choices())
     with answered_by(collected):

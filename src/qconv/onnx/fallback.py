@@ -12,7 +12,8 @@ import onnxruntime
 
 from qconv.network import Layer
 from qconv.network.runner import Subgraph
-from qconv.onnx.model import CPU_ONLY, FOLDED_ALREADY, ORT_ERRORS, ReadModel, forget_shape, session_options
+from qconv.onnx.blocked import DECIDED_ALREADY
+from qconv.onnx.model import FOLDED_ALREADY, ORT_ERRORS, ReadModel, forget_shape, is_cpu_only, part_of, session_options
 from qconv.onnx.resizing import orders, turned
 from qconv.onnx.tensor import Unsupported
 
@@ -24,10 +25,9 @@ class Fallback:
         self._model = model
         self._config = dict(config)
         self._providers = list(providers)
-        self._initializers = {tensor.name: tensor for tensor in model.proto.graph.initializer}
-        # Layers that run by themselves, and whether their channels are last. Other providers have their own bits.
-        of_cpu = [one if isinstance(one, str) else one[0] for one in providers] == list(CPU_ONLY)
-        self._alone = orders(model, config) if of_cpu else {}
+        # Layers that run by themselves, and whether their channels are last.
+        self._alone = orders(model, config) if is_cpu_only(providers) else {}
+        self._without = FOLDED_ALREADY | (DECIDED_ALREADY if is_cpu_only(providers) else frozenset())
 
     @property
     def turned(self) -> frozenset[str]:
@@ -85,7 +85,7 @@ class Fallback:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
             session = onnxruntime.InferenceSession(
-                proto.SerializeToString(), options, providers=self._providers, disabled_optimizers=set(FOLDED_ALREADY)
+                proto.SerializeToString(), options, providers=self._providers, disabled_optimizers=set(self._without)
             )
         except ORT_ERRORS as error:
             named = ", ".join(dict.fromkeys(layer.op for layer in layers))
@@ -104,22 +104,8 @@ class Fallback:
         return run
 
     def _extracted(self, layers: Sequence[Layer], outputs: Sequence[str]) -> onnx.ModelProto:
-        """A model of these layers alone, with the constants that they read."""
-        made = {name for layer in layers for name in layer.outputs}
-        read = dict.fromkeys(name for layer in layers for name in layer.reads if name not in made)
-        constants = [name for name in read if name in self._model.network.constants]
-        whole = self._model.proto
-        graph = onnx.helper.make_graph(
-            [node for name in dict.fromkeys(layer.name for layer in layers) for node in self._nodes(name)],
-            whole.graph.name or "part",
-            [self._model.values[name] for name in read if name not in constants],
-            [self._model.values[name] for name in outputs],
-            [self._initializers[name] for name in constants],
-        )
-        part = onnx.ModelProto(ir_version=whole.ir_version, graph=graph)
-        part.opset_import.extend(whole.opset_import)
-        part.functions.extend(whole.functions)
-        return part
+        nodes = [node for name in dict.fromkeys(layer.name for layer in layers) for node in self._nodes(name)]
+        return part_of(self._model, layers, nodes, outputs)
 
     def _nodes(self, name: str) -> list[onnx.NodeProto]:
         node, network = self._model.nodes[name], self._model.network

@@ -10,6 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from qconv.onnx.asked import check_inputs
 from qconv.onnx.convolution import ConvInteger, QLinearConv
 from qconv.onnx.linear import DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear
 from qconv.onnx.node import Node
@@ -71,10 +72,7 @@ class Graph:
             if len(inputs) != len(names):
                 raise ValueError(f"{len(inputs)} inputs were given; the model takes {len(names)}: {', '.join(names)}")
             given = dict(zip(names, inputs, strict=True))
-        for name in (*required, *given):
-            if name not in given or name not in self._inputs:
-                says = "was not given" if name not in given else "is not known"
-                raise ValueError(f"the input {name!r} {says}; the model takes {', '.join(self._inputs)}")
+        check_inputs(given, required, self._inputs)
         arrays = {name: np.asarray(array) for name, array in given.items()}
         for name, array in arrays.items():
             self._check(name, array)

@@ -25,9 +25,12 @@ from qconv.network import (
     serve_ends,
     serve_moving,
 )
+from qconv.onnx.blocked import DOMAIN, REORDERS
 
 # What to do where ONNX Runtime computes a convolution of quantized tensors in floats.
 INT8_ALLOWED = "session.qdqisint8allowed"
+
+FLOAT_CONVOLUTIONS = ("Conv", "com.microsoft.FusedConv", f"{DOMAIN}.Conv")
 
 # The layers as a function of arrays of any shape, from one tensor to another.
 FunctionOf = Callable[[Sequence[Layer], str, str], Callable[[Any], Any]]
@@ -54,9 +57,9 @@ def lower(network: Network, function: FunctionOf, choices: Choices) -> Lowered:
     if choices.sums:
         network, served = fold_sums(network, served)
     served, left = serve_moving(network, served)
-    served = serve_ends(network, served)
+    served, outside = serve_ends(network, served)
     elsewhere = {layer.name for layer in network.layers if layer.name not in served}
-    why_not = {name: why for name, why in (why_not | left).items() if name in elsewhere}
+    why_not = {name: why for name, why in (why_not | left | outside).items() if name in elsewhere}
     network, arranged = find_regions(network, served, choices)
     return Lowered(network, arranged, why_not)
 
@@ -74,8 +77,12 @@ def _sorted_out(network: Network) -> tuple[dict[str, Served], dict[str, str]]:
 
 
 def _with_remedy(network: Network, layer: Layer, why: str) -> str:
+    if layer.op in REORDERS:
+        return "it brings floats into the blocks of ONNX Runtime's own layers, or back"
     source = network.producers.get(layer.inputs[0]) if layer.inputs else None
-    if layer.op not in ("Conv", "com.microsoft.FusedConv") or source is None or source.op != "DequantizeLinear":
+    if source is not None and source.op in REORDERS:
+        source = network.producers.get(source.inputs[0])
+    if layer.op not in FLOAT_CONVOLUTIONS or source is None or source.op != "DequantizeLinear":
         return why
     said = "ONNX Runtime computes it in floats with these settings, and integers would be other bits"
     if network.tensor(source.inputs[0]).dtype == "int8":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,9 +37,7 @@ Source = str | bytes
 NO_LAYOUTS = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
 EVERY_OPTIMIZATION = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
 # The optimizers that move, remove and fold DequantizeLinear and QuantizeLinear, which the whole model has
-# been through: a part of it alone might be folded otherwise, which would change bits. The setting
-# session.disable_quant_qdq does more. With it weights that are dequantized become constants, and their convolutions get
-# another layout, which the whole model does not have, and other bits.
+# been through: a part of it alone might be folded otherwise, which would change bits.
 FOLDED_ALREADY = frozenset(
     {
         *("DoubleQDQPairsRemover", "DQMatMulNBitsFusion", "EnsureUniqueDQForNodeUnit", "QDQPropagationTransformer"),
@@ -61,6 +59,11 @@ class ReadModel:
     nodes: Mapping[str, onnx.NodeProto]
     proto: onnx.ModelProto
     values: Mapping[str, onnx.ValueInfoProto]  # of every tensor that is no constant
+
+
+def is_cpu_only(providers: Sequence[Any]) -> bool:
+    """Other providers have their own bits. Each is a name, or a name and its options."""
+    return [one if isinstance(one, str) else one[0] for one in providers] == list(CPU_ONLY)
 
 
 def session_options(config: Mapping[str, str]) -> onnxruntime.SessionOptions:
@@ -159,6 +162,27 @@ def read(proto: onnx.ModelProto, config: Mapping[str, str]) -> ReadModel:
     return ReadModel(network, nodes, proto, values)
 
 
+def part_of(
+    model: ReadModel, layers: Sequence[Layer], nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]
+) -> onnx.ModelProto:
+    """A model of these layers alone, as these nodes, with the constants that they read."""
+    made = {name for layer in layers for name in layer.outputs}
+    read = dict.fromkeys(name for layer in layers for name in layer.reads if name not in made)
+    constants = [name for name in read if name in model.network.constants]
+    held = {tensor.name: tensor for tensor in model.proto.graph.initializer}
+    graph = helper.make_graph(
+        nodes,
+        model.proto.graph.name or "part",
+        [model.values[name] for name in read if name not in constants],
+        [model.values[name] for name in outputs],
+        [held[name] for name in constants],
+    )
+    part = onnx.ModelProto(ir_version=model.proto.ir_version, graph=graph)
+    part.opset_import.extend(model.proto.opset_import)
+    part.functions.extend(model.proto.functions)
+    return part
+
+
 def typed_outputs(proto: onnx.ModelProto, config: Mapping[str, str]) -> list[onnx.ValueInfoProto]:
     """Every tensor that a node makes, as ONNX Runtime infers it: it knows its own ops as well, and onnx does not."""
     names = [name for node in proto.graph.node for name in node.output if name]
@@ -181,8 +205,8 @@ def _typed(output: Any) -> onnx.ValueInfoProto:
     element = re.fullmatch(r"(seq\()?tensor\((\w+)\)\)?", output.type)
     if element is None or element[2] not in _ELEMENTS:
         return onnx.ValueInfoProto(name=output.name)
-    # An empty shape may be that of a number, or one that is not known at all.
-    shape = [size if isinstance(size, int) else None for size in output.shape] or None
+    # An empty shape may be that of a number, or one that is not known at all. Extents of one name are the same.
+    shape = output.shape or None
     typed = helper.make_tensor_type_proto(_ELEMENTS[element[2]], shape)
     return helper.make_value_info(output.name, helper.make_sequence_type_proto(typed) if element[1] else typed)
 

@@ -31,10 +31,11 @@ from qconv.network import (
 from qconv.network.recorded import Form, forms_of
 from qconv.network.runner import Elsewhere, Subgraph
 from qconv.onnx import asked
+from qconv.onnx.blocked import in_blocks
 from qconv.onnx.built import Opened, is_folder, open_folder, with_batch
 from qconv.onnx.fallback import Fallback
 from qconv.onnx.lowering import lower
-from qconv.onnx.model import loaded, read, rewritten, source_of
+from qconv.onnx.model import is_cpu_only, loaded, read, rewritten, source_of
 from qconv.onnx.tensor import Unsupported
 from qconv.op import WIDEST
 from qconv.tuner.workload import NetworkProblems
@@ -82,7 +83,8 @@ class Session:
             read_model = read(rewritten(source_of(model), config), config)
             arranger = Arranger(Expectations(self._device, in_sequence=True), choices)
             opened = Opened(read_model, config, arranger)
-        self._model, self._answering = opened.model, opened.answering
+        self._answering = opened.answering
+        self._model = in_blocks(opened.model, opened.config) if is_cpu_only(providers) else opened.model
         fallback = Fallback(self._model, opened.config, providers)
         lowered = lower(self._model.network, fallback.function, choices)
         network, self._why_not = lowered.network, dict(lowered.why_not)
@@ -181,10 +183,7 @@ class Session:
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Value]:
         if not isinstance(feeds, Mapping):
             raise ValueError(f"feeds are arrays by the names of inputs; {type(feeds).__name__} was given")
-        for name in (*self.input_names, *feeds):
-            if name not in self._inputs or name not in (*feeds, *self._defaults):
-                says = "was not given" if name in self._inputs else "is not known"
-                raise ValueError(f"the input {name!r} {says}; the model takes {', '.join(self._inputs)}")
+        asked.check_inputs(feeds, self.input_names, self._inputs)
         return {name: self._fed(name, array) for name, array in {**self._defaults, **feeds}.items()}
 
     def _fed(self, name: str, array: Any) -> Value:

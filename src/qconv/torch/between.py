@@ -160,3 +160,8 @@ _READ: Mapping[str, Callable[[Any, Quantized, bool], Made]] = {
     "aten.cat.default": _concatenate,
     **dict.fromkeys(MOVES, _move),
 }
+
+
+def lowers(target: str) -> bool:
+    """Whether there is an op for it, between some integers."""
+    return target in _READ

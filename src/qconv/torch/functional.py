@@ -28,7 +28,7 @@ def without_writes(module: Any) -> None:
 def without_views(module: Any) -> None:
     """In place: `reshape`, which copies where it has to. Where somebody writes into that memory a view stays, as the
     copy would not be written."""
-    written = {_origin(read) for node in module.graph.nodes if _writes(node) for read in node.all_input_nodes}
+    written = {_origin(read) for node in module.graph.nodes if writes(node) for read in node.all_input_nodes}
     for node in module.graph.nodes:
         if target_of(node) == VIEW and _origin(node) not in written:
             node.target = torch.ops.aten.reshape.default
@@ -36,12 +36,12 @@ def without_views(module: Any) -> None:
 
 def _origin(node: Any) -> Any:
     """Whose memory it may be: that of the first input of a view, and of its first input."""
-    while target_of(node) and not _makes(node) and node.all_input_nodes:
+    while target_of(node) and not makes(node) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node
 
 
-def _writes(node: Any) -> bool:
+def writes(node: Any) -> bool:
     schema = getattr(node.target, "_schema", None)
     return schema is not None and bool(schema.is_mutable)
 
@@ -57,16 +57,16 @@ def _functional(node: Any) -> Any:
     """The op that computes the same into a tensor of its own; None where the node writes nothing, or others see it."""
     namespace, _, rest = target_of(node).partition(".")
     name, _, overload = rest.partition(".")
-    if namespace != "aten" or not _writes(node) or not name.endswith("_"):
+    if namespace != "aten" or not writes(node) or not name.endswith("_"):
         return None
     written = node.args[0]
-    if not _makes(written) or only_user(written) is not node:
+    if not makes(written) or only_user(written) is not node:
         return None
     packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
     return None if packet is None else getattr(packet, overload, None)
 
 
-def _makes(node: Any) -> bool:
+def makes(node: Any) -> bool:
     """Whether its output is memory that nothing else has."""
     if not target_of(node):
         return False

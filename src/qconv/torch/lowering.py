@@ -33,12 +33,11 @@ from qconv.torch.pattern import (
     shape_of,
     target_of,
 )
+from qconv.torch.staying import staying
 
 # As the graph has it: sums times x_scale * w_scale, the bias in real numbers, then times 1 / y_scale. Sums are exact.
 MODE = "order=multiply_reciprocal:bias_scaling=real"
 LAYERS = {"aten.conv2d.default": "conv2d", "aten.conv2d.padding": "conv2d", "aten.linear.default": "linear"}
-# Layers that no op here computes, by how their names begin.
-OTHERS = ("aten.conv", "aten.addmm.", "aten.mm.", "aten.bmm.", "aten.matmul.")
 MAX_POOL = "aten.max_pool2d.default"
 REPORT = "qconv"
 
@@ -88,8 +87,6 @@ def lower(program: Any) -> Any:
                 rows.append(Row(node.name, f"qconv.{kind}", _lower_layer(node, kind)))
             except Unmatched as reason:
                 rows.append(Row(node.name, None, str(reason)))
-        elif target_of(node).startswith(OTHERS):
-            rows.append(Row(node.name, None, f"no op here computes {target_of(node)}"))
     for node in list(module.graph.nodes):
         if (lowered := lower_between(node)) is not None:
             rows.append(Row(node.name, *lowered))
@@ -97,6 +94,7 @@ def lower(program: Any) -> Any:
     for node in list(module.graph.nodes):
         lower_end(node)
     module.graph.eliminate_dead_code()
+    rows += [Row(name, None, why) for name, why in staying(module.graph, [row.layer for row in rows])]
     module.graph.lint()
     module.recompile()
     module.meta[REPORT] = tuple(rows)

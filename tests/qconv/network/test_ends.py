@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +41,7 @@ def computed(one: Served, x: Any) -> Any:
 
 
 def test_both_ends_have_the_bits_of_onnx() -> None:
-    found = serve_ends(*network_of())
+    found = serve_ends(*network_of())[0]
     assert sorted(found) == ["conv", "dequantize", "quantize"]
     x = np.random.default_rng(2).uniform(-1, 10, (2, 3, 5, 7)).astype(np.float32)
     x.flat[:9] = np.arange(9) * SCALE + SCALE / 2  # ties, or beside one
@@ -51,28 +52,45 @@ def test_both_ends_have_the_bits_of_onnx() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "changed"),
+    ("name", "why", "changed"),
     [
-        ({"quantize"}, {"extra": (Layer("pool", "MaxPool", ("q",), ("p",)),)}),
-        ({"quantize"}, {"outputs": ("y", "q")}),
-        ({"dequantize"}, {"extra": (Layer("relu", "Relu", ("y",), ("r",)),)}),
-        ({"quantize"}, {"x_type": "float16"}),
+        (
+            "quantize",
+            r"are read elsewhere, by MaxPool \(pool\)",
+            {"extra": (Layer("pool", "MaxPool", ("q",), ("p",)),)},
+        ),
+        ("quantize", "are an output of the network", {"outputs": ("y", "q")}),
+        ("dequantize", r"are read elsewhere, by Relu \(relu\)", {"extra": (Layer("relu", "Relu", ("y",), ("r",)),)}),
+        ("quantize", "float16, uint8 and a scale of float32", {"x_type": "float16"}),
     ],
 )
-def test_an_end_that_touches_others_is_left_to_them(left: set[str], changed: dict[str, Any]) -> None:
-    found = serve_ends(*network_of(**changed))
-    assert set(found) == {"quantize", "conv", "dequantize"} - left
+def test_an_end_that_touches_others_is_left_to_them(name: str, why: str, changed: dict[str, Any]) -> None:
+    found, left = serve_ends(*network_of(**changed))
+    assert set(found) == {"quantize", "conv", "dequantize"} - {name}
+    assert list(left) == [name]
+    assert re.search(why, left[name])
+
+
+def test_a_layer_between_floats_says_who_makes_and_who_reads_them() -> None:
+    extra = (
+        Layer("relu", "Relu", ("y",), ("r",)),
+        Layer("again", "QuantizeLinear", ("r", "s", "z"), ("q2",)),
+        Layer("back", "DequantizeLinear", ("q2", "s", "z"), ("y2",)),
+    )
+    _, left = serve_ends(*network_of(extra))
+    assert left["again"] == "the floats that it reads come from elsewhere, of Relu (relu)"
+    assert left["back"] == "the bytes that it reads come from elsewhere"
 
 
 @pytest.mark.parametrize("scale", [np.float32([0.1, 0.2, 0.3]), None])
 def test_one_scale_is_needed_that_is_constant(scale: Any) -> None:
     network, _ = network_of(s=scale)
     _, served = network_of()
-    assert list(serve_ends(network, served)) == ["conv"]
+    assert list(serve_ends(network, served)[0]) == ["conv"]
 
 
 def test_an_empty_array_has_no_kernel() -> None:
-    found = serve_ends(*network_of())
+    found = serve_ends(*network_of())[0]
     with pytest.raises(ValueError, match="no element"):
         found["quantize"].prepare([(0, 3, 5, 7)], CPU)
 
@@ -88,7 +106,7 @@ def nothing_is_turned(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("nothing_is_turned")
 @pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 32, 4, 4), (3, 1, 5, 7), (2, 40, 1, 1), (2, 3, 9)])
 def test_images_are_turned_by_the_kernels_of_the_ends(shape: tuple[int, ...]) -> None:
-    found = serve_ends(*network_of())
+    found = serve_ends(*network_of())[0]
     x = np.random.default_rng(3).uniform(-1, 10, shape).astype(np.float32)
     quantize, dequantize = (found[name].prepare([shape], CPU) for name in ("quantize", "dequantize"))
     made = quantize(Value(CPU, host=x))
@@ -116,7 +134,7 @@ def test_one_reader_of_images_is_enough(op: str, inputs: tuple[str, ...], attrib
     other = Layer("other", op, inputs, ("o",), attributes)
     network, served = network_of((other,), pads=np.array([0, 0, 1, 1, 0, 0, 1, 1]))
     rows = replace(served["conv"], axes=0)
-    found = serve_ends(network, {"conv": rows, "other": read_layer(other, network)})
+    found = serve_ends(network, {"conv": rows, "other": read_layer(other, network)})[0]
     x = np.random.default_rng(5).uniform(-1, 10, (1, 3, 4, 4)).astype(np.float32)
     made = found["quantize"].prepare([x.shape], CPU)(Value(CPU, host=x))
     assert made.is_channels_last
@@ -131,7 +149,7 @@ def test_other_tensors_keep_their_order(shape: tuple[int, ...], beside: str) -> 
     if beside == "matrix":
         served = {"conv": replace(served["conv"], axes=0)}
     x = np.random.default_rng(4).uniform(-1, 10, shape).astype(np.float32)
-    prepared = serve_ends(network, served)["quantize"].prepare([shape], CPU)
+    prepared = serve_ends(network, served)[0]["quantize"].prepare([shape], CPU)
     assert prepared.problems == (Quantize(1, 1, x.size, out_type="uint8", zero_point=True),)
     made = prepared(Value(CPU, host=x))
     assert not made.is_channels_last

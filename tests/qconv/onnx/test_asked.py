@@ -16,7 +16,7 @@ from qconv.device import open_device
 from qconv.errors import DeviceError
 from qconv.instances.building import Place
 from qconv.onnx import Backend, Session, with_integer_inputs
-from qconv.onnx.asked import providers
+from qconv.onnx.asked import check_inputs, providers
 from qconv.onnx.built import build
 
 CPU = "CPUExecutionProvider"
@@ -85,3 +85,18 @@ def test_what_is_no_model_has_no_integer_inputs(as_a_file: bool, tmp_path: Path)
     what = str(path) if as_a_file else r"what was given \(7 bytes\)"
     with pytest.raises(ValueError, match=f"{what} cannot be read as an ONNX model: Error parsing"):
         with_integer_inputs(path if as_a_file else b"garbage")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["imgae"], r"the input 'imgae' is not known \(did you mean 'image'\?\), 'image' was not given; .* image, k"),
+        (["image", "other"], "the input 'other' is not known; the model takes image, k"),
+        ([], "the input 'image' was not given; the model takes image, k"),
+    ],
+)  # fmt: skip
+def test_a_misspelled_input_is_named_beside_the_one_that_is_missing(given: list[str], says: str) -> None:
+    """`k` has a default."""
+    with pytest.raises(ValueError, match=f"^{says}$"):
+        check_inputs(given, ["image"], ["image", "k"])
+    check_inputs(["image"], ["image"], ["image", "k"])

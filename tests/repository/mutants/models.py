@@ -5,6 +5,7 @@ from mutants.mutant import Mutant
 RESIZING, RESIZED = "src/qconv/onnx/resizing.py", "tests/qconv/onnx/test_resizing.py"
 SUMMED = "tests/qconv/onnx/test_summing.py"
 INPUTS, INTEGERS = "src/qconv/onnx/integer_inputs.py", "tests/qconv/onnx/test_integer_inputs.py"
+BLOCKED, IN_BLOCKS = "src/qconv/onnx/blocked.py", "tests/qconv/onnx/test_blocked.py"
 BUILT, DEPLOYED = "tests/qconv/onnx/test_built.py", "tests/instances/test_deployed.py"
 MANIFEST, READ = "instances/manifest.py", "tests/instances/test_manifest.py"
 
@@ -178,14 +179,6 @@ MUTANTS = (
         (RESIZED + "::test_behind_a_layer_that_runs_elsewhere_as_well",),
     ),
     Mutant(
-        "models: dequantized weights of a part of a model become constants",
-        "src/qconv/onnx/fallback.py",
-        "self._config = dict(config)",
-        'self._config = dict(config) | {"session.disable_quant_qdq": "1"}',
-        "Their convolutions get the layout for constant weights, and other bits.",
-        ("tests/qconv/onnx/test_session_unusual.py",),
-    ),
-    Mutant(
         "models: sums have their channels first wherever they are",
         RESIZING,
         "        if turns:\n",
@@ -200,5 +193,37 @@ MUTANTS = (
         "            turns = True\n",
         "A sum along the same axes in both orders is turned where nothing else is.",
         (SUMMED,),
+    ),
+    Mutant(
+        "models: each part of a model decides which floats are in blocks",
+        "src/qconv/onnx/session.py",
+        "in_blocks(opened.model, opened.config) if is_cpu_only(providers) else opened.model",
+        "opened.model",
+        "Averages and sums behind a Concat of two parts have other bits.",
+        (IN_BLOCKS + "::test_a_model_of_islands",),
+    ),
+    Mutant(
+        "models: a tensor that ONNX Runtime adds is called as one of the model",
+        BLOCKED,
+        'return name if name in own or not name else f"{name}, in blocks"',
+        "return name",
+        "Two layers make one tensor.",
+        (IN_BLOCKS + "::test_a_tensor_that_is_called_as_one_that_onnxruntime_adds",),
+    ),
+    Mutant(
+        "models: convolutions within branches are in no blocks",
+        BLOCKED,
+        '_OF_GRAPHS = ("If", "Loop", "Scan")',
+        "_OF_GRAPHS = ()",
+        "An average within an If has other bits.",
+        (IN_BLOCKS + "::test_a_convolution_within_a_branch",),
+    ),
+    Mutant(
+        "models: ONNX Runtime knows of no two open extents that they are the same",
+        "src/qconv/onnx/model.py",
+        "    shape = output.shape or None\n",
+        "    shape = [size if isinstance(size, int) else None for size in output.shape] or None\n",
+        "A sum of two tensors in blocks, from both sides of a kernel, becomes one without.",
+        (IN_BLOCKS + "::test_a_model_of_islands",),
     ),
 )

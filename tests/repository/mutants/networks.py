@@ -151,8 +151,8 @@ MUTANTS = (
     Mutant(
         "network: the first layer runs here whoever reads it",
         HERE + "ends.py",
-        "inside = readers and all(reader.name in served for reader in readers)",
-        "inside = readers and any(reader.name in served for reader in readers)",
+        "        if reader.name not in served:\n",
+        "        if not any(one.name in served for one in readers):\n",
         "Floats go to the device, and integers come back from it.",
         (ENDS,),
     ),
@@ -310,8 +310,8 @@ MUTANTS = (
     ),
     Mutant(
         "session: constants are asked of the caller",
-        ONNX + "fallback.py",
-        "[self._initializers[name] for name in constants],",
+        ONNX + "model.py",
+        "[held[name] for name in constants],",
         "[],",
         "A subgraph lacks its weights.",
         (UNUSUAL,),

@@ -6,7 +6,7 @@ from mutants.mutant import Mutant
 
 planted = partial(Mutant, needs="torch")
 HERE = "src/qconv/torch/"
-CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGERS, CHAINS = (
+CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGERS, CHAINS, STAYING = (
     f"tests/qconv/torch/test_{name}.py"
     for name in (
         "convolution",
@@ -18,6 +18,7 @@ CONVOLUTION, ELEMENTWISE, CONVERSION, PACKING, LIBRARY, SCHEMA, LOWERING, INTEGE
         "lowering",
         "integer_inputs",
         "chains",
+        "staying",
     )
 )
 
@@ -307,7 +308,7 @@ MUTANTS = (
     planted(
         "torch: what others see is not written",
         HERE + "functional.py",
-        "    if not _makes(written) or only_user(written) is not node:\n        return None\n",
+        "    if not makes(written) or only_user(written) is not node:\n        return None\n",
         "",
         "Whoever reads the input behind the op has the old values.",
         (f"{LOWERING}::test_what_others_see_is_written",),
@@ -375,5 +376,21 @@ MUTANTS = (
         "if span.found.ratio < 0.5",
         "A chain that nobody measured is never chosen.",
         (f"{CHAINS}::test_what_was_measured_to_be_slower_stays_but_is_worth_measuring",),
+    ),
+    planted(
+        "torch: a node of which an op here computes others is not named",
+        HERE + "staying.py",
+        "elif _computes(node) and node.name not in named:",
+        "elif _computes(node) and node.name not in named and not lowers(target_of(node)):",
+        "A product of real numbers stays without a word.",
+        (f"{STAYING}::test_what_stays_is_named",),
+    ),
+    planted(
+        "torch: what is computed of constants alone is named",
+        HERE + "staying.py",
+        "constants.issuperset(read)",
+        "False",
+        "Scaled weights are said to stay, which no input changes.",
+        (f"{STAYING}::test_what_is_computed_of_weights_alone_is_not_named",),
     ),
 )

@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "runs: a segment that ran elsewhere in part is recorded",
         HERE + "runner.py",
-        "if all(self._ran(step) is not None for layer in segment.layers for step in self._of(layer)):",
+        "if all(self._ran(step) is not None for step in self._steps_run(segment)):",
         "if segment.layers:",
         "A graph of launches cannot ask ONNX Runtime.",
         (RECORDED,),
@@ -125,9 +125,9 @@ MUTANTS = (
     ),
     Mutant(
         "runs: a recording forgets what its launches read",
-        HERE + "recorded.py",
-        "self._kept = tuple(prepared)",
-        "self._kept = ()",
+        HERE + "last_run.py",
+        "{layer.key: self.chosen[layer.key] for layer in steps},",
+        "{},",
         "Packed weights of a shape are freed behind others, and the graph reads their memory.",
         (RECORDED,),
     ),

@@ -27,4 +27,12 @@ MUTANTS = (
         "Where compilers keep the cores busy, threads that wait for each other wait long.",
         ("tests/tuner/test_sampler.py::test_its_matrices_are_one_threads",),
     ),
+    Mutant(
+        "searching: a search by Gaussian processes needs torch alone",
+        "bench/search.py",
+        '"Optuna GP": ("torch", "scipy")',
+        '"Optuna GP": ("torch",)',
+        "Where scipy is not installed it fails, instead of being left out.",
+        ("tests/bench/test_search.py::test_a_search_says_which_module_it_lacks",),
+    ),
 )

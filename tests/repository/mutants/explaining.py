@@ -1,0 +1,49 @@
+"""Mutants of what a session says of its layers and of what it is given."""
+
+from mutants.mutant import Mutant
+
+HERE, ONNX = "src/qconv/network/", "src/qconv/onnx/"
+LAST_RUN, ASKED = "tests/qconv/network/test_last_run.py", "tests/qconv/onnx/test_asked.py"
+
+MUTANTS = (
+    Mutant(
+        "network: a run that is replayed is not told of",
+        HERE + "runner.py",
+        "        self._last_run.again(recorded.ran)\n",
+        "",
+        "explain() tells of the last new shape.",
+        (LAST_RUN + "::test_an_explanation_is_of_the_last_run",),
+    ),
+    Mutant(
+        "network: a layer is told to run as for the last new shape",
+        HERE + "runner.py",
+        "        self._last_run.chosen[served.layer.key] = made\n",
+        "        self._last_run.chosen.setdefault(served.layer.key, made)\n",
+        "explain() tells of the first shape for ever.",
+        (LAST_RUN + "::test_an_explanation_is_of_the_last_run",),
+    ),
+    Mutant(
+        "session: an input that is missing goes unnamed where another is not known",
+        ONNX + "asked.py",
+        "if name not in given]\n    if unknown",
+        "if name not in given and not unknown]\n    if unknown",
+        "A misspelled input does not tell which one was meant.",
+        (ASKED,),
+    ),
+    Mutant(
+        "network: a weight's zero point that is computed has the reason of any constant",
+        HERE + "integer.py",
+        'for number, what in ((2, "x_zero_point"), (3, "w_zero_point")):',
+        'for number, what in ((2, "x_zero_point"),):',
+        "explain() does not name quantize_dynamic, nor the remedy.",
+        ("tests/qconv/network/test_integer.py::test_what_is_not_served_says_why",),
+    ),
+    Mutant(
+        "session: a layer that only converts has the reason of its op",
+        ONNX + "lowering.py",
+        "(why_not | left | outside).items()",
+        "(outside | left | why_not).items()",
+        "No kernel is said to compute QuantizeLinear, beside layers where one does.",
+        ("tests/qconv/onnx/test_lowering.py::test_a_layer_that_quantizes_between_floats_says_whose_they_are",),
+    ),
+)
