@@ -31,14 +31,14 @@ from searchers import searches
 Row = dict[str, Any]
 
 NAME = "search.json"
-NEEDED = {"Kernel Tuner": "kernel_tuner", "Optuna GP": "torch", "Optuna CMA-ES": "cmaes"}
+NEEDED = {"Kernel Tuner": ("kernel_tuner",), "Optuna GP": ("torch", "scipy"), "Optuna CMA-ES": ("cmaes",)}
 PACKAGES = ("optuna", "kernel-tuner", "cmaes", "torch", "scipy", "numpy")
 
 
 def missing_for(name: str) -> str | None:
-    """The module that a search needs and that is not installed."""
-    needed = next((module for prefix, module in NEEDED.items() if name.startswith(prefix)), None)
-    return needed if needed is not None and importlib.util.find_spec(needed) is None else None
+    """Return the first module that a search needs and that is not installed."""
+    needed = next((modules for prefix, modules in NEEDED.items() if name.startswith(prefix)), ())
+    return next((module for module in needed if importlib.util.find_spec(module) is None), None)
 
 
 _opened: dict[Path, Replayed] = {}
