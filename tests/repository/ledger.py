@@ -1,8 +1,8 @@
 """Which tests ran, over all the runs of pytest that wrote into one ledger, and which ran in none.
 
-    QCONV_TESTS_LEDGER=ledger python -m pytest -m "not slow"             # adds a line for each test
-    python tests/repository/ledger.py ledger -m "not slow" --out again   # those that ran in none: pytest @again
-    python tests/repository/ledger.py ledger --one-in 3                  # exit status 1: one ran in none, and why
+    QCONV_TESTS_LEDGER=ledger python -m pytest -m "not slow"        # adds a line for each test
+    python tests/repository/ledger.py ledger --one-in 4 --out left  # those that ran in none: pytest @left
+    python tests/repository/ledger.py ledger --one-in 4             # exit status 1: one ran in none, and why
 
 A test is expected to run unless it is marked `gpu` or `--one-in` leaves it out. What is there to run is collected anew:
 a file that no run looked into is missed as well.
@@ -107,17 +107,15 @@ def missing(ledger: Path, found: Collection, root: Path) -> dict[str, str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ledger", type=Path, help=f"the file that {VARIABLE} named")
-    parser.add_argument("-m", dest="marks", default="", metavar="EXPRESSION", help="only tests that pytest -m takes")
-    parser.add_argument("--one-in", default="1", metavar="N", help="as the runs were given it")
+    parser.add_argument("--one-in", default="1", metavar="N", help="leaves out the tests that pytest's option does")
     parser.add_argument("--out", type=Path, metavar="FILE", help="lists them there, one a line, and exits with 0")
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="the repository, if it is another")
     options = parser.parse_args(arguments)
-    rotation = [] if options.one_in == "1" else ["--one-in", options.one_in]
-    found = collected(["-m", options.marks, *rotation], options.root)
+    found = collected(["--one-in", options.one_in], options.root)
     left = missing(options.ledger, found, options.root)
     if options.out is not None:
         options.out.write_text("".join(f"{test}\n" for test in left))
-        print(f"{len(left)} of {len(found.tests)} tests are to run again")
+        print(f"{len(left)} of {len(found.tests)} tests are left")
         return 0
     for test, reason in left.items():
         print(f"{test}: {reason}")

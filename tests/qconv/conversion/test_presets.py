@@ -225,7 +225,7 @@ def test_decomposed_dequantize(x_type: str, out_type: str) -> None:
         assert (y.numpy() == expected).all()
 
 
-# Of symmetric types, determine_qparams knows the middle of those of 8 bits only.
+# determine_qparams knows the middle of symmetric types of 8 bits only.
 @pytest.mark.parametrize(
     ("mapping", "out_type"),
     [*(("asymmetric", one) for one in ("int8", "uint8", "int16")), *(("symmetric", one) for one in ("int8", "uint8"))],
