@@ -145,7 +145,7 @@ def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
     with copy.planted(mutant):
         for suite, arguments in runs.items() if whole else [("named", named)]:
             status, output = copy.pytest(arguments, own_cache=mutant.path.startswith(OWN_CACHE))
-            says = _reason(output)
+            says = _reason(output) if status >= 0 else f"the process died by signal {-status}"
             # By a signal: of a wild address that no sanitizer saw, or from outside, as where memory ran out.
             crashed = status < 0
             unfinished = status == NOT_DONE

@@ -42,6 +42,7 @@ def test_a_death_by_a_signal_says_nothing_unless_it_is_expected(told: list[tuple
     told += [(-9, "..")]
     (verdict,) = mutate.run([LINE])
     assert (verdict.invalid, verdict.caught_by, verdict.is_accepted) == (True, "", False)
+    assert verdict.says == "the process died by signal 9"
     told += [(-11, ".."), (mutate.PASSED, "2 passed")]
     (verdict,) = mutate.run([replace(LINE, crashes=True)])
     assert (verdict.invalid, verdict.caught_by, verdict.is_accepted) == (False, "named", True)

@@ -29,8 +29,8 @@ MUTANTS = (
         HERE + "cpu_cluster.h",
         "    if (block >= launch_->cluster || shared().block_of(address) != static_cast<int>(rank()))\n",
         "    if (block >= launch_->cluster)\n",
-        "A block names its own address for that of another, and hardware gives something else.",
-        (CLUSTER,),
+        "A block that names the place of another gets the place of nobody.",
+        (CLUSTER + "::test_what_a_cluster_does_wrong_is_reported",),
     ),
     Mutant(
         "cpu context: nobody watches what a copy reads",

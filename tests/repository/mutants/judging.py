@@ -17,8 +17,9 @@ MUTANTS = (
     Mutant(
         "mutate: the error of a fixture is not run again",
         MUTATE,
-        '        if word in ("FAILED", "ERROR"):\n',
-        '        if word in ("FAILED",):\n',
+        '        if word in ("FAILED", "ERROR"):\n            return (rest.partition(" - ")[0],)\n'
+        "        return self.mutant.tests if self.caught_by else ()\n",
+        '        return (rest.partition(" - ")[0],) if word == "FAILED" else ()\n',
         "A full disk would catch every mutant.",
         (OF_MUTATE + "::test_what_caught_one_is_run_again_without_it",),
     ),
