@@ -304,10 +304,10 @@ def test_arrays_of_other_libraries_are_taken(model: Any, session: Session) -> No
 
 def test_an_array_of_another_library_is_copied_where_vectors_do_not_reach_it(session: Session) -> None:
     x = networks.images(1, 2)
-    apart = np.empty(x.size + 1, np.float32)[1:].reshape(x.shape)
-    apart[:] = x
-    assert apart.ctypes.data % 16
-    held = session._fed("x", Foreign(apart)).on_device
+    odd = np.empty(x.size + 1, np.float32)[1:].reshape(x.shape)
+    odd[:] = x
+    assert odd.ctypes.data % 16
+    held = session._fed("x", Foreign(odd)).on_device
     assert held.ctypes.data % 16 == 0
     assert_equal(held, x, "copied")
 
