@@ -36,7 +36,7 @@ PACKAGES = ("optuna", "kernel-tuner", "cmaes", "torch", "scipy", "numpy")
 
 
 def missing_for(name: str) -> str | None:
-    """A module that a search needs and that is not installed."""
+    """Return the first module that a search needs and that is not installed."""
     needed = next((modules for prefix, modules in NEEDED.items() if name.startswith(prefix)), ())
     return next((module for module in needed if importlib.util.find_spec(module) is None), None)
 

@@ -6,9 +6,11 @@ import gc
 import os
 import shutil
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from ledger import VARIABLE, Ledger
 from one_in import is_taken
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     for name in ("QCONV_DB", "QCONV_NO_COMPILE"):
         os.environ.pop(name, None)
+    # Taken away: a run of pytest that a test starts is not one of those that it counts.
+    if ledger := os.environ.pop(VARIABLE, None):
+        config.pluginmanager.register(Ledger(Path(ledger)))
     # The threads of NumPy's matrix products wait for each other in a loop, and take the cores from the other workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # From 1.29 on, ONNX Runtime sends what it is used for from a thread of its own, which reads the environment (the

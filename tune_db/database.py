@@ -102,8 +102,9 @@ class Database:
         device: str | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Removes the rows that meet any of: failed; of a source other than these digests; slower than this many times
-        the best of their problem, device and target, which stays. `device` restricts all of them. Returns how many."""
+        """Remove the rows that meet any of: failed; of a source other than these digests; slower than this many times
+        the best of their problem, device and target. The best and the rows within NOISE (1 %) of it stay, whatever the
+        factor: lookup chooses among these. `device` restricts all of them. Return how many rows went."""
         conditions: list[ColumnElement[bool]] = []
         if failed:
             conditions.append(MeasurementRow.outcome != "correct")

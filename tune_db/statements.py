@@ -148,8 +148,8 @@ def _fastest(device: str | None) -> Subquery:
 
 
 def slower_than(factor: float) -> ColumnElement[bool]:
-    """Slower than so many times the one that is the best by rank: of the rows timed in full, where there are any. What
-    ties with it, the simplest of which is chosen, is not slower."""
+    """Select rows slower than `factor` times the best by rank: the fastest of the rows timed in full, where there are
+    any. Rows within NOISE of the best, of which lookup chooses the simplest, are never selected."""
     other = aliased(M)
     first = (
         select(other.median_us)

@@ -14,7 +14,9 @@ from qconv.device import open_device
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
 
 PROBLEM = Conv2d(2, 6, 5, 8, 12, 3, 3, pad=(1, 0, 1, 2), stride=(1, 2))
-# How long each plan takes, and what it does wrong.
+# Seconds of a clock that only the plans move.
+CLOCK = [0.0]
+# How many milliseconds each plan takes, and what it does wrong.
 PLANS = [(9, None), (3, "off by two"), (2, None), (1, "raises"), (0, "does not build"), (4, "off by one")]
 
 
@@ -82,7 +84,7 @@ class Graph:
         y = self._y.permute(0, 3, 1, 2).clone()
         y[0, 0, 0, 0] = (y[0, 0, 0, 0] + {"off by one": 1, "off by two": 2}.get(fault or "", 0)).clamp(-128, 127)
         pack[self.out].copy_(y)
-        time.sleep(took_ms / 1e3)
+        CLOCK[0] += took_ms / 1e3
 
 
 @pytest.fixture
@@ -105,6 +107,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     monkeypatch.setitem(__import__("sys").modules, "cudnn", cudnn)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(time, "monotonic", lambda: CLOCK[0])
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: int(CLOCK[0] * 1e9))
     cudnn_int8._handle.cache_clear()
     from qconv.tuner.protocol import protocol_for
 

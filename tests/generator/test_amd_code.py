@@ -33,7 +33,7 @@ from qconv.target import TARGETS, Target
 MATRIX = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 # How many random plans are read of each; gfx908 has the matrix instructions of gfx90a, and gfx1030 none.
 PLANS = {**dict.fromkeys(MATRIX, 120), "gfx908": 40, "gfx1030": 40}
-GOLDEN = [name for name in CASES if name.endswith(".hip")]
+GOLDEN = [name for name, (_, target, _) in CASES.items() if name.endswith(".hip") and target not in amd.NOT_COMPILED]
 
 # All products are of one step, so that nothing but the barrier stands between them and the store's guard.
 SUNK = (

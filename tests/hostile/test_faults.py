@@ -65,7 +65,7 @@ def test_a_kernel_that_writes_where_nothing_is() -> None:
 def test_a_child_that_is_killed_is_a_row() -> None:
     """By whoever has run out of memory, in the middle of a measurement."""
     with Child(CPU, WALL_CLOCK, 60.0) as worker:
-        worker.start()
+        worker._ready()  # killed while it starts, it would be no row
         process = worker._process
         assert process is not None
         threading.Timer(2.0, os.kill, (process.pid, signal.SIGKILL)).start()

@@ -207,7 +207,7 @@ def test_two_processes_make_one_database(tmp_path: Path) -> None:
     rows.write_text(text.dump([make_measurement(0)]))
     words = [sys.executable, "-m", "qconv.cli", "db", "merge", str(rows), "--db", str(tmp_path / "t.sqlite"), "--json"]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    answers = [process.communicate(timeout=60) for process in both]
+    answers = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], answers
     counts = [json.loads(out)[str(rows)] for out, _ in answers]
     assert sorted(count["added"] for count in counts) == [0, 1]

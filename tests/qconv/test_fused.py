@@ -23,6 +23,7 @@ from qconv.instances.pair import Pair
 from qconv.instances.serving import lookup
 from qconv.target import TARGETS
 from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import best_of
 from qconv.tuner.tune import tune
 
 GIVES = Quantization(per_channel=True, x_zero_point=True, y_zero_point=True, bias="int32", activation="leaky_relu")
@@ -150,13 +151,14 @@ def test_both_compete_and_lookup_gives_the_faster(tmp_path: Path) -> None:
     device, where = open_device("cpu.sm_80"), str(tmp_path / "tune.sqlite")
     with Database.open(where) as database:
         outcome = tune(PROBLEM, device, database, trials=2)
-        families = {row.config.family for row in database.measurements(problem=PROBLEM)}
+        rows = database.measurements(problem=PROBLEM)
         again = tune(PROBLEM, device, database, trials=2)
+    families = {row.config.family for row in rows}
     assert families == {"unfused", "fused"}
     assert (outcome.measured, again.measured, again.known) == (3, 0, 3)
     assert outcome.best is not None
-    assert set(outcome.of_families) == families
-    assert outcome.of_families[outcome.best.config.family] == outcome.best
+    assert outcome.best == best_of(rows)
+    assert outcome.of_families == {one: best_of(row for row in rows if row.config.family == one) for one in families}
     qconv.forget()
     instance = lookup(PROBLEM, "cpu.sm_80", where)
     assert (instance.origin, instance.plan.config) == ("exact", outcome.best.config)

@@ -61,9 +61,12 @@ class Verdict:
         return not self.invalid and bool(self.caught_by) != bool(self.mutant.equivalent)
 
     @property
-    def failed(self) -> str:
-        """The node id of the test that failed."""
-        return self.says.removeprefix("FAILED ").partition(" - ")[0] if self.says.startswith("FAILED ") else ""
+    def failed(self) -> tuple[str, ...]:
+        """Node ids: the test that failed, or whose fixture did; where the process died, all that the mutant names."""
+        word, _, rest = self.says.partition(" ")
+        if word in ("FAILED", "ERROR"):
+            return (rest.partition(" - ")[0],)
+        return self.mutant.tests if self.caught_by else ()
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"is_accepted": self.is_accepted}
@@ -142,10 +145,12 @@ def judge(copy: Copy, mutant: Mutant, whole: bool) -> Verdict:
     with copy.planted(mutant):
         for suite, arguments in runs.items() if whole else [("named", named)]:
             status, output = copy.pytest(arguments, own_cache=mutant.path.startswith(OWN_CACHE))
-            says = _reason(output)
-            crashed = status < 0  # by a signal: no sanitizer stood in the way of a wild address
+            says = _reason(output) if status >= 0 else f"the process died by signal {-status}"
+            # By a signal: of a wild address that no sanitizer saw, or from outside, as where memory ran out.
+            crashed = status < 0
             unfinished = status == NOT_DONE
             invalid = status > FAILED or (REFUSES_ITSELF not in says and any(word in says for word in NOT_A_PROGRAM))
+            invalid |= crashed and not mutant.crashes
             if (status == FAILED or crashed) and not invalid:
                 caught_by = suite
             if status != PASSED:
@@ -199,7 +204,7 @@ def run(mutants: Sequence[Mutant], jobs: int = 1, whole: bool = False, limit_s: 
 
         with ThreadPoolExecutor(jobs) as pool:
             verdicts = list(pool.map(judged, mutants))
-            failed = sorted({v.failed for v in verdicts if v.failed})
+            failed = sorted({test for v in verdicts if not v.invalid for test in v.failed})
             list(pool.map(Copy.check_honest, copies.queue, [failed[first::jobs] for first in range(jobs)]))
         return verdicts
 

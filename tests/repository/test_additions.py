@@ -159,3 +159,5 @@ def test_an_addition_touches_the_files_that_are_said(name: str, tmp_path: Path) 
     status, output = copy.pytest(addition.tests)
     assert status == mutate.PASSED, output
     assert " passed" in output
+    if " skipped" in output:  # the ledger counts what is skipped here, and not what is skipped there
+        pytest.skip(next(line for line in output.splitlines() if line.startswith("SKIPPED")))

@@ -17,8 +17,9 @@ EVERY = [mutant for mutants in AREAS.values() for mutant in mutants]
 COVERED = (
     *("templates/**/*.j2", "generator/*.py", "tuner/**/*.py", "tune_db/*.py", "instances/*.py"),
     *("instances/library/*.py", "instances/library/*.cpp", "instances/library/*.h"),
-    *("src/qconv/*.py", "src/qconv/conversion/*.py", "src/qconv/tensor_ops/*.py", "src/qconv/device/*.py"),
-    *("src/qconv/network/*.py", "src/qconv/torch/*.py"),
+    *("src/qconv/*.py", "src/qconv/conversion/*.py", "src/qconv/tensor_ops/*.py"),
+    *("src/qconv/network/*.py", "src/qconv/onnx/*.py", "src/qconv/torch/*.py", "src/qconv/cli/*.py"),
+    *("src/qconv/device/*.py", "src/qconv/device/*.h", "src/qconv/device/*.cpp"),
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -106,9 +105,7 @@ def test_a_worker_that_does_not_read_is_given_up_in_time(tmp_path: Path) -> None
     """However much there is to be sent: a pipe holds less than the sources of a race."""
     long: Any = Candidate.of(generator.default(PROBLEM, CPU.target))
     long = Candidate(long.plan, (Source("x" * 1_000_000, "0" * 32, ".cpp"),), "0" * 32)
-    with child(tmp_path, HELLO + "time.sleep(20)\n", timeout_s=0.5) as worker:
-        worker.start()
-        begin = time.monotonic()
+    # Who waits for it longer sees it end, and has no time-out.
+    with child(tmp_path, HELLO + "time.sleep(60)\n", timeout_s=0.5) as worker:
         row = worker.measure(long)
-        assert time.monotonic() - begin < 10
     assert (row.outcome, row.digest) == ("timeout", "0" * 32)

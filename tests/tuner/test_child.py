@@ -34,7 +34,7 @@ CANDIDATE = Candidate.of(generator.default(PROBLEM, CPU.target))
 HELLO = 'print(\'{"toolchain": "g++ 0"}\', flush=True)\n'
 
 
-def child(tmp_path: Path, body: str, timeout_s: float = 5.0) -> Child:
+def child(tmp_path: Path, body: str, timeout_s: float = 120.0) -> Child:
     script = tmp_path / "worker.py"
     script.write_text("import os, sys, time\n" + textwrap.dedent(body))
     return Child(CPU, WALL_CLOCK, timeout_s, (sys.executable, str(script)))
@@ -51,7 +51,7 @@ def test_a_worker_measures() -> None:
 
 def test_silence_is_a_timeout_and_the_worker_is_killed(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    # ChannelParameters before the time runs, however busy the machine is.
+    # Its number is written before the time runs, however busy the machine is.
     body = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n" + HELLO + "time.sleep(60)\n"
     with child(tmp_path, body, timeout_s=1.0) as worker:
         row = worker.measure(CANDIDATE)
@@ -67,7 +67,7 @@ def test_the_compiler_that_a_silent_worker_has_started_is_killed_with_it(tmp_pat
     compiling = f"sleep = subprocess.Popen(['sleep', '300'])\nopen({str(pid)!r}, 'w').write(str(sleep.pid))\n"
     with child(tmp_path, "import subprocess\n" + compiling + HELLO + "time.sleep(60)\n", timeout_s=0.5) as worker:
         assert worker.measure(CANDIDATE).outcome == "timeout"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while is_alive(int(pid.read_text())) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not is_alive(int(pid.read_text()))

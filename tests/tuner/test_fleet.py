@@ -70,10 +70,10 @@ def test_a_deadline_is_the_same_instant_on_every_host(monkeypatch: pytest.Monkey
     engine, client = Fleet(Crew(scheduler="tcp://a:1"), "cpu", "t.sqlite", Search(0)), Booted()
     engine._client = client
     monkeypatch.setattr(fleet, "_dask", lambda: SimpleNamespace(get_client=Booted))
-    deadline = time.monotonic() + 50
-    errand = engine._errand(Visit(FAST, 5, None, deadline))
-    assert errand.deadline == pytest.approx(deadline + 1e6, abs=5)
-    assert fleet._deadline_here(errand.deadline) == pytest.approx(deadline, abs=5)
+    monkeypatch.setattr(time, "monotonic", lambda: 7.0)
+    errand = engine._errand(Visit(FAST, 5, None, 57.0))
+    assert errand.deadline == 57.0 + 1e6
+    assert fleet._deadline_here(errand.deadline) == 57.0
     assert engine._errand(Visit(FAST, 5)).deadline is None
 
 
@@ -261,8 +261,8 @@ def test_four_workers_with_postgresql_of_which_one_is_killed() -> None:
             killer = Killer(engine, where, after=6)
             killer.start()
             tune_workload(NET, engine, rows, Budget(trials=trials), steps.append)
-            killer.join(timeout=60)
-            deadline = time.monotonic() + 60
+            killer.join(timeout=300)
+            deadline = time.monotonic() + 300
             while len(engine._client.scheduler_info(n_workers=-1)["workers"]) < 4 and time.monotonic() < deadline:
                 time.sleep(0.2)
             there = engine._client.scheduler_info(n_workers=-1)["workers"]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from qconv.tune_db.database import Database
+from qconv.tune_db.measurement import NOISE, best_of
 
 FLAGS = ["conv2d", "--n", "1", "--h", "6", "--w", "6", "--c", "16", "--k", "16", "--r", "3", "--s", "3", "--pad", "1"]
 CLI = [sys.executable, "-m", "qconv.cli"]
@@ -44,10 +45,12 @@ def test_every_trial_is_a_row_and_the_winner_is_the_fastest(tuned: tuple[Path, d
     with Database.open(db, create=False) as rows:
         found = rows.measurements()
     assert len(found) == 6 == document["measured"]
-    times = [row.median_us for row in found if row.median_us is not None]
-    assert document["winner"]["median_us"] <= min(times) * 1.01
+    # Not the least time: that of a row that was only screened may have been luck.
+    best = best_of(found)
+    assert best is not None
+    assert document["winner"]["median_us"] == best.median_us
     assert document["default_us"] is not None
-    assert document["winner"]["median_us"] <= document["default_us"] * 1.01
+    assert document["winner"]["median_us"] <= document["default_us"] * (1 + NOISE)
 
 
 def test_a_second_run_goes_on_where_the_first_stopped(tuned: tuple[Path, dict[str, Any]]) -> None:
@@ -112,7 +115,7 @@ def test_a_tuner_that_is_stopped_leaves_every_finished_trial(tmp_path: Path, how
         line = process.stderr.readline()
         seen += line[:1].isdigit()
     process.send_signal(how)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == code, err
     assert out == ""
     assert "Traceback" not in err

@@ -124,12 +124,16 @@ def export_rows(database: str | None, out: Path, form: str, best: bool, device: 
 @database_option
 @click.option("--failed", is_flag=True, help="Rows without a time.")
 @click.option(
-    "--slower-than", type=click.FloatRange(min=1), metavar="FACTOR", help="Rows slower than FACTOR times the best."
+    "--slower-than",
+    type=click.FloatRange(min=1),
+    metavar="FACTOR",
+    help="Rows slower than FACTOR times the best; those within 1 % of it stay.",
 )
 @click.option("--device", help="Only rows of this device name.")
 @click.option("--dry-run", is_flag=True, help="Count, delete nothing.")
 def prune(database: str | None, failed: bool, slower_than: float | None, device: str | None, dry_run: bool) -> None:
-    """Delete rows that no lookup needs."""
+    """Delete rows that no lookup needs. The best of each problem and device stays, with its ties: rows within 1 % of
+    it, of which lookup takes the simplest config."""
     if not failed and slower_than is None:
         raise click.UsageError("say what to delete: --failed, --slower-than FACTOR, or both")
     with _open(database) as rows:

@@ -76,6 +76,10 @@ KERNEL(arrives_twice) {
     tile::arrive_at_cluster();
     tile::arrive_at_cluster();
 }
+KERNEL(names_the_place_of_another) {  // whose shared memory is not this block's
+    void* const there = qconv_cpu_in_block(&tile::shared_memory<Mine>(), 1 - rank(), __LINE__);
+    qconv_cpu_in_block(there, 1 - rank(), __LINE__);
+}
 KERNEL(has_not_arrived) { tile::wait_for_cluster(); }
 KERNEL(one_block_arrives) {
     if (rank() == 0) return;
@@ -169,6 +173,7 @@ class TestTheAsyncProxy:
         ("too_many", 1, "threads wait for bytes at line"),
         ("leaves", 0, "block (0,0,0) ends while bytes are on their way to or from its shared memory"),
         ("arrives_twice", 1, "a second arrival at the barrier of the cluster before a wait"),
+        ("names_the_place_of_another", 1, "of the cluster has no such address in its shared memory"),
         ("has_not_arrived", 1, "a wait for the cluster without an arrival"),
         ("one_block_arrives", 1, "64 of 128 threads wait for the cluster at line"),
     ],

@@ -302,6 +302,28 @@ def test_arrays_of_other_libraries_are_taken(model: Any, session: Session) -> No
     assert_equal(got, networks.by_ort(model, {"x": x})[0], "of DLPack")
 
 
+def test_an_array_of_another_library_is_copied_where_vectors_do_not_reach_it(session: Session) -> None:
+    x = networks.images(1, 2)
+    odd = np.empty(x.size + 1, np.float32)[1:].reshape(x.shape)
+    odd[:] = x
+    assert odd.ctypes.data % 16
+    held = session._fed("x", Foreign(odd)).on_device
+    assert held.ctypes.data % 16 == 0
+    assert_equal(held, x, "copied")
+
+
+def test_what_is_fed_replaces_a_default() -> None:
+    floats = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("x", "b", "y")]
+    one = onnx.numpy_helper.from_array(np.ones(2, np.float32), "b")
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", "b"], ["y"])], "g", floats[:2], floats[2:], [one]
+    )
+    session = Session(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9))
+    x, b = np.float32([1, 2]), np.float32([5, 7])
+    assert session.run(None, {"x": x})[0].tolist() == [2, 3]
+    assert session.run(None, {"x": x, "b": b})[0].tolist() == [6, 9]
+
+
 @pytest.mark.parametrize(
     ("says", "names", "feeds"),
     [

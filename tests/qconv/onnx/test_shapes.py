@@ -82,6 +82,15 @@ def test_what_feeds_one_convolution_alone_may_be_fused_with_it() -> None:
             assert part in [other.problem for other in entries], "parts are tuned as well"
 
 
+def test_what_the_model_gives_as_well_is_not_fused() -> None:
+    """One kernel does not write the tensor between its convolutions."""
+    made = inverted_residual()
+    made.graph.output.append(onnx.ValueInfoProto(name="a6"))
+    workload = workload_of(made, "m", batch=4)
+    _, depthwise, project, _ = problems(workload)
+    assert problems(workload, "fusion") == [FusedConv2d(depthwise, project)]
+
+
 def pooled(*, quantize: bool, **pool: Any) -> onnx.ModelProto:
     """Conv, Relu and MaxPool, with the pool between what quantizes and what dequantizes."""
     chain = [helper.make_node("Conv", ["x", "w"], ["c"], "conv", strides=[2, 2], pads=[1, 1, 1, 1])]
@@ -141,6 +150,16 @@ def quantized(x_zero: int = 3, y_zero: int = 0) -> onnx.ModelProto:
         tensor("b", (6,), np.int32),
     ]
     return model(nodes, constants, [1, 4, 9, 9], x_type=TensorProto.UINT8)
+
+
+def test_a_zero_point_in_a_file_that_is_not_there_may_be_any() -> None:
+    made = quantized(0, 0)
+    (zero,) = (each for each in made.graph.initializer if each.name == "zx")
+    zero.ClearField("raw_data")
+    zero.data_location = TensorProto.EXTERNAL
+    zero.external_data.add(key="location", value="zeros.bin")
+    (found,) = problems(workload_of(made, "m"))
+    assert (found.quantization.x_zero_point, found.quantization.y_zero_point) == (True, False)
 
 
 @pytest.mark.parametrize(("x_zero", "y_zero"), [(3, 0), (0, 128)])

@@ -173,6 +173,7 @@ MUTANTS = (
         "columns = columns_of_tile;",
         "They are the first of the next row.",
         ("tests/templates/test_fused_roles.py::test_it_is_exact[pw, dw]", exact("warps")),
+        crashes=True,
     ),
     Mutant(
         "patch: every row has the residual of the first",

@@ -75,6 +75,7 @@ PAGE = (
         "out_tile.column + pixel % GRID_COLUMNS <= OUT_W)",
         "The next row's first output is written twice, with another pixel's value.",
         (fused_exact("dw, pw"),),
+        crashes=True,
     ),
     Mutant(
         "into image: the residual of the first channels",

@@ -212,6 +212,7 @@ OF_PAGE = (
         "to[h]",
         "The next pixel's first channel lies there.",
         (DIRECT,),
+        crashes=True,
     ),
 )
 

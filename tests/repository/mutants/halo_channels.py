@@ -80,6 +80,7 @@ OF_PIXEL_ROWS = (
         "",
         "The next pixel's first channels lie there.",
         (OF_DIRECT,),
+        crashes=True,
     ),
     Mutant(
         "halo: residuals of pixel rows are loaded a vector at a time from the first",

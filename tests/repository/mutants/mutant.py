@@ -25,6 +25,7 @@ class Mutant:
     slow: bool = False  # whether only tests marked `slow` notice
     gpu: bool = False  # whether only tests marked `gpu` notice, for nothing else executes the line
     needs: str = ""  # a package without which its tests are skipped
+    crashes: bool = False  # whether it ends the process of its tests by a signal, as a wild address does
     equivalent: str = ""  # why no test can notice; such a mutant is listed so that nobody plants it again
 
     def apply(self, root: Path) -> None:

@@ -1,0 +1,116 @@
+"""Mutants of the commands: what they count and print, and the code they end with."""
+
+from mutants.mutant import Mutant
+
+HERE = "src/qconv/cli/"
+EXPORT, WORKLOADS, REFUSALS, PROGRESS = (
+    f"tests/qconv/cli/test_{name}.py" for name in ("export", "workloads", "refusals", "progress")
+)
+MEASURE = "tests/qconv/cli/test_measure.py"
+
+MUTANTS = (
+    Mutant(
+        "build: a device that nobody tuned for builds nothing, and says so to nobody",
+        HERE + "build.py",
+        "    if missed or not (done or (runtimes and asked.device is None)):\n",
+        "    if missed:\n",
+        "A misspelled device would be found out where the kernels are missing.",
+        (EXPORT + "::test_a_build_that_matches_nothing_is_refused",),
+    ),
+    Mutant(
+        "build: the folder's files are not counted",
+        HERE + "build.py",
+        '        "files": files,\n',
+        '        "files": len(binaries),\n',
+        "The runtime and the kernels of arrays are files as well.",
+        (EXPORT + "::test_a_layer_is_built_and_counted",),
+    ),
+    Mutant(
+        "command line: an interruption is an error",
+        HERE + "command_line.py",
+        "        sys.exit(130)\n",
+        "        sys.exit(1)\n",
+        "A script tells Ctrl-C from a failure by the code.",
+        (WORKLOADS + "::test_an_interruption_says_what_was_found_and_how_to_go_on",),
+    ),
+    Mutant(
+        "export: a library is sources",
+        HERE + "export.py",
+        '    if form == "library":\n',
+        '    if form == "libraries":\n',
+        "Without a launcher, nothing can be linked.",
+        (EXPORT + "::test_a_library_of_a_default_needs_no_database",),
+    ),
+    Mutant(
+        "run: a wrong kernel ends well",
+        HERE + "measure.py",
+        "    _print(document, as_json)\n    if wrong is not None:\n        sys.exit(1)\n",
+        "    _print(document, as_json)\n",
+        "A script that verifies reads the exit code.",
+        (MEASURE,),
+    ),
+    Mutant(
+        "bench: a wrong kernel ends well",
+        HERE + "measure.py",
+        '        _print(document | {"verified": False, "wrong": str(wrong)}, as_json)\n        sys.exit(1)\n',
+        '        _print(document | {"verified": False, "wrong": str(wrong)}, as_json)\n        return\n',
+        "A script that verifies reads the exit code.",
+        (MEASURE,),
+    ),
+    Mutant(
+        "progress: trials that were known before count as made",
+        HERE + "progress.py",
+        "        self._first = progress.done - 1 if self._first is None else self._first\n",
+        "        self._first = 0\n",
+        "A run that goes on would promise to end in seconds.",
+        (PROGRESS + "::test_one_problem_is_timed_from_its_first_trial",),
+    ),
+    Mutant(
+        "progress: minutes of an hour are not filled up",
+        HERE + "progress.py",
+        'f"{hours}h{minutes:02} left"',
+        'f"{hours}h{minutes} left"',
+        "1h5 is read as 1h50.",
+        (PROGRESS,),
+    ),
+    Mutant(
+        "report: folders are made as deep as it takes",
+        HERE + "report.py",
+        "        folders.make_last(folder)\n",
+        "        folder.mkdir(parents=True, exist_ok=True)\n",
+        "A misspelled path is a report that nobody finds.",
+        ("tests/tuner/test_report.py::test_one_folder_is_made_and_no_misspelled_ones",),
+    ),
+    Mutant(
+        "tune: a timeout longer than a day",
+        HERE + "tuning.py",
+        "        if not 0 < self.timeout <= DAY_S:",
+        "        if not 0 < self.timeout:",
+        "Infinity and 10^30 are no times that a system call takes.",
+        (REFUSALS,),
+    ),
+    Mutant(
+        "workload: a problem without a winner ends well",
+        HERE + "workloads.py",
+        "    return not failed\n",
+        "    return True\n",
+        "A script would ship the default, and nobody would know.",
+        (WORKLOADS + "::test_a_problem_of_which_no_config_worked_is_named",),
+    ),
+    Mutant(
+        "workload: chains in several kernels stand among those in one",
+        HERE + "workloads.py",
+        '    fused = [one for one in fusions if not str(one.config).startswith("unfused")]\n',
+        "    fused = fusions\n",
+        "A chain that is faster unfused replaces no layers.",
+        (WORKLOADS + "::test_what_replaces_layers_stands_below_their_sum",),
+    ),
+    Mutant(
+        "prune: what ties with the best is deleted",
+        "tune_db/statements.py",
+        "    return M.median_us > max(factor, 1 + NOISE) * first\n",
+        "    return M.median_us > factor * first\n",
+        "The winner of a tie is the simplest, which need not be the fastest.",
+        ("tests/qconv/cli/test_cli.py::test_db_list_merge_export_prune",),
+    ),
+)
