@@ -45,7 +45,7 @@ SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)")
 SKIPPED = re.compile(r"^SKIPPED \[1\] \S+ (.*)", re.MULTILINE)
 CLEAN = re.compile(r"0 errors|0 hazards displayed \(0 errors, 0 warnings\)")
 # Pages that no CUDA source includes.
-OTHER_VENDORS = re.compile(r"hip|cpu|mfma|wmma|sdot4|sudot4|emulated")
+OTHER_VENDORS = re.compile(r"hip|cpu|mfma|wmma|sdot4|sudot4|emulated|loader/buffers")
 
 
 def templates() -> dict[str, str]:
@@ -141,7 +141,7 @@ def sanitize_all(tools: list[str], workers: int, limit_s: float) -> Record:
     racecheck comes first, as its tests take longest."""
     pairs = [(tool, test) for tool in sorted(tools, key="racecheck".__ne__) for test in sanitizer_tests()]
     with ThreadPoolExecutor(workers) as pool:
-        parts = list(pool.map(lambda pair: sanitize(*pair, limit_s), pairs))
+        parts = list(pool.map(lambda pair: sanitize(pair[0], pair[1], limit_s), pairs))
     by_tool: dict[str, dict[str, Record]] = {tool: {} for tool in tools}
     for (tool, test), part in zip(pairs, parts, strict=True):
         by_tool[tool][test] = part

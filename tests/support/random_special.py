@@ -139,9 +139,8 @@ def _problem(rng: random.Random, decks: Decks, family: str) -> Conv2d:
 def _one_tap(problem: Conv2d) -> Conv2d:
     """Let one pixel hold all columns of the filter, while rows lie a stride from each other."""
     columns, (top, _, bottom, _) = max(problem.stride[1], 2), problem.pad
-    width = problem.w + -problem.w % columns
-    taps = {"r": 1, "s": columns, "stride": (2, columns), "dilation": (1, 1), "pad": (top, 0, bottom, 0)}
-    return replace(problem, w=width, **taps)
+    width, pad = problem.w + -problem.w % columns, (top, 0, bottom, 0)
+    return replace(problem, w=width, r=1, s=columns, stride=(2, columns), dilation=(1, 1), pad=pad)
 
 
 def _without_w_zero_point(problem: Conv2d) -> Conv2d:

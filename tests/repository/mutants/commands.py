@@ -28,8 +28,8 @@ MUTANTS = (
     Mutant(
         "command line: an interruption is an error",
         HERE + "command_line.py",
-        "        sys.exit(130)\n",
-        "        sys.exit(1)\n",
+        "if is_terminated else interruption.INTERRUPTED)",
+        "if is_terminated else 1)",
         "A script tells Ctrl-C from a failure by the code.",
         (WORKLOADS + "::test_an_interruption_says_what_was_found_and_how_to_go_on",),
     ),
