@@ -69,7 +69,11 @@ def sql(path: Path, statement: str, *values: object) -> None:
 
 
 @pytest.mark.parametrize("create", [True, False])
-@pytest.mark.parametrize("content", [b"not a database, but long enough to look at\n" * 100, os.urandom(8192)])
+@pytest.mark.parametrize(
+    "content",
+    [b"not a database, but long enough to look at\n" * 100, random.Random(0).randbytes(8192)],
+    ids=["text", "random bytes"],
+)
 def test_a_file_of_another_kind(tmp_path: Path, content: bytes, create: bool) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
