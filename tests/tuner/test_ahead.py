@@ -79,8 +79,9 @@ def test_a_compiler_that_hangs_is_ended_with_its_children(hanging: Path) -> None
     assert not is_alive(int(hanging.read_text()))
 
 
-def test_an_interruption_does_not_wait_for_one_that_hangs(hanging: Path) -> None:
+def test_an_interruption_does_not_wait_for_one_that_hangs(hanging: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time would be a day."""
+    monkeypatch.setattr(ahead, "GRACE_S", 1.0)
     compiling = Ahead("g++ 9.9.9", 24 * 3600.0)
     compiling.submit(CANDIDATES[0])
     while not (hanging.exists() and hanging.read_text()):

@@ -54,12 +54,12 @@ def test_a_worker_that_did_not_answer_is_gone_at_once(tmp_path: Path) -> None:
 def answers_of(monkeypatch: pytest.MonkeyPatch, timed: Callable[..., Any], requests: Sequence[Any]) -> list[Any]:
     """A worker's, in this process: `timed` is how it evaluates and races."""
     written = io.StringIO()
-    quiet = SimpleNamespace(fdopen=lambda *_, **__: written, dup=lambda _: 0, dup2=lambda *_: None)
+    quiet = SimpleNamespace(fdopen=lambda *_, **__: written, dup=lambda _: 0, dup2=lambda *_: None, getppid=os.getppid)
     monkeypatch.setattr(worker_module, "os", quiet)
     monkeypatch.setattr(worker_module, "evaluate", timed)
     monkeypatch.setattr(worker_module, "race", timed)
     monkeypatch.setattr(sys, "argv", ["worker", "cpu"])
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(one) + "\n" for one in requests)))
+    monkeypatch.setattr(worker_module, "_requests", lambda _tuner: iter(json.dumps(one).encode() for one in requests))
     worker_module.main()
     return [json.loads(line) for line in written.getvalue().splitlines()][1:]
 

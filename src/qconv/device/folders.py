@@ -13,7 +13,6 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -129,20 +128,21 @@ def make(*parts: str) -> Path:
 def building(place: Path) -> Iterator[Path]:
     """A folder to build in, which is gone behind it, beside what is published by a rename. Those that killed processes
     have left there are removed as well."""
-    for left in place.glob(f"{BUILDING}*"):
-        if _age_s(left) > ABANDONED_S:
-            log.info("%s was left by a process that was killed: it is removed", left)
-            shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=BUILDING, dir=place) as folder:
+        now = Path(folder).stat().st_mtime  # by the clock of the file system, which the ages of the others are of
+        for left in place.glob(f"{BUILDING}*"):
+            if now - _changed_at(left, now) > ABANDONED_S:
+                log.info("%s was left by a process that was killed: it is removed", left)
+                shutil.rmtree(left, ignore_errors=True)
         yield Path(folder)
 
 
-def _age_s(path: Path) -> float:
-    """Seconds since something was made in it; none where another process has removed it meanwhile."""
+def _changed_at(path: Path, gone: float) -> float:
+    """When something was made in it last, or `gone` where another process has removed it meanwhile."""
     try:
-        return time.time() - path.stat().st_mtime
+        return path.stat().st_mtime
     except FileNotFoundError:
-        return 0.0
+        return gone
 
 
 def make_last(folder: Path) -> None:
