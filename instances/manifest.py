@@ -23,7 +23,7 @@ from qconv.target import TARGETS
 
 MANIFEST = "manifest.json"
 AGAIN = "build it again with qconv-tune build"
-# What a field holds, as a message says it.
+# The types of fields, as messages name them.
 WORDS = {str: "a string", int: "an integer"}
 
 Read = TypeVar("Read", bound="Manifest")

@@ -20,7 +20,7 @@ class Source(Protocol):
     def in_sequence(
         self, *, problem: Problem | None = None, device: str | None = None, target: str | None = None
     ) -> list[Measurement]:
-        """What was measured among the launches of networks, which nothing else here tells of."""
+        """Return the rows measured among the launches of networks; no other query returns these."""
         ...
 
     def best(self, problem: Problem, device: str, target: str) -> Measurement | None: ...
@@ -74,7 +74,7 @@ class Layered:
         return _each_once(layer.in_sequence(problem=problem, device=device, target=target) for layer in self.layers)
 
     def kept(self, problem: Problem, device: str, target: str) -> Measurement | None:
-        """What the last race of a network with this problem kept."""
+        """Return the row that the last race of a network with this problem kept, or None."""
         of_layers = (layer.in_sequence(problem=problem, device=device, target=target) for layer in self.layers)
         return next((kept for rows in of_layers if (kept := kept_of(rows)) is not None), None)
 

@@ -20,8 +20,8 @@ OUTCOMES = ("correct", "constraints", "compile", "runtime", "timeout", "correctn
 NOISE = 0.01
 # What a timing protocol says of a row whose few repeats only told that it is far from the best.
 SCREENED = "screened"
-# What it says of a row that was measured in sequence, among the launches of a network: whether that network's last race
-# kept the config, or chose another one.
+# The phases of a row that was measured in sequence, among the launches of a network: its last race kept the config, or
+# chose another one.
 KEPT, LOST = "kept in sequence", "lost in sequence"
 # Every database holds an integer of this size.
 INT_MAX = 2**31 - 1
@@ -102,7 +102,7 @@ class Measurement:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes a row itself: storing another one with this key replaces it. A config has a row by itself, and
+        """The identity of a row: storing another one with this key replaces it. A config has a row by itself, and
         another one in sequence."""
         return (
             str(self.problem),
@@ -159,7 +159,7 @@ def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
 
 
 def kept_of(in_sequence: Iterable[Measurement]) -> Measurement | None:
-    """What the last race of a network kept; of several networks, the one that was raced last."""
+    """Return the row that the last race of a network kept; of several networks, the one that was raced last."""
     kept = [m for m in in_sequence if m._phase == KEPT]
     return max(kept, key=lambda m: (m.created_at, m.key), default=None)
 

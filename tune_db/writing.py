@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 class _Statements:
-    """What is asked of one table, each made once."""
+    """The statements for one table, each made once."""
 
     def __init__(self, table: type[MeasurementRow] | type[SequenceRow]) -> None:
         self.columns = columns = table.__table__.columns
@@ -55,8 +55,8 @@ def put(connection: Connection, stored: StoredOnce, measurement: Measurement) ->
 
 
 def put_newer(connection: Connection, stored: StoredOnce, measurements: Sequence[Measurement]) -> Counter[str]:
-    """Where both have a key, the newer row stays. No two of the measurements have the same key, and all are of one
-    table."""
+    """Merge measurements into one table: of two rows with one key the newer stays. No two measurements share a key, and
+    all are of one table."""
     rows = rows_of(connection, stored, measurements)
     statements = _OF[table_of(measurements[0])]
     known = _known(connection, statements, rows)

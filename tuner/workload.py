@@ -79,7 +79,7 @@ class Workload:
 
 
 class NetworkProblems(tuple[Problem, ...]):
-    """Those of a network, which can be raced as a whole."""
+    """The problems of a network that can be raced as a whole."""
 
     network: Raceable
 

@@ -100,8 +100,8 @@ def tune_and_race(
 def network_of(
     problems: Problem | str | PathLike[str] | Iterable[Problem | str], batch: int | None, device: str | None
 ) -> Raceable | str | None:
-    """What is raced as a whole: the network whose problems these are, or a session of a model. A text says why there is
-    none; None where these are mere problems."""
+    """Return the network to race as a whole: the one whose problems these are, or a session of a model. A text says why
+    there is none; None stands for problems without a network."""
     if isinstance(problems, NetworkProblems):
         return problems.network if batch is None else f"the session has a batch of its own: leave batch={batch} out"
     if not isinstance(problems, (str, PathLike)) or Path(problems).suffix.lower() != ".onnx":

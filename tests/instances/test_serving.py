@@ -124,7 +124,7 @@ def test_an_export_has_the_winners_of_every_device(tmp_path: Path) -> None:
 def test_lookups_go_on_without_a_database_that_was_cut_and_say_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is built or exported for others has to have the winners: it is refused."""
+    """Builds and exports for others need the winners, so they refuse."""
     file = tmp_path / "tune.sqlite"
     with Database.open(file) as rows:
         rows.add(winner(PROBLEM, "cpu"))

@@ -1,4 +1,4 @@
-"""Which tests ran, over all the runs of pytest that wrote into one ledger, and which ran in none.
+"""A ledger of the tests that ran, over several runs of pytest, and of those that ran in none.
 
     QCONV_TESTS_LEDGER=ledger python -m pytest -m "not slow"        # adds a line for each test
     python tests/repository/ledger.py ledger --one-in 4 --out left  # those that ran in none: pytest @left
@@ -73,7 +73,7 @@ class Collection:
 
 
 def collected(arguments: Iterable[str], root: Path) -> Collection:
-    """What pytest finds below `root` with these arguments."""
+    """Collect the tests below `root`, as pytest finds them with these arguments."""
     found, said = Collection(), io.StringIO()
     before = Path.cwd()
     os.chdir(root)

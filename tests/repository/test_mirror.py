@@ -15,7 +15,7 @@ MIRRORED = {
 # What is of no one package: documents, other systems, hostile input and faults, the repository's own rules, and what
 # tests share.
 OTHERS = {"conformance", "docs", "hostile", "repository", "support"}
-# What a test may be named after: modules, pages, headers and sources in C++.
+# A test may be named after a module, a page, or a header or source in C++.
 NAMING = (".py", ".j2", ".h", ".cpp")
 
 SUBJECTS = {

@@ -56,7 +56,7 @@ def test_it_is_upgraded_where_it_is(path: Path, create: bool, caplog: pytest.Log
 
 @pytest.fixture
 def version_2(tmp_path: Path) -> Path:
-    """Which has no table of what was measured in sequence."""
+    """Version 2 has no table of measurements in sequence."""
     path = tmp_path / "version_2.sqlite"
     with Database.open(path) as database:
         database.add(make_measurement(1))

@@ -197,7 +197,7 @@ def test_a_race_has_the_time_of_all_its_configs(
 
 
 def test_each_request_has_a_seed_of_its_own(tmp_path: Path) -> None:
-    """What is right for one sample by luck is not for the next problem's."""
+    """A config may be right for one sample by luck: each problem draws its own."""
     seen = tmp_path / "seeds"
     body = answering(1).replace(
         "for line in sys.stdin:\n", f"for line in sys.stdin:\n    open({str(seen)!r}, 'a').write(line)\n"

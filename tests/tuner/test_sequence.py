@@ -58,7 +58,7 @@ class Fake:
 
 @dataclass(frozen=True)
 class Network:
-    """What lookups choose, with no GPU: `of_winners` is what each winner takes among the others."""
+    """A network without a GPU: `of_winners` has the time of each winner among the others."""
 
     of_winners: Mapping[Problem, float]
     device = DEVICE
@@ -170,7 +170,7 @@ def test_where_no_time_is_left_halves_are_not_tried(rows: Database, monkeypatch:
 def test_what_loses_the_last_race_by_more_than_one_per_cent_is_not_installed(
     rows: Database, monkeypatch: pytest.MonkeyPatch, last_ms: float, is_installed: bool
 ) -> None:
-    """Which may be, for the races before it chose the fastest of many by times that are never quite right."""
+    """The races before the last chose the fastest of many by noisy times."""
     times = iter([[1.0, 0.9], [0.9, 1.0], *[[0.9, 1.0]] * 8, [1.0, last_ms]])
     monkeypatch.setattr(sequence, "race_ms", lambda *_: next(times))
     race = raced(rows, 9.0, 9.0, 9.0, 9.0, 9.0)

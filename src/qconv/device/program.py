@@ -13,7 +13,7 @@ from qconv.errors import CompileError, CompilerKilled, CompileTimeout
 
 # How long a compiler may take to say its name.
 PROBE_S = 30.0
-# What GCC and clang say where the program that does their work is killed.
+# Messages of GCC and clang whose own child was killed.
 KILLED = ("Killed signal terminated program", "unable to execute command: Killed")
 
 

@@ -79,7 +79,7 @@ class Contender:
 
     @property
     def kernels(self) -> dict[Problem, Instance]:
-        """What it launches, in the order of the network."""
+        """The kernels of the last run, in the order of the network."""
         return {problem: self.answer(problem) for one in self._runner.ready for problem in one.problems}
 
     def with_kernels(self, others: Mapping[Problem, Instance]) -> Contender:

@@ -264,7 +264,7 @@ def _qgemm(reading: Reading) -> IntegerConvolution:
 
 
 def _zero_points(reading: Reading) -> dict[str, int]:
-    """Where ConvInteger and MatMulInteger have theirs."""
+    """Refuse the computed zero points of ConvInteger and MatMulInteger."""
     for number, what in ((2, "x_zero_point"), (3, "w_zero_point")):
         name = reading.name(number)
         if name and reading.network.constant(name) is None:
@@ -272,7 +272,7 @@ def _zero_points(reading: Reading) -> dict[str, int]:
     return {"x_zero_point": 2, "w_zero_point": 3}
 
 
-# What quantize_dynamic alone makes, and what ONNX Runtime makes of that.
+# Ops that only quantize_dynamic writes, and those that ONNX Runtime fuses them into.
 DYNAMIC = ("DynamicQuantizeLinear", "com.microsoft.DynamicQuantizeMatMul", "com.microsoft.DynamicQuantizeLSTM")
 AS_CONSTANTS = "as in models of quantize_dynamic; the kernels need constants: quantize_static makes a model with such"
 

@@ -149,7 +149,7 @@ def printed_by(program: str, built: Path, variables: dict[str, str]) -> str:
 
 
 def test_without_a_driver_a_sentence_says_so(built: Path, tmp_path: Path) -> None:
-    """Where there is one, an empty file of its name is found in front of it."""
+    """An empty file of the runtime's name hides an installed one."""
     (tmp_path / "libcuda.so.1").touch()
     known = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
     run = subprocess.run([built / "qconv_self_test"], env=known, capture_output=True, text=True, check=False)

@@ -114,7 +114,7 @@ def test_what_does_not_run_on_the_device_is_not_chosen(built: Path, stubs: Path,
 
 
 def test_without_a_runtime_a_sentence_says_so(built: Path, tmp_path: Path) -> None:
-    """Where there is one, empty files of its names are found in front of it."""
+    """Empty files of the runtime's names hide an installed one."""
     for name in ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"):
         (tmp_path / name).touch()
     known = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}

@@ -115,7 +115,7 @@ print(json.dumps(answers))
 
 
 def asked(library: Path, capability: str, problems: list[Any]) -> list[tuple[int, list[str], str]]:
-    """What the library says of each problem and its arrays, in a process of its own, whose driver is the stub."""
+    """Return the library's status for each problem and its arrays, from a process of its own with the stub driver."""
     major, minor = capability.split(".")
     known = {"QCONV_STUB_MAJOR": major, "QCONV_STUB_MINOR": minor, "QCONV_STUB_LOG": os.devnull}
     command = [sys.executable, "-I", "-S", "-c", PROGRAM, str(library), json.dumps(problems)]

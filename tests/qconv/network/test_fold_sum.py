@@ -133,7 +133,7 @@ def test_a_zero_point_that_is_not_given_is_zero(own_is_first: bool, lacking: str
     made = with_sum(network, served[own], add)
     assert made is not None
     assert made.parameters == whole.parameters
-    # What the convolution writes has the zero point that the sum reads it with, or stays a layer of its own.
+    # A convolution that writes with another zero point than the sum reads stays a layer of its own.
     another = {**served[own].parameters, "y_zero_point": np.uint8(99)}
     assert with_sum(network, replace(served[own], parameters=another), add) is None
 
@@ -152,7 +152,7 @@ def test_a_clamp_within_a_convolution_stays_in_front_of_the_sum() -> None:
 
 
 def regions_of(model: Model, *outputs: str) -> list[Region]:
-    """Where kernels for a convolution and its sum would be compared with two kernels."""
+    """Return the elements of the region in which a convolution with its sum competes with two kernels."""
     network, served = read(model, *outputs)
     found = find_regions(network, served, Choices(tables=False, pools=False, chains=False))[1]
     return [one for one in found.values() if isinstance(one, Region)]

@@ -1,4 +1,4 @@
-"""What is explained of a network is its last run, whether that was recorded, replayed, or refused in front of it."""
+"""Explanations are of a network's last run, whether it was recorded, replayed, or refused beforehand."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def runner_of(elsewhere: Cast) -> Runner:
 
 
 def explained(runner: Runner, batch: int) -> tuple[str, int | None, int | None]:
-    """Where the product runs, and the bytes that go in and out of it."""
+    """Run a batch; return the place of the product, and the bytes that cross into and out of it."""
     x = np.random.default_rng(batch).integers(-128, 128, (batch, 3)).astype("int8")
     y = runner.run({"x": Value(CPU, host=x)}, ["y"])["y"].on_host
     np.testing.assert_array_equal(y, (x.astype("int32") @ HELD["w"]).astype("int8"))

@@ -1,4 +1,4 @@
-"""What of a model runs on kernels, and what is said of the rest."""
+"""The layers of a model that run on kernels, and the reasons given for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Those declarations of CUDA's header that the launcher and the stub of its driver use, for machines without CUDA. The
+// The declarations of CUDA's header that the launcher and the stub of its driver use, for machines without CUDA. The
 // library is built against them by tests/instances/library/test_qconv_launcher.py alone: its numbers are CUDA's.
 #pragma once
 
