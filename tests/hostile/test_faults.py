@@ -62,16 +62,15 @@ def test_a_kernel_that_writes_where_nothing_is() -> None:
         assert worker.measure(Candidate.of(PLAN)).outcome == "correct"
 
 
-def test_a_child_that_is_killed_is_a_row() -> None:
-    """By whoever has run out of memory, in the middle of a measurement."""
-    with Child(CPU, WALL_CLOCK, 60.0) as worker:
-        worker._ready()  # killed while it starts, it would be no row
+def test_a_child_that_is_killed_is_asked_again() -> None:
+    """The kernel kills one where memory is short, in the middle of a measurement: the verdict is the next worker's."""
+    with Child(CPU, WALL_CLOCK, 20.0) as worker:
+        worker._ready()
         process = worker._process
         assert process is not None
         threading.Timer(2.0, os.kill, (process.pid, signal.SIGKILL)).start()
         row = worker.measure(broken("for (volatile int turning = 1; turning;) {}"))
-        assert row.outcome == "runtime"
-        assert "signal 9" in str(row.reason)
+        assert row.outcome == "timeout"
         assert worker.measure(Candidate.of(PLAN)).outcome == "correct"
 
 

@@ -159,5 +159,7 @@ def test_an_addition_touches_the_files_that_are_said(name: str, tmp_path: Path) 
     status, output = copy.pytest(addition.tests)
     assert status == mutate.PASSED, output
     assert " passed" in output
-    if " skipped" in output:  # the ledger counts what is skipped here, and not what is skipped there
-        pytest.skip(next(line for line in output.splitlines() if line.startswith("SKIPPED")))
+    # The ledger counts skips here, not those in the copy; both leave tests of a GPU to machines that have one.
+    skipped = [line for line in output.splitlines() if line.startswith("SKIPPED") and "no GPU here" not in line]
+    if skipped:
+        pytest.skip(skipped[0])

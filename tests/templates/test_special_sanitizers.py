@@ -163,7 +163,7 @@ PLANTED = {
         "stem", "|| first_row + i * ROWS_ON >= OUT_H", "", "address", OVERFLOW, WRITE
     ),
     "a channel of a lane past the last is written": Planted(
-        "stem, bytes", "if (k + n < K) args.y", "args.y", "address", OVERFLOW, WRITE
+        "stem, bytes", "            if (k + n >= K) continue;\n", "", "address", OVERFLOW, WRITE
     ),
     "no barrier before the lanes' sums are added up": Planted(
         "gemv", "    tile::barrier();\n    if (!finishes)", "    if (!finishes)", "thread", RACE, "conv2d_gemv"
@@ -217,7 +217,7 @@ PLANTED = {
         "depthwise, bytes", "patch.k + i < K ? patch.k + i : K - 1", "patch.k + i", "address", OVERFLOW, READ
     ),
     "an output past the last is written": Planted(
-        "depthwise, bytes", "if (patch.k + i < K) args.y", "args.y", "address", OVERFLOW, WRITE
+        "depthwise, pairs", "        if (patch.k + i >= K) continue;\n", "", "address", OVERFLOW, WRITE
     ),
     "a unit over one that is read": Planted(
         "pointwise",
