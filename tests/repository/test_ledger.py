@@ -51,12 +51,17 @@ def planted(tmp_path: Path) -> Path:
     command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "-m", "not slow", "-p", "no:cacheprovider"]
     environment = os.environ | {VARIABLE: str(tmp_path / "ledger"), "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    # Its commit decides what --one-in leaves out: a copy in which bugs are planted has none.
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    author = ("-c", "user.name=planted", "-c", "user.email=planted@localhost")
+    subprocess.run(["git", *author, "-C", tmp_path, "commit", "-q", "--allow-empty", "-m", "planted"], check=True)
     return tmp_path
 
 
 def said_of(planted: Path, *options: str) -> tuple[int, list[str]]:
     command = [sys.executable, HERE / "ledger.py", planted / "ledger", "--root", planted, *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = os.environ | {"GIT_DIR": str(planted / ".git")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.returncode, done.stdout.splitlines()
 

@@ -18,8 +18,10 @@ from tests.tuner.test_child import ends
 
 KEY = "conv2d:n=1:h=4:w=4:c=4:k=4:r=1:s=1:x_type=int8:w_type=int8:out_type=int8"
 
+# Whoever runs the tests behind a shell's `&` ignores Ctrl-C, and so would these processes.
+HEEDS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 # The command, which gets a signal when it imports the module that is named first.
-AT_IMPORT = """
+AT_IMPORT = f"""{HEEDS}
 import os, signal, sys
 from qconv.cli import main
 
@@ -56,7 +58,7 @@ def test_ctrl_c_at_an_import_is_one_line(name: str, tmp_path: Path) -> None:
 def test_ctrl_c_once_the_work_is_done_is_one_line() -> None:
     """While Python ends: threads are waited for there, and what is raised is printed as ignored."""
     late = "import atexit, os, signal; atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
-    program = late + "from qconv.cli import main\nimport sys\nsys.argv[1:] = ['help', 'exit-codes']\nmain()"
+    program = HEEDS + late + "from qconv.cli import main\nimport sys\nsys.argv[1:] = ['help', 'exit-codes']\nmain()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
