@@ -139,7 +139,8 @@ def sanitize_all(tools: list[str], workers: int, limit_s: float) -> Record:
     """Run the pairs of test and tool beside each other: most of what a pair does is the host's work.
 
     racecheck comes first, as its tests take longest."""
-    pairs = [(tool, test) for tool in sorted(tools, key="racecheck".__ne__) for test in sanitizer_tests()]
+    tests = sanitizer_tests()
+    pairs = [(tool, test) for tool in sorted(tools, key="racecheck".__ne__) for test in tests]
     with ThreadPoolExecutor(workers) as pool:
         parts = list(pool.map(lambda pair: sanitize(pair[0], pair[1], limit_s), pairs))
     by_tool: dict[str, dict[str, Record]] = {tool: {} for tool in tools}
